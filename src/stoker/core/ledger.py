@@ -1,0 +1,89 @@
+"""What was decided, in order, so that nothing can be taken out or changed unseen.
+
+Each entry carries the digest of the one before it. Entries are ordered by `seq`, never by time:
+clocks go back, numbers do not. Where entries are kept is the stores' business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from stoker.core.model import Json
+from stoker.core.runs import compact_json
+
+FIRST = "0" * 64  # what the first entry points back to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something worth remembering, before it has its place in the ledger."""
+
+    at: datetime
+    kind: str
+    subject: str
+    reason: str
+    data: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a tenant's ledger."""
+
+    seq: int
+    at: datetime
+    kind: str
+    subject: str
+    reason: str
+    data: Mapping[str, Json]
+    previous: str
+    digest: str
+
+
+def chained(notes: Iterable[Note], *, after: Entry | None) -> list[Entry]:
+    """Return the notes as entries that follow on from the last one."""
+    entries = []
+    seq, previous = (after.seq, after.digest) if after else (0, FIRST)
+    for note in notes:
+        seq += 1
+        digest = _digest(seq, note, previous)
+        entries.append(
+            Entry(
+                seq=seq,
+                at=note.at,
+                kind=note.kind,
+                subject=note.subject,
+                reason=note.reason,
+                data=note.data,
+                previous=previous,
+                digest=digest,
+            )
+        )
+        previous = digest
+    return entries
+
+
+def first_break(entries: Sequence[Entry], *, after: Entry | None = None) -> int | None:
+    """Return the seq where the chain stops holding, or None when every link is sound."""
+    seq, previous = (after.seq, after.digest) if after else (0, FIRST)
+    for entry in entries:
+        seq += 1
+        note = Note(
+            at=entry.at,
+            kind=entry.kind,
+            subject=entry.subject,
+            reason=entry.reason,
+            data=entry.data,
+        )
+        sound = entry.previous == previous and entry.digest == _digest(seq, note, previous)
+        if entry.seq != seq or not sound:
+            return seq
+        previous = entry.digest
+    return None
+
+
+def _digest(seq: int, note: Note, previous: str) -> str:
+    line: list[Json] = [seq, note.at.isoformat(), note.kind, note.subject, note.reason, note.data]
+    return hashlib.sha256((previous + compact_json(line)).encode()).hexdigest()

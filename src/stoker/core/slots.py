@@ -1,0 +1,45 @@
+"""What became of each instant of a schedule.
+
+An instant is decided once, by whoever writes its record first; the record carries a sentence
+saying why. Which instants there are is `cadence`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.core.ledger import Note
+from stoker.core.runs import run_name
+
+
+class SlotState(StrEnum):
+    """The three things that can become of an instant."""
+
+    STARTED = "STARTED"
+    MISSED = "MISSED"  # nobody was there in time, and a later instant ran instead
+    OVERLAP = "OVERLAP"  # the run before it was still going
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One instant of one schedule, decided."""
+
+    schedule: str
+    instant: datetime
+    state: SlotState
+    decided_at: datetime
+    reason: str = ""
+    run_at: datetime | None = None  # the run it started
+
+
+def slot_note(slot: Slot) -> Note:
+    """Return the line the ledger keeps of a decided instant."""
+    return Note(
+        at=slot.decided_at,
+        kind=slot.state.value,
+        subject=f"{slot.schedule}@{slot.instant.isoformat()}",
+        reason=slot.reason,
+        data={"run": run_name(slot.run_at)} if slot.run_at else {},
+    )

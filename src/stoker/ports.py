@@ -1,0 +1,220 @@
+"""What the engine needs from the world, and nothing more.
+
+Every verb on a store is written once per backend, so a verb earns its place: it says what the
+product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
+never ask for it. All moments are aware; what comes back is in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from stoker.core.events import Event
+from stoker.core.leases import Lease
+from stoker.core.ledger import Entry, Note
+from stoker.core.model import Enriched, Job, JobScore, TenantId
+from stoker.core.runs import Run, RunKey
+from stoker.core.slots import Slot
+
+Observer = Callable[[Event], None]
+"""Is told what happened. It must not raise, wait, or decide anything."""
+
+
+class Clock(Protocol):
+    """The only way anything in Stoker learns what time it is."""
+
+    def now(self) -> datetime:
+        """Return the wall clock's time, in UTC. It may jump, also backwards."""
+        ...
+
+    def elapsed(self) -> timedelta:
+        """Return the time since some fixed moment, on a clock that only goes forward."""
+        ...
+
+    async def sleep(self, duration: timedelta) -> None:
+        """Wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """How much a set of runs takes up. Rows are exact; bytes are what the backend can tell."""
+
+    runs: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+class RunStore(Protocol):
+    """One tenant's runs and what they found."""
+
+    async def insert_run(self, run: Run) -> None:
+        """Remember a run that is starting.
+
+        Raises ConflictError when this tenant already has a run with that timestamp, or the run
+        given has already ended.
+        """
+        ...
+
+    async def finish_run(self, run: Run) -> None:
+        """Replace a running run with its end.
+
+        Raises ConflictError, and changes nothing, unless the run is there, still RUNNING, and
+        was started under the same epoch: a run given up for dead stays as it was left.
+        """
+        ...
+
+    async def run(self, at: datetime) -> Run | None:
+        """Return the run with this timestamp."""
+        ...
+
+    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+        """Return runs, newest first."""
+        ...
+
+    async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
+        """Remember postings under a run; return how many were new to it.
+
+        A posting already there is left as it is. Raises ConflictError, and writes nothing,
+        unless the key's run is RUNNING under the key's epoch.
+        """
+        ...
+
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
+        """Remember what enrichment made of postings; return how many were new.
+
+        As `insert_jobs`; and PermanentError, with nothing written, when one of them speaks of a
+        posting that this run does not have.
+        """
+        ...
+
+    async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
+        """Remember scores of postings; as `insert_enriched`."""
+        ...
+
+    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        """Return one page of a run's postings, in id order, beginning after an id."""
+        ...
+
+    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
+        """Return one page of a run's enriched postings, in id order."""
+        ...
+
+    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
+        """Return one page of a run's scores, in id order."""
+        ...
+
+    async def weigh(self, ats: Sequence[datetime]) -> Weight:
+        """Return what `prune` would remove, without removing it."""
+        ...
+
+    async def prune(self, ats: Sequence[datetime]) -> Weight:
+        """Forget these runs and everything under them; return what went.
+
+        A timestamp that names no run is passed over, and so is a run that is still RUNNING.
+        """
+        ...
+
+
+class ScheduleStore(Protocol):
+    """One tenant's record of what was due, and who acts on it."""
+
+    async def lease(self, name: str) -> Lease | None:
+        """Return the lease of this name as it is now."""
+        ...
+
+    async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
+        """Replace the lease by `wanted` if it is still exactly `seen`; say whether it was.
+
+        Atomic: of many callers that saw the same lease, one is told yes. `seen` None means that
+        there was none.
+        """
+        ...
+
+    async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
+        """Write down what became of an instant, and a ledger entry saying so, if nobody has yet.
+
+        Both are there afterwards, or neither. True to the one whose record stands, False to
+        everybody else. With a fence, raises ConflictError and writes nothing unless the lease of
+        that name still has the fence's owner and epoch.
+        """
+        ...
+
+    async def slots(
+        self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[Slot]:
+        """Return decided instants with since <= instant < until, oldest first."""
+        ...
+
+    async def last_slot(self, schedule: str) -> Slot | None:
+        """Return the latest decided instant."""
+        ...
+
+    async def latest_decision_at(self) -> datetime | None:
+        """Return the latest moment anything was decided: time has been this late before."""
+        ...
+
+
+class LedgerStore(Protocol):
+    """One tenant's ledger: it grows, and nothing else."""
+
+    async def append(self, notes: Sequence[Note]) -> list[Entry]:
+        """Add notes in order, each chained to the one before; return them as entries.
+
+        Atomic, and of two callers one comes wholly after the other, so `seq` has no gaps.
+        """
+        ...
+
+    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Return one page of the ledger in order, beginning after a seq."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One tenant's memory. There is no verb on it that can reach another tenant's."""
+
+    tenant: TenantId
+    runs: RunStore
+    schedule: ScheduleStore
+    ledger: LedgerStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing a backend can say about its own health, in words an operator can act on."""
+
+    what: str
+    ok: bool
+    detail: str
+
+
+class Backend(Protocol):
+    """Where stores live. The only place a tenant is named."""
+
+    def tenant(self, tenant: TenantId) -> Store:
+        """Open a tenant's door. A tenant never seen before has an empty store."""
+        ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to this program's version; return the steps taken, none if current.
+
+        Every step happens once, in a transaction. Raises ConfigError when the schema is newer
+        than this program.
+        """
+        ...
+
+    async def schema_version(self) -> int:
+        """Return the version of the schema as it is, 0 when there is none yet."""
+        ...
+
+    async def checks(self) -> list[Check]:
+        """Look after the backend's own health; what is wrong comes back as a check, not raised."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was asked, then let go of files and connections. Closing twice is once."""
+        ...

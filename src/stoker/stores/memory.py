@@ -1,0 +1,223 @@
+"""Everything in dictionaries. Gone when the process ends; the model the other stores are held to.
+
+Each verb is plain code without a wait in it, so on one event loop it is atomic as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from stoker.core import ledger
+from stoker.core.leases import Lease
+from stoker.core.ledger import Entry, Note
+from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId, in_utc
+from stoker.core.runs import Run, RunKey, RunState, compact_json
+from stoker.core.slots import Slot, slot_note
+from stoker.errors import ConflictError, PermanentError
+from stoker.ports import Check, Store, Weight
+
+
+class _AboutJob(Protocol):
+    @property
+    def job(self) -> JobId: ...
+
+
+_Kind = TypeVar("_Kind")
+_About = TypeVar("_About", bound=_AboutJob)
+
+
+@dataclass
+class _Kept:
+    run: Run
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    enriched: dict[JobId, Enriched] = field(default_factory=dict)
+    scores: dict[JobId, JobScore] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return 1 + len(self.jobs) + len(self.enriched) + len(self.scores)
+
+
+class MemoryRuns:
+    """A `RunStore` for tests, demos and a first afternoon with the product."""
+
+    def __init__(self) -> None:
+        self._kept: dict[datetime, _Kept] = {}
+
+    async def insert_run(self, run: Run) -> None:
+        if run.state is not RunState.RUNNING:
+            raise ConflictError(f"run {run.name} has already ended as {run.state}")
+        if run.at in self._kept:
+            raise ConflictError(f"there is already a run {run.name}")
+        self._kept[run.at] = _Kept(run)
+
+    async def finish_run(self, run: Run) -> None:
+        if run.state is RunState.RUNNING:
+            raise ConflictError(f"run {run.name} has not ended")
+        self._open(run.key).run = run
+
+    async def run(self, at: datetime) -> Run | None:
+        kept = self._kept.get(at)
+        return kept.run if kept else None
+
+    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+        newest_first = [self._kept[at].run for at in sorted(self._kept, reverse=True)]
+        return [run for run in newest_first if kind in (None, run.kind)][:limit]
+
+    async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
+        kept = self._open(key)
+        before = len(kept.jobs)
+        for job in jobs:
+            kept.jobs.setdefault(job.id, job)
+        return len(kept.jobs) - before
+
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
+        kept = self._open(key)
+        return _add(kept.enriched, enriched, kept.jobs)
+
+    async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
+        kept = self._open(key)
+        return _add(kept.scores, scores, kept.jobs)
+
+    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        return _page(self._kept[at].jobs if at in self._kept else {}, after=after, limit=limit)
+
+    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
+        return _page(self._kept[at].enriched if at in self._kept else {}, after=after, limit=limit)
+
+    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
+        return _page(self._kept[at].scores if at in self._kept else {}, after=after, limit=limit)
+
+    async def weigh(self, ats: Sequence[datetime]) -> Weight:
+        going = [self._kept[at] for at in self._prunable(ats)]
+        size = sum(len(repr(kept)) for kept in going)
+        return Weight(runs=len(going), rows=sum(kept.rows for kept in going), bytes=size)
+
+    async def prune(self, ats: Sequence[datetime]) -> Weight:
+        weight = await self.weigh(ats)
+        for at in self._prunable(ats):
+            del self._kept[at]
+        return weight
+
+    def _prunable(self, ats: Iterable[datetime]) -> list[datetime]:
+        there = {at for at in ats if at in self._kept}
+        return [at for at in there if self._kept[at].run.state is not RunState.RUNNING]
+
+    def _open(self, key: RunKey) -> _Kept:
+        kept = self._kept.get(key.at)
+        if kept is None or kept.run.state is not RunState.RUNNING or kept.run.key != key:
+            raise ConflictError("this run has ended or is not ours; nothing was written")
+        return kept
+
+
+class MemoryLedger:
+    """A `LedgerStore` in a list."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    async def append(self, notes: Sequence[Note]) -> list[Entry]:
+        return self.add(notes)
+
+    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+        return self._entries[after : after + limit]
+
+    def add(self, notes: Sequence[Note]) -> list[Entry]:
+        """Append without waiting, so that another verb can do so as part of itself."""
+        for note in notes:
+            compact_json(note.data)  # what cannot be written down is refused before it is kept
+        entries = ledger.chained(notes, after=self._entries[-1] if self._entries else None)
+        self._entries += entries
+        return entries
+
+
+class MemorySchedule:
+    """A `ScheduleStore` in two dictionaries."""
+
+    def __init__(self, book: MemoryLedger) -> None:
+        self._ledger = book
+        self._leases: dict[str, Lease] = {}
+        self._slots: dict[tuple[str, datetime], Slot] = {}
+
+    async def lease(self, name: str) -> Lease | None:
+        return self._leases.get(name)
+
+    async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
+        if self._leases.get(wanted.name) != seen:
+            return False
+        self._leases[wanted.name] = wanted
+        return True
+
+    async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
+        if fence is not None:
+            now = self._leases.get(fence.name)
+            if now is None or (now.owner, now.epoch) != (fence.owner, fence.epoch):
+                raise ConflictError(f"the lease {fence.name} is not ours; nothing was written")
+        place = (slot.schedule, in_utc(slot.instant))
+        if place in self._slots:
+            return False
+        self._slots[place] = slot
+        self._ledger.add([slot_note(slot)])
+        return True
+
+    async def slots(
+        self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[Slot]:
+        return [
+            slot
+            for (name, instant), slot in sorted(self._slots.items(), key=lambda item: item[0])
+            if name == schedule
+            and (since is None or instant >= since)
+            and (until is None or instant < until)
+        ]
+
+    async def last_slot(self, schedule: str) -> Slot | None:
+        decided = await self.slots(schedule)
+        return decided[-1] if decided else None
+
+    async def latest_decision_at(self) -> datetime | None:
+        return max((slot.decided_at for slot in self._slots.values()), default=None)
+
+
+class MemoryBackend:
+    """A `Backend` in this process."""
+
+    def __init__(self) -> None:
+        self._stores: dict[TenantId, Store] = {}
+
+    def tenant(self, tenant: TenantId) -> Store:
+        if tenant not in self._stores:
+            book = MemoryLedger()
+            self._stores[tenant] = Store(
+                tenant=tenant, runs=MemoryRuns(), schedule=MemorySchedule(book), ledger=book
+            )
+        return self._stores[tenant]
+
+    async def migrate(self) -> list[str]:
+        return []
+
+    async def schema_version(self) -> int:
+        return 0
+
+    async def checks(self) -> list[Check]:
+        return [Check(what="store", ok=True, detail="in memory; gone when the process ends")]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _add(kept: dict[JobId, _About], items: Sequence[_About], jobs: dict[JobId, Job]) -> int:
+    before = len(kept)
+    for item in items:
+        if item.job not in jobs:
+            raise PermanentError(f"this run has no posting {item.job}; nothing was written")
+    for item in items:
+        kept.setdefault(item.job, item)
+    return len(kept) - before
+
+
+def _page(kept: dict[JobId, _Kind], *, after: str, limit: int) -> list[_Kind]:
+    return [kept[job] for job in sorted(kept) if job > after][:limit]

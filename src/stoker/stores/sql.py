@@ -1,0 +1,46 @@
+"""What SQLite and Postgres share: the verbs of a store, written once over a small transaction.
+
+The two databases differ in how a transaction is opened, how its rows are fenced off by tenant
+and how their failures are named; those live in `sqlite.py` and `postgres.py`. A query here names
+its values `:like_this`; each backend says them in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+Value = str | int | float | None
+Result = TypeVar("Result")
+
+
+class Transaction(Protocol):
+    """One open transaction. What is done in it happens wholly or not at all."""
+
+    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        """Run a query and return what it answers, also for INSERT … RETURNING."""
+        ...
+
+    def change(self, query: str, **values: Value) -> int:
+        """Run a statement and return how many rows it touched."""
+        ...
+
+    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+        """Run a statement with `?` places once per row; return how many rows it touched in all."""
+        ...
+
+
+class SqlDatabase(Protocol):
+    """What a backend gives the shared verbs."""
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work in a transaction that may write; return once its effects are durable.
+
+        Work may be run again from the start when the database asks for it, so it must have no
+        effect outside the transaction. An error from it rolls everything back.
+        """
+        ...
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work against one consistent view that includes every write already returned."""
+        ...
