@@ -1,0 +1,183 @@
+"""The `stoker` command: which commands there are, and what becomes of their errors.
+
+A command's module is imported when that command is called and not before; the one-line helps
+therefore stand here. What a command does is its own module's business.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from stoker import __version__
+from stoker.cli.output import Asked, Exit, complain, exit_for_error
+from stoker.errors import StokerError
+
+
+class Lazy(NamedTuple):
+    """Where a command is, and the line `stoker --help` shows about it."""
+
+    where: str
+    help: str
+
+
+COMMANDS = {
+    "init": Lazy("stoker.cli.setup:init", "Write a commented stoker.toml with small caps."),
+    "doctor": Lazy("stoker.cli.setup:doctor", "Check settings, keys, store, zones and caps."),
+    "config": Lazy("stoker.cli.setup:config", "Show every setting and where it came from."),
+    "db": Lazy("stoker.cli.db:db", "Set up, migrate and describe the store."),
+    "schedule": Lazy("stoker.cli.schedule:schedule", "Run, preview and audit the schedule."),
+    "upkeep": Lazy("stoker.cli.schedule:upkeep", "Do one upkeep run now."),
+    "runs": Lazy("stoker.cli.runs:runs", "List, show and compare runs."),
+    "prune": Lazy("stoker.cli.runs:prune", "Forget the runs that retention lets go."),
+    "demo": Lazy("stoker.cli.demo:demo", "See it work: two tenants, no keys, no network."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].where.split(":")
+        command = getattr(import_module(module), name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name].where} is not a command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(
+                f"no such command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else "")
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-C",
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="Work as if started in this directory.",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Read this file instead of stoker.toml.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set one setting, stronger than every other source. May be repeated.",
+)
+@click.option("--log-level", metavar="LEVEL", help="Short for --set logging.level=LEVEL.")
+@click.version_option(__version__, prog_name="stoker", message="%(prog)s %(version)s")
+@click.pass_context
+def stoker(
+    ctx: click.Context,
+    directory: Path,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    log_level: str | None,
+) -> None:
+    """Decides which accounts to look at, when, how deep and at what cost, and says why."""
+    flags = dict(_assigned(assignment) for assignment in assignments)
+    if log_level is not None:
+        flags["logging.level"] = log_level
+    ctx.obj = Asked(directory=directory, config=config, flags=flags, secrets=ctx.obj)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code. No error leaves a traceback unless asked for."""
+    try:
+        code = _answered(arguments, secrets=set())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more while it shuts down; let that go nowhere, quietly.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.BROKEN_PIPE
+    return code
+
+
+def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
+    try:
+        # Not click's standalone mode: exit codes and one-line errors are decided here.
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        with stoker.make_context("stoker", given, obj=secrets) as ctx:
+            return int(stoker.invoke(ctx) or Exit.OK)
+    except click.exceptions.Exit as asked:
+        return asked.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return Exit.CONFIG
+    except click.UsageError as error:
+        complain(_usage(error))
+        return Exit.CONFIG
+    except click.ClickException as error:
+        complain(error.format_message())
+        return Exit.CONFIG
+    except (KeyboardInterrupt, click.Abort):
+        complain("stopped")
+        return Exit.INTERRUPTED
+    except StokerError as error:
+        complain(_redacted(str(error), secrets))
+        return exit_for_error(error)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the one place a fault of ours becomes a sentence
+        return _bug(error, secrets)
+
+
+def _bug(error: Exception, secrets: set[str]) -> Exit:
+    # Read here and not through wiring: wiring may be what is broken.
+    if os.environ.get("STOKER_DEBUG"):
+        import traceback
+
+        click.echo(_redacted("".join(traceback.format_exception(error)), secrets), err=True)
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    complain(_redacted(f"a fault in Stoker itself: {what} (STOKER_DEBUG=1 shows details)", secrets))
+    return Exit.BUG
+
+
+def _redacted(text: str, secrets: set[str]) -> str:
+    from stoker.telemetry import Redactor
+
+    return Redactor(secrets).redacted(text)
+
+
+def _usage(error: click.UsageError) -> str:
+    command = error.ctx.command_path if error.ctx else "stoker"
+    return f"{error.format_message().rstrip('.')}; see `{command} --help`"
+
+
+def _assigned(assignment: str) -> tuple[str, str]:
+    key, equals, value = assignment.partition("=")
+    if not equals or not key.strip():
+        raise click.BadParameter(f"{assignment!r} is not KEY=VALUE", param_hint="--set")
+    return key.strip(), value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

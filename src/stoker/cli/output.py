@@ -1,0 +1,184 @@
+"""How a command answers: tables or JSON on stdout, one line about trouble on stderr, an exit code.
+
+Every command is handed an `Asked` and prints through this file, so that all of them look alike.
+Nothing slow is imported before it is needed: `stoker --help` must feel instant.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stoker.errors import (
+    ConfigError,
+    ConflictError,
+    PermanentError,
+    StokerError,
+    TransientError,
+    UncertainError,
+)
+
+if TYPE_CHECKING:
+    from stoker.config import Settings
+    from stoker.core.model import Json
+    from stoker.core.runs import RunState
+    from stoker.wiring import App
+
+_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Exit(IntEnum):
+    """What a command's exit code tells a script. A command returns one; None means OK."""
+
+    OK = 0
+    PROBLEMS = 1
+    CONFIG = 2
+    PARTIAL = 3
+    FAILED = 4
+    CANCELLED = 5
+    LATER = 6
+    UNCERTAIN = 7
+    BUG = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+    @property
+    def meaning(self) -> str:
+        """Say what happened, for the reference page."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Exit.OK: "done; a run ended DONE",
+    Exit.PROBLEMS: "the command worked and found problems (`doctor`, `schedule audit`)",
+    Exit.CONFIG: "a setting, a file or the command itself must be changed first (ConfigError)",
+    Exit.PARTIAL: "a run ended PARTIAL: a cap or a deadline stopped part of it",
+    Exit.FAILED: "a run ended FAILED, or trying again will not help (PermanentError)",
+    Exit.CANCELLED: "a run ended CANCELLED",
+    Exit.LATER: "nothing was done; try again later (TransientError, ConflictError)",
+    Exit.UNCERTAIN: "it may have been done; find out before repeating (UncertainError)",
+    Exit.BUG: "a fault in Stoker itself; `STOKER_DEBUG=1` shows details",
+    Exit.INTERRUPTED: "stopped by Ctrl-C",
+    Exit.BROKEN_PIPE: "whoever read the output stopped reading",
+}
+
+_ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
+    (ConfigError, Exit.CONFIG),
+    (PermanentError, Exit.FAILED),
+    (TransientError, Exit.LATER),
+    (ConflictError, Exit.LATER),
+    (UncertainError, Exit.UNCERTAIN),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked before the command's name: where, with which file, with which flags."""
+
+    directory: Path
+    config: Path | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    secrets: set[str] = field(default_factory=set)  # learnt with the settings; never printed
+
+    def settings(self) -> Settings:
+        """Read the settings now. Raises ConfigError."""
+        from stoker import wiring
+
+        settings = wiring.settings(directory=self.directory, config=self.config, flags=self.flags)
+        self.secrets.update(settings.secret_values())
+        return settings
+
+    def app(self) -> AbstractAsyncContextManager[App]:
+        """Read the settings and open everything they name: `async with asked.app() as app`."""
+        from stoker import wiring
+
+        return wiring.opened(self.settings())
+
+
+pass_asked = click.make_pass_decorator(Asked)
+
+
+def takes_json(command: _Command) -> _Command:
+    """Give a command `--json`, passed to it as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+
+
+def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a command's coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def exit_for_error(error: StokerError) -> Exit:
+    """Return the exit code that tells a script what to do next about this error."""
+    return next((code for kind, code in _ERRORS if isinstance(error, kind)), Exit.FAILED)
+
+
+def exit_for_run(state: RunState) -> Exit:
+    """Return the exit code of a command whose run ended like this."""
+    ends = {"DONE": Exit.OK, "PARTIAL": Exit.PARTIAL, "CANCELLED": Exit.CANCELLED}
+    return ends.get(state.value, Exit.FAILED)
+
+
+def say(text: str = "") -> None:
+    """Print lines of our own for a person; anything that could move the cursor is made visible."""
+    from stoker.telemetry import inert
+
+    click.echo("\n".join(inert(line) for line in text.split("\n")))
+
+
+def show_json(value: Json) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def show_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none"
+) -> None:
+    """Print rows under their headers, columns aligned; with no rows, say so in a word."""
+    from stoker.telemetry import inert
+
+    lines = [[inert("" if cell is None else str(cell)) for cell in row] for row in rows]
+    if not lines:
+        click.echo(empty)
+        return
+    lines.insert(0, [header.upper() for header in headers])
+    widths = [max(_width(line[place]) for line in lines) for place in range(len(headers))]
+    for line in lines:
+        padded = (
+            cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def progress(
+    items: Iterable[_Item], *, label: str, length: int | None = None
+) -> AbstractContextManager[Iterable[_Item]]:
+    """Show on a terminal how far a loop is: `with progress(…) as items: for item in items`."""
+    return click.progressbar(
+        items, label=label, length=length, file=sys.stderr, hidden=not sys.stderr.isatty()
+    )
+
+
+def complain(text: str) -> None:
+    """Say on stderr what is wrong, each line on its own and marked as ours."""
+    from stoker.telemetry import inert
+
+    for line in text.splitlines() or [""]:
+        click.echo(f"stoker: {inert(line)}", err=True)
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
