@@ -1,0 +1,185 @@
+"""Carry out one run: write down that it began, do the work, write down how it ended.
+
+The one place that turns whatever the work does, crashes included, into an end with a reason.
+What the work is, and whether it is due, is somebody else's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from stoker.core.events import RunEnded, RunGivenUp, RunStarted, StepEnded
+from stoker.core.leases import Lease
+from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming, next_free_second
+from stoker.errors import ConflictError, StokerError
+from stoker.ports import Clock, Observer, Store
+
+NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
+DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the work says it went."""
+
+    state: RunState = RunState.DONE
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    resume_at: datetime | None = None
+
+
+class Step:
+    """A step under way; the work counts what passes through it."""
+
+    def __init__(self) -> None:
+        self.items = 0
+
+
+@dataclass(kw_only=True)
+class OpenRun:
+    """What the work is given: the right to write into its run, and a stopwatch."""
+
+    key: RunKey
+    kind: str
+    store: Store
+    clock: Clock
+    observer: Observer
+    timings: list[StepTiming] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Time one step; it is in the manifest also when it fails."""
+        step, began = Step(), self.clock.elapsed()
+        try:
+            yield step
+        finally:
+            seconds = (self.clock.elapsed() - began).total_seconds()
+            self.timings.append(StepTiming(step=name, seconds=seconds, items=step.items))
+            self.observer(
+                StepEnded(
+                    at=self.clock.now(),
+                    tenant=self.store.tenant,
+                    run=Run(key=self.key, kind=self.kind).name,
+                    step=name,
+                    seconds=seconds,
+                    items=step.items,
+                )
+            )
+
+
+class Work(Protocol):
+    """Something that can be run for a tenant."""
+
+    @property
+    def kind(self) -> str:
+        """The name of this kind of work, as runs are listed under it."""
+        ...
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Do it. Expected trouble comes back in the ending; what is raised ends the run FAILED."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """Starts, carries out and closes runs."""
+
+    clock: Clock
+    observer: Observer
+
+    async def begin(
+        self,
+        store: Store,
+        lease: Lease,
+        *,
+        kind: str,
+        manifest: Manifest,
+        instant: datetime | None = None,
+    ) -> Run:
+        """Write down that a run begins, under the first free second from now on."""
+        newest = await store.runs.runs(limit=1)
+        at = next_free_second(self.clock.now(), taken=newest[0].at if newest else None)
+        for _ in range(NAMES_TRIED):
+            key = RunKey(at, lease.epoch)
+            run = Run(key=key, kind=kind, instant=instant, manifest=manifest)
+            try:
+                await store.runs.insert_run(run)
+            except ConflictError:
+                at += timedelta(seconds=1)  # another kind of work began in the same second
+                continue
+            self.observer(RunStarted(at=at, tenant=store.tenant, run=run.name, kind=kind))
+            return run
+        raise ConflictError(f"no free timestamp for a {kind} run near {at.isoformat()}; try again")
+
+    async def carry_out(self, store: Store, run: Run, work: Work) -> Run:
+        """Do the work of a run that has begun; return the run as it ended.
+
+        Being cancelled ends the run CANCELLED and is passed on. Raises ConflictError when the
+        run was closed by somebody else in the meantime.
+        """
+        opened = OpenRun(
+            key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
+        )
+        try:
+            ending = await work(opened)
+        except asyncio.CancelledError:
+            stopped = Ending(state=RunState.CANCELLED, reason="stopped before it was finished")
+            with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
+                await asyncio.shield(self.close(store, run, stopped, timings=opened.timings))
+            raise
+        except StokerError as error:
+            ending = Ending(state=RunState.FAILED, reason=str(error))
+        except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
+            ending = Ending(
+                state=RunState.FAILED, reason=f"a fault in Stoker: {type(error).__name__}: {error}"
+            )
+        return await self.close(store, run, ending, timings=opened.timings)
+
+    async def close(
+        self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
+    ) -> Run:
+        """Write down how a run ended."""
+        manifest = replace(
+            run.manifest,
+            counts=dict(ending.counts),
+            steps=tuple(timings),
+            reasons=ending.reasons,
+            remaining=ending.remaining,
+            resume_at=ending.resume_at,
+        )
+        now = self.clock.now()
+        ended = run.ended(ending.state, at=now, reason=ending.reason, manifest=manifest)
+        await store.runs.finish_run(ended)
+        self.observer(
+            RunEnded(
+                at=now,
+                tenant=store.tenant,
+                run=ended.name,
+                kind=ended.kind,
+                state=ended.state.value,
+                reason=ended.reason,
+            )
+        )
+        return ended
+
+    async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
+        """End as FAILED what an earlier holder of this lease left running; return those runs."""
+        closed = []
+        for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN):
+            if run.state is RunState.RUNNING and run.key.epoch < lease.epoch:
+                reason = "its process stopped without a word and its lease lapsed"
+                now = self.clock.now()
+                ended = run.ended(RunState.FAILED, at=now, reason=reason)
+                await store.runs.finish_run(ended)
+                self.observer(
+                    RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=reason)
+                )
+                closed.append(ended)
+        return closed

@@ -1,0 +1,257 @@
+"""Start what is due, once, and write down why anything was not started.
+
+For each task it asks `core.cadence` what is due, takes the lease of that work, and lets the
+`Runner` carry it out. Any number of schedulers may share a store: the lease keeps them apart,
+and the record of an instant, written once, decides when the lease could not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from stoker.core import cadence
+from stoker.core.cadence import CatchUp, Due, Schedule
+from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
+from stoker.core.leases import Lease
+from stoker.core.model import TenantId
+from stoker.core.runs import Manifest, Run, RunState
+from stoker.core.slots import Slot, SlotState
+from stoker.engine.leasing import Leaseholder
+from stoker.engine.running import Ending, Runner, Work
+from stoker.errors import ConflictError, StokerError
+from stoker.ports import Backend, Clock, Observer, Store
+
+CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
+LONGEST_NAP = timedelta(seconds=30)  # so that a changed clock is noticed before long
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """Work to be done for one tenant whenever its schedule says so."""
+
+    tenant: TenantId
+    work: Work
+    schedule: Schedule
+    manifest: Manifest
+    catch_up: CatchUp = CatchUp.LATEST
+    at_most: int = 1
+
+    @property
+    def name(self) -> str:
+        """What its slots are recorded under: the kind of work."""
+        return self.work.kind
+
+
+class Scheduler:
+    """Attends to tasks. One tenant's trouble is told and does not reach another's."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        backend: Backend,
+        leaseholder: Leaseholder,
+        clock: Clock,
+        observer: Observer,
+        at_once: int = 1,
+    ) -> None:
+        self._tasks = tasks
+        self._backend = backend
+        self._leases = leaseholder
+        self._clock = clock
+        self._observer = observer
+        self._runner = Runner(clock=clock, observer=observer)
+        self._room = asyncio.Semaphore(at_once)
+
+    async def tick(self) -> list[Run]:
+        """Attend to every task once and to its end; return the runs that were carried out."""
+        ended = await asyncio.gather(*(self._in_turn(task) for task in self._tasks))
+        return [run for runs in ended for run in runs]
+
+    async def keep_going(self, stopping: asyncio.Event) -> None:
+        """Attend to tasks as they fall due, until told to stop; then end what is going on."""
+        going: dict[Task, asyncio.Task[list[Run]]] = {}
+        try:
+            while not stopping.is_set():
+                for task in self._tasks:
+                    if task not in going or going[task].done():
+                        going[task] = asyncio.create_task(self._in_turn(task))
+                    else:
+                        await self._notice_overlap(task)
+                await self._nap(stopping)
+        finally:
+            for attending in going.values():
+                attending.cancel()
+            await asyncio.gather(*going.values(), return_exceptions=True)
+
+    async def attend(self, task: Task) -> list[Run]:
+        """Start what is due for one task and carry it out; return its runs as they ended."""
+        store = self._backend.tenant(task.tenant)
+        if await self._clock_went_back(store):
+            return []
+        due = await self._due(store, task)
+        if not due.run and not due.missed:
+            return []
+        lease = await self._leases.take(store, _lease_name(task), task=_about(due))
+        if lease is None:
+            await self._pass_over(store, task, due)
+            return []
+        try:
+            return await self._leases.while_held(store, lease, self._act(store, task, lease))
+        except ConflictError as error:
+            self._tell_failure(task, error)
+            return []
+        finally:
+            await asyncio.shield(self._leases.give_back(store, lease))
+
+    async def start_now(self, task: Task) -> Run:
+        """Carry out a task by hand, due or not. Raises ConflictError while it is running."""
+        store = self._backend.tenant(task.tenant)
+        lease = await self._leases.take(store, _lease_name(task), task="by hand")
+        if lease is None:
+            raise ConflictError(
+                f"{task.name} is running for {task.tenant} already; "
+                f"see it with: stoker runs list --tenant {task.tenant}"
+            )
+        try:
+            return await self._leases.while_held(
+                store, lease, self._carry_out_by_hand(store, task, lease)
+            )
+        finally:
+            await asyncio.shield(self._leases.give_back(store, lease))
+
+    async def _act(self, store: Store, task: Task, lease: Lease) -> list[Run]:
+        await self._runner.close_dead(store, lease, kind=task.name)
+        # Asked again under the lease: another scheduler may have been here in between.
+        due = await self._due(store, task)
+        await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=lease)
+        return [await self._carry_out(store, task, lease, instant) for instant in due.run]
+
+    async def _carry_out_by_hand(self, store: Store, task: Task, lease: Lease) -> Run:
+        await self._runner.close_dead(store, lease, kind=task.name)
+        run = await self._runner.begin(store, lease, kind=task.name, manifest=task.manifest)
+        return await self._runner.carry_out(store, run, task.work)
+
+    async def _carry_out(self, store: Store, task: Task, lease: Lease, instant: datetime) -> Run:
+        # The run is written before its slot. Dying in between leaves a run that the next holder
+        # closes and an instant that is still due; the other way round would lose the instant.
+        run = await self._runner.begin(
+            store, lease, kind=task.name, manifest=task.manifest, instant=instant
+        )
+        slot = Slot(
+            schedule=task.name,
+            instant=instant,
+            state=SlotState.STARTED,
+            decided_at=self._clock.now(),
+            reason="due",
+            run_at=run.at,
+        )
+        if await store.schedule.decide_slot(slot, fence=lease):
+            return await self._runner.carry_out(store, run, task.work)
+        self._tell_duplicate(task, instant)
+        ending = Ending(state=RunState.CANCELLED, reason="another scheduler had this instant")
+        return await self._runner.close(store, run, ending, timings=[])
+
+    async def _notice_overlap(self, task: Task) -> None:
+        try:
+            store = self._backend.tenant(task.tenant)
+            due = await self._due(store, task)
+            if due.run or due.missed:
+                await self._pass_over(store, task, due)
+        except StokerError as error:
+            self._tell_failure(task, error)
+
+    async def _pass_over(self, store: Store, task: Task, due: Due) -> None:
+        held = await store.schedule.lease(_lease_name(task))
+        if held is None or not held.owner:
+            return  # given back this moment, or not yet taken; the next look will tell
+        if held.task == _about(due):
+            if held.owner != self._leases.owner:
+                self._tell_duplicate(task, (due.run or due.missed)[-1])
+            return
+        newest = await store.runs.runs(kind=task.name, limit=1)
+        reason = f"run {newest[0].name} was still going" if newest else "a run was still going"
+        await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=None)
+        await self._record(store, task, due.run, SlotState.OVERLAP, reason, fence=None)
+
+    async def _record(
+        self,
+        store: Store,
+        task: Task,
+        instants: Sequence[datetime],
+        state: SlotState,
+        reason: str,
+        *,
+        fence: Lease | None,
+    ) -> None:
+        for instant in instants:
+            now = self._clock.now()
+            slot = Slot(
+                schedule=task.name, instant=instant, state=state, decided_at=now, reason=reason
+            )
+            if await store.schedule.decide_slot(slot, fence=fence):
+                self._observer(
+                    SlotPassed(
+                        at=now,
+                        tenant=task.tenant,
+                        schedule=task.name,
+                        instant=instant,
+                        state=state.value,
+                        reason=reason,
+                    )
+                )
+
+    async def _due(self, store: Store, task: Task) -> Due:
+        last = await store.schedule.last_slot(task.name)
+        return cadence.due(
+            self._clock.now(),
+            last.instant if last else None,
+            task.schedule,
+            catch_up=task.catch_up,
+            at_most=task.at_most,
+        )
+
+    async def _clock_went_back(self, store: Store) -> bool:
+        now, seen = self._clock.now(), await store.schedule.latest_decision_at()
+        if seen is None or now >= seen - CLOCK_TOLERANCE:
+            return False
+        self._observer(ClockWentBack(at=now, tenant=store.tenant, seen=seen))
+        return True
+
+    async def _in_turn(self, task: Task) -> list[Run]:
+        async with self._room:
+            try:
+                return await self.attend(task)
+            except StokerError as error:
+                self._tell_failure(task, error)
+                return []
+
+    async def _nap(self, stopping: asyncio.Event) -> None:
+        now = self._clock.now()
+        nexts = [cadence.compute_next_run(now, task.schedule) for task in self._tasks]
+        until_next = min((at - now for at in nexts), default=LONGEST_NAP)
+        nap = asyncio.ensure_future(self._clock.sleep(min(until_next, LONGEST_NAP)))
+        told = asyncio.ensure_future(stopping.wait())
+        _, unfinished = await asyncio.wait({nap, told}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in unfinished:
+            waiting.cancel()
+
+    def _tell_duplicate(self, task: Task, instant: datetime) -> None:
+        now = self._clock.now()
+        self._observer(
+            DuplicateWindow(at=now, tenant=task.tenant, schedule=task.name, instant=instant)
+        )
+
+    def _tell_failure(self, task: Task, error: StokerError) -> None:
+        self._observer(TenantFailed(at=self._clock.now(), tenant=task.tenant, error=str(error)))
+
+
+def _about(due: Due) -> str:
+    return (due.run or due.missed)[-1].isoformat()
+
+
+def _lease_name(task: Task) -> str:
+    return f"run/{task.name}"

@@ -1,0 +1,263 @@
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.core.cadence import CatchUp, Interval, Window
+from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
+from stoker.core.model import TenantId
+from stoker.core.runs import Manifest, RunState
+from stoker.core.slots import SlotState
+from stoker.engine.leasing import Leaseholder
+from stoker.engine.running import Ending
+from stoker.engine.scheduler import Scheduler, Task
+from stoker.errors import ConflictError, TransientError
+from stoker.stores.memory import MemoryBackend
+from stoker.testing import FakeClock, Recorder
+
+ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
+DAILY = Window.parse("11:00")
+DAY = timedelta(days=1)
+
+
+class Counting:
+    """Work that counts how often it was done, and may take its time."""
+
+    kind = "work"
+
+    def __init__(self, takes=0.0):
+        self.runs, self.takes = [], takes
+
+    async def __call__(self, run):
+        self.runs.append(run.key.at)
+        await asyncio.sleep(self.takes)
+        return Ending()
+
+
+class Failing:
+    kind = "work"
+
+    async def __call__(self, run):
+        raise TransientError("the vendor is away")
+
+
+class World:
+    def __init__(self, *, work=None, schedule=DAILY, tenants=(ACME,), catch_up=CatchUp.LATEST):
+        self.backend, self.clock, self.heard = MemoryBackend(), FakeClock(), Recorder()
+        self.work = work or Counting()
+        self.tasks = [
+            Task(
+                tenant=tenant,
+                work=self.work,
+                schedule=schedule,
+                manifest=Manifest(),
+                catch_up=catch_up,
+                at_most=10,
+            )
+            for tenant in tenants
+        ]
+
+    def scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30)):
+        return Scheduler(
+            tasks or self.tasks,
+            backend=self.backend,
+            leaseholder=Leaseholder(
+                owner=owner, clock=self.clock, observer=self.heard, length=length
+            ),
+            clock=self.clock,
+            observer=self.heard,
+            at_once=4,
+        )
+
+    def tick(self):
+        return asyncio.run(self.scheduler().tick())
+
+    def slots(self, tenant=ACME):
+        return asyncio.run(self.backend.tenant(tenant).schedule.slots("work"))
+
+
+def test_a_task_never_run_is_run_at_once():
+    world = World()
+
+    [run] = world.tick()
+
+    assert run.state is RunState.DONE
+    assert run.instant == datetime(2030, 1, 1, 11, tzinfo=UTC)
+
+
+def test_the_same_instant_is_not_run_twice():
+    world = World()
+    world.tick()
+
+    assert world.tick() == []
+    assert len(world.work.runs) == 1
+
+
+def test_instants_missed_while_nothing_was_running_are_recorded_and_the_latest_is_run():
+    world = World()
+    world.tick()
+    world.clock.advance(3 * DAY)
+
+    [run] = world.tick()
+
+    assert run.instant == datetime(2030, 1, 4, 11, tzinfo=UTC)
+    assert [slot.state for slot in world.slots()] == [
+        SlotState.STARTED,
+        SlotState.MISSED,
+        SlotState.MISSED,
+        SlotState.STARTED,
+    ]
+    assert all(event.reason for event in world.heard.of(SlotPassed))
+    entries = asyncio.run(world.backend.tenant(ACME).ledger.entries())
+    assert [entry.kind for entry in entries] == ["STARTED", "MISSED", "MISSED", "STARTED"]
+
+
+def test_catching_up_on_everything_runs_each_missed_instant_oldest_first():
+    world = World(catch_up=CatchUp.ALL)
+    world.tick()
+    world.clock.advance(3 * DAY)
+
+    assert [run.instant.day for run in world.tick()] == [2, 3, 4]
+
+
+def test_a_run_that_fails_is_recorded_and_its_instant_is_spent():
+    world = World(work=Failing())
+
+    [run] = world.tick()
+
+    assert (run.state, run.reason) == (RunState.FAILED, "the vendor is away")
+    assert world.tick() == []
+
+
+def test_of_two_schedulers_at_the_same_moment_one_runs_and_the_other_says_duplicate_window():
+    world = World(work=Counting(takes=0.05))
+
+    async def both():
+        return await asyncio.gather(world.scheduler("one").tick(), world.scheduler("two").tick())
+
+    runs = asyncio.run(both())
+
+    assert sorted(len(part) for part in runs) == [0, 1]
+    assert len(world.work.runs) == 1
+    assert len(world.heard.of(DuplicateWindow)) == 1
+
+
+def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why():
+    world = World(work=Counting(takes=0.2), schedule=Interval(every=timedelta(hours=1)))
+
+    # Leases longer than the jump, so that the holder is not taken for dead.
+    length = timedelta(days=1)
+
+    async def scenario():
+        one = world.scheduler("one", length=length)
+        first = asyncio.ensure_future(one.tick())
+        await asyncio.sleep(0.05)
+        world.clock.jump(world.clock.now() + timedelta(hours=1))
+        second = await world.scheduler("two", length=length).tick()
+        return await first, second
+
+    first, second = asyncio.run(scenario())
+
+    assert (len(first), second) == (1, [])
+    assert [slot.state for slot in world.slots()] == [SlotState.STARTED, SlotState.OVERLAP]
+    assert f"run {first[0].name} was still going" in world.slots()[-1].reason
+
+
+def test_one_tenants_trouble_does_not_reach_another():
+    world = World(tenants=(ACME, UMBRELLA))
+
+    class Broken(MemoryBackend):
+        def tenant(self, tenant):
+            if tenant == ACME:
+                raise TransientError("the disk is full")
+            return super().tenant(tenant)
+
+    world.backend = Broken()
+
+    [run] = world.tick()
+
+    assert run.state is RunState.DONE
+    assert [(e.tenant, e.error) for e in world.heard.of(TenantFailed)] == [
+        (ACME, "the disk is full")
+    ]
+
+
+def test_a_clock_that_went_back_starts_nothing_and_says_so():
+    world = World(schedule=Interval(every=timedelta(minutes=1)))
+    world.tick()
+    world.clock.jump(world.clock.now() - timedelta(hours=1))
+
+    assert world.tick() == []
+    assert len(world.heard.of(ClockWentBack)) == 1
+
+
+def test_yesterdays_instant_does_not_run_again_when_the_clock_goes_back_over_midnight():
+    world = World(schedule=Window.parse("00:00"))
+    world.clock.jump(datetime(2030, 1, 2, 0, 0, 1, tzinfo=UTC))
+    world.tick()
+    for _ in range(5):
+        world.clock.jump(datetime(2030, 1, 1, 23, 59, 59, tzinfo=UTC))
+        assert world.tick() == []
+        world.clock.jump(datetime(2030, 1, 2, 0, 0, 1, tzinfo=UTC))
+        assert world.tick() == []
+
+    assert len(world.work.runs) == 1
+
+
+def test_a_task_started_by_hand_runs_though_it_is_not_due():
+    world = World()
+    world.tick()
+
+    run = asyncio.run(world.scheduler().start_now(world.tasks[0]))
+
+    assert (run.state, run.instant) == (RunState.DONE, None)
+    assert len(world.slots()) == 1
+
+
+def test_a_task_is_not_started_by_hand_while_it_is_running():
+    world = World(work=Counting(takes=0.2))
+
+    async def scenario():
+        going = asyncio.ensure_future(world.scheduler("one").tick())
+        await asyncio.sleep(0.05)
+        try:
+            await world.scheduler("two").start_now(world.tasks[0])
+        finally:
+            await going
+
+    with pytest.raises(ConflictError, match="running for acme already"):
+        asyncio.run(scenario())
+
+
+def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
+    world = World(schedule=Interval(every=timedelta(minutes=10)))
+
+    async def scenario():
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        while len(world.work.runs) < 5:
+            await asyncio.sleep(0)
+        stopping.set()
+        await daemon
+
+    asyncio.run(scenario())
+
+    gaps = {late - early for early, late in zip(world.work.runs, world.work.runs[1:], strict=False)}
+    assert gaps == {timedelta(minutes=10)}
+
+
+def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
+    world = World(work=Counting(takes=60))
+
+    async def scenario():
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        while not world.work.runs:
+            await asyncio.sleep(0)
+        stopping.set()
+        await daemon
+
+    asyncio.run(scenario())
+
+    [run] = asyncio.run(world.backend.tenant(ACME).runs.runs())
+    assert run.state is RunState.CANCELLED
