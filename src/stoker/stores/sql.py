@@ -7,8 +7,12 @@ its values `:like_this`; each backend says them in its own way.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
+
+from stoker.core.model import in_utc
 
 Value = str | int | float | None
 Result = TypeVar("Result")
@@ -44,3 +48,29 @@ class SqlDatabase(Protocol):
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work against one consistent view that includes every write already returned."""
         ...
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a moment as our SQL passes it: UTC, of fixed width, so text order is time order."""
+    return in_utc(moment).isoformat(timespec="microseconds")
+
+
+def optional_moment_text(moment: datetime | None) -> str | None:
+    """Return a moment that may be missing, as `moment_text` does."""
+    return None if moment is None else moment_text(moment)
+
+
+def moment(value: str | datetime) -> datetime:
+    """Return the moment a driver gave back, as text or as its own type, in UTC."""
+    return in_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
+def optional_moment(value: str | datetime | None) -> datetime | None:
+    """Return a moment that may be missing, as `moment` does."""
+    return None if value is None else moment(value)
+
+
+def json_value(value: Any) -> Any:
+    """Return the JSON a driver gave back, as text or decoded already."""
+    # Our JSON columns hold objects and lists only, so a str is never a decoded value.
+    return json.loads(value) if isinstance(value, str) else value

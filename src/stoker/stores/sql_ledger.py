@@ -1,0 +1,91 @@
+"""One tenant's ledger, in SQL. What an entry is, and how it is chained, is `core.ledger`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stoker.core import ledger
+from stoker.core.keeping import kept_note
+from stoker.core.ledger import Entry, Note
+from stoker.core.model import TenantId
+from stoker.core.runs import compact_json
+from stoker.stores.sql import SqlDatabase, Transaction, Value, json_value, moment, moment_text
+
+COLUMNS = "seq, at, kind, subject, reason, data, previous, digest"
+
+LAST = f"""
+SELECT {COLUMNS} FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1
+"""
+
+CLAIM = f"""
+INSERT INTO ledger (tenant_id, {COLUMNS})
+VALUES (:tenant, :seq, :at, :kind, :subject, :reason, :data, :previous, :digest)
+ON CONFLICT DO NOTHING
+"""
+
+ADD = f"INSERT INTO ledger (tenant_id, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+PAGE = f"""
+SELECT {COLUMNS} FROM ledger
+WHERE tenant_id = :tenant AND seq > :after ORDER BY seq LIMIT :limit
+"""
+
+
+class SqlLedger:
+    """A `LedgerStore` in the table `ledger`."""
+
+    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+        self._database = database
+        self._tenant = tenant
+
+    async def append(self, notes: Sequence[Note]) -> list[Entry]:
+        return await self._database.write(lambda tx: added(tx, self._tenant, notes))
+
+    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+        rows = await self._database.read(
+            lambda tx: tx.rows(PAGE, tenant=self._tenant, after=after, limit=limit)
+        )
+        return [_entry(row) for row in rows]
+
+
+def added(tx: Transaction, tenant: TenantId, notes: Sequence[Note]) -> list[Entry]:
+    """Append within a transaction, so that another verb can do so as part of itself."""
+    notes = [kept_note(note) for note in notes]
+    if not notes:
+        return []
+    # Whoever inserts the next seq first has the turn; the others wait for its commit and look
+    # again. Where transactions already wait for each other (SQLite), the first try succeeds.
+    while True:
+        last = [_entry(row) for row in tx.rows(LAST, tenant=tenant)]
+        first, *rest = ledger.chained(notes, after=last[0] if last else None)
+        if tx.change(CLAIM, tenant=tenant, **_values(first)):
+            tx.change_many(ADD, ((tenant, *_values(entry).values()) for entry in rest))
+            return [first, *rest]
+
+
+def _values(entry: Entry) -> dict[str, Value]:
+    return {
+        "seq": entry.seq,
+        "at": moment_text(entry.at),
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "reason": entry.reason,
+        "data": compact_json(entry.data),
+        "previous": entry.previous,
+        "digest": entry.digest,
+    }
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    seq, at, kind, subject, reason, data, previous, digest = row
+    return Entry(
+        seq=seq,
+        at=moment(at),
+        kind=kind,
+        subject=subject,
+        reason=reason,
+        data=json_value(data),
+        previous=previous,
+        digest=digest,
+    )

@@ -1,0 +1,180 @@
+"""One tenant's leases and decided instants, in SQL.
+
+A row that a decision rests on is updated to itself rather than only read: that holds it still
+until the transaction ends, in either database.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from stoker.core.keeping import kept_lease, kept_slot, kept_text
+from stoker.core.leases import Lease
+from stoker.core.model import TenantId
+from stoker.core.slots import Slot, SlotState, slot_note
+from stoker.errors import ConflictError
+from stoker.stores.sql import (
+    SqlDatabase,
+    Transaction,
+    Value,
+    moment,
+    moment_text,
+    optional_moment,
+    optional_moment_text,
+)
+from stoker.stores.sql_ledger import added
+
+LEASE = """
+SELECT name, owner, epoch, beat, until_at, task FROM leases
+WHERE tenant_id = :tenant AND name = :name
+"""
+
+FIRST_LEASE = """
+INSERT INTO leases (tenant_id, name, owner, epoch, beat, until_at, task)
+VALUES (:tenant, :name, :owner, :epoch, :beat, :until_at, :task)
+ON CONFLICT DO NOTHING
+"""
+
+SWAP = """
+UPDATE leases SET owner = :owner, epoch = :epoch, beat = :beat, until_at = :until_at, task = :task
+WHERE tenant_id = :tenant AND name = :name AND owner = :seen_owner AND epoch = :seen_epoch
+  AND beat = :seen_beat AND until_at = :seen_until_at AND task = :seen_task
+"""
+
+HOLD_FENCE = """
+UPDATE leases SET epoch = epoch
+WHERE tenant_id = :tenant AND name = :name AND owner = :owner AND epoch = :epoch
+"""
+
+DECIDE = """
+INSERT INTO slots (tenant_id, schedule, instant, state, decided_at, reason, run_at)
+VALUES (:tenant, :schedule, :instant, :state, :decided_at, :reason, :run_at)
+ON CONFLICT DO NOTHING
+"""
+
+SLOTS = """
+SELECT schedule, instant, state, decided_at, reason, run_at FROM slots
+WHERE tenant_id = :tenant AND schedule = :schedule
+"""
+
+LATEST_DECISION = "SELECT max(decided_at) FROM slots WHERE tenant_id = :tenant"
+
+
+class SqlSchedule:
+    """A `ScheduleStore` in the tables `leases` and `slots`."""
+
+    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+        self._database = database
+        self._tenant = tenant
+
+    async def lease(self, name: str) -> Lease | None:
+        kept_text(name, what="a lease's name")
+        rows = await self._database.read(lambda tx: tx.rows(LEASE, tenant=self._tenant, name=name))
+        return _lease(rows[0]) if rows else None
+
+    async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
+        values = _lease_values(kept_lease(wanted))
+        if seen is None:
+            query = FIRST_LEASE
+        elif seen.name != wanted.name:
+            return False
+        else:
+            query = SWAP
+            before = _lease_values(kept_lease(seen))
+            values |= {f"seen_{key}": value for key, value in before.items() if key != "name"}
+        changed = await self._database.write(
+            lambda tx: tx.change(query, tenant=self._tenant, **values)
+        )
+        return changed == 1
+
+    async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
+        slot = kept_slot(slot)
+        if fence is not None:
+            fence = kept_lease(fence)
+
+        def decide(tx: Transaction) -> bool:
+            if fence is not None:
+                self._hold(tx, fence)
+            if not tx.change(DECIDE, tenant=self._tenant, **_slot_values(slot)):
+                return False
+            added(tx, self._tenant, [slot_note(slot)])
+            return True
+
+        return await self._database.write(decide)
+
+    async def slots(
+        self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[Slot]:
+        query, values = SLOTS, self._of(schedule)
+        if since is not None:
+            query, values = query + " AND instant >= :since", values | {"since": moment_text(since)}
+        if until is not None:
+            query, values = query + " AND instant < :until", values | {"until": moment_text(until)}
+        rows = await self._database.read(lambda tx: tx.rows(query + " ORDER BY instant", **values))
+        return [_slot(row) for row in rows]
+
+    async def last_slot(self, schedule: str) -> Slot | None:
+        query, values = SLOTS + " ORDER BY instant DESC LIMIT 1", self._of(schedule)
+        rows = await self._database.read(lambda tx: tx.rows(query, **values))
+        return _slot(rows[0]) if rows else None
+
+    async def latest_decision_at(self) -> datetime | None:
+        [[latest]] = await self._database.read(
+            lambda tx: tx.rows(LATEST_DECISION, tenant=self._tenant)
+        )
+        return optional_moment(latest)
+
+    def _of(self, schedule: str) -> dict[str, Value]:
+        kept_text(schedule, what="a schedule's name")
+        return {"tenant": self._tenant, "schedule": schedule}
+
+    def _hold(self, tx: Transaction, fence: Lease) -> None:
+        held = tx.change(
+            HOLD_FENCE,
+            tenant=self._tenant,
+            name=fence.name,
+            owner=fence.owner,
+            epoch=fence.epoch,
+        )
+        if not held:
+            raise ConflictError(f"the lease {fence.name} is not ours; nothing was written")
+
+
+def _lease_values(lease: Lease) -> dict[str, Value]:
+    return {
+        "name": lease.name,
+        "owner": lease.owner,
+        "epoch": lease.epoch,
+        "beat": lease.beat,
+        "until_at": moment_text(lease.until),
+        "task": lease.task,
+    }
+
+
+def _lease(row: tuple[Any, ...]) -> Lease:
+    name, owner, epoch, beat, until_at, task = row
+    return Lease(name=name, owner=owner, epoch=epoch, beat=beat, until=moment(until_at), task=task)
+
+
+def _slot_values(slot: Slot) -> dict[str, Value]:
+    return {
+        "schedule": slot.schedule,
+        "instant": moment_text(slot.instant),
+        "state": slot.state.value,
+        "decided_at": moment_text(slot.decided_at),
+        "reason": slot.reason,
+        "run_at": optional_moment_text(slot.run_at),
+    }
+
+
+def _slot(row: tuple[Any, ...]) -> Slot:
+    schedule, instant, state, decided_at, reason, run_at = row
+    return Slot(
+        schedule=schedule,
+        instant=moment(instant),
+        state=SlotState(state),
+        decided_at=moment(decided_at),
+        reason=reason,
+        run_at=optional_moment(run_at),
+    )
