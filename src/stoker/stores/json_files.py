@@ -1,0 +1,257 @@
+"""Runs as files that people can read, compare and keep in version control.
+
+Reading never locks and never writes. Leases, slots and the ledger need transactions that span
+records, which files do not have, so a backend of files is given another backend for those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stoker.core.keeping import kept_json, kept_run
+from stoker.core.model import Enriched, Job, JobScore, Json, TenantId, in_utc, tenant_id
+from stoker.core.runs import Run, RunKey, RunState, run_name
+from stoker.errors import ConfigError, ConflictError, PermanentError
+from stoker.ports import Backend, Check, Store, Weight
+from stoker.stores.chained_lines import ChainedLines
+from stoker.stores.durable_files import Disk, meaning
+from stoker.stores.json_rows import ENRICHED, JOBS, SCORES, Shape, Value
+from stoker.stores.keyed_lines import KeyedLines
+from stoker.stores.run_files import Record, head_of
+from stoker.stores.run_folders import RunFolders
+
+PATIENCE = timedelta(seconds=30)  # how long a writer waits for another one
+
+_ARTIFACT = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_TABLES = 6  # artifacts whose ids are kept at hand: those of two runs
+
+
+class JsonRuns:
+    """A `RunStore` in a folder; its verbs do their file work in threads."""
+
+    def __init__(self, folder: Path, *, disk: Disk, patience: timedelta = PATIENCE) -> None:
+        self._folders = RunFolders(folder, disk=disk, patience=patience)
+        self._tables: OrderedDict[tuple[str, str], KeyedLines[Any]] = OrderedDict()
+        self._tables_lock = threading.Lock()
+
+    async def write_run(self, run: Run) -> None:
+        """Write a run's file: `insert_run` while it is RUNNING, `finish_run` once it has ended."""
+        await (self.insert_run(run) if run.state is RunState.RUNNING else self.finish_run(run))
+
+    async def write_jsonl(
+        self, key: RunKey, artifact: str, records: Sequence[Mapping[str, Json]]
+    ) -> None:
+        """Add records to `<artifact>.jsonl` in the run's folder, all of them or none.
+
+        For artifacts of a caller's own; postings, enriched and scores have verbs that know them.
+        """
+        if not _ARTIFACT.fullmatch(artifact) or artifact in {"jobs", "enriched", "scores"}:
+            raise PermanentError(
+                f"{artifact!r} cannot name an artifact; use a-z, 0-9 and '_', other than "
+                "jobs, enriched and scores"
+            )
+        kept = [kept_json(record, what="a record") for record in records]
+        await asyncio.to_thread(self._write_jsonl, key, artifact, kept)
+
+    async def read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
+        """Return the records of an artifact in the order they were written."""
+        return await asyncio.to_thread(self._read_jsonl, at, artifact)
+
+    async def insert_run(self, run: Run) -> None:
+        await asyncio.to_thread(self._insert_run, kept_run(run))
+
+    async def finish_run(self, run: Run) -> None:
+        await asyncio.to_thread(self._finish_run, kept_run(run))
+
+    async def run(self, at: datetime) -> Run | None:
+        record = await asyncio.to_thread(self._record, at)
+        return record.run if record else None
+
+    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+        """Return runs, newest first; one whose file is damaged is left to `checks` to tell of."""
+        return await asyncio.to_thread(self._runs, kind, limit)
+
+    async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
+        return await asyncio.to_thread(self._insert, key, JOBS, jobs)
+
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
+        return await asyncio.to_thread(self._insert, key, ENRICHED, enriched)
+
+    async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
+        return await asyncio.to_thread(self._insert, key, SCORES, scores)
+
+    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        return await asyncio.to_thread(self._page, at, JOBS, after, limit)
+
+    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
+        return await asyncio.to_thread(self._page, at, ENRICHED, after, limit)
+
+    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
+        return await asyncio.to_thread(self._page, at, SCORES, after, limit)
+
+    async def weigh(self, ats: Sequence[datetime]) -> Weight:
+        return await asyncio.to_thread(lambda: self._weighed(ats)[1])
+
+    async def prune(self, ats: Sequence[datetime]) -> Weight:
+        return await asyncio.to_thread(self._prune, ats)
+
+    def troubles(self) -> list[str]:
+        """Return a sentence for everything here that a person should look at."""
+        return self._folders.troubles()
+
+    def _insert_run(self, run: Run) -> None:
+        if run.state is not RunState.RUNNING:
+            raise ConflictError(f"run {run.name} has already ended as {run.state}")
+        with self._folders.writing():
+            if self._folders.path(run.name).exists():
+                raise ConflictError(f"there is already a run {run.name}")
+            self._folders.add(run)
+
+    def _finish_run(self, run: Run) -> None:
+        if run.state is RunState.RUNNING:
+            raise ConflictError(f"run {run.name} has not ended")
+        with self._folders.writing():
+            self._fence(run.key)
+            heads = {}
+            for artifact in self._folders.artifacts(run.name):
+                lines = ChainedLines(self._folders.path(run.name) / f"{artifact}.jsonl")
+                lines.mend(disk=self._folders.disk)
+                heads[artifact] = head_of(lines)
+            self._folders.change(Record(run, heads))
+
+    def _insert(self, key: RunKey, shape: Shape[Value], values: Sequence[Value]) -> int:
+        kept = [shape.kept(value) for value in values]
+        with self._folders.writing():
+            self._fence(key)
+            name = run_name(key.at)
+            known = None if shape is JOBS else self._table(name, JOBS).ids()
+            return self._table(name, shape).add(kept, known=known, disk=self._folders.disk)
+
+    def _write_jsonl(self, key: RunKey, artifact: str, records: list[dict[str, Json]]) -> None:
+        with self._folders.writing():
+            self._fence(key)
+            lines = ChainedLines(self._folders.path(run_name(key.at)) / f"{artifact}.jsonl")
+            lines.mend(disk=self._folders.disk)
+            if records:
+                lines.append(records, disk=self._folders.disk)
+
+    def _read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
+        record = self._record(at)
+        if record is None or not _ARTIFACT.fullmatch(artifact):
+            return []
+        lines = ChainedLines(self._folders.path(record.run.name) / f"{artifact}.jsonl")
+        return [json.loads(row.line) for row in lines.news()]
+
+    def _record(self, at: datetime) -> Record | None:
+        moment = in_utc(at, what="a run's timestamp")
+        return None if moment.microsecond else self._folders.record(run_name(moment))
+
+    def _runs(self, kind: str | None, limit: int | None) -> list[Run]:
+        kinds = self._folders.kinds() if kind is not None else {}
+        found: list[Run] = []
+        for name in self._folders.names():
+            if limit is not None and len(found) >= limit:
+                break
+            if kind is not None and kinds.get(name, kind) != kind:
+                continue
+            try:
+                record = self._folders.record(name)
+            except ConfigError:
+                continue
+            if record and kind in (None, record.run.kind):
+                found.append(record.run)
+        return found
+
+    def _page(self, at: datetime, shape: Shape[Value], after: str, limit: int) -> list[Value]:
+        record = self._record(at)
+        if record is None:
+            return []
+        return self._table(record.run.name, shape).page(record, after=after, limit=limit)
+
+    def _weighed(self, ats: Sequence[datetime]) -> tuple[list[str], Weight]:
+        there = {record.run.name: record for at in ats if (record := self._record(at))}
+        going = {n: r for n, r in there.items() if r.run.state is not RunState.RUNNING}
+        rows = sum(record.rows for record in going.values())
+        size = sum(map(self._folders.size, going))
+        return list(going), Weight(runs=len(going), rows=rows, bytes=size)
+
+    def _prune(self, ats: Sequence[datetime]) -> Weight:
+        with self._folders.writing():
+            names, weight = self._weighed(ats)
+            if names:
+                self._folders.remove(names)
+            return weight
+
+    def _fence(self, key: RunKey) -> None:
+        record = self._folders.record(run_name(key.at))
+        run = record.run if record else None
+        if run is None or run.state is not RunState.RUNNING or run.key != key:
+            raise ConflictError("this run has ended or is not ours; nothing was written")
+
+    def _table(self, name: str, shape: Shape[Value]) -> KeyedLines[Value]:
+        with self._tables_lock:
+            place = (name, shape.artifact)
+            if place not in self._tables:
+                path = self._folders.path(name) / f"{shape.artifact}.jsonl"
+                self._tables[place] = KeyedLines(path, shape)
+                while len(self._tables) > _TABLES:
+                    self._tables.popitem(last=False)
+            self._tables.move_to_end(place)
+            return self._tables[place]
+
+
+class JsonBackend:
+    """A `Backend` with runs in files and everything else in the backend it is given."""
+
+    def __init__(
+        self, directory: Path, *, schedule: Backend, patience: timedelta = PATIENCE
+    ) -> None:
+        self._directory = directory
+        self._schedule = schedule
+        self._patience = patience
+        self._disk = Disk()
+        self._runs: dict[TenantId, JsonRuns] = {}
+
+    def tenant(self, tenant: TenantId) -> Store:
+        return replace(self._schedule.tenant(tenant), runs=self._runs_of(tenant))
+
+    async def migrate(self) -> list[str]:
+        return await self._schedule.migrate()
+
+    async def schema_version(self) -> int:
+        return await self._schedule.schema_version()
+
+    async def checks(self) -> list[Check]:
+        return [*await asyncio.to_thread(self._checks), *await self._schedule.checks()]
+
+    async def close(self) -> None:
+        await self._schedule.close()
+
+    def _runs_of(self, tenant: TenantId) -> JsonRuns:
+        if tenant not in self._runs:
+            folder = self._directory / tenant_id(tenant)  # an id is safe as a file name
+            self._runs[tenant] = JsonRuns(folder, disk=self._disk, patience=self._patience)
+        return self._runs[tenant]
+
+    def _checks(self) -> list[Check]:
+        try:
+            folders = sorted(self._directory.iterdir()) if self._directory.exists() else []
+        except OSError as error:
+            return [Check(what="json files", ok=False, detail=str(meaning(error, self._directory)))]
+        tenants = [folder.name for folder in folders if (folder / "runs").is_dir()]
+        troubles = [
+            trouble for name in tenants for trouble in self._runs_of(tenant_id(name)).troubles()
+        ]
+        if not troubles:
+            what = f"{self._directory}: runs of {len(tenants)} tenants, all readable"
+            return [Check(what="json files", ok=True, detail=what)]
+        return [Check(what="json files", ok=False, detail=trouble) for trouble in troubles]

@@ -1,0 +1,107 @@
+"""One artifact of one run, found by its postings' ids.
+
+The file is in the order things were found; an id's place in it is remembered, so that a page in
+id order costs one look at each of its records and adding costs nothing for what is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
+from typing import Generic
+
+from stoker.core.model import Json
+from stoker.errors import ConfigError, PermanentError
+from stoker.stores.chained_lines import ChainedLines, Row
+from stoker.stores.durable_files import Disk, meaning
+from stoker.stores.json_rows import Shape, Value
+from stoker.stores.run_files import Record, head_of
+
+
+class KeyedLines(Generic[Value]):
+    """A file of records of one shape, each id once. Threads may share it."""
+
+    def __init__(self, path: Path, shape: Shape[Value]) -> None:
+        self._lines = ChainedLines(path)
+        self._shape = shape
+        self._places: dict[str, tuple[int, int]] = {}
+        self._sorted: list[str] = []
+        self._anew = 0
+        self._lock = threading.Lock()
+
+    def ids(self) -> Container[str]:
+        """Return the ids that are there now."""
+        with self._lock:
+            self._catch_up()
+            return self._places
+
+    def page(self, record: Record, *, after: str, limit: int) -> list[Value]:
+        """Return values in id order; ConfigError when the file is not as its ended run left it."""
+        with self._lock:
+            self._catch_up()
+            head = record.artifacts.get(self._shape.artifact)
+            if head is not None and head != head_of(self._lines):
+                raise ConfigError(
+                    f"{self._lines.path} is not as its run left it; put it back from a backup"
+                )
+            if len(self._sorted) != len(self._places):
+                self._sorted = sorted(self._places)
+            start = bisect_right(self._sorted, after)
+            places = [self._places[key] for key in self._sorted[start:][:limit]]
+        return self._read(places)
+
+    def add(self, values: Iterable[Value], *, known: Container[str] | None, disk: Disk) -> int:
+        """Add what is new as one batch; return how much was.
+
+        PermanentError, and nothing is written, when a value's id is not among the known ones.
+        The caller is the only writer.
+        """
+        shape = self._shape
+        with self._lock:
+            self._catch_up()
+            if self._lines.torn:
+                self._lines.mend(disk=disk)
+            new: dict[str, dict[str, Json]] = {}
+            for record in map(shape.record, values):
+                job = str(record[shape.id])
+                if known is not None and job not in known:
+                    raise PermanentError(f"this run has no posting {job}; nothing was written")
+                if job not in self._places:
+                    new.setdefault(job, record)
+            if new:
+                rows = self._lines.append(list(new.values()), disk=disk)
+                self._remember(zip(new, rows, strict=True))
+            return len(new)
+
+    def _catch_up(self) -> None:
+        for row in self._lines.news():
+            self._start_anew_if_needed()
+            self._remember([(str(json.loads(row.line)[self._shape.id]), row)])
+        self._start_anew_if_needed()
+
+    def _start_anew_if_needed(self) -> None:
+        if self._anew != self._lines.anew:
+            self._anew = self._lines.anew
+            self._places, self._sorted = {}, []
+
+    def _remember(self, rows: Iterable[tuple[str, Row]]) -> None:
+        for job, row in rows:
+            self._places[job] = (row.start, len(row.line))
+
+    def _read(self, places: Sequence[tuple[int, int]]) -> list[Value]:
+        if not places:
+            return []
+        try:
+            with self._lines.path.open("rb") as file:
+                values = []
+                for start, length in places:
+                    file.seek(start)
+                    values.append(self._shape.value(json.loads(file.read(length))))
+                return values
+        except FileNotFoundError:  # another process has just removed the run
+            return []
+        except OSError as error:
+            raise meaning(error, self._lines.path) from error
