@@ -1,0 +1,285 @@
+"""Settings: one frozen value, read once, every field explained and its origin known.
+
+Weakest first: defaults, stoker.toml, .env, environment, flags. What there is to set stands in
+`config_sections`, what a value may be in `config_values`, how files are read in `config_sources`,
+which of several values counts in `config_merging`.
+Nothing here looks at this process's environment; wiring hands it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from stoker.config_merging import Merged, merged
+from stoker.config_sections import (
+    KNOWN,
+    Caps,
+    Crawl,
+    Extract,
+    Icp,
+    Keys,
+    Logging,
+    Retention,
+    Scheduling,
+    Score,
+    Storage,
+    Tenancy,
+)
+from stoker.config_sources import env_file_values, environment_values, flag_values, toml_values
+from stoker.config_values import as_json, show
+from stoker.core.cadence import Cron, Interval, Schedule, Window
+from stoker.core.model import Json, TenantId
+from stoker.errors import ConfigError
+
+DEFAULT_TENANT = TenantId("default")
+MOST_PROBLEMS = 20  # lines of trouble a person will read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """One configured tenant, and what it sets for itself."""
+
+    id: TenantId
+    name: str
+    enabled: bool = True
+    overrides: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One setting as it may be shown: secrets are masked."""
+
+    key: str
+    value: str
+    origin: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, and where each value came from."""
+
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    storage: Storage = field(default_factory=Storage)
+    retention: Retention = field(default_factory=Retention)
+    logging: Logging = field(default_factory=Logging)
+    caps: Caps = field(default_factory=Caps)
+    crawl: Crawl = field(default_factory=Crawl)
+    extract: Extract = field(default_factory=Extract)
+    score: Score = field(default_factory=Score)
+    icp: Icp = field(default_factory=Icp)
+    keys: Keys = field(default_factory=Keys)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    tenants: tuple[Tenant, ...] = (Tenant(id=DEFAULT_TENANT, name=str(DEFAULT_TENANT)),)
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def value(self, key: str) -> Any:
+        """Return the value of a dotted key."""
+        section, _, name = key.partition(".")
+        return getattr(getattr(self, section), name)
+
+    def origin(self, key: str) -> str:
+        """Return where a dotted key's value came from."""
+        return self.origins.get(key, "default")
+
+    def with_values(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """Return these settings with other values, by dotted key, from other origins."""
+        changed: dict[str, dict[str, Any]] = {}
+        for key, value in values.items():
+            section, _, name = key.partition(".")
+            changed.setdefault(section, {})[name] = value
+        sections = {name: replace(getattr(self, name), **new) for name, new in changed.items()}
+        merged = MappingProxyType({**self.origins, **origins})
+        return replace(self, **sections, origins=merged)
+
+    def located(self, directory: Path) -> Settings:
+        """Return these settings with relative paths taken from a directory."""
+        storage = replace(
+            self.storage,
+            sqlite_path=directory / self.storage.sqlite_path,
+            json_dir=directory / self.storage.json_dir,
+        )
+        return replace(self, storage=storage)
+
+    def tenant(self, tenant: TenantId) -> Tenant:
+        """Return a configured tenant, or raise ConfigError naming those there are."""
+        for known in self.tenants:
+            if known.id == tenant:
+                return known
+        names = ", ".join(known.id for known in self.tenants)
+        raise ConfigError(f"there is no tenant {tenant!r}; configured: {names}")
+
+    def for_tenant(self, tenant: TenantId) -> Settings:
+        """Return what is in force for one tenant; nothing about the others is left in it."""
+        known = self.tenant(tenant)
+        own = f"tenants.{tenant}."
+        origins = {key: self.origins[own + key] for key in known.overrides}
+        alone = {key: where for key, where in self.origins.items() if key in KNOWN}
+        plain = replace(known, overrides=MappingProxyType({}))
+        settings = replace(self, tenants=(plain,), origins=alone)
+        return settings.with_values(known.overrides, origins)
+
+    def active_tenants(self) -> tuple[TenantId, ...]:
+        """Return the tenants that take part, in id order."""
+        include, exclude = self.scheduling.tenant_include, self.scheduling.tenant_exclude
+        return tuple(
+            sorted(
+                tenant.id
+                for tenant in self.tenants
+                if tenant.enabled
+                and tenant.id not in exclude
+                and (not include or tenant.id in include)
+            )
+        )
+
+    def default_tenant(self) -> TenantId | None:
+        """Return whose work a command does when nobody says; None when that is not clear."""
+        if self.tenancy.default_tenant_id is not None:
+            return self.tenancy.default_tenant_id
+        return self.tenants[0].id if len(self.tenants) == 1 else None
+
+    def schedule_for(self, tenant: TenantId) -> Schedule:
+        """Return when a tenant's runs are due."""
+        return schedule_of(self.for_tenant(tenant).scheduling)
+
+    def caps_in_force(self) -> dict[str, int]:
+        """Return every cap by its dotted key, as manifests keep them."""
+        caps = {key: self.value(key) for key in KNOWN if key.startswith("caps.")}
+        limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
+        return {**{key: self.value(key) for key in limits}, **caps}
+
+    def secret_values(self) -> frozenset[str]:
+        """Return every text that must not be shown, for the redactor."""
+        secrets = [self.value(key) for key, about in KNOWN.items() if about.kind.secret]
+        return frozenset(part for secret in secrets if secret for part in secret.parts())
+
+    def snapshot(self) -> dict[str, Json]:
+        """Return all of it as plain JSON for a manifest; of a secret, only whether it is set."""
+        sections: dict[str, dict[str, Json]] = {}
+        for key in KNOWN:
+            section, _, name = key.partition(".")
+            sections.setdefault(section, {})[name] = as_json(
+                self.value(key), secret=KNOWN[key].kind.secret
+            )
+        tenants: dict[str, Json] = {
+            tenant.id: {
+                "name": tenant.name,
+                "enabled": tenant.enabled,
+                "overrides": {key: as_json(value) for key, value in tenant.overrides.items()},
+            }
+            for tenant in self.tenants
+        }
+        return {**sections, "tenants": tenants}
+
+    def shown(self) -> list[Shown]:
+        """Return every value and its origin, fit to be shown to anyone."""
+        lines = [
+            Shown(key=key, value=show(self.value(key)), origin=self.origin(key), help=about.help)
+            for key, about in KNOWN.items()
+        ]
+        for tenant in self.tenants:
+            own = f"tenants.{tenant.id}."
+            said = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
+            for key, value in said.items():
+                about = KNOWN[key].help if key in KNOWN else ""
+                line = Shown(
+                    key=own + key, value=show(value), origin=self.origin(own + key), help=about
+                )
+                lines.append(line)
+        return lines
+
+
+def schedule_of(scheduling: Scheduling) -> Schedule:
+    """Return the schedule these settings describe, or say which one is missing."""
+    if scheduling.mode == "interval":
+        if scheduling.interval_minutes is None:
+            raise ConfigError("scheduling.mode is interval; set scheduling.interval_minutes too")
+        return Interval(timedelta(minutes=scheduling.interval_minutes))
+    if scheduling.mode == "window":
+        if scheduling.window_time is None:
+            raise ConfigError('scheduling.mode is window; set scheduling.window_time, e.g. "01:30"')
+        return Window(scheduling.window_time)
+    return Cron(scheduling.cron, scheduling.timezone, scheduling.gap, scheduling.fold)
+
+
+def load(
+    *,
+    file: Path | None,
+    env_file: Path | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, str],
+) -> Settings:
+    """Read settings from these sources, a later one stronger than an earlier one.
+
+    A file that is None is not read. Raises ConfigError with one line for every problem: where it
+    is, what was given, what is allowed.
+    """
+    found = merged(
+        file=toml_values(file) if file else [],
+        env_file=env_file_values(env_file) if env_file else [],
+        environment=environment_values(environment),
+        flags=flag_values(flags),
+    )
+    settings = Settings().with_values(found.values, found.origins)
+    settings = replace(settings, tenants=_tenants(found, settings.tenancy))
+    problems = list(found.problems) or list(contradictions(settings))
+    if problems:
+        more = (
+            f"\n… and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
+        )
+        raise ConfigError("\n".join(problems[:MOST_PROBLEMS]) + more)
+    return settings
+
+
+def contradictions(settings: Settings) -> Iterator[str]:
+    """Yield what cannot be true at once, each as one line."""
+    storage, tenancy = settings.storage, settings.tenancy
+    if storage.backend == "postgres" and storage.postgres_url is None:
+        name = KNOWN["storage.postgres_url"].env[0]
+        yield (
+            f"{settings.origin('storage.backend')}: storage.backend is postgres, but "
+            f"storage.postgres_url is not set; set {name}"
+        )
+    known = {tenant.id for tenant in settings.tenants}
+    named = {"tenancy.default_tenant_id": (tenancy.default_tenant_id,)}
+    named |= {
+        f"scheduling.tenant_{way}": settings.value(f"scheduling.tenant_{way}")
+        for way in ("include", "exclude")
+    }
+    for key, tenants in named.items():
+        for tenant in tenants:
+            if tenant is not None and tenant not in known:
+                yield (
+                    f"{settings.origin(key)}: {key} names {tenant}, which is not configured; "
+                    f"configured: {', '.join(sorted(known))}"
+                )
+    told = set()
+    for tenant_id in sorted(known):
+        own = settings.for_tenant(tenant_id)
+        try:
+            schedule_of(own.scheduling)
+        except ConfigError as error:
+            line = f"{own.origin('scheduling.mode')}: {error}"
+            if line not in told:
+                told.add(line)
+                yield line
+
+
+def _tenants(found: Merged, tenancy: Tenancy) -> tuple[Tenant, ...]:
+    if not found.tenants:
+        only = tenancy.default_tenant_id or DEFAULT_TENANT
+        return (Tenant(id=only, name=only),)
+    return tuple(
+        Tenant(
+            id=tenant,
+            name=said.get("name", tenant),
+            enabled=said.get("enabled", True),
+            overrides=MappingProxyType({key: said[key] for key in said if key in KNOWN}),
+        )
+        for tenant, said in sorted(found.tenants.items())
+    )

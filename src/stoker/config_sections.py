@@ -1,0 +1,284 @@
+# ruff: noqa: RUF009 - `_is` and `_each` return dataclass fields, made once and never changed
+"""What there is to set: every setting with its default, its kind, its names and one sentence.
+
+This is the one list; the reference page, `stoker init`, `config show` and the error messages are
+all made from it. How values get here is `config`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import time
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from stoker.config_values import (
+    BOOLEAN,
+    CRON,
+    HOUR_MINUTE,
+    PATH,
+    POSTGRES_URL,
+    SECRET,
+    TENANT,
+    TENANTS,
+    TEXT,
+    ZONE,
+    Kind,
+    Secret,
+    choice,
+    integer,
+    member,
+    number,
+)
+from stoker.core.cadence import CatchUp, Fold, Gap
+from stoker.core.model import TenantId
+
+_A_LOT = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What is known about one setting besides its value."""
+
+    kind: Kind
+    help: str
+    env: tuple[str, ...] = ()  # the first is its name, the rest are aliases
+    per_tenant: bool = False  # a tenant's own table may say otherwise
+
+
+def _is(kind: Kind, default: Any, help: str, *env: str, per_tenant: bool = False) -> Any:  # noqa: A002 - it is what the sentence is
+    about = Explained(kind=kind, help=help, env=env, per_tenant=per_tenant)
+    return field(default=default, metadata={"about": about})
+
+
+def _each(kind: Kind, default: Any, help: str, *env: str) -> Any:  # noqa: A002 - as above
+    return _is(kind, default, help, *env, per_tenant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """When runs start, and how many go on at once."""
+
+    enabled: bool = _each(BOOLEAN, True, "Whether the schedule starts runs.", "SCHED_ENABLED")
+    mode: str = _each(choice("interval", "window", "cron"), "cron", "What kind of schedule it is.")
+    interval_minutes: int | None = _each(
+        integer(1, 5_270_400), None, "Minutes between runs; mode interval needs it."
+    )
+    window_time: time | None = _each(
+        HOUR_MINUTE, None, "Time of day, UTC, of the daily run; mode window needs it."
+    )
+    cron: str = _each(
+        CRON, "0 1 * * *", "When runs start, in the time zone; for mode cron.", "SCHED_START_CRON"
+    )
+    timezone: str = _is(
+        ZONE, "Asia/Singapore", "The time zone the cron line speaks of.", "SCHED_TIMEZONE"
+    )
+    gap: Gap = _each(
+        member(Gap), Gap.SHIFT, "A time the clock skips in spring: run at the shift, or skip it."
+    )
+    fold: Fold = _each(
+        member(Fold), Fold.FIRST, "A time the clock shows twice in autumn: which of the two runs."
+    )
+    catch_up: CatchUp = _each(
+        member(CatchUp), CatchUp.LATEST, "Which missed instants run once Stoker is back."
+    )
+    catch_up_max: int = _each(
+        integer(1, 1000), 24, "How many missed instants run at most; for catch_up all."
+    )
+    tenant_concurrency: int = _is(
+        integer(1, 100), 3, "Tenants worked on at once.", "SCHED_TENANT_CONCURRENCY"
+    )
+    company_concurrency: int = _each(
+        integer(1, 200), 8, "Companies worked on at once, per tenant.", "SCHED_COMPANY_CONCURRENCY"
+    )
+    daily_cap_per_tenant: int = _each(
+        integer(0, 1_000_000),
+        1000,
+        "Companies a tenant's run takes on at most.",
+        "SCHED_DAILY_CAP_PER_TENANT",
+        "SHORTLIST_DAILY_CAP",
+    )
+    tenant_include: tuple[TenantId, ...] = _is(
+        TENANTS, (), "Only these tenants run; empty means all.", "SCHED_TENANT_INCLUDE"
+    )
+    tenant_exclude: tuple[TenantId, ...] = _is(
+        TENANTS, (), "These tenants do not run, included or not.", "SCHED_TENANT_EXCLUDE"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where Stoker remembers."""
+
+    backend: str = _is(
+        choice("sqlite", "postgres", "json", "memory"), "sqlite", "Which kind of store is used."
+    )
+    sqlite_path: Path = _is(PATH, Path("stoker.db"), "The SQLite file.")
+    postgres_url: Secret | None = _is(
+        POSTGRES_URL, None, "Where Postgres is, as the restricted role; backend postgres needs it."
+    )
+    postgres_admin_url: Secret | None = _is(
+        POSTGRES_URL, None, "Where Postgres is, as its owner; only `db setup` uses it."
+    )
+    json_dir: Path = _is(PATH, Path("stoker-data"), "The directory of the JSON files.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Which runs are forgotten."""
+
+    enabled: bool = _is(BOOLEAN, False, "Whether upkeep forgets old runs.")
+    days: int = _is(integer(0, 36_500), 90, "Runs younger than this many days stay.")
+    keep_latest_n_runs: int = _is(
+        integer(1, 1_000_000), 30, "This many runs stay however old they are."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    """What is written down while it works."""
+
+    format: str = _is(
+        choice("auto", "human", "json"), "auto", "Lines for people, or JSON; auto looks who reads."
+    )
+    level: str = _is(
+        choice("debug", "info", "warning", "error"), "info", "The least important line written."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What a tenant may use of each vendor in a day."""
+
+    openai_daily_tokens: int = _each(
+        integer(0, _A_LOT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
+    )
+    tavily_queries: int = _each(
+        integer(0, _A_LOT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
+    )
+    lusha_contact_lookups: int = _each(
+        integer(0, _A_LOT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
+    )
+    zerobounce_verifications: int = _each(
+        integer(0, _A_LOT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crawl:
+    """How company sites are read."""
+
+    max_pages: int = _is(integer(1, 1000), 6, "Pages read per company.", "CRAWL_MAX_PAGES")
+    timeout_s: float = _is(number(0.1, 600), 15.0, "Seconds a page may take.", "CRAWLER_TIMEOUT_S")
+    user_agent: str = _is(
+        TEXT,
+        "Stoker/0.1 (+https://example.invalid/stoker; contact: set CRAWLER_USER_AGENT)",
+        "How the crawler introduces itself; put your contact in it.",
+        "CRAWLER_USER_AGENT",
+    )
+    persist_corpus: bool = _is(
+        BOOLEAN, False, "Whether page texts are kept after the run.", "PERSIST_CRAWL_CORPUS"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """How facts are taken from texts."""
+
+    corpus_char_limit: int = _is(
+        integer(100, 10_000_000),
+        50_000,
+        "Characters of text per company that are read at most.",
+        "EXTRACT_CORPUS_CHAR_LIMIT",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """When a score is good enough."""
+
+    min_export: float = _each(
+        number(0, 1),
+        0.66,
+        "The least score that becomes a lead.",
+        "SCORE_MIN_EXPORT",
+        "LEAD_THRESHOLD",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Icp:
+    """Which companies fit."""
+
+    rule_name: str = _each(TEXT, "default", "The name of the rule to use.", "ICP_RULE_NAME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The vendors' keys. Each is optional; without one, that vendor is not called."""
+
+    openai: Secret | None = _is(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
+    tavily: Secret | None = _is(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
+    lusha: Secret | None = _is(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
+    zerobounce: Secret | None = _is(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """Whose work it is when nobody says."""
+
+    default_tenant_id: TenantId | None = _is(
+        TENANT, None, "The tenant of a command that is about one tenant.", "DEFAULT_TENANT_ID"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantTable:
+    """What `[tenants.ID]` says besides overriding settings."""
+
+    name: str = _is(TEXT, "", "What people call the tenant; its id, if not given.")
+    timezone: str = _is(ZONE, "", "The tenant's time zone; scheduling.timezone, if not given.")
+    enabled: bool = _is(BOOLEAN, True, "Whether the tenant is active.")
+
+
+SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "scheduling": Scheduling,
+        "storage": Storage,
+        "retention": Retention,
+        "logging": Logging,
+        "caps": Caps,
+        "crawl": Crawl,
+        "extract": Extract,
+        "score": Score,
+        "icp": Icp,
+        "keys": Keys,
+        "tenancy": Tenancy,
+    }
+)
+"""The sections by name, in the order people read about them."""
+
+
+def _explained(prefix: str, section: type[Any]) -> Iterator[tuple[str, Explained]]:
+    for setting in fields(section):
+        about: Explained = setting.metadata["about"]
+        env = about.env or (f"STOKER_{prefix}_{setting.name}".upper(),)
+        yield setting.name, replace(about, env=env)
+
+
+KNOWN: Mapping[str, Explained] = MappingProxyType(
+    {
+        f"{section}.{name}": about
+        for section, kind in SECTIONS.items()
+        for name, about in _explained(section, kind)
+    }
+)
+"""Every setting by its dotted key."""
+
+TENANT_KEYS: Mapping[str, Explained] = MappingProxyType(
+    {setting.name: setting.metadata["about"] for setting in fields(TenantTable)}
+    | {key: about for key, about in KNOWN.items() if about.per_tenant}
+)
+"""What may stand in a tenant's table; other settings are the installation's own."""

@@ -1,0 +1,137 @@
+"""Where settings come from: a TOML file, a .env file, the environment, flags.
+
+Each source becomes a flat list of given values, every one with its origin, down to the line. What
+the values mean, and which are allowed, is `config`'s business. Nothing here touches this
+process's environment: it is handed in.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoker.errors import ConfigError
+
+LARGEST_FILE = 1_000_000  # bytes; a settings file is never this long, a wrong path often is
+_AT_LINE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_TABLE = re.compile(r"\s*\[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One value as it was given. Text sources give text; TOML gives numbers, lists and so on."""
+
+    key: str  # dotted, or the name of an environment variable
+    value: Any
+    origin: str
+    typed: bool = False  # TOML says what type a value has; elsewhere everything is text
+
+
+def toml_values(path: Path) -> list[Given]:
+    """Return every value of a TOML file under its dotted key, in the order of the file.
+
+    A table's heading is given as well, as an empty table: that it is there can mean something.
+    Raises ConfigError naming the file and line when it cannot be read.
+    """
+    text = _text(path)
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_what_is_wrong(path, text, str(error))) from error
+    return list(_statements(path.name, text))
+
+
+def env_file_values(path: Path) -> list[Given]:
+    """Return every NAME=VALUE of a .env file, letter for letter: `$` stands for itself."""
+    from dotenv.parser import parse_stream  # here, because most commands never need it
+
+    seen: dict[str, int] = {}
+    values = []
+    for binding in parse_stream(io.StringIO(_text(path))):
+        line = binding.original.line
+        if binding.error:
+            raise ConfigError(f"{path.name}:{line}: this is not NAME=VALUE; fix or remove the line")
+        if binding.key is None or binding.value is None:
+            continue
+        if binding.key in seen:
+            raise ConfigError(
+                f"{path.name}:{line}: {binding.key} is given twice, first on line "
+                f"{seen[binding.key]}; keep one"
+            )
+        seen[binding.key] = line
+        values.append(Given(key=binding.key, value=binding.value, origin=f"{path.name}:{line}"))
+    return values
+
+
+def environment_values(environment: Mapping[str, str]) -> list[Given]:
+    """Return the environment's variables."""
+    return [
+        Given(key=name, value=value, origin=f"environment {name}")
+        for name, value in environment.items()
+    ]
+
+
+def flag_values(flags: Mapping[str, str]) -> list[Given]:
+    """Return what was said on the command line, by dotted key."""
+    return [Given(key=key, value=value, origin="flag") for key, value in flags.items()]
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(raw) > LARGEST_FILE:
+        raise ConfigError(f"{path}: {len(raw)} bytes is too long for a settings file; wrong path?")
+    try:
+        # Editors on Windows put a byte order mark in front; it is not part of the first key.
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path.name}:{line}: not UTF-8; save the file as UTF-8") from error
+    return text.replace("\r\n", "\n")
+
+
+def _what_is_wrong(path: Path, text: str, message: str) -> str:
+    found = _AT_LINE.search(message)
+    line = found["line"] if found and found["line"] else text.rstrip("\n").count("\n") + 1
+    what = _AT_LINE.sub("", message)
+    if what.startswith(("Cannot overwrite a value", "Cannot declare")):
+        what = "this key or table is given twice; keep one"
+    return f"{path.name}:{line}: not TOML: {what}"
+
+
+def _statements(name: str, text: str) -> Iterator[Given]:
+    """Walk a document known to be sound, one statement at a time, to learn each one's line."""
+    table = ""
+    chunk, started = "", 0
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not chunk:
+            started = number
+        chunk += line + "\n"
+        try:
+            parsed = tomllib.loads(chunk)
+        except tomllib.TOMLDecodeError:
+            continue  # a value that goes on in the next line
+        for key, value in _flat(parsed):
+            if _TABLE.match(chunk):
+                table = key
+                yield Given(key=key, value={}, origin=f"{name}:{started}", typed=True)
+            else:
+                dotted = f"{table}.{key}" if table else key
+                yield Given(key=dotted, value=value, origin=f"{name}:{started}", typed=True)
+        chunk = ""
+
+
+def _flat(parsed: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in parsed.items():
+        dotted = f"{above}.{key}" if above else key
+        if isinstance(value, dict) and value:
+            yield from _flat(value, above=dotted)
+        else:
+            yield dotted, value
