@@ -11,10 +11,20 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from stoker.core import ledger
+from stoker.core.keeping import (
+    kept_enriched,
+    kept_job,
+    kept_lease,
+    kept_note,
+    kept_run,
+    kept_score,
+    kept_slot,
+    kept_text,
+)
 from stoker.core.leases import Lease
 from stoker.core.ledger import Entry, Note
 from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId, in_utc
-from stoker.core.runs import Run, RunKey, RunState, compact_json
+from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Check, Store, Weight
@@ -29,12 +39,16 @@ _Kind = TypeVar("_Kind")
 _About = TypeVar("_About", bound=_AboutJob)
 
 
-@dataclass
-class _Kept:
-    run: Run
+@dataclass(kw_only=True)
+class _Found:
     jobs: dict[JobId, Job] = field(default_factory=dict)
     enriched: dict[JobId, Enriched] = field(default_factory=dict)
     scores: dict[JobId, JobScore] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class _Kept(_Found):
+    run: Run
 
     @property
     def rows(self) -> int:
@@ -48,48 +62,52 @@ class MemoryRuns:
         self._kept: dict[datetime, _Kept] = {}
 
     async def insert_run(self, run: Run) -> None:
+        run = kept_run(run)
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
         if run.at in self._kept:
             raise ConflictError(f"there is already a run {run.name}")
-        self._kept[run.at] = _Kept(run)
+        self._kept[run.at] = _Kept(run=run)
 
     async def finish_run(self, run: Run) -> None:
+        run = kept_run(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
         self._open(run.key).run = run
 
     async def run(self, at: datetime) -> Run | None:
-        kept = self._kept.get(at)
+        kept = self._kept.get(in_utc(at))
         return kept.run if kept else None
 
     async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+        if kind is not None:
+            kept_text(kind, what="a run's kind")
         newest_first = [self._kept[at].run for at in sorted(self._kept, reverse=True)]
         return [run for run in newest_first if kind in (None, run.kind)][:limit]
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
         kept = self._open(key)
         before = len(kept.jobs)
-        for job in jobs:
+        for job in [kept_job(job) for job in jobs]:
             kept.jobs.setdefault(job.id, job)
         return len(kept.jobs) - before
 
     async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
         kept = self._open(key)
-        return _add(kept.enriched, enriched, kept.jobs)
+        return _add(kept.enriched, [kept_enriched(item) for item in enriched], kept.jobs)
 
     async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
         kept = self._open(key)
-        return _add(kept.scores, scores, kept.jobs)
+        return _add(kept.scores, [kept_score(item) for item in scores], kept.jobs)
 
     async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
-        return _page(self._kept[at].jobs if at in self._kept else {}, after=after, limit=limit)
+        return _page(self._found(at).jobs, after=after, limit=limit)
 
     async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
-        return _page(self._kept[at].enriched if at in self._kept else {}, after=after, limit=limit)
+        return _page(self._found(at).enriched, after=after, limit=limit)
 
     async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
-        return _page(self._kept[at].scores if at in self._kept else {}, after=after, limit=limit)
+        return _page(self._found(at).scores, after=after, limit=limit)
 
     async def weigh(self, ats: Sequence[datetime]) -> Weight:
         going = [self._kept[at] for at in self._prunable(ats)]
@@ -102,8 +120,11 @@ class MemoryRuns:
             del self._kept[at]
         return weight
 
+    def _found(self, at: datetime) -> _Found:
+        return self._kept.get(in_utc(at)) or _Found()
+
     def _prunable(self, ats: Iterable[datetime]) -> list[datetime]:
-        there = {at for at in ats if at in self._kept}
+        there = {in_utc(at) for at in ats} & self._kept.keys()
         return [at for at in there if self._kept[at].run.state is not RunState.RUNNING]
 
     def _open(self, key: RunKey) -> _Kept:
@@ -123,13 +144,12 @@ class MemoryLedger:
         return self.add(notes)
 
     async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
-        return self._entries[after : after + limit]
+        return [entry for entry in self._entries if entry.seq > after][:limit]
 
     def add(self, notes: Sequence[Note]) -> list[Entry]:
         """Append without waiting, so that another verb can do so as part of itself."""
-        for note in notes:
-            compact_json(note.data)  # what cannot be written down is refused before it is kept
-        entries = ledger.chained(notes, after=self._entries[-1] if self._entries else None)
+        kept = [kept_note(note) for note in notes]
+        entries = ledger.chained(kept, after=self._entries[-1] if self._entries else None)
         self._entries += entries
         return entries
 
@@ -143,20 +163,22 @@ class MemorySchedule:
         self._slots: dict[tuple[str, datetime], Slot] = {}
 
     async def lease(self, name: str) -> Lease | None:
-        return self._leases.get(name)
+        return self._leases.get(kept_text(name, what="a lease's name"))
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
+        wanted = kept_lease(wanted)
         if self._leases.get(wanted.name) != seen:
             return False
         self._leases[wanted.name] = wanted
         return True
 
     async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
+        slot = kept_slot(slot)
         if fence is not None:
             now = self._leases.get(fence.name)
             if now is None or (now.owner, now.epoch) != (fence.owner, fence.epoch):
                 raise ConflictError(f"the lease {fence.name} is not ours; nothing was written")
-        place = (slot.schedule, in_utc(slot.instant))
+        place = (slot.schedule, slot.instant)
         if place in self._slots:
             return False
         self._slots[place] = slot
@@ -166,6 +188,8 @@ class MemorySchedule:
     async def slots(
         self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> list[Slot]:
+        kept_text(schedule, what="a schedule's name")
+        since, until = since and in_utc(since), until and in_utc(until)
         return [
             slot
             for (name, instant), slot in sorted(self._slots.items(), key=lambda item: item[0])
@@ -220,4 +244,5 @@ def _add(kept: dict[JobId, _About], items: Sequence[_About], jobs: dict[JobId, J
 
 
 def _page(kept: dict[JobId, _Kind], *, after: str, limit: int) -> list[_Kind]:
+    kept_text(after, what="a posting's id")
     return [kept[job] for job in sorted(kept) if job > after][:limit]
