@@ -1,8 +1,37 @@
-"""What is told at the end of a test session, whichever process the tests ran in."""
+"""What belongs to a whole test session, in however many processes it runs.
+
+One Postgres server, started by the first test that needs it and gone at the end; and the counts
+of every fault injected, told at the end.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+
+import pg
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose a place for the session's server; worker processes inherit it."""
+    if not hasattr(config, "workerinput"):
+        os.environ[pg.HOME] = str(pg.new_home())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server, whichever process started it."""
+    if not hasattr(config, "workerinput"):
+        pg.Server(Path(os.environ[pg.HOME])).remove()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> pg.Server:
+    """The session's Postgres server. Make a database of your own in it."""
+    if reason := pg.why_no_postgres():
+        pytest.skip(reason)
+    return pg.session_server()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,0 +1,148 @@
+"""How a Postgres server is reached, and what its failures mean for the caller.
+
+Every wait has an end: connecting, a peer that stops answering, a lock, a statement. The driver's
+errors stop here; what leaves is one of our five kinds, one line, never with a password in it.
+Who may see which rows is the business of `postgres.py` and `row_security.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from stoker.errors import ConfigError, PermanentError, StokerError, TransientError, UncertainError
+
+try:
+    # The other modules take the driver from here, so that its absence is explained once.
+    import psycopg as psycopg
+    from psycopg import conninfo
+    from psycopg import errors as errors
+    from psycopg import sql as sql
+except ImportError as missing:  # the driver is an extra: most installations never need it
+    raise ConfigError(
+        "Postgres needs its driver; install it with: pip install 'stoker[postgres]'"
+    ) from missing
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SHAPE = "postgresql://user:password@host/database"
+
+# A peer that is gone without saying so is noticed in about half a minute, also while it is idle.
+_WAITS = {
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+# Asked again from the start, these may well work.
+PASSING: tuple[type[psycopg.Error], ...] = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+)
+
+# What a COMMIT can answer that says for certain that it did not happen.
+_REFUSED_AT_COMMIT = ("23", "40")
+
+_MUST_CHANGE: tuple[type[psycopg.Error], ...] = (
+    errors.InvalidPassword,
+    errors.InvalidAuthorizationSpecification,
+    errors.InvalidCatalogName,
+)
+
+
+def parsed(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]:
+    """Return the parts of a Postgres URL; ConfigError says what one looks like."""
+    try:
+        if urlsplit(url).scheme not in ("postgresql", "postgres"):
+            raise ValueError
+        return {key: value for key, value in conninfo.conninfo_to_dict(url).items() if value}
+    except (ValueError, psycopg.Error):
+        # The driver's own words may quote the URL, and with it the password.
+        raise ConfigError(f"{setting} is not a Postgres URL; write it as {SHAPE}") from None
+
+
+def place(url: str) -> str:
+    """Return where a URL points, in words that may be shown to anybody."""
+    parts = parsed(url)
+    user, host = parts.get("user", "the default user"), parts.get("host", "localhost")
+    return f"Postgres database {parts.get('dbname', user)} on {host} as {user}"
+
+
+def connected(url: str) -> Connection:
+    """Open a connection; nothing on it is in a transaction until it says BEGIN."""
+    parts = {**_WAITS, **parsed(url)}
+    try:
+        return psycopg.connect(**parts, autocommit=True, client_encoding="utf8")
+    except psycopg.Error as error:
+        raise _unreachable(error, url) from _unspoken(error, url)
+
+
+def lost(error: psycopg.Error) -> bool:
+    """Say whether the connection went with the error: the server left, or nothing came back."""
+    gone = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return gone and (error.sqlstate is None or error.sqlstate.startswith(("08", "57P")))
+
+
+def translated(error: psycopg.Error, *, where: str) -> StokerError:
+    """Return what a failure before COMMIT means: nothing was done, and this is what to do next."""
+    said = _first_line(error)
+    match error:
+        case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
+            return TransientError(f"{where}: others hold what we need ({said}); try again later")
+        case errors.QueryCanceled():
+            return TransientError(f"{where}: a statement took too long ({said}); try again later")
+        case errors.DiskFull() | errors.OutOfMemory() | errors.TooManyConnections():
+            return TransientError(f"{where}: the server is out of room ({said}); free some first")
+        case errors.ReadOnlySqlTransaction():
+            return TransientError(f"{where}: it only answers reads now; is it a standby? ({said})")
+        case errors.InsufficientPrivilege():
+            return ConfigError(f"{where}: {said}; run `stoker db setup` again")
+        case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedFunction():
+            return ConfigError(f"{where}: {said}; run `stoker db setup` first")
+        case errors.ProgramLimitExceeded():
+            return PermanentError(f"{where}: a name is too long for a key; nothing was written")
+        case psycopg.DataError() | psycopg.IntegrityError():
+            return PermanentError(f"{where} refused a value ({said}); nothing was written")
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return TransientError(f"{where}: the connection was lost ({said}); try again later")
+    return PermanentError(f"{where} refused a statement ({said}); nothing was written")
+
+
+def translated_commit(error: psycopg.Error, *, where: str) -> StokerError:
+    """Return what a failed COMMIT means: refused only if the server said so."""
+    if (error.sqlstate or "").startswith(_REFUSED_AT_COMMIT):
+        return translated(error, where=where)
+    return UncertainError(
+        f"{where}: the connection was lost while committing; it may have been done, "
+        "read again before repeating it"
+    )
+
+
+def _unreachable(error: psycopg.Error, url: str) -> StokerError:
+    where, said = place(url), _hidden(_first_line(error), url)
+    if isinstance(error, _MUST_CHANGE) or "authentication failed" in said:
+        return ConfigError(f"{where} does not let us in ({said}); check storage.postgres_url")
+    # A refused database or role name arrives before the driver has its code, as text alone.
+    if "does not exist" in said and "socket" not in said:
+        return ConfigError(f"{where} is not there ({said}); create it, or correct the URL")
+    if "no password supplied" in said:
+        return ConfigError(f"{where} wants a password; put one into storage.postgres_url")
+    return TransientError(f"{where} cannot be reached ({said}); is it running?")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    said = (error.diag.message_primary or str(error)).strip()
+    return said.splitlines()[0] if said else type(error).__name__
+
+
+def _hidden(text: str, url: str) -> str:
+    password = parsed(url).get("password")
+    return text.replace(str(password), "***") if password else text
+
+
+def _unspoken(error: psycopg.Error, url: str) -> psycopg.Error | None:
+    return error if _hidden(str(error), url) == str(error) else None

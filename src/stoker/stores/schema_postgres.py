@@ -1,0 +1,163 @@
+"""The tables in Postgres, as numbered steps; SQLite takes the same steps under the same numbers.
+
+Every step is run as the owner role, and fences off each table it makes: row security enabled and
+forced, one policy, keys that begin with the tenant. `row_security.py` holds these tables to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, LiteralString
+
+from stoker.stores.migrations import Migration
+
+OWNER = "stoker_owner"
+SCHEMA = "stoker"
+
+# What the app may do with each table. The ledger grows, and nothing else.
+GRANTS: Final[dict[str, LiteralString]] = {
+    "meta": "SELECT",
+    "runs": "SELECT, INSERT, UPDATE, DELETE",
+    "jobs": "SELECT, INSERT, DELETE",
+    "enriched": "SELECT, INSERT, DELETE",
+    "scores": "SELECT, INSERT, DELETE",
+    "leases": "SELECT, INSERT, UPDATE",
+    "slots": "SELECT, INSERT",
+    "ledger": "SELECT, INSERT",
+}
+
+# Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
+# The search path is pinned, or a function called current_setting in somebody's own schema would
+# decide who the tenant is. No EXCEPTION block: those cannot run in a parallel query.
+_TENANT = """
+CREATE FUNCTION stoker_sec.tenant() RETURNS text LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog AS $body$
+DECLARE
+    tenant text := current_setting('request.tenant_id', true);
+BEGIN
+    IF tenant IS NULL OR tenant = '' THEN
+        RAISE EXCEPTION 'request.tenant_id is not set' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF tenant !~ '^[a-z0-9][a-z0-9_-]{0,62}$' OR tenant ~ '[^a-z0-9_-]' THEN
+        RAISE EXCEPTION 'request.tenant_id is not a tenant id'
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN tenant;
+END
+$body$;
+REVOKE ALL ON FUNCTION stoker_sec.tenant() FROM PUBLIC;
+"""
+
+
+def _fence(*tables: str) -> str:
+    return "".join(
+        f"""
+ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant_only ON {SCHEMA}.{table}
+    USING (tenant_id = (SELECT stoker_sec.tenant()))
+    WITH CHECK (tenant_id = (SELECT stoker_sec.tenant()));
+"""
+        for table in tables
+    )
+
+
+# Texts that are keys are collated "C": their order is then the order of code points, as in Python
+# and in SQLite, whatever the server's locale.
+_RUN_STORE = """
+CREATE TABLE stoker.meta (key text PRIMARY KEY, value text NOT NULL);
+CREATE TABLE stoker.runs (
+    tenant_id         text COLLATE "C" NOT NULL,
+    run_timestamp_utc timestamptz NOT NULL,
+    kind              text NOT NULL,
+    state             text NOT NULL,
+    instant           timestamptz,
+    epoch             bigint NOT NULL,
+    ended_at          timestamptz,
+    reason            text NOT NULL,
+    config_hash       text NOT NULL,
+    manifest          json NOT NULL,
+    PRIMARY KEY (tenant_id, run_timestamp_utc)
+);
+CREATE TABLE stoker.jobs (
+    tenant_id         text COLLATE "C" NOT NULL,
+    run_timestamp_utc timestamptz NOT NULL,
+    job_id            text COLLATE "C" NOT NULL,
+    source            text NOT NULL,
+    url               text NOT NULL,
+    title             text NOT NULL,
+    company           text NOT NULL,
+    location          text NOT NULL,
+    posted_at         timestamptz,
+    PRIMARY KEY (tenant_id, run_timestamp_utc, job_id),
+    FOREIGN KEY (tenant_id, run_timestamp_utc) REFERENCES stoker.runs ON DELETE CASCADE
+);
+CREATE TABLE stoker.enriched (
+    tenant_id         text COLLATE "C" NOT NULL,
+    run_timestamp_utc timestamptz NOT NULL,
+    job_id            text COLLATE "C" NOT NULL,
+    title             text NOT NULL,
+    seniority         text NOT NULL,
+    stack             json NOT NULL,
+    remote            boolean NOT NULL,
+    PRIMARY KEY (tenant_id, run_timestamp_utc, job_id),
+    FOREIGN KEY (tenant_id, run_timestamp_utc, job_id) REFERENCES stoker.jobs ON DELETE CASCADE
+);
+CREATE TABLE stoker.scores (
+    tenant_id         text COLLATE "C" NOT NULL,
+    run_timestamp_utc timestamptz NOT NULL,
+    job_id            text COLLATE "C" NOT NULL,
+    score             double precision NOT NULL,
+    bucket            text NOT NULL,
+    components        json NOT NULL,
+    PRIMARY KEY (tenant_id, run_timestamp_utc, job_id),
+    FOREIGN KEY (tenant_id, run_timestamp_utc, job_id) REFERENCES stoker.jobs ON DELETE CASCADE
+);
+"""
+
+_SCHEDULE = """
+CREATE TABLE stoker.leases (
+    tenant_id text COLLATE "C" NOT NULL,
+    name      text COLLATE "C" NOT NULL,
+    owner     text NOT NULL,
+    epoch     bigint NOT NULL,
+    beat      bigint NOT NULL,
+    until_at  timestamptz NOT NULL,
+    task      text NOT NULL,
+    PRIMARY KEY (tenant_id, name)
+);
+CREATE TABLE stoker.slots (
+    tenant_id  text COLLATE "C" NOT NULL,
+    schedule   text COLLATE "C" NOT NULL,
+    instant    timestamptz NOT NULL,
+    state      text NOT NULL,
+    decided_at timestamptz NOT NULL,
+    reason     text NOT NULL,
+    run_at     timestamptz,
+    PRIMARY KEY (tenant_id, schedule, instant)
+);
+"""
+
+_LEDGER = """
+CREATE TABLE stoker.ledger (
+    tenant_id text COLLATE "C" NOT NULL,
+    seq       bigint NOT NULL,
+    at        timestamptz NOT NULL,
+    kind      text NOT NULL,
+    subject   text NOT NULL,
+    reason    text NOT NULL,
+    data      json NOT NULL,
+    previous  text NOT NULL,
+    digest    text NOT NULL,
+    PRIMARY KEY (tenant_id, seq)
+);
+"""
+
+MIGRATIONS = (
+    Migration(
+        number=1,
+        name="run store",
+        script=_TENANT + _RUN_STORE + _fence("runs", "jobs", "enriched", "scores"),
+    ),
+    Migration(number=2, name="leases and slots", script=_SCHEDULE + _fence("leases", "slots")),
+    Migration(number=3, name="ledger", script=_LEDGER + _fence("ledger")),
+)

