@@ -20,6 +20,7 @@ from stoker.config_values import (
     HOUR_MINUTE,
     PATH,
     POSTGRES_URL,
+    PRESENT,
     SECRET,
     TENANT,
     TENANTS,
@@ -146,6 +147,7 @@ class Logging:
     level: str = _is(
         choice("debug", "info", "warning", "error"), "info", "The least important line written."
     )
+    no_color: bool = _is(PRESENT, False, "Whether lines stay plain on a terminal.", "NO_COLOR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

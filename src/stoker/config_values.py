@@ -103,6 +103,14 @@ def _boolean(given: Any, typed: bool) -> bool:
 BOOLEAN = Kind(name="true or false", allowed="true, false", read=_boolean)
 
 
+# NO_COLOR's own convention: that it is there counts, not what it says.
+PRESENT = Kind(
+    name="true or false",
+    allowed="true, false; in the environment anything means true",
+    read=lambda given, typed: _exactly(bool, given) if typed else _YES_NO.get(given, True),
+)
+
+
 def integer(low: int, high: int) -> Kind:
     """A whole number within a range, both ends allowed."""
 

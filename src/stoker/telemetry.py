@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Protocol, TextIO
 from urllib.parse import quote, quote_plus
 
 from stoker.core.events import Event
@@ -179,6 +179,49 @@ def telemetry_to(
         level=level,
         redactor=Redactor(secrets),
         colour=terminal and not no_colour,
+    )
+
+
+class LoggingWishes(Protocol):
+    """How somebody wants lines to be written: the part of the settings that concerns us."""
+
+    @property
+    def format(self) -> str:
+        """One of FORMATS."""
+        ...
+
+    @property
+    def level(self) -> str:
+        """One of LEVELS."""
+        ...
+
+    @property
+    def no_color(self) -> bool:
+        """Whether colour is unwanted."""
+        ...
+
+
+class Wishes(Protocol):
+    """What an observer needs of the settings; no more of them is known here."""
+
+    @property
+    def logging(self) -> LoggingWishes:
+        """How lines are written."""
+        ...
+
+    def secret_values(self) -> frozenset[str]:
+        """Every text that must not be shown."""
+        ...
+
+
+def observer_for(wishes: Wishes, stream: TextIO) -> Telemetry:
+    """Return the observer that writes to a stream as the settings wish."""
+    return telemetry_to(
+        stream,
+        form=wishes.logging.format,
+        level=wishes.logging.level,
+        secrets=wishes.secret_values(),
+        no_colour=wishes.logging.no_color,
     )
 
 

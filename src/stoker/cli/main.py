@@ -29,7 +29,7 @@ class Lazy(NamedTuple):
 
 COMMANDS = {
     "init": Lazy("stoker.cli.setup:init", "Write a commented stoker.toml with small caps."),
-    "doctor": Lazy("stoker.cli.setup:doctor", "Check settings, keys, store, zones and caps."),
+    "doctor": Lazy("stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."),
     "config": Lazy("stoker.cli.setup:config", "Show every setting and where it came from."),
     "db": Lazy("stoker.cli.db:db", "Set up, migrate and describe the store."),
     "schedule": Lazy("stoker.cli.schedule:schedule", "Run, preview and audit the schedule."),

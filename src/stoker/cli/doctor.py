@@ -1,0 +1,166 @@
+"""`doctor`: is everything in place for the next run? It looks, and changes nothing.
+
+A store's own health is the store's business (`Backend.checks`); here are the checks that concern
+settings, keys, zones, the clock and the schedule, and the list of caps that will be enforced.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from stoker import wiring
+from stoker.cli.output import (
+    Asked,
+    Exit,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.config import Settings
+from stoker.core.cadence import compute_next_run
+from stoker.core.model import Json, TenantId
+from stoker.core.wallclock import zone_named
+from stoker.engine.clock import SystemClock
+from stoker.errors import ConfigError, StokerError
+from stoker.ports import Backend, Check, Clock
+
+EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
+LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
+VENDORS = ("openai", "tavily", "lusha", "zerobounce")
+
+
+@click.command()
+@takes_json
+@pass_asked
+def doctor(asked: Asked, *, as_json: bool) -> Exit:
+    """Check settings, keys, store, time zones, clock and schedule; list every cap.
+
+    Exits with 1 when something is wrong. Values of keys are never printed.
+    """
+    caps: dict[str, dict[str, int]] = {}
+    try:
+        settings = asked.settings()
+    except ConfigError as error:
+        checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
+    else:
+        checks = run_async(examined(settings, clock=SystemClock()))
+        caps = {
+            tenant: settings.for_tenant(tenant).caps_in_force()
+            for tenant in settings.active_tenants()
+        }
+    healthy = all(check.ok for check in checks)
+    if as_json:
+        found: Json = [{"what": c.what, "ok": c.ok, "detail": c.detail} for c in checks]
+        show_json({"ok": healthy, "checks": found, "caps": caps})
+    else:
+        _print(checks, caps)
+    return Exit.OK if healthy else Exit.PROBLEMS
+
+
+async def examined(settings: Settings, *, clock: Clock) -> list[Check]:
+    """Return what every check found, in the order people think about them."""
+    now = clock.now()
+    checks = [_settings(settings), *(_key(settings, vendor) for vendor in VENDORS)]
+    checks += [*_zones(settings, now), _plausible(now)]
+    try:
+        backend = wiring.backend_for(settings)
+    except StokerError as error:
+        checks.append(Check(what="store", ok=False, detail=str(error)))
+    else:
+        try:
+            checks += await _store(backend, settings, now)
+        finally:
+            await backend.close()
+    return checks + _next_runs(settings, now)
+
+
+async def _store(backend: Backend, settings: Settings, now: datetime) -> list[Check]:
+    checks = [Check(what="store", ok=True, detail=settings.storage.backend)]
+    try:
+        if await backend.schema_version() == 0 and settings.storage.backend in ("sqlite", "json"):
+            new = "nothing there yet; the first command makes it, or: stoker db setup"
+            return [*checks, Check(what="schema version", ok=True, detail=new)]
+        checks += await backend.checks()
+        if all(check.ok for check in checks):
+            tenants = settings.active_tenants()
+            checks += [await _clock_against(backend, tenant, now) for tenant in tenants]
+    except StokerError as error:
+        checks.append(Check(what="store opens", ok=False, detail=str(error)))
+    return checks
+
+
+async def _clock_against(backend: Backend, tenant: TenantId, now: datetime) -> Check:
+    seen = await backend.tenant(tenant).schedule.latest_decision_at()
+    what = f"clock, {tenant}"
+    if seen is None:
+        return Check(what=what, ok=True, detail="nothing decided yet")
+    if seen - now > TOLERANCE:
+        detail = f"{seen:%Y-%m-%d %H:%M} UTC is already recorded and lies ahead; set the clock"
+        return Check(what=what, ok=False, detail=detail)
+    return Check(what=what, ok=True, detail=f"last decision {seen:%Y-%m-%d %H:%M} UTC")
+
+
+def _settings(settings: Settings) -> Check:
+    given = sum(1 for line in settings.shown() if line.origin != "default")
+    return Check(what="settings", ok=True, detail=f"readable; {given} differ from the defaults")
+
+
+def _key(settings: Settings, vendor: str) -> Check:
+    key = f"keys.{vendor}"
+    if settings.value(key) is None:
+        return Check(what=key, ok=True, detail="not set; the vendor is not called")
+    return Check(what=key, ok=True, detail=f"set, from {settings.origin(key)}")
+
+
+def _zones(settings: Settings, now: datetime) -> list[Check]:
+    tenants = settings.active_tenants()
+    names = {settings.for_tenant(tenant).scheduling.timezone for tenant in tenants}
+    return [
+        Check(
+            what="time zone",
+            ok=True,
+            detail=f"{name}, where it is {now.astimezone(zone_named(name)):%Y-%m-%d %H:%M %z}",
+        )
+        for name in sorted(names)
+    ]
+
+
+def _plausible(now: datetime) -> Check:
+    ok = EARLIEST <= now < LATEST
+    detail = f"{now:%Y-%m-%d %H:%M:%S} UTC" + ("" if ok else "; set the machine's clock")
+    return Check(what="clock", ok=ok, detail=detail)
+
+
+def _next_runs(settings: Settings, now: datetime) -> list[Check]:
+    tenants = settings.active_tenants()
+    if not tenants:
+        return [Check(what="tenants", ok=False, detail="none takes part; see tenant_include")]
+    return [
+        Check(what=f"next run, {tenant}", ok=True, detail=_next_run(settings, tenant, now))
+        for tenant in tenants
+    ]
+
+
+def _next_run(settings: Settings, tenant: TenantId, now: datetime) -> str:
+    scheduling = settings.for_tenant(tenant).scheduling
+    if not scheduling.enabled:
+        return "scheduling.enabled is false; runs start by hand only"
+    at = compute_next_run(now, settings.schedule_for(tenant))
+    there = at.astimezone(zone_named(scheduling.timezone))
+    return f"{at:%Y-%m-%d %H:%M} UTC ({there:%H:%M} in {scheduling.timezone})"
+
+
+def _print(checks: list[Check], caps: dict[str, dict[str, int]]) -> None:
+    marks = {True: "ok", False: "WRONG"}
+    show_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
+    for tenant, own in caps.items():
+        say(f"\nCaps that will be enforced for {tenant}:")
+        show_table(("cap", "at most"), own.items())
+    wrong = sum(not check.ok for check in checks)
+    say(f"\n{wrong} of {len(checks)} checks found a problem." if wrong else "\nAll is in place.")
