@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from stoker.core.model import Json
+from stoker.core.model import Json, in_utc
 from stoker.core.runs import compact_json
 
 FIRST = "0" * 64  # what the first entry points back to
@@ -85,5 +85,7 @@ def first_break(entries: Sequence[Entry], *, after: Entry | None = None) -> int 
 
 
 def _digest(seq: int, note: Note, previous: str) -> str:
-    line: list[Json] = [seq, note.at.isoformat(), note.kind, note.subject, note.reason, note.data]
+    # In UTC, as stores give moments back; the same moment must have the same digest everywhere.
+    at = in_utc(note.at, what="a note's moment").isoformat()
+    line: list[Json] = [seq, at, note.kind, note.subject, note.reason, note.data]
     return hashlib.sha256((previous + compact_json(line)).encode()).hexdigest()

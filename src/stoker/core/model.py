@@ -44,7 +44,12 @@ def in_utc(moment: datetime, *, what: str = "the time") -> datetime:
             f"{what} {moment.isoformat()} has no time zone; "
             "pass an aware datetime, e.g. datetime.now(UTC)"
         )
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ConfigError(
+            f"{what} {moment.isoformat()} is not within the years 1 to 9999"
+        ) from None
 
 
 def clean_text(text: str) -> str:
@@ -63,7 +68,9 @@ def storable(text: str) -> bool:
 
 def job_id(*, source: str, url: str) -> JobId:
     """Return the id of a posting: the same source and address give the same id, always."""
-    return JobId(hashlib.sha256(f"{source}|{url}".encode()).hexdigest())
+    # Cleaned here too, so that the id of what was found is the id of what is kept.
+    named = f"{clean_text(source)}|{clean_text(url)}"
+    return JobId(hashlib.sha256(named.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +100,9 @@ class Job:
         posted_at: datetime | None = None,
     ) -> Job:
         """Return a posting with texts every store can keep and its deterministic id."""
+        source, url = clean_text(source), clean_text(url)
         if not source.strip() or not url.strip():
             raise PermanentError("a posting needs a source and a url; this one has none")
-        source, url = clean_text(source), clean_text(url)
         return Job(
             id=job_id(source=source, url=url),
             source=source,

@@ -17,7 +17,7 @@ from enum import StrEnum
 from stoker.core.model import Json, in_utc
 from stoker.errors import ConfigError, ConflictError
 
-_NAME = re.compile(r"(\d{4})(\d{2})(\d{2})_(\d{2})(\d{2})(\d{2})")
+_NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
 
 
 class RunState(StrEnum):
@@ -42,6 +42,8 @@ class RunKey:
 
     def __post_init__(self) -> None:
         run_name(self.at)
+        # In UTC, or in the hour that a zone repeats the same moment would not equal itself.
+        object.__setattr__(self, "at", in_utc(self.at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,10 @@ class Run:
         self, state: RunState, *, at: datetime, reason: str = "", manifest: Manifest | None = None
     ) -> Run:
         """Return this run at its end. Ending twice is a conflict: the first end stands."""
-        if self.state is not RunState.RUNNING or state is RunState.RUNNING:
+        if self.state is not RunState.RUNNING:
             raise ConflictError(f"run {self.name} has already ended as {self.state}")
+        if state is RunState.RUNNING:
+            raise ConflictError(f"run {self.name} cannot end as RUNNING; say how it ended")
         return replace(
             self, state=state, ended_at=at, reason=reason, manifest=manifest or self.manifest
         )
@@ -108,7 +112,7 @@ def run_name(at: datetime) -> str:
     moment = in_utc(at, what="a run's timestamp")
     if moment.microsecond:
         raise ConfigError(f"a run is named by a whole second, not {moment.isoformat()}")
-    return f"{moment:%Y%m%d_%H%M%S}"
+    return f"{moment.year:04}{moment:%m%d_%H%M%S}"  # %Y alone leaves out leading zeros
 
 
 def run_at(name: str) -> datetime:

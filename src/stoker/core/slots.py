@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from stoker.core.ledger import Note
+from stoker.core.model import in_utc
 from stoker.core.runs import run_name
 
 
@@ -39,7 +40,7 @@ def slot_note(slot: Slot) -> Note:
     return Note(
         at=slot.decided_at,
         kind=slot.state.value,
-        subject=f"{slot.schedule}@{slot.instant.isoformat()}",
+        subject=f"{slot.schedule}@{in_utc(slot.instant).isoformat()}",
         reason=slot.reason,
         data={"run": run_name(slot.run_at)} if slot.run_at else {},
     )

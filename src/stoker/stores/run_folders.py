@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from stoker.core.model import Json
 from stoker.core.runs import Run, RunState, run_at
 from stoker.errors import ConfigError, StokerError, TransientError
 from stoker.stores.chained_lines import ChainedLines
@@ -139,8 +140,9 @@ class RunFolders:
         for name in self.names():
             try:
                 record = self.record(name)
-                for artifact in self.artifacts(name):
-                    troubles += self._torn(name, artifact, record)
+                ended = record.artifacts if record else {}
+                for artifact in sorted({*self.artifacts(name), *ended}):
+                    troubles += self._torn(name, artifact, ended.get(artifact))
             except StokerError as error:
                 troubles.append(str(error))
         try:
@@ -150,18 +152,17 @@ class RunFolders:
             troubles.append(str(error))
         return troubles
 
-    def _torn(self, name: str, artifact: str, record: Record | None) -> list[str]:
+    def _torn(self, name: str, artifact: str, head: Mapping[str, Json] | None) -> list[str]:
         lines = ChainedLines(self.path(name) / f"{artifact}.jsonl")
         for _ in lines.news():
             pass
+        if head and (lines.torn or head != head_of(lines)):
+            return [f"{lines.path} is not as its run left it; put it back from a backup"]
         if lines.torn:
             return [
                 f"{lines.path} ends in {lines.torn} bytes of a batch that was never finished; "
                 "they are set aside when the run is next written to"
             ]
-        head = record.artifacts.get(artifact) if record else None
-        if head and head != head_of(lines):
-            return [f"{lines.path} is not as its run left it; put it back from a backup"]
         return []
 
     def _tidy_up(self) -> None:
