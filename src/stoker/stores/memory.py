@@ -166,14 +166,14 @@ class MemorySchedule:
         return self._leases.get(kept_text(name, what="a lease's name"))
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        wanted = kept_lease(wanted)
+        wanted, seen = kept_lease(wanted), seen and kept_lease(seen)
         if self._leases.get(wanted.name) != seen:
             return False
         self._leases[wanted.name] = wanted
         return True
 
     async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
-        slot = kept_slot(slot)
+        slot, fence = kept_slot(slot), fence and kept_lease(fence)
         if fence is not None:
             now = self._leases.get(fence.name)
             if now is None or (now.owner, now.epoch) != (fence.owner, fence.epoch):

@@ -74,14 +74,14 @@ class SqlSchedule:
         return _lease(rows[0]) if rows else None
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        values = _lease_values(kept_lease(wanted))
+        values, seen = _lease_values(kept_lease(wanted)), seen and kept_lease(seen)
         if seen is None:
             query = FIRST_LEASE
         elif seen.name != wanted.name:
             return False
         else:
             query = SWAP
-            before = _lease_values(kept_lease(seen))
+            before = _lease_values(seen)
             values |= {f"seen_{key}": value for key, value in before.items() if key != "name"}
         changed = await self._database.write(
             lambda tx: tx.change(query, tenant=self._tenant, **values)
@@ -89,9 +89,7 @@ class SqlSchedule:
         return changed == 1
 
     async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
-        slot = kept_slot(slot)
-        if fence is not None:
-            fence = kept_lease(fence)
+        slot, fence = kept_slot(slot), fence and kept_lease(fence)
 
         def decide(tx: Transaction) -> bool:
             if fence is not None:
