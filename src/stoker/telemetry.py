@@ -147,7 +147,10 @@ class RedactingFilter(logging.Filter):
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError, LookupError):  # a library's slip must not stop our work
+            text = f"{record.msg} {record.args!r}"
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         record.msg, record.args = self._redactor.redacted(text), None
