@@ -1,0 +1,152 @@
+"""What should have run against what did, with a name for every gap.
+
+The instants a schedule had are `cadence`'s business, what became of them was written down as slots
+and runs. Here the three are laid side by side. What is a matter for a monitor is said here too, so
+that the command line and the nightly upkeep page for the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from stoker.core.cadence import Interval, Schedule, instants
+from stoker.core.model import in_utc
+from stoker.core.runs import Run, RunState, run_name
+from stoker.core.slots import Slot, SlotState
+
+_TICK = timedelta(microseconds=1)
+GRACE = timedelta(minutes=15)  # an instant not decided for this long is a gap
+
+
+class FindingKind(StrEnum):
+    """What an audit can say of one instant."""
+
+    RAN = "RAN"  # and ended, not FAILED
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    MISSED = "MISSED"
+    OVERLAP = "OVERLAP"
+    PENDING = "PENDING"  # to come, or so fresh that nobody can have failed yet
+    GAP = "GAP"  # it passed and nobody wrote down why
+    LOST = "LOST"  # a run was started of which there is no record
+    UNEXPECTED = "UNEXPECTED"  # decided, but the schedule has no such instant
+
+
+PROBLEMS = frozenset({FindingKind.GAP, FindingKind.LOST, FindingKind.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of one instant, in a sentence."""
+
+    instant: datetime
+    kind: FindingKind
+    sentence: str
+    run: Run | None = None
+
+
+def expected_instants(
+    schedule: Schedule, slots: Sequence[Slot], *, since: datetime, until: datetime
+) -> list[datetime]:
+    """Return the instants a schedule should have had with since <= instant < until, in order.
+
+    Before the first of the slots, which come oldest first, nothing was expected: nobody was
+    there yet. An interval counts on from each decided instant.
+    """
+    if not slots:
+        return []
+    start, before = max(in_utc(since), in_utc(slots[0].instant)), in_utc(until) - _TICK
+    if not isinstance(schedule, Interval):
+        return list(instants(schedule, after=start - _TICK, until=before))
+    decided = [in_utc(slot.instant) for slot in slots]
+    expected = []
+    for begins, ends in zip(decided, [*decided[1:], before + _TICK], strict=True):
+        steps = -((begins - ends) // schedule.every)  # whole steps that still fit before `ends`
+        expected += [begins + schedule.every * step for step in range(max(steps, 1))]
+    return [instant for instant in expected if start <= instant <= before]
+
+
+def audited(
+    expected: Iterable[datetime],
+    slots: Iterable[Slot],
+    runs: Iterable[Run],
+    *,
+    now: datetime,
+    grace: timedelta = GRACE,
+    kept_for: timedelta | None = None,
+) -> list[Finding]:
+    """Return one finding for each expected instant and each decided one, oldest first.
+
+    An instant the schedule does not have is UNEXPECTED, unless its run FAILED or is LOST: that a
+    schedule was changed since must not hide what went wrong. A missing run that is older than
+    `kept_for`, if that is given, is taken to have been pruned; otherwise it is LOST.
+    """
+    decided = {in_utc(slot.instant): slot for slot in slots}
+    known = {run.at: run for run in runs}
+    due = {in_utc(instant, what="an expected instant") for instant in expected}
+    kept_since = None if kept_for is None else in_utc(now) - kept_for
+    found = []
+    for instant in sorted(due | decided.keys()):
+        slot = decided.get(instant)
+        if slot is None:
+            found.append(_undecided(instant, now=in_utc(now), grace=grace))
+            continue
+        finding = _decided(instant, slot, known, kept_since=kept_since)
+        if instant not in due and finding.kind not in PROBLEMS:
+            finding = _unexpected(finding)
+        found.append(finding)
+    return found
+
+
+def problems(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings for which somebody should be woken."""
+    return [finding for finding in findings if finding.kind in PROBLEMS]
+
+
+def _undecided(instant: datetime, *, now: datetime, grace: timedelta) -> Finding:
+    if instant > now:
+        return Finding(instant=instant, kind=FindingKind.PENDING, sentence="it is not due yet")
+    if now - instant <= grace:
+        sentence = "it is due and has not been started yet"
+        return Finding(instant=instant, kind=FindingKind.PENDING, sentence=sentence)
+    sentence = "nothing is recorded for it; was the scheduler running? see: stoker schedule run"
+    return Finding(instant=instant, kind=FindingKind.GAP, sentence=sentence)
+
+
+def _decided(
+    instant: datetime, slot: Slot, runs: Mapping[datetime, Run], *, kept_since: datetime | None
+) -> Finding:
+    if slot.state is not SlotState.STARTED:
+        kind = FindingKind(slot.state.value)
+        sentence = slot.reason or "no reason was given"
+        return Finding(instant=instant, kind=kind, sentence=sentence)
+    if slot.run_at is None:
+        sentence = "it was started, but the record does not say as which run"
+        return Finding(instant=instant, kind=FindingKind.LOST, sentence=sentence)
+    name = run_name(slot.run_at)
+    run = runs.get(slot.run_at)
+    if run is None:
+        if kept_since is not None and slot.run_at < kept_since:
+            sentence = f"run {name} was started; its record is older than what is kept"
+            return Finding(instant=instant, kind=FindingKind.RAN, sentence=sentence)
+        sentence = f"run {name} was started, but there is no record of it"
+        return Finding(instant=instant, kind=FindingKind.LOST, sentence=sentence)
+    because = f": {run.reason}" if run.reason else ""
+    if run.state is RunState.RUNNING:
+        sentence = f"run {name} is still going"
+        return Finding(instant=instant, kind=FindingKind.RUNNING, sentence=sentence, run=run)
+    kind = FindingKind.FAILED if run.state is RunState.FAILED else FindingKind.RAN
+    sentence = f"run {name} ended {run.state}{because}"
+    return Finding(instant=instant, kind=kind, sentence=sentence, run=run)
+
+
+def _unexpected(finding: Finding) -> Finding:
+    return Finding(
+        instant=finding.instant,
+        kind=FindingKind.UNEXPECTED,
+        sentence=f"the schedule as it is now has no such instant; {finding.sentence}",
+        run=finding.run,
+    )
