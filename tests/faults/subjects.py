@@ -36,7 +36,7 @@ class Subject(Protocol):
         ...
 
     async def kept(self, lane: int) -> int:
-        """Return how many steps are there. Raises BrokenError when that is not a whole beginning."""
+        """Return how many steps are there. BrokenError unless that is a beginning."""
         ...
 
     async def close(self) -> None: ...
@@ -162,8 +162,9 @@ def sqlite(path: Path) -> Subject:
 
 def json_files(path: Path) -> Subject:
     """Runs in files, and the schedule in the database beside them."""
-    from stoker.stores.json_files import JsonBackend
     from stoker.stores.sqlite import SqliteBackend
+
+    from stoker.stores.json_files import JsonBackend
 
     path.mkdir(parents=True, exist_ok=True)
     return Stored(

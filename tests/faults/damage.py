@@ -1,0 +1,133 @@
+"""A6: files that were torn, cut, zeroed or flipped, and what a reader makes of them.
+
+A reader may lose what came last. It may not make anything up, and it may not keep quiet.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from faults.subjects import VERBS, BrokenError
+from faults.trials import Tally, kept
+from stoker.errors import ConfigError
+from stoker.stores.chained_lines import ChainedLines
+from stoker.stores.durable_files import Disk
+
+SECTOR = 512
+Read = Callable[[Path], tuple[list[object], bool]]
+"""Returns the records a file holds, and whether anything was found to be wrong with it."""
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Return the data as a dying disk might: cut, zeroed, garbled, shuffled or one bit off."""
+    torn = bytearray(data)
+    start = rng.randrange(len(torn))
+    end = min(len(torn), start + rng.randrange(1, 4 * SECTOR))
+    match rng.choice(["cut", "zero", "garbage", "sectors", "flip"]):
+        case "cut":
+            del torn[start:]
+        case "zero":
+            torn[start:end] = bytes(end - start)
+        case "garbage":
+            torn[start:end] = rng.randbytes(end - start)
+        case "sectors":
+            for at in range(start - start % SECTOR, len(torn), SECTOR):
+                if rng.random() < 0.5:  # this sector was never written
+                    torn[at : at + SECTOR] = bytes(len(torn[at : at + SECTOR]))
+        case "flip":
+            torn[start] ^= 1 << rng.randrange(8)
+    return bytes(torn)
+
+
+def torn_wal_images(subject: str, crashed: Path, room: Path, *, n: int, seed: int) -> Tally:
+    """Damage the -wal of a store that was killed, n times; each must open to a beginning."""
+    rng, tally = random.Random(seed), Tally()
+    database, wal = crashed / "stoker.db", (crashed / "stoker.db-wal").read_bytes()
+    for nth in range(n):
+        image = room / "image"
+        image.mkdir(exist_ok=True)
+        for old in image.iterdir():
+            old.unlink()
+        (image / "stoker.db").write_bytes(database.read_bytes())
+        (image / "stoker.db-wal").write_bytes(damaged(wal, rng))
+        try:
+            tally.acked += kept(subject, image)[0]
+        except BrokenError as broken:
+            tally.broken.append(f"image {nth} of seed {seed}: {broken}")
+        tally.n += 1
+    return tally
+
+
+def written(path: Path, *, batches: int = 8) -> list[tuple[int, list[object]]]:
+    """Write a chained file; return after each batch how long it was and what it held."""
+    lines, disk, marks = ChainedLines(path), Disk(), [(0, [])]
+    so_far: list[object] = []
+    for nth in range(batches):
+        batch = [{"id": f"{nth}-{row}", "title": "Rôle " + "x" * row} for row in range(1 + nth % 4)]
+        list(lines.append(batch, disk=disk))
+        so_far = [*so_far, *batch]
+        marks.append((path.stat().st_size, so_far))
+    return marks
+
+
+def chained(path: Path) -> tuple[list[object], bool]:
+    """Read as the JSON store does."""
+    lines = ChainedLines(path)
+    try:
+        records: list[object] = [json.loads(row.line) for row in lines.news()]
+    except ConfigError:
+        return [], True
+    return records, lines.torn > 0
+
+
+def plain(path: Path) -> tuple[list[object], bool]:
+    """The twin: a line that does not parse is skipped, what does is believed."""
+    records: list[object] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "chain" not in record:
+            records.append(record)
+    return records, False
+
+
+def cut_everywhere(room: Path, read: Read) -> Tally:
+    """Cut a file at each of its bytes: the whole batches before the cut, and a word about it."""
+    tally, path = Tally(), room / "lines.jsonl"
+    marks = written(path)
+    data = path.read_bytes()
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        end, expected = max(mark for mark in marks if mark[0] <= cut)
+        records, told = read(path)
+        tally.n += 1
+        if records != expected:
+            tally.broken.append(f"cut at {cut}: not the whole batches before it")
+        elif told != (cut > end):
+            tally.broken.append(f"cut at {cut}: nobody was told")
+    return tally
+
+
+def flipped_bits(room: Path, read: Read, *, n: int, rng: random.Random) -> Tally:
+    """Flip one bit, n times: what is read is a beginning, and the flip is reported."""
+    tally, path = Tally(), room / "lines.jsonl"
+    whole = written(path)[-1][1]
+    data = path.read_bytes()
+    for _ in range(n):
+        at, bit = rng.randrange(len(data)), rng.randrange(8)
+        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :])
+        records, told = read(path)
+        tally.n += 1
+        if records != whole[: len(records)]:
+            tally.broken.append(f"bit {bit} of byte {at}: something was made up")
+        elif not told:
+            tally.broken.append(f"bit {bit} of byte {at}: nobody was told")
+    return tally
+
+
+STEPS_IN_IMAGE = 3 * len(VERBS)

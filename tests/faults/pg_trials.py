@@ -1,0 +1,273 @@
+"""Breaking Postgres, and the road to it, many times; `make test` and `make proof` differ in n.
+
+Each trial returns a tally of broken promises. The naive ways of doing the same thing stand here
+too, and must break theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from faults.pg_proxy import COMMIT, Fate
+from faults.trials import Tally
+from pg import Server
+from stoker.core.leases import Lease
+from stoker.core.ledger import Note, first_break
+from stoker.core.model import Enriched, Job, JobScore, TenantId, tenant_id
+from stoker.core.runs import Run, RunKey
+from stoker.core.slots import Slot, SlotState
+from stoker.errors import PermanentError, TransientError, UncertainError
+from stoker.ports import Backend, Store
+from stoker.stores.postgres import READ, PostgresBackend
+from stoker.stores.sql import Transaction
+
+ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
+TENANTS = (ACME, GLOBEX)
+TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger")
+START = datetime(2030, 1, 1, tzinfo=UTC)
+SAW = "SELECT tenant_id FROM stoker.ledger"
+
+
+class ThrownError(Exception):
+    """What a handler throws half-way."""
+
+
+async def fill(backend: Backend, *, tenants: Iterable[TenantId] = TENANTS, rows: int = 3) -> None:
+    """Give each tenant a few rows in every table; all but the tenant is the same."""
+    for tenant in tenants:
+        store = backend.tenant(tenant)
+        run = Run(key=RunKey(START, 1), kind="discover")
+        jobs = [Job.found(source="board", url=f"https://x/{n}", title="t") for n in range(rows)]
+        await store.runs.insert_run(run)
+        await store.runs.insert_jobs(run.key, jobs)
+        await store.runs.insert_enriched(run.key, [Enriched(job=job.id, title="t") for job in jobs])
+        await store.runs.insert_scores(
+            run.key, [JobScore(job=job.id, score=0.5, bucket="moderate") for job in jobs]
+        )
+        for n in range(rows):
+            wanted = Lease(name=f"lease{n}", owner="me", epoch=1, beat=1, until=START)
+            await store.schedule.swap_lease(None, wanted)
+            await store.schedule.decide_slot(slot(n), fence=None)
+
+
+def slot(n: int) -> Slot:
+    instant = START + timedelta(minutes=n)
+    return Slot(schedule="s", instant=instant, state=SlotState.STARTED, decided_at=instant)
+
+
+# E1: many requests over few connections, some of which forget who they are for, or throw.
+
+
+class Door(Protocol):
+    """A way to ask whose rows can be seen."""
+
+    async def seen(self, tenant: TenantId, *, throws: bool) -> list[str]:
+        """Return whose rows a request for this tenant sees, or throw half-way through."""
+        ...
+
+    async def seen_without_saying_who(self) -> list[str] | None:
+        """Return whose rows a forgetful request sees; None when it is refused."""
+        ...
+
+
+class OurDoor:
+    """The backend as it is."""
+
+    def __init__(self, backend: PostgresBackend) -> None:
+        self._backend = backend
+
+    async def seen(self, tenant: TenantId, *, throws: bool) -> list[str]:
+        def look(tx: Transaction) -> list[str]:
+            rows = [row[0] for row in tx.rows(SAW)]
+            if throws:
+                raise ThrownError
+            return rows
+
+        return await self._backend.transact(tenant, READ, look)
+
+    async def seen_without_saying_who(self) -> list[str] | None:
+        try:
+            return await self._backend.ask(lambda link: [row[0] for row in link.execute(SAW)])
+        except PermanentError:
+            return None
+
+
+class SessionDoor:
+    """The naive twin: the tenant is set on the connection, and the pool hands it on."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def seen(self, tenant: TenantId, *, throws: bool) -> list[str]:
+        def look() -> list[str]:
+            with self._pool.connection() as link:
+                link.execute("SELECT set_config('request.tenant_id', %s, false)", [tenant])
+                rows = [row[0] for row in link.execute(SAW)]
+                if throws:
+                    raise ThrownError
+                return rows
+
+        return await asyncio.to_thread(look)
+
+    async def seen_without_saying_who(self) -> list[str] | None:
+        def look() -> list[str] | None:
+            with self._pool.connection() as link:
+                try:
+                    return [row[0] for row in link.execute(SAW)]
+                except psycopg.errors.InsufficientPrivilege:
+                    link.rollback()
+                    return None
+
+        return await asyncio.to_thread(look)
+
+
+async def storm(door: Door, *, requests: int, rng: random.Random, at_once: int = 8) -> Tally:
+    """Send requests of which 5 % forget the tenant and 5 % throw; count foreign and silent ones."""
+    tally = Tally()
+    chances = [rng.random() for _ in range(requests)]
+    left = iter([(chance, rng.choice(TENANTS)) for chance in chances])
+
+    async def lane() -> None:
+        for chance, tenant in left:
+            tally.n += 1
+            if chance < 0.05:
+                saw = await door.seen_without_saying_who()
+                if saw is not None:
+                    tally.broken.append(f"asked for nobody, saw {Counter(saw)}")
+                continue
+            try:
+                saw = await door.seen(tenant, throws=chance > 0.95)
+            except ThrownError:
+                continue
+            tally.acked += 1
+            if set(saw) != {tenant}:
+                tally.broken.append(f"asked for {tenant}, saw {Counter(saw)}")
+
+    await asyncio.gather(*(lane() for _ in range(at_once)))
+    return tally
+
+
+# B4: the connection is cut at a COMMIT, before it arrives or after it was carried out.
+
+
+class Cuts:
+    """Decides the fate of each COMMIT; every other one is cut while there are cuts left."""
+
+    def __init__(self, cuts: int, rng: random.Random, *, fates: tuple[Fate, ...]) -> None:
+        self.left, self._rng, self._fates = cuts, rng, fates
+        self._lock = threading.Lock()
+
+    def __call__(self, kind: bytes, body: bytes) -> Fate:
+        if kind != b"Q" or body != COMMIT:
+            return Fate.PASS
+        with self._lock:
+            if not self.left or self._rng.random() < 0.5:
+                return Fate.PASS
+            self.left -= 1
+            return self._rng.choice(self._fates)
+
+
+Verb = Callable[[Store, int], Awaitable[None]]
+
+
+async def decide(store: Store, n: int) -> None:
+    """Our way: an instant is decided under its own key, so a repetition finds it decided."""
+    while True:
+        try:
+            await store.schedule.decide_slot(slot(n), fence=None)
+            return
+        except (TransientError, UncertainError):
+            await asyncio.sleep(0.01)
+
+
+async def append_again(store: Store, n: int) -> None:
+    """The naive twin: a note without a key, written again whenever the answer was lost."""
+    while True:
+        try:
+            await store.ledger.append([Note(at=START, kind="n", subject=str(n), reason="r")])
+            return
+        except (TransientError, UncertainError):
+            await asyncio.sleep(0.01)
+
+
+async def cut_commits(backend: PostgresBackend, cuts: Cuts, verb: Verb, *, lanes: int = 4) -> Tally:
+    """Do things until every cut was made; then look whether each is there exactly once."""
+    store, n = backend.tenant(ACME), cuts.left
+    numbers, acked = iter(range(10**9)), list[int]()
+
+    async def lane() -> None:
+        while cuts.left:
+            number = next(numbers)
+            await verb(store, number)
+            acked.append(number)
+
+    await asyncio.gather(*(lane() for _ in range(lanes)))
+    return await judged(store, acked, n=n)
+
+
+async def judged(store: Store, acked: list[int], *, n: int) -> Tally:
+    """Compare what was acknowledged with what the store has."""
+    tally = Tally(n=n, acked=len(acked))
+    entries = []
+    while page := await store.ledger.entries(after=len(entries)):
+        entries += page
+    there = Counter(entry.subject for entry in entries)
+    slots = await store.schedule.slots("s")
+    if first_break(entries) is not None:
+        tally.broken.append(f"the chain breaks at {first_break(entries)}")
+    if slots and len(slots) != len(entries):
+        tally.broken.append(f"{len(slots)} slots but {len(entries)} entries")
+    for number in acked:
+        count = there[str(number)] + there[f"s@{slot(number).instant.isoformat()}"]
+        if count != 1:
+            tally.broken.append(f"{number} was acknowledged once and is there {count} times")
+    return tally
+
+
+# B3: the server loses all its processes at once, and comes back.
+
+
+async def restarts(server: Server, backend: PostgresBackend, *, times: int, each: int) -> Tally:
+    """Stop the server `times` times while things are being decided, `each` between two stops."""
+    store, acked = backend.tenant(ACME), list[int]()
+    numbers, done = iter(range(10**9)), asyncio.Event()
+
+    async def lane() -> None:
+        while not done.is_set():
+            number = next(numbers)
+            await decide(store, number)
+            acked.append(number)
+
+    lanes = [asyncio.create_task(lane()) for _ in range(4)]
+    for stop in range(times):
+        while len(acked) < (stop + 1) * each:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+    done.set()
+    await asyncio.gather(*lanes)
+    return await judged(store, acked, n=times)
+
+
+def hasty(server: Server, url: str, *, writes: int) -> Tally:
+    """The naive twin: acknowledged before it is on disk, then the server stops."""
+    with psycopg.connect(url, autocommit=True) as link:
+        link.execute("CREATE TABLE IF NOT EXISTS hasty (n int)")
+        link.execute("SET synchronous_commit = off")
+        for n in range(writes):
+            link.execute("INSERT INTO hasty VALUES (%s)", [n])
+        server.stop()
+    server.start()
+    with psycopg.connect(url, autocommit=True) as link:
+        there = {n for (n,) in link.execute("SELECT n FROM hasty")}
+    lost = [n for n in range(writes) if n not in there]
+    return Tally(n=1, acked=writes, broken=[f"{n} was acknowledged and is gone" for n in lost])

@@ -1,0 +1,255 @@
+"""Postgres goes away, falls silent or says no, at the worst moment. Nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from faults.pg_proxy import COMMIT, Fate, Proxy
+from faults.pg_trials import (
+    ACME,
+    START,
+    Cuts,
+    append_again,
+    cut_commits,
+    decide,
+    fill,
+    hasty,
+    restarts,
+)
+from faults.trials import Tally
+from pg import fresh_database, own_server
+from stoker.core.leases import Lease
+from stoker.core.ledger import Note
+from stoker.errors import TransientError, UncertainError
+from stoker.stores.postgres import WRITE, PostgresBackend
+
+pytestmark = pytest.mark.faults
+
+NOTE = Note(at=START, kind="k", subject="s", reason="r")
+AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
+
+
+def run_with(url, work, **options):
+    async def whole():
+        backend = PostgresBackend(url, **options)
+        try:
+            return await work(backend)
+        finally:
+            await backend.close()
+
+    return asyncio.run(whole())
+
+
+def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, rng, report):
+    _, url = fresh_database(postgres)
+    cuts = Cuts(200, rng, fates=AT_COMMIT)
+    with Proxy(postgres.socket, cuts) as proxy:
+        tally = run_with(proxy.through(url), lambda backend: cut_commits(backend, cuts, decide))
+    report("B4 connection cut at COMMIT", tally)
+    assert tally.acked > 0
+    assert not tally.broken
+
+
+def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
+    _, url = fresh_database(postgres)
+    cuts = Cuts(20, rng, fates=AT_COMMIT)
+    with Proxy(postgres.socket, cuts) as proxy:
+        tally = run_with(
+            proxy.through(url), lambda backend: cut_commits(backend, cuts, append_again)
+        )
+    assert any("is there 2 times" in broken for broken in tally.broken)
+
+
+@pytest.mark.parametrize("fate", AT_COMMIT)
+def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng, fate):
+    _, url = fresh_database(postgres)
+    with Proxy(postgres.socket, Cuts(10**9, rng, fates=(fate,))) as proxy:
+
+        async def write(backend):
+            for _ in range(20):
+                with pytest.raises(UncertainError, match="read again"):
+                    while True:  # every other COMMIT goes through
+                        await backend.tenant(ACME).ledger.append([NOTE])
+
+        run_with(proxy.through(url), write)
+
+
+def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
+    with own_server() as server:
+        _, url = fresh_database(server)
+        tally = run_with(url, lambda backend: restarts(server, backend, times=5, each=20))
+        report("B3 immediate stop and start", tally)
+        assert not tally.broken
+
+        assert hasty(server, server.admin_url, writes=200).broken, "the harness sees no loss"
+
+
+class Silence:
+    """Holds everything a client says from some message on."""
+
+    def __init__(self, begins_at):
+        self._begins_at = begins_at
+        self.begun = False
+
+    def __call__(self, kind, body):
+        self.begun = self.begun or self._begins_at(kind, body)
+        return Fate.HELD if self.begun else Fate.PASS
+
+
+def is_lease_query(kind, body):
+    return b"FROM leases" in body
+
+
+def is_commit(kind, body):
+    return body == COMMIT
+
+
+def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgres, report):
+    _, url = fresh_database(postgres)
+    short = {"deadline": timedelta(milliseconds=300), "connections": 5}
+    tally = Tally()
+
+    async def once_warm(backend, silence):
+        await backend.tenant(ACME).ledger.append([NOTE])
+
+    silence = Silence(is_lease_query)
+    with Proxy(postgres.socket, silence) as proxy:
+        waiting = threading.Thread(target=naive_lease, args=(proxy.through(url),), daemon=True)
+        waiting.start()
+
+        async def ask(backend):
+            store = backend.tenant(ACME)
+            for _ in range(4):
+                for answer in await asyncio.gather(
+                    *(store.schedule.lease("l") for _ in range(5)), return_exceptions=True
+                ):
+                    tally.n += 1
+                    if not isinstance(answer, TransientError):
+                        tally.broken.append(repr(answer))
+
+        run_with(proxy.through(url), ask, **short)
+        assert waiting.is_alive(), "the harness is not silent"
+    waiting.join()
+    report("B5 connection falls silent", tally)
+    assert tally.n == 20
+    assert not tally.broken
+
+
+def naive_lease(url):
+    with psycopg.connect(url) as link, pytest.raises(psycopg.OperationalError):
+        link.execute("SELECT set_config('request.tenant_id', 'acme', true)")
+        link.execute("SELECT name FROM stoker.leases /* FROM leases */")
+
+
+def test_silence_at_commit_is_uncertain(postgres):
+    _, url = fresh_database(postgres)
+    with Proxy(postgres.socket, Silence(is_commit)) as proxy:
+
+        async def write(backend):
+            with pytest.raises(UncertainError):
+                await backend.tenant(ACME).ledger.append([NOTE])
+
+        run_with(proxy.through(url), write, deadline=timedelta(seconds=1))
+
+
+def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(postgres, report):
+    admin_url, url = fresh_database(postgres)
+    tally = Tally()
+    with psycopg.connect(admin_url) as admin:
+        admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET lock_timeout = '2ms'")
+        admin.commit()
+
+        async def swap(backend):
+            await fill(backend, tenants=[ACME])
+            schedule = backend.tenant(ACME).schedule
+            seen = await schedule.lease("lease0")
+            admin.execute("SELECT FROM stoker.leases WHERE name = 'lease0' FOR UPDATE")
+            wanted = Lease(name="lease0", owner="thief", epoch=2, beat=2, until=START)
+            for _ in range(20):
+                tally.n += 1
+                with pytest.raises(TransientError, match="others hold"):
+                    await schedule.swap_lease(seen, wanted)
+            if await schedule.lease("lease0") != seen:
+                tally.broken.append("a refused write was done")
+            admin.rollback()
+            assert await schedule.swap_lease(seen, wanted)
+
+        run_with(url, swap)
+    report("B6 lock held by others", tally)
+    assert not tally.broken
+
+
+def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
+    admin_url, url = fresh_database(postgres)
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET deadlock_timeout = '10ms'")
+    tries = []
+
+    async def cross(backend):
+        await fill(backend, tenants=[ACME])
+        for _ in range(10):
+            met = threading.Barrier(2)
+            await asyncio.gather(
+                backend.transact(ACME, WRITE, crossing(met, tries, "lease0", "lease1")),
+                backend.transact(ACME, WRITE, crossing(met, tries, "lease1", "lease0")),
+            )
+        return [(await backend.tenant(ACME).schedule.lease(f"lease{n}")).beat for n in (0, 1)]
+
+    assert run_with(url, cross) == [21, 21]
+    assert len(tries) > 20, "there was no deadlock to survive"
+    report("B6 deadlock", Tally(n=10, acked=20))
+
+
+def crossing(met, tries, first, second):
+    beat = "UPDATE leases SET beat = beat + 1 WHERE tenant_id = 'acme' AND name = :name"
+    waits = iter([True])
+
+    def work(tx):
+        tries.append(first)
+        tx.change(beat, name=first)
+        if next(waits, False):  # only the first time, or the one that is done again waits alone
+            met.wait(timeout=30)
+        tx.change(beat, name=second)
+
+    return work
+
+
+def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
+    admin_url, url = fresh_database(postgres)
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET statement_timeout = '50ms'")
+
+    async def sleep(backend):
+        for _ in range(5):
+            with pytest.raises(TransientError, match="took too long"):
+                await backend.transact(ACME, WRITE, lambda tx: tx.rows("SELECT pg_sleep(20)"))
+
+    run_with(url, sleep)
+
+
+def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
+    _, url = fresh_database(postgres)
+    free, tally = threading.Event(), Tally()
+
+    async def crowd(backend):
+        held = asyncio.create_task(backend.transact(ACME, WRITE, lambda tx: free.wait(30)))
+        await asyncio.sleep(0)
+        for answer in await asyncio.gather(
+            *(backend.tenant(ACME).ledger.append([NOTE]) for _ in range(10)), return_exceptions=True
+        ):
+            tally.n += 1
+            if not isinstance(answer, TransientError) or "busy" not in str(answer):
+                tally.broken.append(repr(answer))
+        free.set()
+        with pytest.raises(TransientError, match="in time"):
+            await held
+        assert await backend.tenant(ACME).ledger.entries() == []
+
+    run_with(url, crowd, connections=1, deadline=timedelta(milliseconds=400))
+    report("B6 every connection busy", tally)
+    assert not tally.broken
