@@ -21,15 +21,18 @@ DAY = timedelta(days=1)
 
 
 class Counting:
-    """Work that counts how often it was done, and may take its time."""
+    """Work that counts how often it was done, may take its time, and says when it is enough."""
 
     kind = "work"
 
-    def __init__(self, takes=0.0):
-        self.runs, self.takes = [], takes
+    def __init__(self, takes=0.0, enough=1):
+        self.runs, self.takes, self.enough = [], takes, enough
+        self.is_enough = asyncio.Event()
 
     async def __call__(self, run):
         self.runs.append(run.key.at)
+        if len(self.runs) >= self.enough:
+            self.is_enough.set()
         await asyncio.sleep(self.takes)
         return Ending()
 
@@ -230,13 +233,12 @@ def test_a_task_is_not_started_by_hand_while_it_is_running():
 
 
 def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
-    world = World(schedule=Interval(every=timedelta(minutes=10)))
+    world = World(work=Counting(enough=5), schedule=Interval(every=timedelta(minutes=10)))
 
     async def scenario():
         stopping = asyncio.Event()
         daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
-        while len(world.work.runs) < 5:
-            await asyncio.sleep(0)
+        await world.work.is_enough.wait()
         stopping.set()
         await daemon
 
@@ -252,8 +254,7 @@ def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
     async def scenario():
         stopping = asyncio.Event()
         daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
-        while not world.work.runs:
-            await asyncio.sleep(0)
+        await world.work.is_enough.wait()
         stopping.set()
         await daemon
 

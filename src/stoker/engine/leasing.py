@@ -26,9 +26,7 @@ Result = TypeVar("Result")
 class Leaseholder:
     """One process's dealings with leases. `owner` must be unlike any other process's."""
 
-    def __init__(
-        self, *, owner: str, clock: Clock, observer: Observer, length: timedelta
-    ) -> None:
+    def __init__(self, *, owner: str, clock: Clock, observer: Observer, length: timedelta) -> None:
         self.owner = owner
         self._clock = clock
         self._observer = observer
@@ -42,9 +40,7 @@ class Leaseholder:
         watched_for = self._watching(store.tenant, name, seen)
         if not leases.is_free(seen, now=now, unchanged_for=watched_for, length=self._length):
             return None
-        wanted = leases.taken(
-            name, seen, owner=self.owner, task=task, now=now, length=self._length
-        )
+        wanted = leases.taken(name, seen, owner=self.owner, task=task, now=now, length=self._length)
         try:
             won = await store.schedule.swap_lease(seen, wanted)
         except UncertainError:

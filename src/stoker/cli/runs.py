@@ -1,0 +1,246 @@
+"""`stoker runs` and `stoker prune`: what ran, how it went, what may be forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.output import (
+    Asked,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.core.model import Json, TenantId
+    from stoker.core.retention import Verdict
+    from stoker.core.runs import Run
+    from stoker.ports import Store, Weight
+
+
+@click.group()
+def runs() -> None:
+    """List, show and compare runs."""
+
+
+@runs.command("list")
+@takes_tenants
+@click.option("--kind", metavar="KIND", help="Only runs of this kind of work.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True)
+@takes_json
+@pass_asked
+def list_runs(
+    asked: Asked, tenants: tuple[str, ...], kind: str | None, limit: int, as_json: bool
+) -> None:
+    """Show runs, newest first."""
+    run_async(_list(asked, tenants, kind=kind, limit=limit, as_json=as_json))
+
+
+async def _list(
+    asked: Asked, tenants: tuple[str, ...], *, kind: str | None, limit: int, as_json: bool
+) -> None:
+    from stoker.core.manifests import run_json
+
+    settings = asked.settings()
+    found: list[tuple[TenantId, Run]] = []
+    async with asked.app() as app:
+        for tenant in chosen_tenants(settings, tenants):
+            there = await app.backend.tenant(tenant).runs.runs(kind=kind, limit=limit)
+            found += [(tenant, run) for run in there]
+    found.sort(key=lambda pair: (pair[1].at, pair[0]), reverse=True)
+    if as_json:
+        show_json([{"tenant": tenant, **run_json(run)} for tenant, run in found[:limit]])
+        return
+    show_table(
+        ["run", "tenant", "kind", "state", "took", "due", "reason"],
+        [
+            (
+                run.name,
+                tenant,
+                run.kind,
+                run.state.value,
+                _took(run),
+                f"{run.instant:%Y-%m-%d %H:%M}" if run.instant else "by hand",
+                run.reason,
+            )
+            for tenant, run in found[:limit]
+        ],
+        empty="no runs yet; do one with: stoker upkeep",
+    )
+
+
+@runs.command("show")
+@click.argument("name", metavar="RUN")
+@takes_tenant
+@takes_json
+@pass_asked
+def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None:
+    """Show one run and its manifest. RUN looks like 20260207_013000, or is `latest`."""
+    run_async(_show(asked, name, tenant=tenant, as_json=as_json))
+
+
+async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
+    from stoker.core.manifests import run_json
+    from stoker.core.runs import compact_json
+
+    settings = asked.settings()
+    whose = one_tenant(settings, tenant)
+    async with asked.app() as app:
+        run = await _found(app.backend.tenant(whose), name)
+    if as_json:
+        show_json({"tenant": whose, **run_json(run)})
+        return
+    manifest = run.manifest
+    say(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
+    if run.reason:
+        say(f"  because {run.reason}")
+    due = f"{run.instant:%Y-%m-%d %H:%M} UTC" if run.instant else "started by hand"
+    say(f"  due {due}; took {_took(run) or 'not ended yet'}; settings {manifest.config_hash}")
+    for reason in manifest.reasons:
+        say(f"  {reason}")
+    if manifest.remaining:
+        say(f"  {len(manifest.remaining)} remain: {', '.join(manifest.remaining[:5])}")
+    if manifest.resume_at:
+        say(f"  can go on at {manifest.resume_at:%Y-%m-%d %H:%M} UTC")
+    show_table(
+        ["step", "seconds", "items"],
+        [(step.step, f"{step.seconds:.3f}", step.items) for step in manifest.steps],
+        empty="no steps",
+    )
+    if manifest.counts:
+        show_table(["counted", "number"], sorted(manifest.counts.items()))
+    if manifest.cost:
+        show_table(["cost", "amount"], sorted(manifest.cost.items()))
+    say(f"caps at the start: {compact_json(dict(manifest.caps))}")
+
+
+@runs.command("compare")
+@click.argument("one", metavar="RUN")
+@click.argument("other", metavar="RUN")
+@takes_tenant
+@takes_json
+@pass_asked
+def compare_runs(asked: Asked, one: str, other: str, tenant: str | None, as_json: bool) -> None:
+    """Show in what two runs differ: settings, counts, cost, timings, reasons."""
+    run_async(_compare(asked, one, other, tenant=tenant, as_json=as_json))
+
+
+async def _compare(
+    asked: Asked, one: str, other: str, *, tenant: str | None, as_json: bool
+) -> None:
+    from stoker.core.comparing import compared
+
+    settings = asked.settings()
+    whose = one_tenant(settings, tenant)
+    async with asked.app() as app:
+        store = app.backend.tenant(whose)
+        left, right = await _found(store, one), await _found(store, other)
+    differences = compared(left, right)
+    if as_json:
+        show_json([{"what": d.what, "one": d.one, "other": d.other} for d in differences])
+        return
+    show_table(
+        ["what", left.name, right.name],
+        [(d.what, d.one, d.other) for d in differences],
+        empty="the two runs do not differ",
+    )
+
+
+@click.command()
+@takes_tenants
+@click.option("--dry-run", is_flag=True, help="Say what would go and why the rest stays.")
+@takes_json
+@pass_asked
+def prune(asked: Asked, tenants: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Forget the runs that retention lets go.
+
+    Never the latest ones, never the last that ended well, never one that is running.
+    """
+    run_async(_prune(asked, tenants, dry_run=dry_run, as_json=as_json))
+
+
+async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
+    from stoker.core import retention
+    from stoker.wiring import retention_rule
+
+    settings = asked.settings()
+    if not settings.retention.enabled and not dry_run:
+        raise ConfigError(
+            f"retention.enabled is false ({settings.origin('retention.enabled')}); set it to true, "
+            "or look at what would go with: stoker prune --dry-run"
+        )
+    answers: list[tuple[TenantId, list[Verdict], Weight]] = []
+    async with asked.app() as app:
+        for tenant in chosen_tenants(settings, tenants):
+            own = settings.for_tenant(tenant)
+            now = app.clock.now()
+            store = app.backend.tenant(tenant)
+            verdicts = retention.verdicts(
+                await store.runs.runs(),
+                rule=retention_rule(own),
+                now=now,
+                current=None,
+                window_since=retention.longest_window_start(now, own.scheduling.timezone),
+            )
+            going = [verdict.run.at for verdict in verdicts if verdict.goes]
+            weight = await (store.runs.weigh(going) if dry_run else store.runs.prune(going))
+            answers.append((tenant, verdicts, weight))
+    if as_json:
+        show_json([_prune_json(*answer, dry_run=dry_run) for answer in answers])
+        return
+    would = "would remove" if dry_run else "removed"
+    for tenant, verdicts, weight in answers:
+        say(
+            f"{tenant}: {would} {weight.runs} of {len(verdicts)} runs, {weight.rows} rows, "
+            f"{weight.bytes} bytes"
+        )
+        if dry_run and verdicts:
+            show_table(
+                ["run", "state", "goes", "why"],
+                [
+                    (v.run.name, v.run.state.value, "yes" if v.goes else "no", v.because)
+                    for v in verdicts
+                ],
+            )
+
+
+async def _found(store: Store, name: str) -> Run:
+    from stoker.core.runs import run_at
+
+    if name == "latest":
+        newest = await store.runs.runs(limit=1)
+        run = newest[0] if newest else None
+    else:
+        run = await store.runs.run(run_at(name))
+    if run is None:
+        raise ConfigError(
+            f"{store.tenant} has no run {name}; see those there are with: "
+            f"stoker runs list --tenant {store.tenant}"
+        )
+    return run
+
+
+def _took(run: Run) -> str:
+    from stoker.core.localtime import duration_text
+
+    return duration_text(run.ended_at - run.at) if run.ended_at else ""
+
+
+def _prune_json(
+    tenant: TenantId, verdicts: list[Verdict], weight: Weight, *, dry_run: bool
+) -> Json:
+    return {
+        "tenant": tenant,
+        "dry_run": dry_run,
+        "runs": weight.runs,
+        "rows": weight.rows,
+        "bytes": weight.bytes,
+        "verdicts": [{"run": v.run.name, "goes": v.goes, "because": v.because} for v in verdicts],
+    }

@@ -1,0 +1,234 @@
+"""`stoker schedule` and `stoker upkeep`: start what is due, preview it, see whether it was kept."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.output import (
+    Asked,
+    Exit,
+    exit_for_run,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.core.runs import Run, RunState
+from stoker.errors import ConfigError, ConflictError
+
+if TYPE_CHECKING:
+    from stoker.config import Settings
+    from stoker.core.audit import Finding
+    from stoker.core.model import Json, TenantId
+
+WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+
+
+@click.group()
+def schedule() -> None:
+    """Run, preview and audit the schedule."""
+
+
+@schedule.command("run")
+@takes_tenants
+@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@takes_json
+@pass_asked
+def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bool) -> Exit:
+    """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
+
+    Any number of these may share a store: each instant is started once. With --once the exit
+    code tells how the runs ended.
+    """
+    return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
+
+
+async def _run_schedule(
+    asked: Asked, tenants: tuple[str, ...], *, once: bool, as_json: bool
+) -> Exit:
+    settings = asked.settings()
+    taking_part = _scheduled(settings, chosen_tenants(settings, tenants))
+    async with asked.app() as app:
+        scheduler = app.scheduler(taking_part)
+        if once:
+            return _show_ended(await scheduler.tick(), as_json=as_json)
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, stopping.set)
+        await scheduler.keep_going(stopping)
+    return Exit.OK
+
+
+@schedule.command("next")
+@takes_tenants
+@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option("--after", metavar="TIME", help="Preview from this moment on instead of from now.")
+@takes_json
+@pass_asked
+def next_instants(
+    asked: Asked, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
+) -> None:
+    """Show when each tenant's next runs are due."""
+    from stoker.core.cadence import preview
+    from stoker.core.localtime import clocks_change, local_text
+
+    settings = asked.settings()
+    now = moment(after, what="--after") if after else datetime.now(UTC)
+    rows: list[tuple[TenantId, datetime, str, str]] = []
+    for tenant in chosen_tenants(settings, tenants):
+        zone = settings.for_tenant(tenant).scheduling.timezone
+        for instant in preview(now, settings.schedule_for(tenant), count):
+            moved = clocks_change(instant, zone)
+            note = f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
+            rows.append((tenant, instant, local_text(instant, zone), note))
+    if as_json:
+        show_json(
+            [
+                {"tenant": tenant, "instant": instant.isoformat(), "local": local, "note": note}
+                for tenant, instant, local, note in rows
+            ]
+        )
+        return
+    table = [(tenant, f"{at:%Y-%m-%d %H:%M}", local, note) for tenant, at, local, note in rows]
+    show_table(["tenant", "utc", "local", "note"], table)
+
+
+@schedule.command("audit")
+@takes_tenants
+@click.option("--from", "since", metavar="TIME", help="Default: seven days ago.")
+@click.option("--to", "until", metavar="TIME", help="Default: now.")
+@takes_json
+@pass_asked
+def audit_schedule(
+    asked: Asked, tenants: tuple[str, ...], since: str | None, until: str | None, as_json: bool
+) -> Exit:
+    """Hold what ran against what should have run; every gap has a name.
+
+    TIME is a date (2026-02-07, midnight UTC) or a moment with its offset
+    (2026-02-07T01:30+08:00). Exit code 1 when something needs looking at.
+    """
+    return run_async(_audit(asked, tenants, since=since, until=until, as_json=as_json))
+
+
+async def _audit(
+    asked: Asked, tenants: tuple[str, ...], *, since: str | None, until: str | None, as_json: bool
+) -> Exit:
+    from stoker.core import audit
+    from stoker.engine.upkeep import LOOKS_BACK, audited
+    from stoker.wiring import rule_in_force
+
+    settings = asked.settings()
+    async with asked.app() as app:
+        now = app.clock.now()
+        to = moment(until, what="--to") if until else now + timedelta(microseconds=1)
+        start = moment(since, what="--from") if since else now - LOOKS_BACK
+        if start >= to:
+            raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
+        found: list[tuple[TenantId, Finding]] = []
+        for tenant in chosen_tenants(settings, tenants):
+            task = app.task(tenant)
+            store = app.backend.tenant(tenant)
+            rule = rule_in_force(settings.for_tenant(tenant))
+            findings = await audited(
+                store, task.name, task.schedule, since=start, until=to, now=now, rule=rule
+            )
+            found += [(tenant, finding) for finding in findings]
+    bad = audit.problems([finding for _, finding in found])
+    if as_json:
+        show_json({"findings": [_finding_json(*pair) for pair in found], "problems": len(bad)})
+    else:
+        show_table(
+            ["tenant", "instant (utc)", "finding", "why"],
+            [
+                (tenant, f"{f.instant:%Y-%m-%d %H:%M}", f.kind.value, f.sentence)
+                for tenant, f in found
+            ],
+            empty="nothing was due, and nothing ran",
+        )
+        say(f"{len(found)} instants, {len(bad)} to look at")
+    return Exit.PROBLEMS if bad else Exit.OK
+
+
+@click.command()
+@takes_tenants
+@takes_json
+@pass_asked
+def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+    """Check the store, audit the schedule and apply retention now, due or not."""
+    return run_async(_upkeep(asked, tenants, as_json=as_json))
+
+
+async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+    settings = asked.settings()
+    async with asked.app() as app:
+        chosen = chosen_tenants(settings, tenants)
+        scheduler = app.scheduler(chosen)
+        ended, busy = [], []
+        for tenant in chosen:
+            try:
+                ended.append((tenant, await scheduler.start_now(app.task(tenant))))
+            except ConflictError as error:
+                busy.append(error)
+    shown = _show_ended([run for _, run in ended], as_json=as_json)
+    if busy:
+        raise busy[0]
+    return shown
+
+
+def moment(text: str, *, what: str) -> datetime:
+    """Return the moment a user wrote: a date is midnight UTC, a time needs its zone."""
+    from stoker.core.model import in_utc
+
+    try:
+        if len(text) == len("2026-02-07"):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return in_utc(datetime.fromisoformat(text), what=what)
+    except ValueError:
+        raise ConfigError(
+            f"{what} {text!r} is not a time; write 2026-02-07 or 2026-02-07T01:30+08:00"
+        ) from None
+
+
+def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+    on = tuple(t for t in tenants if settings.for_tenant(t).scheduling.enabled)
+    if not on:
+        origin = settings.origin("scheduling.enabled")
+        raise ConfigError(
+            f"scheduling.enabled is false for every tenant asked for ({origin}); "
+            "switch it on, or do one run with: stoker upkeep"
+        )
+    return on
+
+
+def _show_ended(runs: list[Run], *, as_json: bool) -> Exit:
+    if as_json:
+        from stoker.core.manifests import run_json
+
+        show_json([run_json(run) for run in runs])
+    else:
+        show_table(
+            ["run", "kind", "state", "reason"],
+            [(run.name, run.kind, run.state.value, run.reason) for run in runs],
+            empty="nothing is due",
+        )
+    ends = {run.state for run in runs}
+    worst = next((state for state in WORST_FIRST if state in ends), RunState.DONE)
+    return exit_for_run(worst)
+
+
+def _finding_json(tenant: TenantId, finding: Finding) -> Json:
+    return {
+        "tenant": tenant,
+        "instant": finding.instant.isoformat(),
+        "finding": finding.kind.value,
+        "why": finding.sentence,
+    }

@@ -1,0 +1,65 @@
+"""`--tenant`: whose data a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.config import Settings
+    from stoker.core.model import TenantId
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def takes_tenants(command: _Command) -> _Command:
+    """Give a command `--tenant`, passed to it as `tenants`; it may be repeated."""
+    return click.option(
+        "--tenant",
+        "tenants",
+        multiple=True,
+        metavar="ID",
+        help="Only this tenant; may be repeated. Default: every active tenant.",
+    )(command)
+
+
+def takes_tenant(command: _Command) -> _Command:
+    """Give a command `--tenant` for exactly one, passed to it as `tenant`."""
+    return click.option(
+        "--tenant", metavar="ID", help="Whose. Needed when there is more than one tenant."
+    )(command)
+
+
+def chosen_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
+    """Return the tenants asked for, or all active ones; an unknown one is a ConfigError."""
+    if named:
+        return tuple(settings.tenant(known_id(name)).id for name in dict.fromkeys(named))
+    active = settings.active_tenants()
+    if not active:
+        raise ConfigError(
+            "no tenant is active; look at the tenants tables and scheduling.tenant_include "
+            "and tenant_exclude with: stoker config show"
+        )
+    return active
+
+
+def one_tenant(settings: Settings, named: str | None) -> TenantId:
+    """Return the one tenant a command is about."""
+    if named is not None:
+        return settings.tenant(known_id(named)).id
+    default = settings.default_tenant()
+    if default is None:
+        names = ", ".join(tenant.id for tenant in settings.tenants)
+        raise ConfigError(f"say whose with --tenant (one of {names}), or set DEFAULT_TENANT_ID")
+    return default
+
+
+def known_id(name: str) -> TenantId:
+    """Return the name as a tenant's id, or say what an id looks like."""
+    from stoker.core.model import tenant_id
+
+    return tenant_id(name)

@@ -1,0 +1,138 @@
+"""The built-in work: see that the store is sound, that the schedule was kept, and that old runs go.
+
+It decides nothing: what a finding means is `core.audit`'s business, which runs may go is
+`core.retention`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from stoker.core import audit, ledger, retention
+from stoker.core.audit import Finding
+from stoker.core.cadence import Schedule
+from stoker.core.events import RunsPruned
+from stoker.core.ledger import Entry
+from stoker.core.retention import RetentionRule
+from stoker.core.runs import RunState
+from stoker.engine.running import Ending, OpenRun
+from stoker.ports import Backend, Store, Weight
+
+LOOKS_BACK = timedelta(days=7)
+LEDGER_PAGE = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upkeep:
+    """One tenant's upkeep. `rule` None means that nothing is ever pruned."""
+
+    backend: Backend
+    schedule: Schedule
+    zone: str
+    rule: RetentionRule | None
+
+    @property
+    def kind(self) -> str:
+        """What its runs are listed under."""
+        return "upkeep"
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Check, audit, prune. Something unsound ends the run FAILED; gaps are told in reasons."""
+        now = run.clock.now()
+        with run.step("check") as step:
+            checks = await self.backend.checks()
+            step.items = len(checks)
+            unsound = [f"{check.what}: {check.detail}" for check in checks if not check.ok]
+        with run.step("ledger") as step:
+            step.items, broken_at = await verified(run.store)
+            if broken_at is not None:
+                unsound.append(f"the ledger's chain breaks at entry {broken_at}")
+        with run.step("audit") as step:
+            findings = await audited(
+                run.store,
+                self.kind,
+                self.schedule,
+                since=now - LOOKS_BACK,
+                until=now,
+                now=now,
+                rule=self.rule,
+            )
+            step.items = len(findings)
+        with run.step("retention") as step:
+            pruned = await self._pruned(run, now)
+            step.items = pruned.runs
+        return Ending(
+            state=RunState.FAILED if unsound else RunState.DONE,
+            reason="; ".join(unsound),
+            counts={
+                "checks": len(checks),
+                "pruned_runs": pruned.runs,
+                "pruned_rows": pruned.rows,
+                **_by_kind(findings),
+            },
+            reasons=tuple(finding.sentence for finding in audit.problems(findings)),
+        )
+
+    async def _pruned(self, run: OpenRun, now: datetime) -> Weight:
+        if self.rule is None:
+            return Weight()
+        going = retention.prunable(
+            await run.store.runs.runs(),
+            rule=self.rule,
+            now=now,
+            current=run.key.at,
+            window_since=retention.longest_window_start(now, self.zone),
+        )
+        weight = await run.store.runs.prune([old.at for old in going])
+        if weight.runs:
+            run.observer(
+                RunsPruned(
+                    at=now,
+                    tenant=run.store.tenant,
+                    runs=weight.runs,
+                    rows=weight.rows,
+                    bytes=weight.bytes,
+                )
+            )
+        return weight
+
+
+async def verified(store: Store) -> tuple[int, int | None]:
+    """Read the whole ledger; return how long it is and where its chain breaks, if it does."""
+    last: Entry | None = None
+    while page := await store.ledger.entries(after=last.seq if last else 0, limit=LEDGER_PAGE):
+        broken_at = ledger.first_break(page, after=last)
+        if broken_at is not None:
+            return broken_at, broken_at
+        last = page[-1]
+    return (last.seq if last else 0), None
+
+
+async def audited(
+    store: Store,
+    name: str,
+    schedule: Schedule,
+    *,
+    since: datetime,
+    until: datetime,
+    now: datetime,
+    rule: RetentionRule | None,
+) -> list[Finding]:
+    """Return what became of each instant with since <= instant < until."""
+    slots = await store.schedule.slots(name, until=until)
+    expected = audit.expected_instants(schedule, slots, since=since, until=until)
+    return audit.audited(
+        expected,
+        [slot for slot in slots if slot.instant >= since],
+        await store.runs.runs(kind=name),
+        now=now,
+        kept_for=timedelta(days=rule.days) if rule else None,
+    )
+
+
+def _by_kind(findings: list[Finding]) -> Mapping[str, int]:
+    counted = Counter(finding.kind.value.lower() for finding in findings)
+    return {f"slots_{kind}": count for kind, count in sorted(counted.items())}

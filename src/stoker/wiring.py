@@ -1,0 +1,165 @@
+"""Builds the real things from Settings; the only file that knows them all.
+
+It alone reads the environment. A backend is imported when it is asked for, so nobody pays for the ones they do not use.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from stoker.config import Settings
+from stoker.config_loading import load
+from stoker.core.cadence import CatchUp
+from stoker.core.model import TenantId
+from stoker.core.retention import RetentionRule
+from stoker.core.runs import Manifest, config_hash
+from stoker.engine.clock import SystemClock
+from stoker.engine.leasing import Leaseholder
+from stoker.engine.scheduler import Scheduler, Task
+from stoker.engine.upkeep import Upkeep
+from stoker.errors import ConfigError
+from stoker.ports import Backend, Clock, Observer
+from stoker.telemetry import library_logs, telemetry_to
+
+LEASE_LENGTH = timedelta(seconds=30)
+CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
+
+
+@dataclass(frozen=True, kw_only=True)
+class App:
+    """Everything a command needs, opened and ready."""
+
+    settings: Settings
+    backend: Backend
+    clock: Clock
+    observer: Observer
+
+    def task(self, tenant: TenantId) -> Task:
+        """Return a tenant's upkeep with the schedule and rules in force for it."""
+        own = self.settings.for_tenant(tenant)
+        snapshot = own.snapshot()
+        schedule = self.settings.schedule_for(tenant)
+        return Task(
+            tenant=tenant,
+            work=Upkeep(
+                backend=self.backend,
+                schedule=schedule,
+                zone=own.scheduling.timezone,
+                rule=rule_in_force(own),
+            ),
+            schedule=schedule,
+            manifest=Manifest(
+                config_hash=config_hash(snapshot), config=snapshot, caps=own.caps_in_force()
+            ),
+            catch_up=CatchUp(own.scheduling.catch_up),
+            at_most=own.scheduling.catch_up_max,
+        )
+
+    def scheduler(self, tenants: tuple[TenantId, ...]) -> Scheduler:
+        """Return a scheduler for these tenants' work, in this process."""
+        return Scheduler(
+            [self.task(tenant) for tenant in tenants],
+            backend=self.backend,
+            leaseholder=Leaseholder(
+                owner=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+                clock=self.clock,
+                observer=self.observer,
+                length=LEASE_LENGTH,
+            ),
+            clock=self.clock,
+            observer=self.observer,
+            at_once=self.settings.scheduling.tenant_concurrency,
+        )
+
+
+def settings(
+    *,
+    directory: Path,
+    config: Path | None,
+    flags: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Read the settings for work in a directory. Raises ConfigError."""
+    return load(
+        file=_config_file(directory, config),
+        env_file=directory / ENV_FILE if (directory / ENV_FILE).is_file() else None,
+        environment=environment,
+        flags=flags,
+    ).located(directory)
+
+
+def retention_rule(own: Settings) -> RetentionRule:
+    """Return the rule a tenant's settings describe, whether or not it is switched on."""
+    return RetentionRule(days=own.retention.days, keep_latest=own.retention.keep_latest_n_runs)
+
+
+def rule_in_force(own: Settings) -> RetentionRule | None:
+    """Return the rule by which runs are forgotten; None when retention is off."""
+    return retention_rule(own) if own.retention.enabled else None
+
+
+def backend_for(settings: Settings) -> Backend:
+    """Return the backend these settings name. Nothing is opened for writing yet."""
+    storage = settings.storage
+    if storage.backend == "memory":
+        from stoker.stores.memory import MemoryBackend
+
+        return MemoryBackend()
+    if storage.backend == "postgres":
+        from stoker.stores.postgres import PostgresBackend
+
+        if storage.postgres_url is None:
+            raise ConfigError("storage.backend is postgres; set storage.postgres_url too")
+        return PostgresBackend(storage.postgres_url.reveal())
+    from stoker.stores.sqlite import SqliteBackend
+
+    if storage.backend == "json":
+        from stoker.stores.json_files import JsonBackend
+
+        return JsonBackend(
+            storage.json_dir, schedule=SqliteBackend(storage.json_dir / "schedule.db")
+        )
+    return SqliteBackend(storage.sqlite_path)
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, *, clock: Clock | None = None, observer: Observer | None = None
+) -> AsyncIterator[App]:
+    """Open everything these settings name, its schema current, and close it afterwards."""
+    logs = telemetry_to(
+        sys.stderr,
+        form=settings.logging.format,
+        level=settings.logging.level,
+        secrets=settings.secret_values(),
+        no_colour="NO_COLOR" in os.environ,
+    )
+    backend = backend_for(settings)
+    try:
+        with library_logs(logs):
+            await backend.migrate()
+            yield App(
+                settings=settings,
+                backend=backend,
+                clock=clock or SystemClock(),
+                observer=observer or logs,
+            )
+    finally:
+        await backend.close()
+
+
+def _config_file(directory: Path, config: Path | None) -> Path | None:
+    if config is not None:
+        if not config.is_file():
+            raise ConfigError(f"there is no settings file {config}; write one with: stoker init")
+        return config
+    found = directory / CONFIG_FILE
+    return found if found.is_file() else None

@@ -1,0 +1,119 @@
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.cli.main import main
+from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
+from stoker.core.model import TenantId
+from stoker.stores.sqlite import SqliteBackend
+
+RECENT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+
+
+def run(at, *, state=RunState.DONE, counts=None):
+    manifest = Manifest(
+        config_hash="c0ffee",
+        counts=counts or {},
+        steps=(StepTiming(step="check", seconds=0.5, items=6),),
+    )
+    begun = Run(key=RunKey(at, 1), kind="upkeep", manifest=manifest)
+    return begun, begun.ended(state, at=at + timedelta(seconds=90), reason="", manifest=manifest)
+
+
+@pytest.fixture
+def stoker(tmp_path, capsys):
+    """A store with a hundred old runs and two recent ones, and a way to ask about it."""
+    kept = [
+        run(RECENT - timedelta(days=400 + age), counts={"pruned_runs": age}) for age in range(100)
+    ]
+    kept += [run(RECENT - timedelta(days=1), counts={"pruned_runs": 7}), run(RECENT)]
+
+    async def fill():
+        backend = SqliteBackend(tmp_path / "stoker.db")
+        await backend.migrate()
+        store = backend.tenant(TenantId("default"))
+        for begun, ended in kept:
+            await store.runs.insert_run(begun)
+            await store.runs.finish_run(ended)
+        await backend.close()
+
+    asyncio.run(fill())
+
+    def ask(*words):
+        code = main(["-C", str(tmp_path), *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return ask
+
+
+def test_runs_are_listed_newest_first(stoker):
+    _, out, _ = stoker("runs", "list", "--json", "--limit", "3")
+
+    names = [line["run"] for line in json.loads(out)]
+    assert names == sorted(names, reverse=True)
+    assert names[0] == f"{RECENT:%Y%m%d_%H%M%S}"
+
+
+def test_a_run_is_shown_by_its_name_or_as_the_latest(stoker):
+    by_name = stoker("runs", "show", f"{RECENT:%Y%m%d_%H%M%S}")
+
+    assert by_name == stoker("runs", "show", "latest")
+    assert "upkeep, DONE" in by_name[1]
+    assert "took 1 m 30 s" in by_name[1]
+
+
+def test_two_runs_are_compared(stoker):
+    one, other = f"{RECENT - timedelta(days=1):%Y%m%d_%H%M%S}", f"{RECENT:%Y%m%d_%H%M%S}"
+
+    _, out, _ = stoker("runs", "compare", one, other, "--json")
+
+    assert "counts.pruned_runs" in [line["what"] for line in json.loads(out)]
+
+
+def test_a_run_does_not_differ_from_itself(stoker):
+    assert stoker("runs", "compare", "latest", "latest")[1] == "the two runs do not differ\n"
+
+
+def test_a_dry_run_says_of_every_run_why_it_stays_or_goes_and_removes_nothing(stoker):
+    _, out, _ = stoker("prune", "--dry-run", "--json")
+
+    [answer] = json.loads(out)
+    assert (answer["runs"], answer["rows"]) == (72, 72)
+    assert all(verdict["because"] for verdict in answer["verdicts"])
+    assert len(answer["verdicts"]) == 102
+    assert len(json.loads(stoker("runs", "list", "--json", "--limit", "200")[1])) == 102
+
+
+def test_pruning_removes_what_the_dry_run_said(stoker):
+    code, out, _ = stoker("--set", "retention.enabled=true", "prune")
+
+    assert code == 0
+    assert "removed 72 of 102 runs" in out
+    assert len(json.loads(stoker("runs", "list", "--json", "--limit", "200")[1])) == 30
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["prune"], "retention.enabled is false"),
+        (["runs", "show", "20200101_000000"], "default has no run 20200101_000000"),
+        (["runs", "show", "yesterday"], "does not name a run"),
+        (["runs", "show", "20201301_000000"], "does not name a run"),
+        (["runs", "shw"], "No such command"),
+        (["runs", "list", "--limit", "many"], "is not a valid integer"),
+    ],
+)
+def test_what_cannot_be_meant_is_answered_in_one_line(stoker, words, complaint):
+    code, out, err = stoker(*words)
+
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_store_without_runs_says_what_to_do(tmp_path, capsys):
+    assert main(["-C", str(tmp_path), "runs", "list"]) == 0
+    assert "stoker upkeep" in capsys.readouterr().out

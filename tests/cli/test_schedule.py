@@ -1,0 +1,95 @@
+import json
+
+import pytest
+
+from stoker.cli.main import main
+
+TWO_TENANTS = """
+[scheduling]
+cron = "0 1 * * *"
+timezone = "Asia/Singapore"
+
+[tenants.merlion]
+[tenants.hudson]
+timezone = "America/New_York"
+scheduling.cron = "30 2 * * *"
+"""
+
+
+@pytest.fixture
+def stoker(tmp_path, capsys):
+    """Run a command in a directory of its own; return its exit code, output and complaints."""
+    (tmp_path / "stoker.toml").write_text(TWO_TENANTS)
+
+    def ask(*words):
+        code = main(["-C", str(tmp_path), *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return ask
+
+
+def test_the_preview_shows_each_tenants_instants_in_utc_and_on_its_own_wall(stoker):
+    code, out, _ = stoker("schedule", "next", "--count", "2", "--after", "2026-03-07", "--json")
+
+    assert code == 0
+    assert [(line["tenant"], line["instant"]) for line in json.loads(out)] == [
+        ("hudson", "2026-03-07T07:30:00+00:00"),
+        ("hudson", "2026-03-08T07:00:00+00:00"),
+        ("merlion", "2026-03-07T17:00:00+00:00"),
+        ("merlion", "2026-03-08T17:00:00+00:00"),
+    ]
+
+
+def test_a_night_on_which_clocks_change_is_marked(stoker):
+    _, out, _ = stoker("schedule", "next", "--tenant", "hudson", "--after", "2026-03-07")
+
+    assert "clocks change by +1 h this day" in out.splitlines()[2]
+
+
+def test_what_is_due_is_run_once_for_each_tenant_and_then_nothing_is_due(stoker):
+    code, out, _ = stoker("schedule", "run", "--once", "--json")
+
+    assert code == 0
+    assert [run["state"] for run in json.loads(out)] == ["DONE", "DONE"]
+    assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+
+
+def test_a_schedule_that_was_kept_passes_its_audit(stoker):
+    stoker("schedule", "run", "--once")
+
+    code, out, _ = stoker("schedule", "audit", "--json")
+
+    assert code == 0
+    answer = json.loads(out)
+    assert {finding["finding"] for finding in answer["findings"]} == {"RAN"}
+    assert answer["problems"] == 0
+
+
+def test_upkeep_runs_for_one_tenant_by_hand(stoker):
+    code, out, _ = stoker("upkeep", "--tenant", "hudson", "--json")
+
+    [run] = json.loads(out)
+    assert (code, run["kind"], run["state"], run["instant"]) == (0, "upkeep", "DONE", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["schedule", "next", "--tenant", "acme"], "there is no tenant 'acme'"),
+        (["schedule", "next", "--tenant", "No Such"], "is not a tenant id"),
+        (["schedule", "next", "--after", "2026-02-07T01:30"], "has no time zone"),
+        (["schedule", "next", "--after", "yesterday"], "is not a time"),
+        (["schedule", "audit", "--from", "2026-02-08", "--to", "2026-02-07"], "is not before"),
+        (["schedule", "next", "--count", "0"], "0 is not in the range"),
+        (["--set", "scheduling.enabled=false", "schedule", "run", "--once"], "enabled is false"),
+        (["--set", "scheduling.cron=0 0 31 2 *", "schedule", "next"], "scheduling.cron"),
+    ],
+)
+def test_what_cannot_be_meant_is_answered_in_one_line(stoker, words, complaint):
+    code, out, err = stoker(*words)
+
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.startswith("stoker: ")
+    assert len(err.splitlines()) == 1
