@@ -1,0 +1,60 @@
+"""Every backend, opened empty and ready. A new one joins all suites with one line in `BACKENDS`."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import pg
+from stoker.core.model import TenantId
+from stoker.ports import Backend
+from stoker.stores.json_files import JsonBackend
+from stoker.stores.memory import MemoryBackend
+from stoker.stores.sqlite import SqliteBackend
+
+ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
+
+
+@asynccontextmanager
+async def memory(_: Path) -> AsyncIterator[Backend]:
+    yield MemoryBackend()
+
+
+@asynccontextmanager
+async def sqlite(home: Path) -> AsyncIterator[Backend]:
+    backend = SqliteBackend(home / "stoker.db")
+    try:
+        await backend.migrate()
+        yield backend
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def json(home: Path) -> AsyncIterator[Backend]:
+    backend = JsonBackend(home / "runs", schedule=SqliteBackend(home / "stoker.db"))
+    try:
+        await backend.migrate()
+        yield backend
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def postgres(_: Path) -> AsyncIterator[Backend]:
+    if reason := pg.why_no_postgres():
+        pytest.skip(reason)
+    backend = await pg.open_postgres()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Backend]]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "json": json,
+}

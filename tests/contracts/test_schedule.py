@@ -1,0 +1,282 @@
+"""What every store promises about leases, and about what became of a schedule's instants."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from contracts.backends import ACME, UMBRELLA
+from stoker.core.leases import Lease, released, renewed, taken
+from stoker.core.ledger import first_break
+from stoker.core.model import LONGEST_TEXT
+from stoker.core.slots import Slot, SlotState
+from stoker.errors import ConfigError, ConflictError, PermanentError
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+LENGTH = timedelta(seconds=30)
+SINGAPORE = timezone(timedelta(hours=8))
+LEASE = taken("nightly", None, owner="me", task="20260207_013000", now=NOW, length=LENGTH)
+UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (LONGEST_TEXT + 1)]
+
+
+def slot(hours=0, schedule="nightly", **fields):
+    given = {"state": SlotState.MISSED, "decided_at": NOW, "reason": "nobody was there"} | fields
+    return Slot(schedule=schedule, instant=NOW + timedelta(hours=hours), **given)
+
+
+async def refused(kind, verb):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lease_comes_back_as_it_went_in(on_store):
+    async def scenario(store):
+        assert await store.schedule.lease("nightly") is None
+        wanted = replace(LEASE, until=LEASE.until.astimezone(SINGAPORE), task="úkol 🙂")
+        assert await store.schedule.swap_lease(None, wanted)
+        back = await store.schedule.lease("nightly")
+        assert back == wanted
+        assert back.until.tzinfo is UTC
+        assert await store.schedule.lease("hourly") is None
+
+    on_store(scenario)
+
+
+def test_a_lease_goes_from_hand_to_hand(on_store):
+    async def scenario(store):
+        schedule, seen = store.schedule, None
+        steps = [
+            LEASE,
+            renewed(LEASE, now=NOW + LENGTH / 2, length=LENGTH),
+            released(LEASE, now=NOW + LENGTH),
+            taken("nightly", LEASE, owner="you", task="", now=NOW, length=LENGTH),
+        ]
+        for step in steps:
+            assert await schedule.swap_lease(seen, step)
+            assert await schedule.lease("nightly") == step
+            seen = step
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": "you"},
+        {"epoch": 9},
+        {"beat": 9},
+        {"until": NOW + timedelta(microseconds=1)},
+        {"task": "another"},
+        {"name": "hourly"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_lease_that_is_not_exactly_as_seen_is_not_swapped(on_store, change):
+    wanted = renewed(LEASE, now=NOW, length=LENGTH)
+
+    async def scenario(store):
+        assert not await store.schedule.swap_lease(LEASE, wanted)
+        assert await store.schedule.swap_lease(None, LEASE)
+        assert not await store.schedule.swap_lease(replace(LEASE, **change), wanted)
+        assert not await store.schedule.swap_lease(None, wanted)
+        assert await store.schedule.lease("nightly") == LEASE
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("seen", [None, LEASE], ids=["first", "takeover"])
+def test_of_many_that_saw_the_same_lease_one_gets_it(on_store, seen):
+    async def scenario(store):
+        if seen:
+            await store.schedule.swap_lease(None, seen)
+        wanted = [
+            taken("nightly", seen, owner=f"owner-{n}", task="", now=NOW, length=LENGTH)
+            for n in range(16)
+        ]
+        answers = await asyncio.gather(*(store.schedule.swap_lease(seen, one) for one in wanted))
+        assert answers.count(True) == 1
+        assert await store.schedule.lease("nightly") == wanted[answers.index(True)]
+
+    on_store(scenario)
+
+
+def test_a_slot_comes_back_as_it_went_in_with_its_line_in_the_ledger(on_store):
+    decided = slot(
+        state=SlotState.STARTED, reason="on time – ｊ", run_at=NOW + timedelta(seconds=5)
+    )
+
+    async def scenario(store):
+        there = replace(decided, instant=decided.instant.astimezone(SINGAPORE))
+        assert await store.schedule.decide_slot(there, fence=None)
+        [back] = await store.schedule.slots("nightly")
+        assert back == decided
+        assert back.instant.tzinfo is UTC
+        [entry] = await store.ledger.entries()
+        assert (entry.kind, entry.reason, entry.at) == ("STARTED", "on time – ｊ", NOW)
+        assert entry.subject == "nightly@2026-02-07T01:30:00+00:00"
+        assert entry.data == {"run": "20260207_013005"}
+
+    on_store(scenario)
+
+
+def test_an_instant_is_decided_once(on_store):
+    async def scenario(store):
+        assert await store.schedule.decide_slot(slot(), fence=None)
+        other = slot(state=SlotState.STARTED)
+        assert not await store.schedule.decide_slot(other, fence=None)
+        elsewhere = replace(other, instant=other.instant.astimezone(SINGAPORE))
+        assert not await store.schedule.decide_slot(elsewhere, fence=None)
+        assert await store.schedule.decide_slot(slot(schedule="hourly"), fence=None)
+        assert await store.schedule.slots("nightly") == [slot()]
+        assert len(await store.ledger.entries()) == 2
+
+    on_store(scenario)
+
+
+def test_of_many_that_decide_an_instant_one_does_and_the_ledger_has_one_line(on_store):
+    async def scenario(store):
+        tries = (store.schedule.decide_slot(slot(reason=f"{n}"), fence=None) for n in range(16))
+        answers = await asyncio.gather(*tries)
+        assert answers.count(True) == 1
+        [decided] = await store.schedule.slots("nightly")
+        assert decided.reason == f"{answers.index(True)}"
+        [entry] = await store.ledger.entries()
+        assert entry.reason == decided.reason
+
+    on_store(scenario)
+
+
+def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
+    async def scenario(store):
+        tries = (store.schedule.decide_slot(slot(n), fence=None) for n in range(16))
+        assert all(await asyncio.gather(*tries))
+        entries = await store.ledger.entries()
+        assert [entry.seq for entry in entries] == list(range(1, 17))
+        assert first_break(entries) is None
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        replace(LEASE, owner="you"),
+        replace(LEASE, epoch=0),
+        replace(LEASE, epoch=2),
+        replace(LEASE, name="hourly"),
+    ],
+    ids=["another owner", "older epoch", "newer epoch", "no such lease"],
+)
+def test_whoever_has_lost_the_lease_decides_nothing(on_store, fence):
+    async def scenario(store):
+        await store.schedule.swap_lease(None, LEASE)
+        await refused(ConflictError, store.schedule.decide_slot(slot(), fence=fence))
+        assert await store.schedule.slots("nightly") == []
+        assert await store.ledger.entries() == []
+
+    on_store(scenario)
+
+
+def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(on_store):
+    async def scenario(store):
+        await store.schedule.swap_lease(None, LEASE)
+        await store.schedule.swap_lease(LEASE, renewed(LEASE, now=NOW, length=LENGTH))
+        assert await store.schedule.decide_slot(slot(), fence=LEASE)
+        # The fence is asked first: a loser hears that it lost, not that it was late.
+        lost = replace(LEASE, owner="you")
+        await refused(ConflictError, store.schedule.decide_slot(slot(), fence=lost))
+
+    on_store(scenario)
+
+
+def test_slots_are_given_oldest_first_within_what_is_asked(on_store):
+    async def scenario(store):
+        for hours in (3, 1, 4, 0, 2):
+            await store.schedule.decide_slot(slot(hours), fence=None)
+        await store.schedule.decide_slot(slot(9, schedule="hourly"), fence=None)
+        slots = store.schedule.slots
+
+        def hour(n):
+            return (NOW + timedelta(hours=n)).astimezone(SINGAPORE)
+
+        assert await slots("nightly") == [slot(n) for n in range(5)]
+        assert await slots("nightly", since=hour(3)) == [slot(3), slot(4)]
+        assert await slots("nightly", until=hour(2)) == [slot(0), slot(1)]
+        assert await slots("nightly", since=hour(1), until=hour(3)) == [slot(1), slot(2)]
+        assert await slots("nightly", since=hour(3), until=hour(1)) == []
+        assert await store.schedule.last_slot("nightly") == slot(4)
+        assert await store.schedule.last_slot("never") is None
+
+    on_store(scenario)
+
+
+def test_the_latest_decision_is_remembered_whatever_it_was_about(on_store):
+    async def scenario(store):
+        assert await store.schedule.latest_decision_at() is None
+        late = NOW + timedelta(days=1, microseconds=1)
+        await store.schedule.decide_slot(slot(0, decided_at=late), fence=None)
+        await store.schedule.decide_slot(slot(5, "hourly", decided_at=NOW), fence=None)
+        assert await store.schedule.latest_decision_at() == late
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("text", UNSTORABLE, ids=["NUL", "half a pair", "too long"])
+def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
+    async def scenario(store):
+        schedule = store.schedule
+        for bad in ({"name": text}, {"owner": text}, {"task": text}):
+            await refused(PermanentError, schedule.swap_lease(None, replace(LEASE, **bad)))
+        await refused(PermanentError, schedule.decide_slot(slot(reason=text), fence=None))
+        await refused(PermanentError, schedule.decide_slot(slot(schedule=text), fence=None))
+        await refused(PermanentError, schedule.lease(text))
+        await refused(PermanentError, schedule.slots(text))
+        assert await schedule.lease("nightly") is None
+        assert await schedule.slots("nightly") == await store.ledger.entries() == []
+
+    on_store(scenario)
+
+
+def test_a_moment_without_a_zone_is_refused(on_store):
+    naive = NOW.replace(tzinfo=None)
+
+    async def scenario(store):
+        schedule = store.schedule
+        await refused(ConfigError, schedule.swap_lease(None, replace(LEASE, until=naive)))
+        await refused(ConfigError, schedule.decide_slot(slot(decided_at=naive), fence=None))
+        await refused(ConfigError, schedule.decide_slot(replace(slot(), instant=naive), fence=None))
+        await refused(ConfigError, schedule.slots("nightly", since=naive))
+        assert await store.ledger.entries() == []
+
+    on_store(scenario)
+
+
+def test_one_tenant_cannot_see_or_stop_another(on_backend):
+    async def scenario(backend):
+        acme, umbrella = backend.tenant(ACME).schedule, backend.tenant(UMBRELLA).schedule
+        await acme.swap_lease(None, LEASE)
+        await acme.decide_slot(slot(), fence=LEASE)
+        assert await umbrella.lease("nightly") is None
+        assert await umbrella.slots("nightly") == []
+        assert await umbrella.last_slot("nightly") is None
+        assert await umbrella.latest_decision_at() is None
+        assert not await umbrella.swap_lease(LEASE, renewed(LEASE, now=NOW, length=LENGTH))
+        await refused(ConflictError, umbrella.decide_slot(slot(), fence=LEASE))
+        assert await umbrella.swap_lease(None, replace(LEASE, owner="you"))
+        assert await umbrella.decide_slot(slot(reason="theirs"), fence=None)
+        assert await acme.lease("nightly") == LEASE
+        assert await acme.slots("nightly") == [slot()]
+
+    on_backend(scenario)
+
+
+def test_a_lease_keeps_numbers_as_large_as_a_long_life_makes_them(on_store):
+    old = Lease(name="old", owner="me", epoch=2**40, beat=2**62, until=NOW)
+
+    async def scenario(store):
+        assert await store.schedule.swap_lease(None, old)
+        assert await store.schedule.lease("old") == old
+
+    on_store(scenario)
