@@ -34,9 +34,8 @@ def stoker(tmp_path, capsys):
         backend = SqliteBackend(tmp_path / "stoker.db")
         await backend.migrate()
         store = backend.tenant(TenantId("default"))
-        for begun, ended in kept:
-            await store.runs.insert_run(begun)
-            await store.runs.finish_run(ended)
+        await asyncio.gather(*(store.runs.insert_run(begun) for begun, _ in kept))
+        await asyncio.gather(*(store.runs.finish_run(ended) for _, ended in kept))
         await backend.close()
 
     asyncio.run(fill())

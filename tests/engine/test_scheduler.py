@@ -73,7 +73,7 @@ class World:
         )
 
     def tick(self):
-        return asyncio.run(self.scheduler().tick())
+        return [run for _, run in asyncio.run(self.scheduler().tick())]
 
     def slots(self, tenant=ACME):
         return asyncio.run(self.backend.tenant(tenant).schedule.slots("work"))
@@ -163,7 +163,7 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
 
     assert (len(first), second) == (1, [])
     assert [slot.state for slot in world.slots()] == [SlotState.STARTED, SlotState.OVERLAP]
-    assert f"run {first[0].name} was still going" in world.slots()[-1].reason
+    assert f"run {first[0][1].name} was still going" in world.slots()[-1].reason
 
 
 def test_one_tenants_trouble_does_not_reach_another():

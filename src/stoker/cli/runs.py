@@ -46,8 +46,6 @@ def list_runs(
 async def _list(
     asked: Asked, tenants: tuple[str, ...], *, kind: str | None, limit: int, as_json: bool
 ) -> None:
-    from stoker.core.manifests import run_json
-
     settings = asked.settings()
     found: list[tuple[TenantId, Run]] = []
     async with asked.app() as app:
@@ -56,7 +54,7 @@ async def _list(
             found += [(tenant, run) for run in there]
     found.sort(key=lambda pair: (pair[1].at, pair[0]), reverse=True)
     if as_json:
-        show_json([{"tenant": tenant, **run_json(run)} for tenant, run in found[:limit]])
+        show_json([run_shown(tenant, run) for tenant, run in found[:limit]])
         return
     show_table(
         ["run", "tenant", "kind", "state", "took", "due", "reason"],
@@ -87,7 +85,6 @@ def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None
 
 
 async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
-    from stoker.core.manifests import run_json
     from stoker.core.runs import compact_json
 
     settings = asked.settings()
@@ -95,7 +92,7 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
     async with asked.app() as app:
         run = await _found(app.backend.tenant(whose), name)
     if as_json:
-        show_json({"tenant": whose, **run_json(run)})
+        show_json(run_shown(whose, run))
         return
     manifest = run.manifest
     say(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
@@ -209,6 +206,13 @@ async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_js
                     for v in verdicts
                 ],
             )
+
+
+def run_shown(tenant: TenantId, run: Run) -> Json:
+    """Return a run as programs are shown it: by its name, with everything its manifest has."""
+    from stoker.core.manifests import run_json
+
+    return {"tenant": tenant, "run": run.name, **run_json(run)}
 
 
 async def _found(store: Store, name: str) -> Run:

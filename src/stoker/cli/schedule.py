@@ -20,6 +20,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
+from stoker.cli.runs import run_shown
 from stoker.cli.tenants import chosen_tenants, takes_tenants
 from stoker.core.runs import Run, RunState
 from stoker.errors import ConfigError, ConflictError
@@ -178,7 +179,7 @@ async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> E
                 ended.append((tenant, await scheduler.start_now(app.task(tenant))))
             except ConflictError as error:
                 busy.append(error)
-    shown = _show_ended([run for _, run in ended], as_json=as_json)
+    shown = _show_ended(ended, as_json=as_json)
     if busy:
         raise busy[0]
     return shown
@@ -209,18 +210,16 @@ def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[Tenan
     return on
 
 
-def _show_ended(runs: list[Run], *, as_json: bool) -> Exit:
+def _show_ended(ended: list[tuple[TenantId, Run]], *, as_json: bool) -> Exit:
     if as_json:
-        from stoker.core.manifests import run_json
-
-        show_json([run_json(run) for run in runs])
+        show_json([run_shown(tenant, run) for tenant, run in ended])
     else:
         show_table(
-            ["run", "kind", "state", "reason"],
-            [(run.name, run.kind, run.state.value, run.reason) for run in runs],
+            ["tenant", "run", "kind", "state", "reason"],
+            [(tenant, run.name, run.kind, run.state.value, run.reason) for tenant, run in ended],
             empty="nothing is due",
         )
-    ends = {run.state for run in runs}
+    ends = {run.state for _, run in ended}
     worst = next((state for state in WORST_FIRST if state in ends), RunState.DONE)
     return exit_for_run(worst)
 

@@ -66,10 +66,11 @@ class Scheduler:
         self._runner = Runner(clock=clock, observer=observer)
         self._room = asyncio.Semaphore(at_once)
 
-    async def tick(self) -> list[Run]:
-        """Attend to every task once and to its end; return the runs that were carried out."""
+    async def tick(self) -> list[tuple[TenantId, Run]]:
+        """Attend to every task once and to its end; return whose runs were carried out."""
         ended = await asyncio.gather(*(self._in_turn(task) for task in self._tasks))
-        return [run for runs in ended for run in runs]
+        whose = zip(self._tasks, ended, strict=True)
+        return [(task.tenant, run) for task, runs in whose for run in runs]
 
     async def keep_going(self, stopping: asyncio.Event) -> None:
         """Attend to tasks as they fall due, until told to stop; then end what is going on."""
