@@ -1,0 +1,269 @@
+"""Random sequences of verbs, done to the memory store and to others, and compared step by step.
+
+A sequence is told by its seed. What it asks for next depends on the memory store's state, so that
+it asks sensible things most of the time and foolish ones often enough.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+from stoker.core.leases import released, renewed, taken
+from stoker.core.ledger import Note
+from stoker.core.model import Enriched, Job, JobScore, TenantId
+from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
+from stoker.core.slots import Slot, SlotState
+from stoker.errors import StokerError
+from stoker.ports import Backend, Store, Weight
+from stoker.stores.memory import MemoryBackend
+
+START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+ENDS = [state for state in RunState if state is not RunState.RUNNING]
+TEXTS = ["", "plain", "ünï – 日本語 🙂", "quote ' and \" and \\", "line\nbreak\ttab"]
+BAD_TEXTS = ["a\0b", "half \ud800"]
+NAMES = ["nightly", "hourly"]
+JOBS = [
+    Job.found(source="feed", url=f"https://example.com/{n}", title=TEXTS[n % len(TEXTS)])
+    for n in range(12)
+]
+
+Step = tuple[str, Callable[[Store], Awaitable[object]]]
+
+
+@dataclass
+class Difference:
+    """Where a backend said something else than the memory store."""
+
+    seed: int
+    step: str
+    backend: str
+    expected: object
+    got: object
+
+
+class Sequence:
+    """One sequence of verbs for two tenants, made up as it goes along."""
+
+    def __init__(self, seed: int, model: MemoryBackend) -> None:
+        self.rng = random.Random(seed)
+        self.tenants = [TenantId(f"s{seed}-{name}") for name in ("a", "b")]
+        self.model = model
+
+    async def next(self) -> tuple[TenantId, Step]:
+        tenant = self.rng.choice(self.tenants)
+        store = self.model.tenant(tenant)
+        make = self.rng.choice(
+            [self.run_step] * 4 + [self.found_step] * 5 + [self.lease_step] * 3
+            + [self.slot_step] * 3 + [self.ledger_step] * 2 + [self.read_step] * 4
+        )  # fmt: skip
+        return tenant, await make(store)
+
+    async def run_step(self, store: Store) -> Step:
+        run, choice = await self.some_run(store), self.rng.random()
+        if choice < 0.45:
+            new = replace(run, key=RunKey(self.at(), self.rng.randint(1, 2)))
+            return f"insert_run {new}", lambda s: s.runs.insert_run(new)
+        if choice < 0.8:
+            end = replace(
+                run,
+                state=self.rng.choice([*ENDS, RunState.RUNNING]) if choice < 0.5 else ENDS[0],
+                ended_at=self.moment(),
+                reason=self.text(),
+                manifest=self.manifest(),
+            )
+            return f"finish_run {end}", lambda s: s.runs.finish_run(end)
+        ats = [self.at() for _ in range(self.rng.randint(0, 3))]
+        if choice < 0.9:
+            return f"weigh {ats}", lambda s: s.runs.weigh(ats)
+        return f"prune {ats}", lambda s: s.runs.prune(ats)
+
+    async def found_step(self, store: Store) -> Step:
+        key = (await self.some_run(store)).key
+        if self.rng.random() < 0.1:
+            key = replace(key, epoch=self.rng.randint(0, 3))
+        jobs = self.rng.sample(JOBS, self.rng.randint(0, 4))
+        if self.rng.random() < 0.2:
+            jobs = jobs + jobs[:1]
+        choice = self.rng.random()
+        if choice < 0.5:
+            found = [
+                replace(job, company=self.text(), posted_at=self.rng.choice([None, self.moment()]))
+                for job in jobs
+            ]
+            return f"insert_jobs {key} {found}", lambda s: s.runs.insert_jobs(key, found)
+        if choice < 0.75:
+            enriched = [
+                Enriched(
+                    job=job.id,
+                    title=self.text(),
+                    stack=tuple(self.rng.sample(TEXTS, 2)),
+                    remote=self.rng.random() < 0.5,
+                )
+                for job in jobs
+            ]
+            return f"insert_enriched {key} {enriched}", (
+                lambda s: s.runs.insert_enriched(key, enriched)
+            )
+        scores = [
+            JobScore(
+                job=job.id,
+                score=self.rng.random(),
+                bucket=self.text(),
+                components={"fit": self.rng.choice([0.5, 1 / 3, float("nan")])},
+            )
+            for job in jobs
+        ]
+        return f"insert_scores {key} {scores}", lambda s: s.runs.insert_scores(key, scores)
+
+    async def lease_step(self, store: Store) -> Step:
+        name = self.rng.choice(NAMES)
+        now = await store.schedule.lease(name)
+        seen = (
+            now
+            if self.rng.random() < 0.7
+            else self.rng.choice([None, now and released(now, now=START)])
+        )
+        length = timedelta(seconds=self.rng.randint(1, 60))
+        wanted = taken(
+            name, now, owner=self.text(), task=self.text(), now=self.moment(), length=length
+        )
+        if now and self.rng.random() < 0.4:
+            wanted = renewed(now, now=self.moment(), length=length)
+        return f"swap_lease {seen} {wanted}", lambda s: s.schedule.swap_lease(seen, wanted)
+
+    async def slot_step(self, store: Store) -> Step:
+        fence = await store.schedule.lease(self.rng.choice(NAMES))
+        if fence and self.rng.random() < 0.2:
+            fence = replace(fence, epoch=fence.epoch - 1)
+        if self.rng.random() < 0.3:
+            fence = None
+        slot = Slot(
+            schedule=self.rng.choice(NAMES),
+            instant=self.at(),
+            state=self.rng.choice(list(SlotState)),
+            decided_at=self.moment(),
+            reason=self.text(),
+            run_at=self.rng.choice([None, self.at()]),
+        )
+        return f"decide_slot {slot} {fence}", lambda s: s.schedule.decide_slot(slot, fence=fence)
+
+    async def ledger_step(self, store: Store) -> Step:
+        notes = [
+            Note(
+                at=self.moment(),
+                kind="NOTE",
+                subject=self.text(),
+                reason=self.text(),
+                data={"text": self.text(), "number": self.rng.choice([1, 0.1, None, True])},
+            )
+            for _ in range(self.rng.randint(0, 3))
+        ]
+        return f"append {notes}", lambda s: s.ledger.append(notes)
+
+    async def read_step(self, store: Store) -> Step:
+        at, name, limit = self.at(), self.rng.choice(NAMES), self.rng.randint(0, 5)
+        after = self.rng.choice(["", *(job.id for job in JOBS)])
+        since, until = self.rng.choice([None, self.at()]), self.rng.choice([None, self.at()])
+        kind = self.rng.choice([None, "discover", "upkeep"])
+        seq = self.rng.randint(0, 5)
+        return self.rng.choice(
+            [
+                (f"run {at}", lambda s: s.runs.run(at)),
+                (f"runs {kind} {limit}", lambda s: s.runs.runs(kind=kind, limit=limit)),
+                (f"jobs {at}", lambda s: s.runs.jobs(at, after=after, limit=limit)),
+                (f"enriched {at}", lambda s: s.runs.enriched(at, after=after, limit=limit)),
+                (f"scores {at}", lambda s: s.runs.scores(at, after=after, limit=limit)),
+                (f"lease {name}", lambda s: s.schedule.lease(name)),
+                (f"slots {name}", lambda s: s.schedule.slots(name, since=since, until=until)),
+                (f"last_slot {name}", lambda s: s.schedule.last_slot(name)),
+                ("latest_decision_at", lambda s: s.schedule.latest_decision_at()),
+                (f"entries {seq} {limit}", lambda s: s.ledger.entries(after=seq, limit=limit)),
+            ]
+        )
+
+    async def some_run(self, store: Store) -> Run:
+        runs = await store.runs.runs()
+        if runs and self.rng.random() < 0.85:
+            return self.rng.choice(runs)
+        kind = self.rng.choice(["discover", "upkeep"])
+        return Run(
+            key=RunKey(self.at(), 1),
+            kind=kind,
+            instant=self.rng.choice([None, self.moment()]),
+            manifest=self.manifest(),
+        )
+
+    def at(self) -> datetime:
+        zone = timezone(timedelta(hours=self.rng.choice([0, 8, -5])))
+        return (START + timedelta(seconds=self.rng.randint(0, 5))).astimezone(zone)
+
+    def moment(self) -> datetime:
+        moment = self.at() + timedelta(microseconds=self.rng.choice([0, 1, 999_999]))
+        return moment.replace(tzinfo=None) if self.rng.random() < 0.02 else moment
+
+    def text(self) -> str:
+        return self.rng.choice(BAD_TEXTS if self.rng.random() < 0.02 else TEXTS)
+
+    def manifest(self) -> Manifest:
+        return Manifest(
+            config={"text": self.text(), "list": (1, 2.5, None)},
+            selected=tuple(self.rng.sample(TEXTS, 2)),
+            counts={"found": self.rng.randint(0, 9)},
+            steps=(StepTiming(step="discover", seconds=self.rng.random(), items=1),),
+            resume_at=self.rng.choice([None, self.at()]),
+        )
+
+
+async def compared(
+    seed: int, *, steps: int, model: MemoryBackend, others: dict[str, Backend]
+) -> list[Difference]:
+    """Do one sequence to all; return where another backend differed from the model."""
+    sequence, differences = Sequence(seed, model), []
+    for _ in range(steps):
+        try:
+            tenant, (said, verb) = await sequence.next()
+        except StokerError:
+            continue  # the sequence made up a value that cannot even exist
+        expected = await outcome(verb, model.tenant(tenant))
+        for name, got in await asyncio.gather(
+            *(
+                named(name, outcome(verb, backend.tenant(tenant)))
+                for name, backend in others.items()
+            )
+        ):
+            if got != expected:
+                differences.append(Difference(seed, f"{tenant}: {said}", name, expected, got))
+    for tenant in sequence.tenants:
+        expected = await dump(model.tenant(tenant))
+        for name, backend in others.items():
+            if (got := await dump(backend.tenant(tenant))) != expected:
+                differences.append(Difference(seed, f"dump of {tenant}", name, expected, got))
+    return differences
+
+
+async def outcome(verb: Callable[[Store], Awaitable[object]], store: Store) -> object:
+    """Return what a verb answers, or the kind of error it raises."""
+    try:
+        answer = await verb(store)
+    except StokerError as error:
+        return type(error).__name__
+    # How many bytes something takes is each backend's own affair.
+    return replace(answer, bytes=0) if isinstance(answer, Weight) else answer
+
+
+async def dump(store: Store) -> list[object]:
+    """Return everything in a store."""
+    runs = await store.runs.runs()
+    found: list[object] = [runs, await store.ledger.entries(limit=100_000)]
+    for run in runs:
+        for page in (store.runs.jobs, store.runs.enriched, store.runs.scores):
+            found.append(await page(run.at, limit=100_000))
+    for name in NAMES:
+        found += [await store.schedule.lease(name), await store.schedule.slots(name)]
+    return found
+
+
+async def named(name: str, answer: Awaitable[object]) -> tuple[str, object]:
+    return name, await answer
