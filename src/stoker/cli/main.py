@@ -175,7 +175,8 @@ def _usage(error: click.UsageError) -> str:
 def _assigned(assignment: str) -> tuple[str, str]:
     key, equals, value = assignment.partition("=")
     if not equals or not key.strip():
-        raise click.BadParameter(f"{assignment!r} is not KEY=VALUE", param_hint="--set")
+        # What was given is not repeated: half of it may be a secret.
+        raise click.BadParameter("give it as KEY=VALUE", param_hint="--set")
     return key.strip(), value
 
 

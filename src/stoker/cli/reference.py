@@ -111,7 +111,7 @@ def _settings() -> Iterator[str]:
             key = f"{section}.{setting.name}"
             about = KNOWN[key]
             names = ", ".join(f"`{name}`" for name in about.env)
-            default = _cell(show(defaults.value(key)))
+            default = f"`{_cell(show(defaults.value(key)))}`"
             secret = " Secret: masked wherever it is shown." if about.kind.secret else ""
             allowed = _cell(about.kind.allowed)
             yield f"| `{key}` | {default} | {allowed} | {names} | {_cell(about.help)}{secret} |"

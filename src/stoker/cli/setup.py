@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -87,8 +86,8 @@ def first_file() -> str:
 def write_new(path: Path, text: str, *, replace: bool) -> None:
     """Write a file wholly or not at all; without `replace`, never over another."""
     try:
-        file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        beside = Path(name)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(text)

@@ -1,0 +1,104 @@
+"""Every command, option, setting, event and error is in the docs; what is generated is current."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from stoker.cli.main import stoker
+from stoker.cli.output import Exit
+from stoker.cli.reference import every_command, every_error, every_event, outdated, pages
+from stoker.config_sections import KNOWN
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+# What is typed in the docs: `stoker …` in a code span, or a line of a code block.
+TYPED = re.compile(r"`(stoker [^`]+)`|^ {0,8}(?:\$ )?(stoker [^#\n]+)", re.MULTILINE)
+
+
+def written(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_the_generated_pages_are_current():
+    assert outdated(DOCS) == []
+
+
+def test_a_page_that_is_out_of_date_is_noticed(tmp_path):
+    for name, text in pages().items():
+        (tmp_path / name).write_text(text)
+    assert outdated(tmp_path) == []
+
+    (tmp_path / "settings.md").write_text("old")
+    (tmp_path / "commands.md").unlink()
+    assert outdated(tmp_path) == ["settings.md", "commands.md"]
+
+
+def test_every_setting_and_every_name_of_it_is_in_the_docs():
+    page = written("settings.md")
+    for key, about in KNOWN.items():
+        assert f"`{key}`" in page
+        assert about.help in page
+        assert all(f"`{name}`" in page for name in about.env)
+
+
+def test_every_command_and_option_is_in_the_docs_and_explained():
+    page = written("commands.md")
+    for words, command in every_command():
+        assert f"## `{words}`" in page
+        assert command.help, words
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{words} {parameter.name}"
+                assert all(option in page for option in parameter.opts)
+
+
+def test_every_exit_code_is_in_the_docs():
+    page = written("commands.md")
+    assert all(f"| {code.value} | {code.name} |" in page for code in Exit)
+
+
+def test_every_event_and_error_is_in_the_docs():
+    page = written("errors-and-events.md")
+    assert len(every_error()) == 5
+    for kind in [*every_error(), *every_event()]:
+        assert f"`{kind.__name__}`" in page
+
+
+def typed_in(path):
+    for match in TYPED.finditer(path.read_text(encoding="utf-8")):
+        yield (match[1] or match[2]).strip()
+
+
+def understood(line):
+    """Walk the words of a line down the commands; return what is not known, or None."""
+    known = dict(every_command())
+    here, options = "stoker", {option for p in stoker.params for option in p.opts}
+    for word in shlex.split(line.replace("…", "").replace("|", " "))[1:]:
+        name = word.partition("=")[0]
+        if f"{here} {name}" in known:
+            here = f"{here} {name}"
+            options |= {option for p in known[here].params for option in p.opts}
+            continue
+        unknown_option = name.startswith("-") and name not in options | {"--help", "-h"}
+        unknown_command = isinstance(known[here], click.Group) and re.fullmatch(r"[a-z]+", name)
+        if unknown_option or unknown_command:
+            return f"{line}: {name}"
+    return None
+
+
+handwritten = sorted(
+    path for path in [*ROOT.glob("*.md"), *DOCS.glob("*.md")] if path.name not in pages()
+)
+
+
+@pytest.mark.parametrize("path", handwritten, ids=lambda path: path.name)
+def test_every_command_typed_in_the_docs_exists(path):
+    assert [found for line in typed_in(path) if (found := understood(line))] == []
+
+
+@pytest.mark.parametrize("line", ["stoker dcotor", "stoker doctor --jsno", "stoker db nonsense"])
+def test_a_command_that_does_not_exist_is_noticed(line):
+    assert understood(line)
