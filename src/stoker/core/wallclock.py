@@ -158,14 +158,14 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 @lru_cache(maxsize=4096)
-def _around(zone: ZoneInfo, day: date) -> tuple[timedelta, list[_Change]]:
+def _around(zone: ZoneInfo, day: date) -> tuple[timedelta, tuple[_Change, ...]]:
     """Return the offset a day before this UTC day, and the changes from there to two days after it.
 
     That is all that can matter to the day and the one after it: a fold reaches back before the
     moment a clock is set, and on after it, by a day at the most.
     """
     start = datetime.combine(day, time(), UTC) - _DAY
-    return _offset(zone, start), _changes(zone, start, start + 4 * _DAY)
+    return _offset(zone, start), tuple(_changes(zone, start, start + 4 * _DAY))
 
 
 def _changes(zone: ZoneInfo, start: datetime, end: datetime) -> list[_Change]:
