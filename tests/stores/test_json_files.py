@@ -146,7 +146,11 @@ def test_the_index_tells_of_every_run_and_is_made_anew_when_it_is_missing(starte
     assert json.loads(before)["runs"]["20300101_120000"]["state"] == "RUNNING"
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format": 1}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"[]", b'{"format": 1}', b"\xff", b"[" * 100_000],
+    ids=["empty", "cut", "a list", "no runs", "not text", "deep"],
+)
 def test_a_damaged_index_is_set_aside_and_reported_and_never_written_over(started, damage):
     index = started / "acme" / "index.json"
     before = index.read_bytes()
@@ -300,7 +304,9 @@ def test_pruning_says_how_many_rows_and_bytes_went(started, home):
     assert run(store.prune([AT])) == Weight()
 
 
-@pytest.mark.parametrize("text", ["nul\0", "half \ud800", "x" * 100_001])
+@pytest.mark.parametrize(
+    "text", ["nul\0", "half \ud800", "x" * 100_001], ids=["NUL", "half a pair", "too long"]
+)
 def test_text_that_stores_cannot_keep_is_refused_and_nothing_of_the_batch_is_written(started, text):
     store = runs_in(started)
     bad = Job(id=postings(1)[0].id, source="board", url="https://x", title=text)

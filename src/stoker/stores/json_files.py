@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stoker.core.keeping import kept_json, kept_run
+from stoker.core.keeping import kept_json, kept_run, kept_text
 from stoker.core.model import Enriched, Job, JobScore, Json, TenantId, in_utc, tenant_id
 from stoker.core.runs import Run, RunKey, RunState, run_name
 from stoker.errors import ConfigError, ConflictError, PermanentError
@@ -78,6 +78,8 @@ class JsonRuns:
 
     async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
         """Return runs, newest first; one whose file is damaged is left to `checks` to tell of."""
+        if kind is not None:
+            kept_text(kind, what="a run's kind")
         return await asyncio.to_thread(self._runs, kind, limit)
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
@@ -129,9 +131,9 @@ class JsonRuns:
             self._folders.change(Record(run, heads))
 
     def _insert(self, key: RunKey, shape: Shape[Value], values: Sequence[Value]) -> int:
-        kept = [shape.kept(value) for value in values]
         with self._folders.writing():
             self._fence(key)
+            kept = [shape.kept(value) for value in values]
             name = run_name(key.at)
             known = None if shape is JOBS else self._table(name, JOBS).ids()
             return self._table(name, shape).add(kept, known=known, disk=self._folders.disk)
@@ -172,6 +174,7 @@ class JsonRuns:
         return found
 
     def _page(self, at: datetime, shape: Shape[Value], after: str, limit: int) -> list[Value]:
+        kept_text(after, what="a posting's id")
         record = self._record(at)
         if record is None:
             return []
