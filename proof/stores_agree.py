@@ -1,4 +1,4 @@
-"""A thousand random sequences done to every backend, compared step by step with the memory store."""
+"""A thousand random sequences on every backend, compared step by step with the memory store."""
 
 from __future__ import annotations
 
