@@ -83,7 +83,7 @@ def opened_for_reading(path: Path, *, busy: timedelta) -> apsw.Connection:
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             # A write-ahead log wants a little shared file beside it, even to be read. Where that
             # cannot be made, nobody is writing either, and the file may be read as it stands.
-            if os.access(path.parent, os.W_OK) or not os.access(path, os.R_OK):
+            if _may(os.W_OK, path.parent) or not _may(os.R_OK, path):
                 raise
             log = Path(f"{path}-wal")
             if log.exists() and log.stat().st_size:
@@ -124,6 +124,8 @@ def translated(path: Path) -> Iterator[None]:
 
 def failure(error: apsw.Error, path: Path) -> StokerError:
     """Return what a failure before a commit means: nothing was done, and this is what to do."""
+    if path.is_dir():
+        return ConfigError(f"{path} is a directory; storage.sqlite_path must name a file in it")
     match error:
         case apsw.NotADBError():
             return ConfigError(f"{path} is not a SQLite database; set storage.sqlite_path")
@@ -172,14 +174,16 @@ def _prepare(connection: apsw.Connection, *, busy: timedelta) -> None:
     connection.execute("PRAGMA cell_size_check = ON")  # notice damage sooner
 
 
+def _may(mode: int, path: Path) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
 def _cannot_open(error: apsw.Error, path: Path) -> StokerError:
     # SQLite says only that it could not; asking the system again tells why.
-    if path.is_dir():
-        return ConfigError(f"{path} is a directory; storage.sqlite_path must name a file in it")
     try:
         path.open("rb").close()
     except FileNotFoundError:
-        if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        if path.parent.is_dir() and not _may(os.W_OK, path.parent):
             return _read_only(path.parent)
         return ConfigError(f"there is no database at {path} yet; run `stoker db migrate`")
     except OSError as cause:
