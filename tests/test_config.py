@@ -4,7 +4,7 @@ import pickle
 from datetime import time, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoker.config import DEFAULT_TENANT, Settings
@@ -497,7 +497,12 @@ def test_a_bad_secret_is_refused_without_being_shown(refused):
     assert "postgresql://" in line
 
 
-@given(st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(max_size=30), max_size=5))
+keys = st.sampled_from(sorted(KNOWN)) | st.text(max_size=10)
+
+
+@given(st.dictionaries(keys, st.text(max_size=30), max_size=5))
+@example({"retention.days": "\x85"})
+@example({"retention.days": "\u2028", "a\nb": "\r"})
 def test_whatever_is_given_the_answer_is_settings_or_one_line_per_problem(flags):
     problems = ""
     try:

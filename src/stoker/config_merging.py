@@ -61,7 +61,9 @@ def _take_keys(givens: Iterable[Given], found: Merged) -> None:
             if given.key not in SECTIONS:
                 unknown.add(given.key)
                 near = _near(given.key, [*SECTIONS, "tenants"])
-                found.problems.append(f"{given.origin}: there is no table [{given.key}]{near}")
+                found.problems.append(
+                    f"{given.origin}: there is no table [{_on_one_line(given.key)}]{near}"
+                )
         elif given.key in KNOWN:
             _read(given, key=given.key, about=KNOWN[given.key], found=found.values, into=found)
         elif given.key in SECTIONS:
@@ -70,8 +72,8 @@ def _take_keys(givens: Iterable[Given], found: Merged) -> None:
                 "and its settings below"
             )
         else:
-            near = _near(given.key, KNOWN)
-            found.problems.append(f"{given.origin}: there is no setting {given.key}{near}")
+            unknown_key = _on_one_line(given.key) + _near(given.key, KNOWN)
+            found.problems.append(f"{given.origin}: there is no setting {unknown_key}")
 
 
 def _take_tenant(given: Given, found: Merged) -> None:
@@ -151,8 +153,16 @@ def _value(given: Given, about: Explained) -> Any:
 def _shown(value: object, about: Explained) -> str:
     if about.kind.secret:
         return MASK
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = _on_one_line(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def _on_one_line(text: str) -> str:
+    # Some characters end a line or hide text without being control characters to JSON.
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _means_us(name: str) -> bool:

@@ -185,7 +185,7 @@ def complain(text: str) -> None:
     """Say on stderr what is wrong, each line on its own and marked as ours."""
     from stoker.telemetry import inert
 
-    for line in text.splitlines() or [""]:
+    for line in text.split("\n"):
         click.echo(f"stoker: {inert(line)}", err=True)
 
 
