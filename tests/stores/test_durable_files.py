@@ -121,16 +121,16 @@ def test_folders_are_made_all_the_way_down_and_twice_is_once(tmp_path):
     assert (tmp_path / "a" / "b" / "c").is_dir()
 
 
-def test_removing_takes_a_file_a_folder_or_nothing_at_all(tmp_path):
-    folder = tmp_path / "folder"
-    (folder / "deeper").mkdir(parents=True)
-    file = tmp_path / "file"
-    file.touch()
+def test_removing_takes_files_and_folders_and_passes_over_what_is_not_there(tmp_path):
+    (tmp_path / "folder" / "deeper").mkdir(parents=True)
+    (tmp_path / ".half.tmp").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "stays").touch()
 
-    for path in (folder, file, tmp_path / "nothing"):
-        Disk().remove(path)
+    Disk().remove(tmp_path, ["folder", "file", "nothing", ".half.tmp"])
+    Disk().remove(tmp_path / "nowhere", ["nothing"])
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [tmp_path / "stays"]
 
 
 def test_where_a_folder_is_wanted_a_file_is_refused_in_one_line(path):

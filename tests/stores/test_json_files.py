@@ -166,6 +166,18 @@ def test_a_damaged_index_is_set_aside_and_reported_and_never_written_over(starte
     assert any(str(aside) in trouble for trouble in troubles(started))
 
 
+def test_an_index_damaged_while_a_writer_is_at_work_is_not_written_over_either(started):
+    store = runs_in(started)
+    run(store.insert_jobs(KEY, []))
+    index = started / "acme" / "index.json"
+    index.write_bytes(b"damaged")
+
+    run(store.finish_run(ended()))
+
+    assert [aside.read_bytes() for aside in index.parent.glob("*.damaged-*")] == [b"damaged"]
+    assert list(json.loads(index.read_bytes())["runs"]) == ["20300101_120000"]
+
+
 def test_an_index_that_missed_a_runs_end_is_put_right_at_the_next_start(started):
     index = started / "acme" / "index.json"
     stale = index.read_bytes()

@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -110,15 +110,20 @@ class Disk:
         with self.changing(path), _names_synced(path.parent):
             path.rename(to)
 
-    def remove(self, path: Path) -> None:
-        """Let a file or a whole folder go, if it is there."""
-        if not path.exists():
+    def remove(self, folder: Path, names: Iterable[str]) -> None:
+        """Let files and whole folders in a folder go, those that are there.
+
+        Each is gone at once for whoever looks for it; none comes back after a power cut.
+        """
+        there = [folder / name for name in names if (folder / name).exists()]
+        if not there:
             return
-        with self.changing(path), _names_synced(path.parent):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        with self.changing(folder), _names_synced(folder):
+            for path in there:
+                if path.is_dir():
+                    _remove_folder(path)
+                else:
+                    path.unlink(missing_ok=True)
 
 
 class Turn:
@@ -207,6 +212,14 @@ def _names_synced(path: Path) -> Iterator[None]:
             raise OSError(errno.EIO, error.strerror) from error
     finally:
         os.close(folder)
+
+
+def _remove_folder(path: Path) -> None:
+    # Out of sight first, or a reader would find it with half of its files.
+    unseen = path if path.name.endswith(TMP) else path.with_name(f".{path.name}{TMP}")
+    if unseen != path:
+        path.rename(unseen)
+    shutil.rmtree(unseen)
 
 
 def _remove_quietly(path: Path) -> None:

@@ -90,7 +90,7 @@ def read_index(path: Path) -> dict[str, Any] | None:
     refuse_newer(found, path)
     entries = found.get("runs")
     sound = isinstance(entries, dict) and all(
-        isinstance(entry, dict) and isinstance(entry.get("kind"), str) for entry in entries.values()
+        isinstance(entry, dict) and {"kind", "state"} <= entry.keys() for entry in entries.values()
     )
     return entries if sound else None
 

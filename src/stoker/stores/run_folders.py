@@ -95,7 +95,7 @@ class RunFolders:
     def add(self, run: Run) -> None:
         """Make the folder of a new run: there with its file in it, or not there at all."""
         beside = self.folder / "runs" / f".{run.name}{TMP}"
-        self.disk.remove(beside)
+        self.disk.remove(beside.parent, [beside.name])
         self.disk.make_folder(beside)
         self.disk.replace(beside / "run.json", record_bytes(Record(run)))
         self.disk.move(beside, self.path(run.name))
@@ -166,50 +166,51 @@ class RunFolders:
         return []
 
     def _tidy_up(self) -> None:
-        for path in [*self.folder.glob(f".*{TMP}"), *self.folder.glob(f"runs/.*{TMP}")]:
-            self.disk.remove(path)
-        for path in self.folder.glob(f"runs/*/.*{TMP}"):
-            self.disk.remove(path)
+        for folder in [self.folder, self.folder / "runs", *self._shown()]:
+            self.disk.remove(folder, [path.name for path in folder.glob(f".*{TMP}")])
         self._sweep()
-        index = read_index(self._index)
-        if index is None and self._index.exists():
-            mark = hashlib.sha256(self._index.read_bytes()).hexdigest()[:8]
-            self.disk.move(self._index, self._index.with_name(f"index.json.damaged-{mark}"))
-        self._reindex(index or {})
+        # A run's end is the only change an index can have missed, besides the run itself.
+        known = self._known()
+        self._reindex({name: e for name, e in known.items() if e["state"] != RunState.RUNNING})
 
     def _sweep(self) -> None:
-        going = self._going()
-        if not going:
-            return
-        for name in sorted(going):
-            if self.path(name).exists():
-                beside = self.folder / "runs" / f".{name}{TMP}"
-                self.disk.move(self.path(name), beside)
-                self.disk.remove(beside)
-        self._reindex(read_index(self._index) or {}, without=going)
-        self.disk.remove(self._prune)
+        if going := self._going():
+            self.disk.remove(self.folder / "runs", going)
+            self._reindex({n: entry for n, entry in self._known().items() if n not in going})
+            self.disk.remove(self.folder, [self._prune.name])
 
     def _note(self, run: Run) -> None:
         # The run itself is safe already. An index that could not follow is put right next time.
         try:
-            self._reindex({**(read_index(self._index) or {}), run.name: index_entry(run)})
+            known = self._known()
+            if known:
+                self._write_index({**known, run.name: index_entry(run)})
+            else:
+                self._reindex({})
         except (ConfigError, TransientError):
             self._tidy = False
 
-    def _reindex(self, known: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> None:
-        # A run's end is the only change an index can have missed, besides the run itself.
+    def _known(self) -> dict[str, Any]:
+        """Return what the index says; one that is damaged is set aside first."""
+        known = read_index(self._index)
+        if known is None and self._index.exists():
+            mark = hashlib.sha256(self._index.read_bytes()).hexdigest()[:8]
+            self.disk.move(self._index, self._index.with_name(f"index.json.damaged-{mark}"))
+        return known or {}
+
+    def _reindex(self, known: Mapping[str, Any]) -> None:
+        """Write the index for the folders there are, looking into those not known."""
         entries: dict[str, Any] = {}
-        for name in [path.name for path in self._shown() if path.name not in without]:
-            entry = known.get(name)
-            if entry and entry.get("state") != RunState.RUNNING:
-                entries[name] = entry
-                continue
+        for name in [path.name for path in self._shown()]:
             try:
-                record = self.record(name)
+                record = None if name in known else self.record(name)
             except ConfigError:
                 continue  # `troubles` tells of it
-            if record:
-                entries[name] = index_entry(record.run)
+            if name in known or record:
+                entries[name] = index_entry(record.run) if record else known[name]
+        self._write_index(entries)
+
+    def _write_index(self, entries: Mapping[str, Json]) -> None:
         index = index_bytes(entries)
         if not self._index.exists() or self._index.read_bytes() != index:
             self.disk.replace(self._index, index)
