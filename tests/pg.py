@@ -25,7 +25,7 @@ import psycopg
 from stoker.stores.postgres import PostgresBackend
 from stoker.stores.postgres_setup import set_up
 
-HOME = "STOKER_TEST_POSTGRES"  # the environment tells worker processes where the session's server is
+HOME = "TESTS_POSTGRES"  # the environment tells worker processes where the session's server is
 PASSWORD = "sesame: öffne %20 dich!"  # awkward on purpose: it must survive URLs, and stay unseen
 WHO_MAY_LOG_IN = "local all postgres trust\nlocal all all scram-sha-256\n"
 

@@ -88,8 +88,10 @@ class PostgresTransaction:
 
     def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
         # One at a time would be a round trip each, and COPY is refused under row security.
+        # All are asked for first: a row that is refused must not leave half a pipeline behind.
+        ready = list(rows)
         with self.link.cursor() as cursor:
-            cursor.executemany(driver_query(query), rows)
+            cursor.executemany(driver_query(query), ready)
             return max(cursor.rowcount, 0)
 
 
@@ -132,7 +134,7 @@ class PostgresBackend:
         return []
 
     async def schema_version(self) -> int:
-        return await self._ask(schema_version)
+        return await self.ask(schema_version)
 
     async def checks(self) -> list[Check]:
         try:
@@ -159,8 +161,11 @@ class PostgresBackend:
         """Run work behind a tenant's door; again from the start when that is safe and may help."""
         return await self._lanes.run(lambda call: self._repeated(call, tenant, begin, work))
 
-    async def _ask(self, question: Callable[[Connection], Result]) -> Result:
-        """Ask something that belongs to no tenant, outside of any transaction."""
+    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+        """Ask something that belongs to no tenant, outside of any transaction.
+
+        A table of tenants' rows asked this way answers with an error, not with rows.
+        """
 
         def ask(call: Call) -> Result:
             with self._lanes.link(call) as link:
@@ -173,7 +178,7 @@ class PostgresBackend:
 
     async def _check(self, what: str, question: Callable[[Connection], Sequence[object]]) -> Check:
         try:
-            found = await self._ask(question)
+            found = await self.ask(question)
         except StokerError as error:
             return Check(what=what, ok=False, detail=str(error))
         return Check(what=what, ok=not found, detail=", ".join(map(str, found)) or "holds")
@@ -206,7 +211,7 @@ class PostgresBackend:
             _enter(link, tenant, begin)
             result = work(PostgresTransaction(link))
             try:
-                answer = link.execute("COMMIT").statusmessage
+                answer = link.execute("COMMIT", prepare=False).statusmessage
             except psycopg.Error as error:
                 if begin == READ:
                     raise
@@ -246,8 +251,8 @@ class _TenantDoor:
 def _enter(link: Connection, tenant: TenantId, begin: str) -> None:
     # All in one round trip. RESET first: whatever was set on this connection before is forgotten.
     with link.pipeline():
-        link.execute("RESET ALL")
-        link.execute(begin)
+        link.execute("RESET ALL", prepare=False)
+        link.execute(begin, prepare=False)
         answer = link.execute(ENTER, [tenant])
     [(_, told, obeyed)] = answer.fetchall()
     if not told == obeyed == tenant:

@@ -99,6 +99,8 @@ def translated(error: psycopg.Error, *, where: str) -> StokerError:
             return TransientError(f"{where}: the server is out of room ({said}); free some first")
         case errors.ReadOnlySqlTransaction():
             return TransientError(f"{where}: it only answers reads now; is it a standby? ({said})")
+        case errors.InsufficientPrivilege() if "request.tenant_id" in said:
+            return PermanentError(f"{where}: {said}; open a tenant's door to reach its rows")
         case errors.InsufficientPrivilege():
             return ConfigError(f"{where}: {said}; run `stoker db setup` again")
         case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedFunction():

@@ -7,10 +7,11 @@ run again at any time, also half-way through or by two people at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from stoker.errors import ConfigError, StokerError
-from stoker.stores import migrations
+from stoker.stores.migrations import Migration, pending
 from stoker.stores.postgres_link import (
     Connection,
     connected,
@@ -55,7 +56,7 @@ ORDER BY r.rolname
 """
 
 
-def set_up(admin_url: str, app_url: str) -> list[str]:
+def set_up(admin_url: str, app_url: str, *, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
     """Make roles, schema, tables and grants; return what was done, in sentences.
 
     The app role's name and password are those of the app URL; a role that is already there is
@@ -65,21 +66,21 @@ def set_up(admin_url: str, app_url: str) -> list[str]:
     app = _app_role(admin_url, app_url)
     with connected(admin_url) as admin:
         try:
-            done = [_owner(admin), _app(admin, app, parsed(app_url).get("password"))]
             with admin.transaction():
                 admin.execute(_TURN)
+                done = [_owner(admin), _app(admin, app, parsed(app_url).get("password"))]
                 _schemas(admin, app)
             done.append(f"{app} may use the schema and create nothing")
-            return done + _migrated(admin, where=place(admin_url))
+            return done + _migrated(admin, steps, where=place(admin_url))
         except psycopg.Error as error:
             raise _refused(error, admin_url) from error
 
 
-def migrate(admin_url: str) -> list[str]:
+def migrate(admin_url: str, *, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
     """Take the steps this database has not seen; return them, none if it is current."""
     with connected(admin_url) as admin:
         try:
-            return _migrated(admin, where=place(admin_url))
+            return _migrated(admin, steps, where=place(admin_url))
         except psycopg.Error as error:
             raise _refused(error, admin_url) from error
 
@@ -106,9 +107,6 @@ def _app_role(admin_url: str, app_url: str) -> str:
 
 def _owner(admin: Connection) -> str:
     made = _make_role(admin, OWNER)
-    admin.execute(
-        sql.SQL("ALTER ROLE {} NOLOGIN NOCREATEDB NOCREATEROLE").format(sql.Identifier(OWNER))
-    )
     [(member,)] = admin.execute("SELECT pg_has_role(%s, 'USAGE')", [OWNER]).fetchall()
     if not member:  # an admin who is no superuser must join the owner to act as it
         admin.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(OWNER)))
@@ -146,7 +144,7 @@ def _make_role(admin: Connection, name: str) -> str:
     if there:
         return "was there"
     # Roles belong to the whole server, so somebody setting up another database may be first.
-    with suppress(errors.DuplicateObject, errors.UniqueViolation):
+    with suppress(errors.DuplicateObject, errors.UniqueViolation), admin.transaction():
         admin.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
     return "made"
 
@@ -169,7 +167,7 @@ def _schemas(admin: Connection, app: str) -> None:
         admin.execute(sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC, {}").format(role))
 
 
-def _migrated(admin: Connection, *, where: str) -> list[str]:
+def _migrated(admin: Connection, steps: Sequence[Migration], *, where: str) -> list[str]:
     [(ready,)] = admin.execute(
         "SELECT count(*) = 2 FROM pg_namespace WHERE nspname = ANY(%s)", [list(_SCHEMAS)]
     ).fetchall()
@@ -182,14 +180,14 @@ def _migrated(admin: Connection, *, where: str) -> list[str]:
             admin.execute(_TURN)
             admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(OWNER)))
             version = schema_version(admin)
-            steps = migrations.pending(MIGRATIONS, version=version, where=where)
-            if not steps:
+            left = pending(steps, version=version, where=where)
+            if not left:
                 _grant(admin)
                 return taken
-            admin.execute(steps[0].script)
-            admin.execute(_SAVE_VERSION, [str(steps[0].number)])
+            admin.execute(left[0].script)
+            admin.execute(_SAVE_VERSION, [str(left[0].number)])
             _grant(admin)
-        taken.append(str(steps[0]))
+        taken.append(str(left[0]))
 
 
 def _grant(admin: Connection) -> None:
