@@ -7,14 +7,18 @@ never ask for it. All moments are aware; what comes back is in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from stoker.core.budget import Cap, CapChange, Refused, Request, Used
+from stoker.core.budget_windows import ResetRule
 from stoker.core.events import Event
+from stoker.core.holds import Hold, Phase
 from stoker.core.leases import Lease
 from stoker.core.ledger import Entry, Note
+from stoker.core.limits import Rate, Turn
 from stoker.core.model import Enriched, Job, JobScore, TenantId
 from stoker.core.runs import Run, RunKey
 from stoker.core.slots import Slot
@@ -170,6 +174,172 @@ class LedgerStore(Protocol):
 
     async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
         """Return one page of the ledger in order, beginning after a seq."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one cap has given away in one window."""
+
+    cap: str
+    window: str
+    used: Used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A standing order not to spend: for everybody or one tenant, on every connector or one."""
+
+    tenant: TenantId | None
+    connector: str  # empty: every connector
+    since: datetime
+    reason: str
+
+
+class MoneyStore(Protocol):
+    """One tenant's promises and what became of them: the gate everything that costs goes through.
+
+    After every commit, on every cap, settled + reserved <= limit, except by what a vendor charged
+    above its promise and by a cap that was lowered. Each verb writes its ledger entry in the same
+    transaction; refusals are entries too. Times are never taken to be earlier than the ledger's.
+    """
+
+    async def reserve(
+        self,
+        request: Request,
+        *,
+        caps: Sequence[Cap],
+        reset: ResetRule,
+        owner: str,
+        until: datetime,
+        now: datetime,
+    ) -> Hold | Refused:
+        """Promise to spend, if it fits into all the caps it falls under; otherwise into none.
+
+        Atomic: of two callers racing for the last of a budget, one is told no. The same key again
+        is the same hold as it now stands; with another fingerprint, ConflictError. Refused, with
+        nothing charged and the key still good, when a cap is full, a stop is in force or the
+        clock went back. Raises ConfigError when a unit has no cap at all.
+        """
+        ...
+
+    async def sent(self, key: str, *, now: datetime) -> Hold:
+        """Say that a HELD promise may be acted on from now on. As `core.holds.sent`."""
+        ...
+
+    async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Hold:
+        """Turn a promise into what it really cost. As `core.holds.settled`.
+
+        Raises ConflictError when there is no such key.
+        """
+        ...
+
+    async def release(self, key: str, *, reason: str, now: datetime) -> Hold:
+        """Give a promise back whole: nothing was done. As `core.holds.released`."""
+        ...
+
+    async def keep_aside(self, key: str, *, reason: str, now: datetime) -> Hold:
+        """Keep a promise whose outcome nobody knows. As `core.holds.uncertain`."""
+        ...
+
+    async def renew(self, owner: str, *, until: datetime) -> int:
+        """Lengthen the lease of everything this owner has HELD or SENT; return how many."""
+        ...
+
+    async def expire(self, *, now: datetime) -> list[Hold]:
+        """Deal with every promise whose owner fell silent; return them as they now stand.
+
+        As `core.holds.lapsed`: never sent comes back, maybe sent is kept aside.
+        """
+        ...
+
+    async def hold(self, key: str) -> Hold | None:
+        """Return a promise by its key."""
+        ...
+
+    async def holds(
+        self, *, phases: Sequence[Phase], after: str = "", limit: int = 1000
+    ) -> list[Hold]:
+        """Return one page of the promises in these phases, in key order."""
+        ...
+
+    async def usage(self) -> list[Usage]:
+        """Return what every cap of this tenant has given away, window by window, sorted.
+
+        Shared caps are not among them.
+        """
+        ...
+
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        """Remember what a person said about a cap, with a ledger entry.
+
+        What the change leaves as None stays as it was.
+        """
+        ...
+
+    async def cap_changes(self) -> dict[str, CapChange]:
+        """Return what was said about caps, by cap."""
+        ...
+
+    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
+        """Grant this tenant nothing more, on a connector or (empty) on any. Twice is once."""
+        ...
+
+    async def resume(self, connector: str, *, now: datetime) -> bool:
+        """Take a stop back; say whether there was one."""
+        ...
+
+    async def stops(self) -> list[Stop]:
+        """Return the stops in force for this tenant, those for everybody included."""
+        ...
+
+
+class SharedStore(Protocol):
+    """What all tenants and workers share: rates, places, stops. It holds nothing of a tenant's."""
+
+    async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
+        """Ask whether a call may go now, and use the turn up if so. Atomic across workers."""
+        ...
+
+    async def push_back(self, key: str, *, until: datetime) -> None:
+        """Let nothing go under this key before then; it never makes it sooner."""
+        ...
+
+    async def take_place(
+        self, name: str, *, places: int, owner: str, until: datetime, now: datetime
+    ) -> bool:
+        """Take one of so many places, if one is free or its holder's lease has ended.
+
+        An owner holds at most one place of a name; taking it again lengthens its lease.
+        """
+        ...
+
+    async def leave_place(self, name: str, *, owner: str) -> None:
+        """Make the owner's place free. Leaving twice is once."""
+        ...
+
+    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
+        """Grant nobody anything more, on a connector or (empty) on any. Twice is once."""
+        ...
+
+    async def resume(self, connector: str) -> bool:
+        """Take a stop for everybody back; say whether there was one."""
+        ...
+
+    async def stops(self) -> list[Stop]:
+        """Return the stops in force for everybody."""
+        ...
+
+    async def change_cap(self, change: CapChange) -> None:
+        """Remember what an operator said about a cap that tenants share."""
+        ...
+
+    async def cap_changes(self) -> dict[str, CapChange]:
+        """Return what was said about shared caps, by cap."""
+        ...
+
+    async def usage(self) -> list[Usage]:
+        """Return what every shared cap has given away, for operators only."""
         ...
 
 

@@ -1,0 +1,156 @@
+"""A promise to spend, from the moment it is given to the moment it is known what became of it.
+
+    HELD ──▶ SENT ──▶ SETTLED           it was done, and this is what it cost
+      │        ├────▶ RELEASED          nothing was done
+      │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once somebody found out
+      └────▶ SETTLED | RELEASED | EXPIRED
+
+A HELD promise of a dead owner comes back by itself. One that may have been SENT does not: money
+we are unsure about must not be handed out twice. Knows nothing of stores or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.core.budget import Charge, Request, amount, unit
+from stoker.errors import ConflictError
+
+
+class Phase(StrEnum):
+    """Where a promise stands."""
+
+    HELD = "HELD"
+    SENT = "SENT"
+    UNCERTAIN = "UNCERTAIN"
+    SETTLED = "SETTLED"
+    RELEASED = "RELEASED"
+    EXPIRED = "EXPIRED"
+
+
+OPEN = frozenset({Phase.HELD, Phase.SENT, Phase.UNCERTAIN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """One promise. While it is open, its charges count as reserved."""
+
+    key: str
+    connector: str
+    fingerprint: str
+    amounts: Mapping[str, int]
+    charges: tuple[Charge, ...]
+    phase: Phase
+    owner: str
+    until: datetime
+    reserved_at: datetime
+    run: str | None = None
+    account: str | None = None
+    actual: Mapping[str, int] = field(default_factory=dict)
+    closed_at: datetime | None = None
+    reason: str = ""
+
+
+def held(
+    request: Request, wanted: tuple[Charge, ...], *, owner: str, until: datetime, now: datetime
+) -> Hold:
+    """Return the promise a granted request becomes."""
+    return Hold(
+        key=request.key,
+        connector=request.connector,
+        fingerprint=request.fingerprint,
+        amounts=dict(request.amounts),
+        charges=wanted,
+        phase=Phase.SENT if request.sends_at_once else Phase.HELD,
+        owner=owner,
+        until=until,
+        reserved_at=now,
+        run=request.run,
+        account=request.account,
+    )
+
+
+def sent(hold: Hold) -> Hold:
+    """Return the promise once the request may be on its way. The second time is the first."""
+    if hold.phase is Phase.SENT:
+        return hold
+    if hold.phase is not Phase.HELD:
+        raise ConflictError(f"{hold.key} is {hold.phase}; it cannot be sent any more")
+    return replace(hold, phase=Phase.SENT)
+
+
+def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
+    """Return the promise with what it really cost, be it more than was promised.
+
+    Settling again with the same numbers changes nothing; with others, or after a release, it is
+    a conflict. What was not said to have been used counts as zero.
+    """
+    said = {
+        unit(name): amount(number, what=f"{hold.key}: {name}") for name, number in actual.items()
+    }
+    if unknown := set(said) - set(hold.amounts):
+        raise ConflictError(f"{hold.key} was not promised any {', '.join(sorted(unknown))}")
+    cost = {name: said.get(name, 0) for name in hold.amounts}
+    if hold.phase is Phase.SETTLED and dict(hold.actual) == cost:
+        return hold
+    if hold.phase not in OPEN:
+        raise ConflictError(f"{hold.key} is {hold.phase} already; it cannot be settled")
+    return replace(hold, phase=Phase.SETTLED, actual=cost, closed_at=now)
+
+
+def released(hold: Hold, *, now: datetime, reason: str) -> Hold:
+    """Return the promise given back whole. The second time is the first."""
+    if hold.phase in (Phase.RELEASED, Phase.EXPIRED):
+        return hold
+    if hold.phase is Phase.SETTLED:
+        raise ConflictError(f"{hold.key} is settled already; it cannot be released")
+    return replace(hold, phase=Phase.RELEASED, closed_at=now, reason=reason)
+
+
+def uncertain(hold: Hold, *, reason: str) -> Hold:
+    """Return the promise kept aside until somebody finds out. The second time is the first."""
+    if hold.phase is Phase.UNCERTAIN:
+        return hold
+    if hold.phase not in OPEN:
+        raise ConflictError(f"{hold.key} is {hold.phase} already; its outcome is known")
+    return replace(hold, phase=Phase.UNCERTAIN, reason=reason)
+
+
+def lapsed(hold: Hold, *, now: datetime) -> Hold:
+    """Return what becomes of a promise whose owner has not been heard of since its lease ended.
+
+    One that was never acted on expires and comes back; one that may have been acted on is kept
+    aside. One whose lease has not ended, or whose outcome is known, stays as it is.
+    """
+    if now < hold.until or hold.phase not in (Phase.HELD, Phase.SENT):
+        return hold
+    if hold.phase is Phase.HELD:
+        return replace(
+            hold, phase=Phase.EXPIRED, closed_at=now, reason="its owner was not heard of in time"
+        )
+    return uncertain(hold, reason="its owner was not heard of after it may have been sent")
+
+
+def counts(hold: Hold) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return what a promise adds to (settled, reserved), by cap and window."""
+    added = {}
+    for charge in hold.charges:
+        used = hold.actual.get(_unit_of(charge), 0) if hold.phase is Phase.SETTLED else 0
+        promised = charge.amount if hold.phase in OPEN else 0
+        added[charge.cap, charge.window] = (used, promised)
+    return added
+
+
+def overrun(hold: Hold) -> dict[str, int]:
+    """Return by how much the real cost was above the promise, by unit; empty when it was not."""
+    if hold.phase is not Phase.SETTLED:
+        return {}
+    over = {name: hold.actual.get(name, 0) - promised for name, promised in hold.amounts.items()}
+    return {name: more for name, more in over.items() if more > 0}
+
+
+def _unit_of(charge: Charge) -> str:
+    return charge.cap.split("/")[2]
