@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
+from hypothesis import settings as how
 from hypothesis import strategies as st
 
 from stoker.config_loading import load
@@ -26,6 +27,8 @@ from stoker.telemetry import (
     telemetry_to,
 )
 
+# On a busy machine an example may take long; that says nothing about the promise.
+untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ACME = TenantId("acme")
 STARTED = RunStarted(at=NOON, tenant=ACME, run="20300101_120000", kind="upkeep")
@@ -135,6 +138,7 @@ def test_characters_that_hide_or_move_text_become_visible(text):
         assert stream.getvalue().count("\n") == 1
 
 
+@untimed
 @given(st.text())
 def test_no_text_leaves_its_line_or_hides_anything(text):
     shown = inert(text)
@@ -147,6 +151,7 @@ blank = "\u115f\u1160\u3164\uffa0"  # letters by name that show nothing
 ordinary = st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters=blank + "\ufffc")
 
 
+@untimed
 @given(st.text(ordinary))
 def test_ordinary_text_stays_as_it_is(text):
     assert inert(text) == text
@@ -155,6 +160,7 @@ def test_ordinary_text_stays_as_it_is(text):
 secrets = st.text(min_size=6, max_size=40)
 
 
+@untimed
 @given(secret=secrets, before=st.text(), after=st.text())
 def test_a_known_secret_never_gets_through(secret, before, after):
     shown = Redactor([secret]).redacted(before + secret + after)
@@ -164,6 +170,7 @@ def test_a_known_secret_never_gets_through(secret, before, after):
     assert REDACTED in shown
 
 
+@untimed
 @given(secret=secrets)
 def test_a_secret_is_found_in_every_shape_it_takes_on_the_way(secret):
     redactor = Redactor([secret])
