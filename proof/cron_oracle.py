@@ -185,7 +185,7 @@ def progress(items: Iterable[Item], of: int, what: str) -> Iterator[Item]:
 
 
 def main(scale: float = 1.0) -> int:
-    """Compare; a scale below 1 takes that share of the zones, evenly. Return how often we differ."""
+    """Return how often we differ; a scale below 1 looks at that share of the zones, evenly."""
     names = sorted(available_timezones())[:: max(1, round(1 / scale))]
     alike: dict[bytes, list[str]] = {}  # zones that show the same throughout are computed once
     found, compared = lost_day(), 0

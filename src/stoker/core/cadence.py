@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice, takewhile
 
 from stoker.core.cron import cron_line
@@ -225,6 +226,7 @@ def _passed(
     return newest, len(newest) + pattern.count(since + _TICK, newest[-1])
 
 
+@lru_cache(maxsize=1024)
 def _pattern(schedule: Window | Cron) -> WallPattern:
     if isinstance(schedule, Window):
         daily = f"{schedule.at.minute} {schedule.at.hour} * * *"

@@ -22,6 +22,7 @@ _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta.resolution
 _NONE = timedelta(0)
+_MIDNIGHT = time()
 
 
 class Gap(StrEnum):
@@ -54,7 +55,7 @@ class WallPattern:
             # A wall time runs within two days of the same date in UTC, a shift over a lost day
             # included, so stretches far from any day of the line are stepped over.
             day = self.line.day_from(start.date() - 2 * _DAY)
-            start = max(start, datetime.combine(day - _DAY, time(), UTC))
+            start = max(start, datetime.combine(day - _DAY, _MIDNIGHT, UTC))
             yield from self.between(start, start + _DAY)
             start += _DAY
 
@@ -62,7 +63,7 @@ class WallPattern:
         """Yield every instant before end, the latest first, for as long as it is asked for more."""
         while True:
             day = self.line.day_until(end.date() + 2 * _DAY)
-            end = min(end, datetime.combine(day + 3 * _DAY, time(), UTC))
+            end = min(end, datetime.combine(day + 3 * _DAY, _MIDNIGHT, UTC))
             yield from reversed(list(self.between(end - _DAY, end)))
             end -= _DAY
 
@@ -116,7 +117,7 @@ class WallPattern:
         As if the zone had never had another offset.
         """
         day = (start + offset).date()
-        midnight = datetime.combine(day, time(), UTC) - offset
+        midnight = datetime.combine(day, _MIDNIGHT, UTC) - offset
         while midnight < end and start < end:
             if self.line.runs_on(day):
                 first = bisect_left(self.line.times, start - midnight)
@@ -164,7 +165,7 @@ def _around(zone: ZoneInfo, day: date) -> tuple[timedelta, tuple[_Change, ...]]:
     That is all that can matter to the day and the one after it: a fold reaches back before the
     moment a clock is set, and on after it, by a day at the most.
     """
-    start = datetime.combine(day, time(), UTC) - _DAY
+    start = datetime.combine(day, _MIDNIGHT, UTC) - _DAY
     return _offset(zone, start), tuple(_changes(zone, start, start + 4 * _DAY))
 
 
