@@ -85,8 +85,6 @@ def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None
 
 
 async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
-    from stoker.core.runs import compact_json
-
     settings = asked.settings()
     whose = one_tenant(settings, tenant)
     async with asked.app() as app:
@@ -98,8 +96,9 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
     say(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
     if run.reason:
         say(f"  because {run.reason}")
-    due = f"{run.instant:%Y-%m-%d %H:%M} UTC" if run.instant else "started by hand"
-    say(f"  due {due}; took {_took(run) or 'not ended yet'}; settings {manifest.config_hash}")
+    began = f"due {run.instant:%Y-%m-%d %H:%M} UTC" if run.instant else "started by hand"
+    took = f"took {_took(run)}" if run.ended_at else "not ended yet"
+    say(f"  {began}; {took}; settings {manifest.config_hash}")
     for reason in manifest.reasons:
         say(f"  {reason}")
     if manifest.remaining:
@@ -115,7 +114,8 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
         show_table(["counted", "number"], sorted(manifest.counts.items()))
     if manifest.cost:
         show_table(["cost", "amount"], sorted(manifest.cost.items()))
-    say(f"caps at the start: {compact_json(dict(manifest.caps))}")
+    if manifest.caps:
+        show_table(["cap at the start", "limit"], sorted(manifest.caps.items()))
 
 
 @runs.command("compare")
