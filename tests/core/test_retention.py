@@ -78,6 +78,14 @@ def test_every_run_is_told_why_it_stays_or_goes(options, state, because):
     assert why(runs, RetentionRule(days=30, keep_latest=1), **options)[runs[0].at] == because
 
 
+def test_a_run_at_the_very_start_of_an_open_window_stays():
+    runs = [run_of(90, state=RunState.FAILED)]
+    rule = RetentionRule(days=30, keep_latest=0)
+
+    assert gone(runs, rule, window_since=NOW - 90 * DAY) == []
+    assert gone(runs, rule, window_since=NOW - 89 * DAY) == runs
+
+
 def test_young_and_latest_runs_are_told_so_too():
     runs = [run_of(days, state=RunState.FAILED) for days in (40, 1)]
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -204,6 +205,14 @@ def test_a_damaged_run_is_named_in_one_line_and_the_others_stay_readable(started
 
     assert run(store.runs()) == [running(RunKey(LATER, 2))]
     assert len(troubles(started)) == 1
+
+
+def test_a_folder_that_was_copied_under_another_name_is_not_taken_for_another_run(started, home):
+    shutil.copytree(home, home.with_name("20300102_120000"))
+
+    with pytest.raises(ConfigError, match="it tells of run 20300101_120000"):
+        run(runs_in(started).run(LATER))
+    assert run(runs_in(started).runs()) == [running()]
 
 
 def test_a_file_of_a_newer_stoker_is_refused_and_left_as_it_is(started, home):

@@ -63,9 +63,8 @@ class RunFolders:
         return self.folder / "runs" / name
 
     def names(self) -> list[str]:
-        """Return the names of all runs, newest first."""
-        gone = self._going()
-        return sorted((path.name for path in self._shown() if path.name not in gone), reverse=True)
+        """Return the names of all runs, newest first; one may just be going, then it has no record."""
+        return sorted((path.name for path in self._shown()), reverse=True)
 
     def record(self, name: str) -> Record | None:
         """Return a run; None if there is none, ConfigError when its file cannot be understood."""
