@@ -125,7 +125,7 @@ def test_no_file_has_a_name_that_means_nothing():
         ("core", "from stoker.ports import Clock"),
         ("core", "import stoker.stores.sqlite"),
         ("stores", "from stoker.engine.running import Runner"),
-        ("telemetry", "def f():\n    from stoker.config import Settings"),
+        ("telemetry", "def f():\n    from stoker.config.settings import Settings"),
         ("config", "from stoker import wiring"),
         ("errors", "from stoker.core.model import Job"),
     ],

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from stoker.config import DEFAULT_TENANT, Settings
-from stoker.config_loading import load
-from stoker.config_sections import KNOWN
-from stoker.config_sources import toml_values
-from stoker.config_values import Secret
+from stoker.config.loading import load
+from stoker.config.sections import KNOWN
+from stoker.config.settings import DEFAULT_TENANT, Settings
+from stoker.config.sources import toml_values
+from stoker.config.values import Secret
 from stoker.core.cadence import CatchUp, Cron, Fold, Gap, Interval, Window
 from stoker.core.model import TenantId
 from stoker.errors import ConfigError

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from stoker.config_loading import load
-from stoker.config_sections import KNOWN
-from stoker.config_values import POSTGRES_URL
+from stoker.config.loading import load
+from stoker.config.sections import KNOWN
+from stoker.config.values import POSTGRES_URL
 from stoker.core.events import LeaseLost, RunEnded, RunStarted, TenantFailed
 from stoker.core.model import TenantId
 from stoker.errors import ConfigError

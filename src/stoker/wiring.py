@@ -1,6 +1,7 @@
 """Builds the real things from Settings; the only file that knows them all.
 
-It alone reads the environment. A backend is imported when it is asked for, so nobody pays for the ones they do not use.
+It alone reads the environment. A backend is imported when it is asked for, so nobody pays for the
+ones they do not use.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from stoker.config import Settings
-from stoker.config_loading import load
+from stoker.config.loading import load
+from stoker.config.settings import Settings
 from stoker.core.cadence import CatchUp
 from stoker.core.model import TenantId
 from stoker.core.retention import RetentionRule

@@ -12,8 +12,8 @@ import pytest
 from stoker.cli import main as command_line
 from stoker.cli.main import main
 from stoker.cli.output import Exit, exit_for_error, exit_for_run, show_table
-from stoker.config_sections import KNOWN
-from stoker.config_values import POSTGRES_URL
+from stoker.config.sections import KNOWN
+from stoker.config.values import POSTGRES_URL
 from stoker.core.runs import RunState
 from stoker.errors import (
     ConfigError,

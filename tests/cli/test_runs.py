@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.cli.main import main
-from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
 from stoker.core.model import TenantId
+from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
 from stoker.stores.sqlite import SqliteBackend
 
 RECENT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)

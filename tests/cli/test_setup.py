@@ -7,8 +7,8 @@ from stoker.cli.doctor import examined
 from stoker.cli.main import main
 from stoker.cli.output import Exit, run_async
 from stoker.cli.setup import SMALL_CAPS, first_file
-from stoker.config_loading import load
-from stoker.config_sections import KNOWN
+from stoker.config.loading import load
+from stoker.config.sections import KNOWN
 from stoker.core.model import TenantId
 from stoker.core.slots import Slot, SlotState
 from stoker.stores.sqlite import SqliteBackend

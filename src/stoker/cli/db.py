@@ -19,8 +19,8 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.config import Settings
-from stoker.config_values import POSTGRES_URL, Secret, show
+from stoker.config.settings import Settings
+from stoker.config.values import POSTGRES_URL, Secret, show
 from stoker.errors import ConfigError
 from stoker.ports import Check
 

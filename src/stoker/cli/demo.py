@@ -30,7 +30,7 @@ from stoker.core.cadence import compute_next_run, preview
 from stoker.core.localtime import clocks_change, local_text
 
 if TYPE_CHECKING:
-    from stoker.config import Settings
+    from stoker.config.settings import Settings
     from stoker.core.events import Event
     from stoker.core.model import Json, TenantId
     from stoker.ports import Weight

@@ -21,7 +21,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.config import Settings
+from stoker.config.settings import Settings
 from stoker.core.cadence import compute_next_run
 from stoker.core.model import Json, TenantId
 from stoker.core.wallclock import zone_named

@@ -28,7 +28,7 @@ from stoker.errors import (
 )
 
 if TYPE_CHECKING:
-    from stoker.config import Settings
+    from stoker.config.settings import Settings
     from stoker.core.model import Json
     from stoker.core.runs import RunState
     from stoker.wiring import App

@@ -18,9 +18,9 @@ import click
 from stoker import errors
 from stoker.cli.main import COMMANDS, stoker
 from stoker.cli.output import Exit, complain, exit_for_error
-from stoker.config import Settings
-from stoker.config_sections import KNOWN, SECTIONS, TENANT_KEYS, TenantTable
-from stoker.config_values import show
+from stoker.config.sections import KNOWN, SECTIONS, TENANT_KEYS, TenantTable
+from stoker.config.settings import Settings
+from stoker.config.values import show
 from stoker.core import events
 from stoker.core.events import Event
 from stoker.errors import StokerError

@@ -33,7 +33,13 @@ def runs() -> None:
 @runs.command("list")
 @takes_tenants
 @click.option("--kind", metavar="KIND", help="Only runs of this kind of work.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
 @takes_json
 @pass_asked
 def list_runs(

@@ -26,7 +26,7 @@ from stoker.core.runs import Run, RunState
 from stoker.errors import ConfigError, ConflictError
 
 if TYPE_CHECKING:
-    from stoker.config import Settings
+    from stoker.config.settings import Settings
     from stoker.core.audit import Finding
     from stoker.core.model import Json, TenantId
 
@@ -71,7 +71,13 @@ async def _run_schedule(
 
 @schedule.command("next")
 @takes_tenants
-@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="How many instants per tenant.",
+)
 @click.option("--after", metavar="TIME", help="Preview from this moment on instead of from now.")
 @takes_json
 @pass_asked

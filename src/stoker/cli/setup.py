@@ -1,6 +1,6 @@
 """The first commands one meets: `init` writes a settings file, `config show` says what is set.
 
-What a setting means stands in `config_sections`; the file written here is made from it, so the two
+What a setting means stands in `config.sections`; the file written here is made from it, so the two
 cannot drift apart. `doctor` has its own file.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import click
 
 from stoker.cli.output import Asked, pass_asked, say, show_json, show_table, takes_json
-from stoker.config import Settings
-from stoker.config_sections import KNOWN, SECTIONS
-from stoker.config_values import as_json
+from stoker.config.sections import KNOWN, SECTIONS
+from stoker.config.settings import Settings
+from stoker.config.values import as_json
 from stoker.errors import ConfigError
 
 SMALL_CAPS = {

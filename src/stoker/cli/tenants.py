@@ -10,7 +10,7 @@ import click
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from stoker.config import Settings
+    from stoker.config.settings import Settings
     from stoker.core.model import TenantId
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

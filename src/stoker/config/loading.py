@@ -1,6 +1,6 @@
 """Settings from their sources, weakest first: defaults, stoker.toml, .env, environment, flags.
 
-How a source is read stands in `config_sources`, which value counts in `config_merging`; here the
+How a source is read stands in `config.sources`, which value counts in `config.merging`; here the
 whole is put together and held against itself. Nothing looks at this process's environment; wiring
 hands it in.
 """
@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from stoker.config import DEFAULT_TENANT, Settings, Tenant, schedule_of
-from stoker.config_merging import Merged, merged
-from stoker.config_sections import KNOWN, Tenancy
-from stoker.config_sources import env_file_values, environment_values, flag_values, toml_values
+from stoker.config.merging import Merged, merged
+from stoker.config.sections import KNOWN, Tenancy
+from stoker.config.settings import DEFAULT_TENANT, Settings, Tenant, schedule_of
+from stoker.config.sources import env_file_values, environment_values, flag_values, toml_values
 from stoker.errors import ConfigError
 
 MOST_PROBLEMS = 20  # lines of trouble a person will read

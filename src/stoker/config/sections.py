@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stoker.config_values import (
+from stoker.config.values import (
     BOOLEAN,
     CRON,
     HOUR_MINUTE,

@@ -1,7 +1,7 @@
 """Settings: one frozen value, read once, every field explained and its origin known.
 
-What there is to set stands in `config_sections`, what a value may be in `config_values`. Where
-values come from, and which of several counts, is the business of `config_loading`.
+What there is to set stands in `config.sections`, what a value may be in `config.values`. Where
+values come from, and which of several counts, is the business of `config.loading`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stoker.config_sections import (
+from stoker.config.sections import (
     KNOWN,
     Caps,
     Crawl,
@@ -27,7 +27,7 @@ from stoker.config_sections import (
     Storage,
     Tenancy,
 )
-from stoker.config_values import as_json, show
+from stoker.config.values import as_json, show
 from stoker.core.cadence import Cron, Interval, Schedule, Window
 from stoker.core.model import Json, TenantId
 from stoker.errors import ConfigError

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from stoker.config_sections import KNOWN, SECTIONS, TENANT_KEYS, Explained
-from stoker.config_sources import Given
-from stoker.config_values import MASK
+from stoker.config.sections import KNOWN, SECTIONS, TENANT_KEYS, Explained
+from stoker.config.sources import Given
+from stoker.config.values import MASK
 from stoker.core.model import TenantId, tenant_id
 from stoker.errors import ConfigError
 
