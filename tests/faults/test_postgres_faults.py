@@ -92,16 +92,9 @@ def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
         assert hasty(server, server.admin_url, writes=200).broken, "the harness sees no loss"
 
 
-class Silence:
-    """Holds everything a client says from some message on."""
-
-    def __init__(self, begins_at):
-        self._begins_at = begins_at
-        self.begun = False
-
-    def __call__(self, kind, body):
-        self.begun = self.begun or self._begins_at(kind, body)
-        return Fate.HELD if self.begun else Fate.PASS
+def silent_from(begins):
+    """From this message on a connection swallows everything and answers nothing."""
+    return lambda kind, body: Fate.HELD if begins(kind, body) else Fate.PASS
 
 
 def is_lease_query(kind, body):
@@ -117,8 +110,7 @@ def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgre
     short = {"deadline": timedelta(milliseconds=300), "connections": 5}
     tally = Tally()
 
-    silence = Silence(is_lease_query)
-    with Proxy(postgres.socket, silence) as proxy:
+    with Proxy(postgres.socket, silent_from(is_lease_query)) as proxy:
         waiting = threading.Thread(target=naive_lease, args=(proxy.through(url),), daemon=True)
         waiting.start()
 
@@ -147,7 +139,7 @@ def naive_lease(url):
 
 def test_silence_at_commit_is_uncertain(postgres):
     _, url = fresh_database(postgres)
-    with Proxy(postgres.socket, Silence(is_commit)) as proxy:
+    with Proxy(postgres.socket, silent_from(is_commit)) as proxy:
 
         async def write(backend):
             with pytest.raises(UncertainError):

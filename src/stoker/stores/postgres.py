@@ -210,6 +210,8 @@ class PostgresBackend:
             self._judge(link)
             _enter(link, tenant, begin)
             result = work(PostgresTransaction(link))
+            if call.expired:  # the caller has been told to give up; this is the last chance to
+                raise psycopg.OperationalError("past its deadline")
             try:
                 answer = link.execute("COMMIT", prepare=False).statusmessage
             except psycopg.Error as error:

@@ -29,6 +29,9 @@ SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
 """
 
 
+LONGEST_CONNECT = timedelta(seconds=10)
+
+
 class Call:
     """One call on its way, so that its deadline can reach it on another thread."""
 
@@ -99,7 +102,9 @@ class Lanes:
         """Lend this thread's connection; after any failure nothing of it is left on it."""
         link: Connection | None = getattr(self._mine, "link", None)
         if link is None or link.closed:
-            link = self._mine.link = connected(self._url)
+            link = self._mine.link = connected(
+                self._url, within=min(LONGEST_CONNECT, self._deadline)
+            )
             with self._lock:
                 self._links.add(link)
         call.uses(link)

@@ -7,6 +7,7 @@ Who may see which rows is the business of `postgres.py` and `row_security.py`.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,7 +30,6 @@ SHAPE = "postgresql://user:password@host/database"
 
 # A peer that is gone without saying so is noticed in about half a minute, also while it is idle.
 _WAITS = {
-    "connect_timeout": "10",
     "keepalives": "1",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -72,9 +72,13 @@ def place(url: str) -> str:
     return f"Postgres database {parts.get('dbname', user)} on {host} as {user}"
 
 
-def connected(url: str) -> Connection:
-    """Open a connection; nothing on it is in a transaction until it says BEGIN."""
-    parts = {**_WAITS, **parsed(url)}
+def connected(url: str, *, within: timedelta = timedelta(seconds=10)) -> Connection:
+    """Open a connection; nothing on it is in a transaction until it says BEGIN.
+
+    What the URL says about waiting goes before `within`, of which less than 2 s count as 2.
+    """
+    wait = max(2, round(within.total_seconds()))
+    parts = {**_WAITS, "connect_timeout": str(wait), **parsed(url)}
     try:
         return psycopg.connect(**parts, autocommit=True, client_encoding="utf8")
     except psycopg.Error as error:
