@@ -28,7 +28,7 @@ from stoker.engine.scheduler import Scheduler, Task
 from stoker.engine.upkeep import Upkeep
 from stoker.errors import ConfigError
 from stoker.ports import Backend, Clock, Observer
-from stoker.telemetry import library_logs, telemetry_to
+from stoker.telemetry import library_logs, observer_for
 
 LEASE_LENGTH = timedelta(seconds=30)
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
@@ -135,14 +135,11 @@ def backend_for(settings: Settings) -> Backend:
 async def opened(
     settings: Settings, *, clock: Clock | None = None, observer: Observer | None = None
 ) -> AsyncIterator[App]:
-    """Open everything these settings name, its schema current, and close it afterwards."""
-    logs = telemetry_to(
-        sys.stderr,
-        form=settings.logging.format,
-        level=settings.logging.level,
-        secrets=settings.secret_values(),
-        no_colour="NO_COLOR" in os.environ,
-    )
+    """Open everything these settings name, its schema current, and close it afterwards.
+
+    What libraries log meanwhile goes where our own lines go, and is redacted like them.
+    """
+    logs = observer_for(settings, sys.stderr)
     backend = backend_for(settings)
     try:
         with library_logs(logs):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -99,20 +99,11 @@ class Asked:
         self.secrets.update(settings.secret_values())
         return settings
 
-    @asynccontextmanager
-    async def app(self) -> AsyncIterator[App]:
-        """Read the settings and open everything they name: `async with asked.app() as app`.
-
-        What libraries log meanwhile goes where our own lines go, and is redacted like them.
-        """
+    def app(self) -> AbstractAsyncContextManager[App]:
+        """Read the settings and open everything they name: `async with asked.app() as app`."""
         from stoker import wiring
-        from stoker.telemetry import library_logs, observer_for
 
-        settings = self.settings()
-        observer = observer_for(settings, sys.stderr)
-        with library_logs(observer):
-            async with wiring.opened(settings, observer=observer) as app:
-                yield app
+        return wiring.opened(self.settings())
 
 
 pass_asked = click.make_pass_decorator(Asked)
