@@ -273,8 +273,9 @@ def test_rows_changed_after_their_run_ended_are_noticed_by_readers_and_checks(
     path = home / "jobs.jsonl"
     path.write_bytes(change(path.read_bytes())) if change else path.unlink()
 
-    with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
-        run(runs_in(started).jobs(AT))
+    for verb in (runs_in(started).jobs(AT), runs_in(started).read_jsonl(AT, "jobs")):
+        with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
+            run(verb)
     assert any("jobs.jsonl" in trouble for trouble in troubles(started))
 
 

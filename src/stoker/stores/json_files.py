@@ -26,7 +26,7 @@ from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import Disk, meaning
 from stoker.stores.json_rows import ENRICHED, JOBS, SCORES, Shape, Value
 from stoker.stores.keyed_lines import KeyedLines
-from stoker.stores.run_files import Record, head_of
+from stoker.stores.run_files import Record, head_of, refuse_changed
 from stoker.stores.run_folders import RunFolders
 
 PATIENCE = timedelta(seconds=30)  # how long a writer waits for another one
@@ -151,7 +151,9 @@ class JsonRuns:
         if record is None or not _ARTIFACT.fullmatch(artifact):
             return []
         lines = ChainedLines(self._folders.path(record.run.name) / f"{artifact}.jsonl")
-        return [json.loads(row.line) for row in lines.news()]
+        records = [json.loads(row.line) for row in lines.news()]
+        refuse_changed(lines, record.artifacts.get(artifact))
+        return records
 
     def _record(self, at: datetime) -> Record | None:
         moment = in_utc(at, what="a run's timestamp")

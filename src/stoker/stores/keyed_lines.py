@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Generic
 
 from stoker.core.model import Json
-from stoker.errors import ConfigError, PermanentError
+from stoker.errors import PermanentError
 from stoker.stores.chained_lines import ChainedLines, Row
 from stoker.stores.durable_files import Disk, meaning
 from stoker.stores.json_rows import Shape, Value
-from stoker.stores.run_files import Record, head_of
+from stoker.stores.run_files import Record, refuse_changed
 
 
 class KeyedLines(Generic[Value]):
@@ -42,11 +42,7 @@ class KeyedLines(Generic[Value]):
         """Return values in id order; ConfigError when the file is not as its ended run left it."""
         with self._lock:
             self._catch_up()
-            head = record.artifacts.get(self._shape.artifact)
-            if head is not None and head != head_of(self._lines):
-                raise ConfigError(
-                    f"{self._lines.path} is not as its run left it; put it back from a backup"
-                )
+            refuse_changed(self._lines, record.artifacts.get(self._shape.artifact))
             if len(self._sorted) != len(self._places):
                 self._sorted = sorted(self._places)
             start = bisect_right(self._sorted, after)

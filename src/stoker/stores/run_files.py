@@ -42,6 +42,12 @@ def head_of(lines: ChainedLines) -> dict[str, Json]:
     return {"rows": lines.mark.rows, "chain": lines.mark.chain}
 
 
+def refuse_changed(lines: ChainedLines, head: Mapping[str, Json] | None) -> None:
+    """Raise ConfigError unless an artifact, all told, goes as far as its ended run says."""
+    if head is not None and (lines.torn or head != head_of(lines)):
+        raise ConfigError(f"{lines.path} is not as its run left it; put it back from a backup")
+
+
 def record_bytes(record: Record) -> bytes:
     """Return the content of a run's file."""
     artifacts = {name: dict(head) for name, head in record.artifacts.items()}

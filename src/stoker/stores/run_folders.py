@@ -24,7 +24,6 @@ from stoker.stores.durable_files import TMP, Disk, Turn, meaning
 from stoker.stores.run_files import (
     Record,
     damaged,
-    head_of,
     index_bytes,
     index_entry,
     json_bytes,
@@ -32,6 +31,7 @@ from stoker.stores.run_files import (
     read_object,
     read_record,
     record_bytes,
+    refuse_changed,
 )
 
 
@@ -63,7 +63,7 @@ class RunFolders:
         return self.folder / "runs" / name
 
     def names(self) -> list[str]:
-        """Return the names of all runs, newest first; one may just be going, then it has no record."""
+        """Return the names of all runs, newest first; one that is just going has no record."""
         return sorted((path.name for path in self._shown()), reverse=True)
 
     def record(self, name: str) -> Record | None:
@@ -155,8 +155,7 @@ class RunFolders:
         lines = ChainedLines(self.path(name) / f"{artifact}.jsonl")
         for _ in lines.news():
             pass
-        if head and (lines.torn or head != head_of(lines)):
-            return [f"{lines.path} is not as its run left it; put it back from a backup"]
+        refuse_changed(lines, head)
         if lines.torn:
             return [
                 f"{lines.path} ends in {lines.torn} bytes of a batch that was never finished; "
