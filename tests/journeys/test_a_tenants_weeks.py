@@ -1,0 +1,93 @@
+"""A tenant's weeks, end to end: the production wiring on a real store and a clock we turn."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker import wiring
+from stoker.core.cadence import compute_next_run
+from stoker.core.ledger import first_break
+from stoker.core.runs import RunState
+from stoker.engine.clock import VirtualClock
+from stoker.engine.upkeep import audited
+from stoker.testing import Recorder
+
+TOML = """
+[scheduling]
+cron = "30 2 * * *"
+timezone = "America/New_York"
+[retention]
+enabled = true
+days = 10
+keep_latest_n_runs = 5
+[storage]
+backend = "{backend}"
+[tenants.acme]
+[tenants.umbrella]
+timezone = "Asia/Kathmandu"
+"""
+START = datetime(2026, 2, 20, tzinfo=UTC)  # three weeks with a clock change in New York
+
+
+async def weeks(settings, *, days=24, off=range(12, 15)):
+    """Live through some days, the machine being off for some of them."""
+    clock, heard = VirtualClock(START), Recorder()
+    async with wiring.opened(settings, clock=clock, observer=heard) as app:
+        tenants = settings.active_tenants()
+        schedules = [settings.schedule_for(tenant) for tenant in tenants]
+        scheduler = app.scheduler(tenants)
+        while clock.now() < START + timedelta(days=days):
+            due = min(compute_next_run(clock.now(), schedule) for schedule in schedules)
+            clock.advance(due - clock.now())
+            if (clock.now() - START).days not in off:
+                await scheduler.tick()
+        now = clock.now()
+        told = {}
+        for tenant in tenants:
+            store, task = app.backend.tenant(tenant), app.task(tenant)
+            rule = wiring.rule_in_force(settings.for_tenant(tenant))
+            findings = await audited(
+                store,
+                task.name,
+                task.schedule,
+                since=START - timedelta(days=1),
+                until=now + timedelta(seconds=1),
+                now=now,
+                rule=rule,
+            )
+            told[tenant] = (
+                Counter(finding.kind.value for finding in findings),
+                await store.runs.runs(),
+                await store.ledger.entries(),
+            )
+        return told
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite", "json"])
+def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
+    (tmp_path / "stoker.toml").write_text(TOML.format(backend=backend))
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    told = asyncio.run(weeks(settings))
+
+    assert set(told) == {"acme", "umbrella"}
+    for kinds, runs, entries in told.values():
+        assert set(kinds) == {"RAN", "MISSED"}
+        assert 2 <= kinds["MISSED"] <= 3
+        assert {run.state for run in runs} == {RunState.DONE}
+        assert 9 <= len(runs) <= 12, "ten days are kept, and nothing older"
+        assert first_break(entries) is None
+        assert len(entries) == sum(kinds.values())
+
+
+def test_the_night_on_which_clocks_change_runs_once(tmp_path):
+    (tmp_path / "stoker.toml").write_text(TOML.format(backend="memory"))
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    told = asyncio.run(weeks(settings, off=()))
+
+    instants = [run.instant for run in told["acme"][1]]
+    assert instants.count(datetime(2026, 3, 8, 7, 0, tzinfo=UTC)) == 1  # 03:00 EDT, the first valid
+    assert [at.hour for at in instants if (at.month, at.day) == (3, 8)] == [7]
