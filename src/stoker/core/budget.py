@@ -1,120 +1,54 @@
-"""How much may be spent: what a cap is, which caps a request must fit into, and whether it does.
+"""How much may be spent: which caps a request must fit into, and whether it does.
 
-Amounts are whole numbers, always. Windows come from `budget_windows`; what is already spent or
-promised is told by a store, in the same breath in which it writes the promise down.
+Amounts are whole numbers, always. What a cap is stands in `caps`, its windows in `budget_windows`;
+what is already spent or promised is told by a store, in the same breath in which it writes the
+promise down.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
-from stoker.core.budget_windows import BudgetWindow, ResetRule, WindowKind, window_at
-from stoker.core.model import storable
+from stoker.core.budget_windows import ResetRule, window_at
+from stoker.core.caps import (
+    LARGEST,
+    Cap,
+    CapChange,
+    Scope,
+    amount,
+    connector_name,
+    limit_in_force,
+    unit,
+)
+from stoker.core.model import in_utc, storable
 from stoker.core.runs import compact_json
 from stoker.errors import ConfigError
 
-LARGEST = 10**15  # of anything; a request beyond it is a mistake, not a purchase
+__all__ = [
+    "CLOCK_TOLERANCE",
+    "LARGEST",
+    "Cap",
+    "CapChange",
+    "Charge",
+    "Refused",
+    "Request",
+    "Scope",
+    "Used",
+    "amount",
+    "charges",
+    "clock_refusal",
+    "connector_name",
+    "first_refusal",
+    "limit_in_force",
+    "reset_for",
+    "unit",
+]
+
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
-_UNIT = re.compile(r"calls|pull_units|tokens|credits|money:[A-Z]{3}")
-_CONNECTOR = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-
-
-class Scope(StrEnum):
-    """Whose spending a cap counts."""
-
-    TENANT = "tenant"  # one tenant's, whatever the connector
-    TENANT_CONNECTOR = "tenant_connector"  # one tenant's, with one connector
-    CONNECTOR = "connector"  # everybody's, with one connector: one key, one contract
-
-
-def unit(text: str) -> str:
-    """Return the unit of an amount, or say which there are.
-
-    `calls`, `pull_units`, `tokens`, `credits`, or money in minor units: `money:USD`.
-    """
-    if not _UNIT.fullmatch(text):
-        raise ConfigError(
-            f"{text!r} is no unit; use calls, pull_units, tokens, credits or money:XXX "
-            "with a currency code"
-        )
-    return text
-
-
-def amount(number: int, *, what: str = "an amount") -> int:
-    """Return an amount that can be meant: a whole number from 0 to 10^15."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST:
-        raise ConfigError(f"{what} is {number!r}; allowed: whole numbers from 0 to {LARGEST}")
-    return number
-
-
-def connector_name(text: str) -> str:
-    """Return a connector's name, or say what one looks like."""
-    if not _CONNECTOR.fullmatch(text):
-        raise ConfigError(
-            f"{text!r} is no connector; names are 1 to 63 of a-z, 0-9, '-' and '_', "
-            "beginning with a letter"
-        )
-    return text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
-    """At most so much of a unit, in each window of a kind, within a scope."""
-
-    scope: Scope
-    unit: str
-    window: WindowKind
-    limit: int
-    connector: str = ""  # empty for scope tenant
-
-    def __post_init__(self) -> None:
-        unit(self.unit)
-        amount(self.limit, what=f"the limit of {self.unit}")
-        if (self.scope is Scope.TENANT) != (self.connector == ""):
-            raise ConfigError(f"a cap of scope {self.scope} and connector {self.connector!r}")
-        if self.connector:
-            connector_name(self.connector)
-
-    @property
-    def id(self) -> str:
-        """What a cap is called everywhere: `tenant_connector/lusha/credits/day`."""
-        return f"{self.scope}/{self.connector or '*'}/{self.unit}/{self.window}"
-
-    @property
-    def shared(self) -> bool:
-        """Whether it counts what all tenants spend together."""
-        return self.scope is Scope.CONNECTOR
-
-    @property
-    def reason(self) -> str:
-        """The reason code of a refusal by this cap."""
-        who = {"tenant": "TENANT", "tenant_connector": "CONNECTOR", "connector": "SHARED"}
-        return f"CAP_{who[self.scope.value]}_{self.window.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapChange:
-    """What a person said about a cap: its limit from now on, or a higher one for a while."""
-
-    cap: str
-    limit: int | None = None
-    raised_to: int | None = None
-    raised_until: datetime | None = None
-
-
-def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
-    """Return how much this cap allows at this moment."""
-    if change is None:
-        return cap.limit
-    limit = cap.limit if change.limit is None else change.limit
-    if change.raised_to is not None and change.raised_until is not None:
-        return max(limit, change.raised_to) if now < change.raised_until else limit
-    return limit
+LONGEST_KEY = 500  # characters; a key stands in logs, pages and one index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +63,12 @@ class Request:
     sends_at_once: bool = True  # the promise may be acted on the moment it is given
 
     def __post_init__(self) -> None:
-        if not self.key or len(self.key) > 500 or not storable(self.key):
-            raise ConfigError(f"a key is 1 to 500 ordinary characters, not {self.key[:60]!r}")
+        if not 1 <= len(self.key) <= LONGEST_KEY or not self.key.isprintable():
+            raise ConfigError(
+                f"a key is 1 to {LONGEST_KEY} printable characters, not {self.key[:60]!r}"
+            )
+        if not storable(f"{self.run}{self.account}"):
+            raise ConfigError(f"{self.key}: its run or account has characters no store can keep")
         connector_name(self.connector)
         if not self.amounts:
             raise ConfigError(f"{self.key} asks for nothing; say how much of what")
@@ -168,24 +106,24 @@ def charges(
     """Return what a request must be charged, in the one order everybody charges in.
 
     The order is fixed so that no two requests can wait for each other. Raises ConfigError when
-    some unit asked for has no cap at all: what nobody has limited may not be spent.
+    some unit asked for has no cap at all, for what nobody has limited may not be spent; and when
+    one cap is given twice, for nobody could say which limit is meant.
     """
-    wanted = []
-    capped: set[str] = set()
+    uncapped = dict.fromkeys(request.amounts)
+    wanted: dict[str, Charge] = {}
     for cap in caps:
-        needed = request.amounts.get(cap.unit, 0)
         if cap.unit not in request.amounts or cap.connector not in ("", request.connector):
             continue
-        capped.add(cap.unit)
-        window = window_at(cap.window, now, reset=_reset_for(cap, reset), run=request.run)
-        wanted.append(_charge(cap, window, needed, changes.get(cap.id), now=now))
-    for name in request.amounts:
-        if name not in capped:
-            raise ConfigError(
-                f"{request.key}: no cap covers {name} of {request.connector}; set one with: "
-                f"stoker caps set tenant_connector/{request.connector}/{name}/day LIMIT"
-            )
-    return sorted(wanted, key=lambda charge: (not charge.shared, charge.cap))
+        if cap.id in wanted:
+            raise ConfigError(f"the cap {cap.id} is set twice; keep one of the two")
+        uncapped.pop(cap.unit, None)
+        wanted[cap.id] = _charge(request, cap, changes.get(cap.id), reset=reset, now=now)
+    for name in uncapped:
+        raise ConfigError(
+            f"{request.key}: no cap covers {name} of {request.connector}; set one with: "
+            f"stoker caps set tenant_connector/{request.connector}/{name}/day LIMIT"
+        )
+    return sorted(wanted.values(), key=lambda charge: (not charge.shared, charge.cap))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,31 +176,35 @@ def first_refusal(wanted: Iterable[Charge], used: Mapping[tuple[str, str], Used]
 def clock_refusal(now: datetime, *, latest: datetime | None) -> Refused | None:
     """Return a refusal when the clock is earlier than what is already written down.
 
-    Otherwise yesterday's budget, or this morning's, could be opened a second time.
+    Otherwise yesterday's budget, or this morning's, could be opened a second time. A difference
+    that honest clocks can have is let pass.
     """
     if latest is None or now >= latest - CLOCK_TOLERANCE:
         return None
     return Refused(
         reason="CLOCK_WENT_BACK",
-        sentence=f"the clock says {now.isoformat()}, but {latest.isoformat()} was already recorded",
+        sentence=f"the clock says {in_utc(now):%Y-%m-%d %H:%M:%S} UTC, but "
+        f"{in_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
         resets_at=latest,
     )
 
 
+def reset_for(cap: Cap, reset: ResetRule) -> ResetRule:
+    """Return where a cap's windows begin, for a tenant with this rule."""
+    # What tenants in many zones share must begin at one moment for all of them.
+    return ResetRule() if cap.shared else reset
+
+
 def _charge(
-    cap: Cap, window: BudgetWindow, needed: int, change: CapChange | None, *, now: datetime
+    request: Request, cap: Cap, change: CapChange | None, *, reset: ResetRule, now: datetime
 ) -> Charge:
+    window = window_at(cap.window, now, reset=reset_for(cap, reset), run=request.run)
     return Charge(
         cap=cap.id,
         shared=cap.shared,
         window=window.name,
-        amount=needed,
+        amount=request.amounts[cap.unit],
         limit=limit_in_force(cap, change, now=now),
         ends_at=window.end,
         reason=cap.reason,
     )
-
-
-def _reset_for(cap: Cap, reset: ResetRule) -> ResetRule:
-    # What tenants in many zones share must begin at one moment for all of them.
-    return ResetRule() if cap.shared else reset

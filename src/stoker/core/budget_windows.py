@@ -45,19 +45,28 @@ class ResetRule:
     zone: str = "UTC"
     at: time = time(0, 0)
 
+    def __post_init__(self) -> None:
+        zone_named(self.zone)
+        if self.at.tzinfo is not None or self.at.second or self.at.microsecond:
+            raise ConfigError(
+                f"a budget resets at a whole minute on the wall, HH:MM, not {self.at}; "
+                "the zone is a setting of its own"
+            )
+
 
 def window_at(
     kind: WindowKind, now: datetime, *, reset: ResetRule, run: str | None = None
 ) -> BudgetWindow:
-    """Return the window a moment falls into. A run's window needs the run's name."""
+    """Return the window a moment falls into. A run's window needs the run's name.
+
+    Moments in [start, end) have this window and no others do.
+    """
     moment = in_utc(now)
     if kind is WindowKind.RUN:
         if not run:
             raise ConfigError("a cap per run is in force; say which run the reservation is for")
         return BudgetWindow(f"run {run}", datetime(1970, 1, 1, tzinfo=UTC), FOR_EVER)
-    schedule = _boundaries(kind, reset)
-    start = latest_instant(moment, schedule)
-    return BudgetWindow(f"{kind} {start.isoformat()}", start, compute_next_run(moment, schedule))
+    return _timed_window(kind, moment.replace(microsecond=0), reset)
 
 
 def resets_text(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> str:
@@ -69,11 +78,19 @@ def resets_text(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> str
     return f"resets in {duration_text(left)} ({wall:%H:%M %Z})"
 
 
-@lru_cache(maxsize=1024)
+# Windows begin at whole seconds, so all that is asked within one second has one answer.
+@lru_cache(maxsize=4096)
+def _timed_window(kind: WindowKind, second: datetime, reset: ResetRule) -> BudgetWindow:
+    boundaries = _boundaries(kind, reset)
+    start = latest_instant(second, boundaries)
+    return BudgetWindow(f"{kind} {start.isoformat()}", start, compute_next_run(second, boundaries))
+
+
 def _boundaries(kind: WindowKind, reset: ResetRule) -> Cron:
     minute, hour = reset.at.minute, reset.at.hour
     if kind is WindowKind.HOUR:
-        # An hour that the wall shows twice is two hours.
-        return Cron(f"{minute} * * * *", reset.zone, Gap.SHIFT, Fold.BOTH)
+        # An hour that the wall shows twice is two hours, and one it never shows is none: so an
+        # hour takes an hour, where clocks are set by whole ones.
+        return Cron(f"{minute} * * * *", reset.zone, Gap.SKIP, Fold.BOTH)
     weekday = "1" if kind is WindowKind.WEEK else "*"
     return Cron(f"{minute} {hour} * * {weekday}", reset.zone, Gap.SHIFT, Fold.FIRST)

@@ -2,7 +2,8 @@
 
 Deficit round robin in cost units: each round every waiting tenant may spend its weight times a
 quantum, and what it could not use it keeps while it waits. Nobody who waits is passed over for
-more than a round, however much the others queue, and nobody's share is saved up while idle.
+more than a round, however much the others queue, and nobody's share is saved up while idle. A
+piece of work that costs more than a tenant's round waits for as many rounds as it costs.
 """
 
 from __future__ import annotations
@@ -42,49 +43,68 @@ class RoundRobin(Generic[Who, What]):
         return sum(len(line.waiting) for line in self._lines.values())
 
     def put(self, who: Who, what: What, *, cost: int) -> None:
-        """Let work wait at the end of its tenant's line."""
+        """Let work wait at the end of its tenant's line. What costs nothing counts as one."""
         if cost < 0:
             raise ConfigError(f"work costs 0 or more, not {cost}")
         if who not in self._lines:
             self._lines[who] = _Line()
             self._round.append(who)
-        self._lines[who].waiting.append((cost, what))
+        # Free work would never end its tenant's round, and the others would wait for ever.
+        self._lines[who].waiting.append((max(cost, 1), what))
 
     def take(self) -> tuple[Who, What] | None:
         """Return the next piece of work and whose it is; None when nobody waits."""
+        passed = 0
         while self._round:
             who = self._round[0]
             line = self._lines[who]
             if self._fresh:
-                line.deficit += self._quantum * self._weights.get(who, 1)
+                line.deficit += self._allowance(who)
                 self._fresh = False
             cost, what = line.waiting[0]
-            if cost > line.deficit:
-                self._round.rotate(-1)
-                self._fresh = True
-                continue
-            line.waiting.popleft()
-            line.deficit -= cost
-            if not line.waiting:
-                # Leaving the round forfeits what is left: a share is for those who wait.
-                del self._lines[who]
-                self._round.popleft()
-                self._fresh = True
-            return who, what
+            if cost <= line.deficit:
+                line.waiting.popleft()
+                line.deficit -= cost
+                self._leave_if_done(who)
+                return who, what
+            self._round.rotate(-1)
+            self._fresh = True
+            passed += 1
+            if passed == len(self._round):
+                self._skip_idle_rounds()
         return None
 
     def drop(self, who: Who, what: What) -> bool:
         """Take work out of its line, if it still waits there; say whether it did."""
         line = self._lines.get(who)
-        if line is None:
-            return False
-        for place, (_, waiting) in enumerate(line.waiting):
-            if waiting is what:
+        for place, (_, waiting) in enumerate(line.waiting if line else ()):
+            if line and waiting is what:
                 del line.waiting[place]
-                if not line.waiting:
-                    if self._round[0] == who:
-                        self._fresh = True
-                    del self._lines[who]
-                    self._round.remove(who)
+                self._leave_if_done(who)
                 return True
         return False
+
+    def _allowance(self, who: Who) -> int:
+        return self._quantum * self._weights.get(who, 1)
+
+    def _leave_if_done(self, who: Who) -> None:
+        if self._lines[who].waiting:
+            return
+        # Leaving the round forfeits what is left: a share is for those who wait.
+        del self._lines[who]
+        if self._round[0] == who:
+            self._fresh = True
+        self._round.remove(who)
+
+    def _skip_idle_rounds(self) -> None:
+        """Give out at once all the rounds in which nobody could afford the work in front.
+
+        As if they had been gone through one by one, however dear the work is.
+        """
+        short = (
+            -(-(line.waiting[0][0] - line.deficit) // self._allowance(who))
+            for who, line in self._lines.items()
+        )
+        rounds = min(short) - 1
+        for who, line in self._lines.items():
+            line.deficit += rounds * self._allowance(who)

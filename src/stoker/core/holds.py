@@ -3,7 +3,7 @@
     HELD ──▶ SENT ──▶ SETTLED           it was done, and this is what it cost
       │        ├────▶ RELEASED          nothing was done
       │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once somebody found out
-      └────▶ SETTLED | RELEASED | EXPIRED
+      └────▶ SETTLED | RELEASED | UNCERTAIN | EXPIRED
 
 A HELD promise of a dead owner comes back by itself. One that may have been SENT does not: money
 we are unsure about must not be handed out twice. Knows nothing of stores or clocks.
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from stoker.core.budget import Charge, Request, amount, unit
+from stoker.core.budget import Charge, Request
+from stoker.core.caps import amount, cap_unit, unit
 from stoker.errors import ConflictError
 
 
@@ -78,7 +79,9 @@ def sent(hold: Hold) -> Hold:
     if hold.phase is Phase.SENT:
         return hold
     if hold.phase is not Phase.HELD:
-        raise ConflictError(f"{hold.key} is {hold.phase}; it cannot be sent any more")
+        raise ConflictError(
+            f"{hold.key} is {hold.phase}; it cannot be sent any more, reserve under a new key"
+        )
     return replace(hold, phase=Phase.SENT)
 
 
@@ -138,7 +141,7 @@ def counts(hold: Hold) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what a promise adds to (settled, reserved), by cap and window."""
     added = {}
     for charge in hold.charges:
-        used = hold.actual.get(_unit_of(charge), 0) if hold.phase is Phase.SETTLED else 0
+        used = hold.actual.get(cap_unit(charge.cap), 0) if hold.phase is Phase.SETTLED else 0
         promised = charge.amount if hold.phase in OPEN else 0
         added[charge.cap, charge.window] = (used, promised)
     return added
@@ -150,7 +153,3 @@ def overrun(hold: Hold) -> dict[str, int]:
         return {}
     over = {name: hold.actual.get(name, 0) - promised for name, promised in hold.amounts.items()}
     return {name: more for name, more in over.items() if more > 0}
-
-
-def _unit_of(charge: Charge) -> str:
-    return charge.cap.split("/")[2]

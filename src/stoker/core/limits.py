@@ -6,48 +6,56 @@ do with caps, whose refusals mean not in this window. The timestamp is kept by w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
 
 from stoker.errors import ConfigError
+
+_LONGEST = timedelta(days=36_500)  # beyond it, moments would leave the calendar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """So many calls in any stretch of time this long, of which `burst` may come at once.
 
-    The promise holds for every stretch, not only for whole minutes; so a larger burst is paid for
-    with a slower steady pace. `share` below one leaves the rest of a vendor's quota to others.
+    The promise holds for every stretch [t, t + per), not only for whole minutes; so a larger burst
+    is paid for with a slower steady pace. `share` below one leaves the rest of a vendor's quota to
+    others. `interval` is the steady pace, the time between calls once the burst is used up;
+    `slack` is how far ahead of that pace a burst may run.
     """
 
     calls: int
     per: timedelta
     burst: int = 1
     share: float = 1.0
+    interval: timedelta = field(init=False, repr=False, compare=False)
+    slack: timedelta = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.calls < 1 or self.per <= timedelta(0):
             raise ConfigError(f"a rate is at least one call in some time, not {self!r}")
         if not 0 < self.share <= 1:
             raise ConfigError(f"a share of a rate is above 0 and at most 1, not {self.share}")
-        most = max(1, int(self.calls * self.share))
+        ours = self.calls * Fraction(str(self.share))  # as it was written: 0.29 of 100 is 29
+        most = max(1, int(ours))
         if not 1 <= self.burst <= most:
             raise ConfigError(f"a burst is 1 to {most} calls, not {self.burst}")
-
-    @property
-    def interval(self) -> timedelta:
-        """The steady pace: time between calls once the burst is used up."""
         # In any stretch of `per` come the burst and one call an interval after it; that sum is
-        # what has to stay within the calls allowed. Rounded up, never down.
-        steady = self.calls * self.share - self.burst + 1
-        micros = self.per / timedelta(microseconds=1) / steady
-        whole = int(micros)
-        return timedelta(microseconds=whole if whole == micros else whole + 1)
-
-    @property
-    def slack(self) -> timedelta:
-        """How far ahead of the steady pace a burst may run."""
-        return self.interval * (self.burst - 1)
+        # what has to stay within the calls allowed, so parts of a call are given up. A share of
+        # less than one call is one call in a longer stretch. Rounded up, never down.
+        steady = min(ours, Fraction(most)) - self.burst + 1
+        apart = ceil(self.per // timedelta.resolution / steady)
+        if apart * self.burst > _LONGEST // timedelta.resolution:
+            raise ConfigError(
+                f"{self!r} would take more than {_LONGEST.days // 365} years to recover; "
+                "use a smaller burst or a larger share"
+            )
+        interval = timedelta.resolution * apart
+        # Worked out once, here: `turn` is asked hundreds of thousands of times a second.
+        object.__setattr__(self, "interval", interval)
+        object.__setattr__(self, "slack", interval * (self.burst - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +80,16 @@ def turn(rate: Rate, next_at: datetime | None, *, now: datetime) -> Turn:
 
 
 def pushed_back(next_at: datetime | None, *, until: datetime) -> datetime:
-    """Return the timestamp after a vendor asked us to wait; it only ever slows us down."""
+    """Return the timestamp after a vendor asked us to wait; it only ever slows us down.
+
+    For a rate with a burst, `until` is what `rest` says: otherwise the burst would come early.
+    """
     return until if next_at is None else max(next_at, until)
+
+
+def rest(rate: Rate, *, until: datetime) -> datetime:
+    """Return how far to push a key back so that nothing goes under this rate before `until`.
+
+    The first call may go at that moment, the others at the steady pace after it.
+    """
+    return until + rate.slack

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from stoker.core.budget import CapChange, Refused, Request
+from stoker.core.budget import Refused, Request
+from stoker.core.caps import CapChange
 from stoker.core.holds import Hold, Phase, overrun
 from stoker.core.ledger import Note
 from stoker.core.model import Json, in_utc
@@ -55,7 +56,7 @@ def reserved_note(hold: Hold, *, now: datetime) -> Note:
     if shared := [charge for charge in hold.charges if charge.shared]:
         data["shared"] = [[charge.cap, charge.window, charge.amount] for charge in shared]
     reason = f"promised {_amounts_text(hold.amounts)} of {hold.connector}"
-    return Note(at=now, kind=MoneyKind.RESERVED, subject=hold.key, reason=reason, data=data)
+    return Note(at=now, kind=MoneyKind.RESERVED.value, subject=hold.key, reason=reason, data=data)
 
 
 def refused_note(request: Request, refused: Refused, *, now: datetime) -> Note:
@@ -70,7 +71,7 @@ def refused_note(request: Request, refused: Refused, *, now: datetime) -> Note:
     if refused.resets_at is not None:
         data["resets_at"] = in_utc(refused.resets_at).isoformat()
     kind = MoneyKind.REFUSED
-    return Note(at=now, kind=kind, subject=request.key, reason=refused.sentence, data=data)
+    return Note(at=now, kind=kind.value, subject=request.key, reason=refused.sentence, data=data)
 
 
 def phase_note(before: Hold, after: Hold, *, now: datetime) -> Note:
@@ -87,7 +88,7 @@ def phase_note(before: Hold, after: Hold, *, now: datetime) -> Note:
         if over := overrun(after):
             data["overrun"] = dict(over)
     kind = MoneyKind(after.phase.value)
-    return Note(at=now, kind=kind, subject=after.key, reason=_phase_text(after), data=data)
+    return Note(at=now, kind=kind.value, subject=after.key, reason=_phase_text(after), data=data)
 
 
 def cap_note(change: CapChange, *, now: datetime) -> Note:
@@ -102,14 +103,14 @@ def cap_note(change: CapChange, *, now: datetime) -> Note:
         said.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
         data |= {"raised_to": change.raised_to, "raised_until": until.isoformat()}
     kind = MoneyKind.CAP_RAISED if "raised_to" in data else MoneyKind.CAP_CHANGED
-    return Note(at=now, kind=kind, subject=change.cap, reason="; ".join(said), data=data)
+    return Note(at=now, kind=kind.value, subject=change.cap, reason="; ".join(said), data=data)
 
 
 def stop_note(connector: str, *, reason: str, now: datetime) -> Note:
     """Return the note of an order to spend nothing more, on a connector or (empty) on any."""
     return Note(
         at=now,
-        kind=MoneyKind.STOPPED,
+        kind=MoneyKind.STOPPED.value,
         subject=connector or ANY_CONNECTOR,
         reason=reason or "no reason was given",
     )
@@ -119,7 +120,7 @@ def resume_note(connector: str, *, now: datetime) -> Note:
     """Return the note of a stop that was taken back."""
     return Note(
         at=now,
-        kind=MoneyKind.RESUMED,
+        kind=MoneyKind.RESUMED.value,
         subject=connector or ANY_CONNECTOR,
         reason="the stop was taken back",
     )
@@ -147,7 +148,7 @@ def decision_note(
     if seed is not None:
         data["seed"] = seed
     kind = MoneyKind.CHOSEN if chosen else MoneyKind.NOT_CHOSEN
-    return Note(at=now, kind=kind, subject=account, reason=sentence, data=data)
+    return Note(at=now, kind=kind.value, subject=account, reason=sentence, data=data)
 
 
 def _about(*, connector: str, run: str | None, account: str | None) -> dict[str, Json]:

@@ -1,0 +1,142 @@
+"""What a cap is: at most so much of a unit, in each window of a kind, within a scope.
+
+Knows which units and connectors there can be, which amounts can be meant, and what a person may
+say about a cap. What is charged to caps, and whether it fits, is `budget`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.core.budget_windows import WindowKind
+from stoker.core.model import in_utc
+from stoker.errors import ConfigError
+
+LARGEST = 10**15  # of anything; a request beyond it is a mistake, not a purchase
+_UNIT = re.compile(r"calls|pull_units|tokens|credits|money:[A-Z]{3}")
+_CONNECTOR = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+class Scope(StrEnum):
+    """Whose spending a cap counts."""
+
+    TENANT = "tenant"  # one tenant's, whatever the connector
+    TENANT_CONNECTOR = "tenant_connector"  # one tenant's, with one connector
+    CONNECTOR = "connector"  # everybody's, with one connector: one key, one contract
+
+
+_WHO = {Scope.TENANT: "TENANT", Scope.TENANT_CONNECTOR: "CONNECTOR", Scope.CONNECTOR: "SHARED"}
+
+
+def unit(text: str) -> str:
+    """Return the unit of an amount, or say which there are.
+
+    `calls`, `pull_units`, `tokens`, `credits`, or money in minor units: `money:USD`.
+    """
+    if not _UNIT.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no unit; use calls, pull_units, tokens, credits or money:XXX "
+            "with a currency code"
+        )
+    return text
+
+
+def amount(number: int, *, what: str = "an amount") -> int:
+    """Return an amount that can be meant: a whole number from 0 to 10^15."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST:
+        raise ConfigError(f"{what} is {number!r}; allowed: whole numbers from 0 to {LARGEST}")
+    return number
+
+
+def connector_name(text: str) -> str:
+    """Return a connector's name, or say what one looks like."""
+    if not _CONNECTOR.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no connector; names are 1 to 63 of a-z, 0-9, '-' and '_', "
+            "beginning with a letter"
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """At most so much of a unit, in each window of a kind, within a scope."""
+
+    scope: Scope
+    unit: str
+    window: WindowKind
+    limit: int
+    connector: str = ""  # empty for scope tenant
+
+    def __post_init__(self) -> None:
+        unit(self.unit)
+        amount(self.limit, what=f"the limit of {self.unit}")
+        if self.scope is not Scope.TENANT:
+            connector_name(self.connector)
+        elif self.connector:
+            raise ConfigError(
+                f"a cap of scope {self.scope} counts all connectors; leave out "
+                f"{self.connector!r} or use scope {Scope.TENANT_CONNECTOR}"
+            )
+
+    @property
+    def id(self) -> str:
+        """What a cap is called everywhere: `tenant_connector/lusha/credits/day`."""
+        return f"{self.scope}/{self.connector or '*'}/{self.unit}/{self.window}"
+
+    @property
+    def shared(self) -> bool:
+        """Whether it counts what all tenants spend together."""
+        return self.scope is Scope.CONNECTOR
+
+    @property
+    def reason(self) -> str:
+        """The reason code of a refusal by this cap."""
+        return f"CAP_{_WHO[self.scope]}_{self.window.name}"
+
+
+def cap_unit(cap: str) -> str:
+    """Return the unit that the cap of this id counts."""
+    return cap.split("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapChange:
+    """What a person said about a cap: its limit from now on, or a higher one for a while."""
+
+    cap: str
+    limit: int | None = None
+    raised_to: int | None = None
+    raised_until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            amount(self.limit, what=f"the limit of {self.cap}")
+        if (self.raised_to is None) != (self.raised_until is None):
+            raise ConfigError(f"{self.cap} is raised to a number and until a time; give both")
+        if self.raised_to is not None and self.raised_until is not None:
+            amount(self.raised_to, what=f"the raised limit of {self.cap}")
+            in_utc(self.raised_until, what="raised_until")
+
+
+def said_together(before: CapChange | None, change: CapChange) -> CapChange:
+    """Return what stands after a further word about the same cap; None leaves what was said."""
+    if before is None:
+        return change
+    merged = before if change.limit is None else replace(before, limit=change.limit)
+    if change.raised_to is None:
+        return merged
+    return replace(merged, raised_to=change.raised_to, raised_until=change.raised_until)
+
+
+def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
+    """Return how much this cap allows at this moment. A raise never makes it less."""
+    if change is None:
+        return cap.limit
+    limit = cap.limit if change.limit is None else change.limit
+    if change.raised_to is None or change.raised_until is None or now >= change.raised_until:
+        return limit
+    return max(limit, change.raised_to)

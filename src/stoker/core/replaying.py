@@ -1,0 +1,149 @@
+"""Totals and open promises, worked out from nothing but the ledger.
+
+Entries are the truth and totals are a cache: what a store says it has spent must be what its
+entries add up to, and `differences` says where it is not. Reads the notes of `money_notes` and
+passes over all other kinds; whether the chain itself is sound is `ledger`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stoker.core.budget import Used
+from stoker.core.caps import cap_unit
+from stoker.core.holds import OPEN, Phase
+from stoker.core.ledger import Entry
+from stoker.core.money_notes import MoneyKind
+
+Place = tuple[str, str]
+"""A cap, and one of its windows."""
+
+_LATER = frozenset(phase.value for phase in Phase if phase is not Phase.HELD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A promise as far as the ledger tells: what it takes, and where it stands."""
+
+    key: str
+    phase: Phase
+    charges: Mapping[Place, int]
+    shared: Mapping[Place, int]  # out of caps that tenants share
+
+
+@dataclass(slots=True)
+class Replay:
+    """A ledger read from its beginning, in order, a page at a time if need be.
+
+    `own` and `shared` are what each cap has given away in each window, the tenant's own caps and
+    those it shares; of the latter only what this tenant took. `open` are the promises whose
+    outcome is not known yet, by key. `faults` are entries that cannot follow what came before;
+    they count for nothing.
+    """
+
+    own: dict[Place, Used] = field(default_factory=dict)
+    shared: dict[Place, Used] = field(default_factory=dict)
+    open: dict[str, Promise] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    _closed: set[str] = field(default_factory=set)
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Go on reading where the last page ended."""
+        for entry in entries:
+            try:
+                if entry.kind == MoneyKind.RESERVED:
+                    self._promised(entry)
+                elif entry.kind in _LATER:
+                    self._moved_on(entry)
+            except (LookupError, ValueError, TypeError, AttributeError):
+                self._fault(entry, "does not say what was charged")
+
+    def _promised(self, entry: Entry) -> None:
+        key = entry.subject
+        if key in self.open or key in self._closed:
+            self._fault(entry, f"promises {key} a second time")
+            return
+        promise = Promise(
+            key=key,
+            phase=Phase(_said(entry)["phase"]),
+            charges=_charges(_said(entry)["charges"]),
+            shared=_charges(_said(entry).get("shared", [])),
+        )
+        self.open[key] = promise
+        self._count(promise, {}, promised=1)
+
+    def _moved_on(self, entry: Entry) -> None:
+        key, phase = entry.subject, Phase(entry.kind)
+        promise = self.open.get(key)
+        if promise is None:
+            what = "was closed before" if key in self._closed else "was never promised"
+            self._fault(entry, f"says {phase} of {key}, which {what}")
+            return
+        if phase in OPEN:
+            self.open[key] = replace(promise, phase=phase)
+            return
+        actual = _actual(_said(entry)["actual"]) if phase is Phase.SETTLED else {}
+        del self.open[key]
+        self._closed.add(key)
+        self._count(promise, actual, promised=-1)
+
+    def _count(self, promise: Promise, actual: Mapping[str, int], *, promised: int) -> None:
+        for charges, totals in ((promise.charges, self.own), (promise.shared, self.shared)):
+            for place, amount in charges.items():
+                there = totals.get(place, Used())
+                totals[place] = Used(
+                    settled=there.settled + actual.get(cap_unit(place[0]), 0),
+                    reserved=there.reserved + promised * amount,
+                )
+
+    def _fault(self, entry: Entry, what: str) -> None:
+        self.faults.append(f"entry {entry.seq} {what}")
+
+
+def replayed(entries: Iterable[Entry], *, shared: bool = False) -> dict[Place, Used]:
+    """Return what each of a tenant's caps has given away in each window, by its entries from the start.
+
+    With `shared`, what this tenant took out of the caps it shares instead.
+    """
+    replay = Replay()
+    replay.read(entries)
+    return replay.shared if shared else replay.own
+
+
+def open_holds(entries: Iterable[Entry]) -> dict[str, Promise]:
+    """Return the promises whose outcome is not known yet, by key, by the entries from the start."""
+    replay = Replay()
+    replay.read(entries)
+    return replay.open
+
+
+def differences(truth: Mapping[Place, Used], cache: Mapping[Place, Used]) -> list[str]:
+    """Return a sentence for each cap and window where the cache is not what the entries add up to.
+
+    Sorted. One that nothing was ever taken from may be missing on either side.
+    """
+    found = []
+    for place in sorted(truth.keys() | cache.keys()):
+        entries, kept = truth.get(place, Used()), cache.get(place, Used())
+        if entries != kept:
+            found.append(
+                f"{place[0]} in {place[1]}: its entries add up to {entries.settled} settled and "
+                f"{entries.reserved} reserved, the total says {kept.settled} and {kept.reserved}"
+            )
+    return found
+
+
+def _said(entry: Entry) -> Mapping[str, Any]:
+    return entry.data
+
+
+def _charges(said: Iterable[tuple[str, str, int]]) -> dict[Place, int]:
+    for cap, _, _ in said:
+        cap_unit(cap)  # found out now, before anything is counted
+    return {(cap, window): int(amount) for cap, window, amount in said}
+
+
+def _actual(said: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(number) for name, number in said.items()}
