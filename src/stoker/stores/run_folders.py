@@ -10,6 +10,7 @@ The folders are the truth. What may be written, and when, is decided by `json_fi
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,6 +34,8 @@ from stoker.stores.run_files import (
     record_bytes,
     refuse_changed,
 )
+
+_GLANCE = 0.1  # seconds; far longer than a batch takes to write
 
 
 class RunFolders:
@@ -156,12 +159,17 @@ class RunFolders:
         for _ in lines.news():
             pass
         refuse_changed(lines, head)
-        if lines.torn:
-            return [
-                f"{lines.path} ends in {lines.torn} bytes of a batch that was never finished; "
-                "they are set aside when the run is next written to"
-            ]
-        return []
+        seen = lines.torn
+        if seen:
+            time.sleep(_GLANCE)  # it may be a batch that is being written this very moment
+            for _ in lines.news():
+                pass
+        if not seen or lines.torn != seen:
+            return []
+        return [
+            f"{lines.path} ends in {seen} bytes of a batch that was never finished; "
+            "they are set aside when the run is next written to"
+        ]
 
     def _tidy_up(self) -> None:
         for folder in [self.folder, self.folder / "runs", *self._shown()]:
