@@ -49,7 +49,7 @@ def make_file(path: Path, *, version: int, rows: int) -> None:
         db.execute(SET_VERSION, {"version": str(step.number)})
         if step.number == 1:
             db.execute(_RUNS)
-        db.execute(_ROWS[step.number].format(at=AT))
+        db.execute(_ROWS.get(step.number, "").format(at=AT))
     db.execute("COMMIT")
     db.close()
 

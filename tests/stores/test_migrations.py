@@ -119,8 +119,9 @@ def test_a_newer_file_is_refused_and_left_alone(path):
 
 
 def test_steps_are_taken_in_order_from_where_the_schema_is():
-    assert [step.number for step in pending(MIGRATIONS, version=1, where="x")] == [2, 3]
-    assert not pending(MIGRATIONS, version=3, where="x")
+    everything = len(MIGRATIONS)
+    assert [step.number for step in pending(MIGRATIONS[:3], version=1, where="x")] == [2, 3]
+    assert not pending(MIGRATIONS, version=everything, where="x")
     with pytest.raises(ConfigError, match="numbered"):
         pending([Migration(number=2, name="two", script="")], version=0, where="x")
 
@@ -194,7 +195,9 @@ def is_between_versions(path):
     """Say whether a file has the tables of no version there ever was."""
     whole = [set()]
     for step in MIGRATIONS:
-        whole.append(whole[-1] | set(re.findall(r"CREATE (?:TABLE|TRIGGER) (\w+)", step.script)))
+        whole.append(
+            whole[-1] | set(re.findall(r"CREATE (?:TABLE|TRIGGER|INDEX) (\w+)", step.script))
+        )
     return {name for _, name, _ in schema(path)} not in whole
 
 
