@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from faults.trials import Tally
+from faults.tally import Tally, twice
 from stoker.core.cadence import Cron, Interval, Schedule, Window
 from stoker.core.ledger import first_break
 from stoker.core.model import TenantId
@@ -117,8 +116,3 @@ def naive_jump_trials(*, n: int, rng: random.Random) -> Tally:
                 ran.append(last)
         tally.broken += [f"{day} ran {times} times" for day, times in twice(ran)]
     return tally
-
-
-def twice(ran: list[object]) -> list[tuple[object, int]]:
-    """Return what was done more than once, and how often."""
-    return [(what, times) for what, times in Counter(ran).items() if times > 1]

@@ -10,7 +10,7 @@ import pytest
 
 from faults.disks import LoopDisk, why_no_disk, why_no_memory_disk
 from faults.lab import Workers, why_no_strace
-from faults.trials import Tally
+from faults.tally import Tally
 
 Report = Callable[[str, Tally], Tally]
 
@@ -32,9 +32,19 @@ def tracing(workers: Workers, tmp_path: Path) -> Workers:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[LoopDisk]:
     """A disk whose power can be cut."""
-    if reason := why_no_disk():
+    yield from _disk(tmp_path, "ext4")
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def any_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LoopDisk]:
+    """The same, of each kind in turn: file systems differ in what they lose."""
+    yield from _disk(tmp_path, request.param)
+
+
+def _disk(room: Path, kind: str) -> Iterator[LoopDisk]:
+    if reason := why_no_disk(kind=kind):
         pytest.skip(reason)
-    with LoopDisk(tmp_path) as disk:
+    with LoopDisk(room, kind=kind) as disk:
         yield disk
 
 

@@ -29,13 +29,13 @@ class LoopDisk:
 
     def __init__(self, room: Path, *, kind: str = "ext4") -> None:
         self._image, self.path = room / f"{kind}.img", room / f"{kind}.disk"
-        self._kind = kind
+        self.kind = kind
 
     def __enter__(self) -> LoopDisk:
         self.path.mkdir(exist_ok=True)
         with self._image.open("wb") as image:
-            image.truncate(_SIZE[self._kind])
-        _run(*_FORMAT[self._kind], str(self._image))
+            image.truncate(_SIZE[self.kind])
+        _run(*_FORMAT[self.kind], str(self._image))
         self._mount()
         return self
 
@@ -57,7 +57,7 @@ class LoopDisk:
         self._mount()
 
     def _mount(self) -> None:
-        _run("mount", "-o", "loop", "-t", self._kind, str(self._image), str(self.path))
+        _run("mount", "-o", "loop", "-t", self.kind, str(self._image), str(self.path))
 
 
 @contextmanager

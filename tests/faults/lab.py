@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,13 @@ class Worker:
         """Return what it has said so far, in order. A last line cut short was never said."""
         text = self._acks.read_text() if self._acks.exists() else ""
         return [json.loads(line) for line in text.split("\n")[:-1]]
+
+    def first_word(self) -> None:
+        """Wait until it has said something."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.acks():
+            assert time.monotonic() < deadline, f"worker {self.pid} says nothing"
+            time.sleep(0.001)
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

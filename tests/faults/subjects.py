@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from stoker.core.model import Enriched, Job, JobScore, TenantId
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, SlotState, slot_note
 from stoker.ports import Backend, Store
+from stoker.stores.json_files import JsonBackend
+from stoker.stores.sqlite import SqliteBackend
 
 FIRST_RUN = datetime(2030, 1, 1, tzinfo=UTC)
 VERBS = ("run", "jobs", "more jobs", "enriched", "scores", "slot", "notes", "end")
@@ -68,6 +71,10 @@ class Stored:
     async def open(self) -> None:
         self._backend = self._make()
         await self._backend.migrate()
+
+    def look(self) -> None:
+        """Open without making or migrating anything."""
+        self._backend = self._make()
 
     async def close(self) -> None:
         if self._backend is not None:
@@ -152,24 +159,19 @@ async def _whole_ledger(store: Store) -> list[Entry]:
     return entries
 
 
-def sqlite(path: Path) -> Subject:
+def sqlite(path: Path) -> Stored:
     """The default store, in one database file."""
-    from stoker.stores.sqlite import SqliteBackend
-
-    path.mkdir(parents=True, exist_ok=True)
     return Stored(lambda: SqliteBackend(path / "stoker.db"))
 
 
-def json_files(path: Path) -> Subject:
+def json_files(path: Path) -> Stored:
     """Runs in files, and the schedule in the database beside them."""
-    from stoker.stores.sqlite import SqliteBackend
-
-    from stoker.stores.json_files import JsonBackend
-
-    path.mkdir(parents=True, exist_ok=True)
     return Stored(
         lambda: JsonBackend(path / "runs", schedule=SqliteBackend(path / "stoker.db")),
     )
+
+
+STORES = {"sqlite": sqlite, "json": json_files}
 
 
 def _run(at: datetime) -> Run:
@@ -180,24 +182,26 @@ def _ended(at: datetime) -> Run:
     return _run(at).ended(RunState.DONE, at=at + timedelta(seconds=1), reason="all done")
 
 
-def _jobs(at: datetime) -> list[Job]:
-    return [
-        Job.found(
-            source="board", url=f"https://example.test/{at:%H%M%S}/{nth}", title=f"Rôle {nth}"
-        )
-        for nth in range(8)
-    ]
+# Judges ask for these thousands of times.
+@cache
+def _jobs(at: datetime) -> tuple[Job, ...]:
+    where = f"https://example.test/{at:%H%M%S}"
+    return tuple(
+        Job.found(source="board", url=f"{where}/{nth}", title=f"Rôle {nth}") for nth in range(8)
+    )
 
 
-def _enriched(at: datetime) -> list[Enriched]:
-    return [Enriched(job=job.id, title=job.title.lower(), stack=("go",)) for job in _jobs(at)]
+@cache
+def _enriched(at: datetime) -> tuple[Enriched, ...]:
+    return tuple(Enriched(job=job.id, title=job.title.lower(), stack=("go",)) for job in _jobs(at))
 
 
-def _scores(at: datetime) -> list[JobScore]:
-    return [
+@cache
+def _scores(at: datetime) -> tuple[JobScore, ...]:
+    return tuple(
         JobScore(job=job.id, score=nth / 8, bucket="weak", components={"stack": nth / 8})
         for nth, job in enumerate(_jobs(at))
-    ]
+    )
 
 
 def _slot(at: datetime) -> Slot:

@@ -6,10 +6,14 @@ A task takes its order (a JSON object) and the function that says things.
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from faults import crowds, pauses
+from faults.subjects import STORES
 from faults.twins import SUBJECTS
 
 Order = dict[str, Any]
@@ -25,6 +29,7 @@ async def work(order: Order, say: Say) -> None:
 
     Starting again after a crash is the same order again, so this is also the recovery.
     """
+    _limit_open_files(order)
     subject = SUBJECTS[order["subject"]](Path(order["path"]))
     await subject.open()
     say("open")
@@ -41,4 +46,29 @@ async def work(order: Order, say: Say) -> None:
     say("done")
 
 
-TASKS: dict[str, Callable[[Order, Say], Awaitable[None]]] = {"nothing": nothing, "work": work}
+async def read(order: Order, say: Say) -> None:
+    """Only look, as a dashboard would: nothing is made and nothing is migrated."""
+    subject = STORES[order["subject"]](Path(order["path"]))
+    subject.look()
+    try:
+        say("kept", await subject.kept(0))
+    finally:
+        await subject.close()
+
+
+def _limit_open_files(order: Order) -> None:
+    # Once the event loop has what it needs: it is the store that shall run out of files.
+    if (more := order.get("open_files")) is not None:
+        used = max(int(name) for name in os.listdir("/proc/self/fd")) + 1  # noqa: PTH208
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, used + more))
+
+
+TASKS: dict[str, Callable[[Order, Say], Awaitable[None]]] = {
+    "nothing": nothing,
+    "work": work,
+    "read": read,
+    "hammer": crowds.hammer,
+    "hammer naively": crowds.hammer_naively,
+    "schedule": pauses.schedule,
+    "schedule naively": pauses.schedule_naively,
+}

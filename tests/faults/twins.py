@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from faults.subjects import BrokenError, Subject, beginning, json_files, sqlite
+from faults.subjects import STORES, BrokenError, Subject, beginning
 
 FILLING = "x" * 200
 
@@ -145,8 +145,7 @@ def synced_twice(path: Path, data: bytes) -> None:
 
 
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
-    "sqlite": sqlite,
-    "json": json_files,
+    **STORES,
     "row per commit": RowPerCommit,
     "synchronous=NORMAL": lambda path: RowPerCommit(path, synchronous="NORMAL"),
     "synchronous=OFF": lambda path: RowPerCommit(path, synchronous="OFF"),
