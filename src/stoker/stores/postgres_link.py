@@ -59,7 +59,10 @@ def parsed(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]
     try:
         if urlsplit(url).scheme not in ("postgresql", "postgres"):
             raise ValueError
-        return {key: value for key, value in conninfo.conninfo_to_dict(url).items() if value}
+        parts = {key: value for key, value in conninfo.conninfo_to_dict(url).items() if value}
+        if not all(port.isdecimal() for port in str(parts.get("port", "0")).split(",")):
+            raise ValueError
+        return parts
     except (ValueError, psycopg.Error):
         # The driver's own words may quote the URL, and with it the password.
         raise ConfigError(f"{setting} is not a Postgres URL; write it as {SHAPE}") from None
@@ -129,11 +132,13 @@ def translated_commit(error: psycopg.Error, *, where: str) -> StokerError:
 
 
 def _unreachable(error: psycopg.Error, url: str) -> StokerError:
-    where, said = place(url), _hidden(_first_line(error), url)
+    where = place(url)
+    _, refused, reason = _hidden(_first_line(error), url).rpartition("FATAL:")
+    said = reason.strip()
     if isinstance(error, _MUST_CHANGE) or "authentication failed" in said:
         return ConfigError(f"{where} does not let us in ({said}); check storage.postgres_url")
-    # A refused database or role name arrives before the driver has its code, as text alone.
-    if "does not exist" in said and "socket" not in said:
+    # What the server says before it lets us in comes without its code, as text alone.
+    if refused and "does not exist" in said:
         return ConfigError(f"{where} is not there ({said}); create it, or correct the URL")
     if "no password supplied" in said:
         return ConfigError(f"{where} wants a password; put one into storage.postgres_url")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import LiteralString
 
 from stoker.errors import ConfigError, StokerError
 from stoker.stores.migrations import Migration, pending
@@ -32,6 +33,19 @@ _SETTINGS = {
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "60s",
 }
+
+_TAKEN_AWAY: tuple[LiteralString, ...] = (
+    "NOSUPERUSER",
+    "NOBYPASSRLS",
+    "NOCREATEROLE",
+    "NOCREATEDB",
+    "NOREPLICATION",
+)
+
+_POWERS = """
+SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication
+FROM pg_catalog.pg_roles WHERE rolname = %s
+"""
 
 # One setup at a time in a database; any fixed number does.
 _TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7306589)"
@@ -116,12 +130,11 @@ def _owner(admin: Connection) -> str:
 def _app(admin: Connection, app: str, password: str | None) -> str:
     made = _make_role(admin, app)
     role = sql.Identifier(app)
-    admin.execute(sql.SQL("ALTER ROLE {} LOGIN NOCREATEDB NOCREATEROLE").format(role))
-    [(above,)] = admin.execute(
-        "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = %s", [app]
-    ).fetchall()
-    if above:  # only asked for when needed, since only a superuser may say it
-        admin.execute(sql.SQL("ALTER ROLE {} NOSUPERUSER NOBYPASSRLS").format(role))
+    admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
+    [has] = admin.execute(_POWERS, [app]).fetchall()
+    for power, held in zip(_TAKEN_AWAY, has, strict=True):
+        if held:  # only said when needed: who lacks a power may not even take it away
+            admin.execute(sql.SQL("ALTER ROLE {} " + power).format(role))
     if password:
         # Hashed here, so that the password itself never stands in the server's log.
         secret = admin.pgconn.encrypt_password(password.encode(), app.encode(), b"scram-sha-256")
