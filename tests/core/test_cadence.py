@@ -1,6 +1,7 @@
 """When a schedule is due, and what becomes of the instants nobody was there for."""
 
 from datetime import UTC, datetime, time, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,18 @@ def test_no_instant_lies_between_the_latest_and_the_next(now, schedule):
 
     assert latest <= now < upcoming
     assert list(instants(schedule, after=latest, until=upcoming)) == [upcoming]
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "Pacific/Apia", "UTC"])
+@pytest.mark.parametrize("line", ["30 23 * * WED", "0 0 1 * *", "0 12 30 12 *", "0 0 31 12 *"])
+def test_looking_back_finds_what_looking_forward_found(line, zone):
+    rare = Cron(line, zone)
+    found = list(instants(rare, after=utc("2009-06-01"), until=utc("2013-06-01")))
+
+    assert len(found) >= 4
+    for before, instant in pairwise(found):
+        assert latest_instant(instant, rare) == instant
+        assert latest_instant(instant - timedelta.resolution, rare) == before
 
 
 @given(moments, spans, crons | windows)
@@ -371,6 +384,13 @@ def test_a_run_on_its_own_says_since_when_it_is_due():
     assert due(NOON, NOON - HOUR, HOURLY).reason == "due since 2026-03-04 12:00 UTC"
 
 
+def test_a_clock_that_went_back_is_named_as_the_reason():
+    assert due(NOON - HOUR, NOON, HOURLY).reason == (
+        "2026-03-04 12:00 UTC is already decided, but the clock says 2026-03-04 11:00; "
+        "nothing is due until it catches up"
+    )
+
+
 def test_nothing_due_says_so():
     assert due(NOON + MINUTE, NOON, HOURLY).reason == "nothing is due yet"
 
@@ -389,6 +409,15 @@ def test_long_downtime_is_counted_in_full_and_listed_in_part(schedule, last):
     assert f"the latest {MOST_MISSED} are listed" in answer.reason
     assert answer.run == (NOON,)
     assert answer.missed == tuple(NOON - n * MINUTE for n in range(MOST_MISSED, 0, -1))
+
+
+def test_what_is_let_go_after_long_downtime_is_listed_in_part_too():
+    answer = due(NOON + HOUR / 2, NOON - 3000 * HOUR, HOURLY, catch_up=CatchUp.NONE)
+
+    assert answer.run == ()
+    assert len(answer.missed) == MOST_MISSED
+    assert answer.missed[-1] == NOON
+    assert answer.reason.startswith("3000 instants were missed")
 
 
 @given(moments, st.timedeltas(30 * DAY, 500 * DAY), st.sampled_from(Gap), st.sampled_from(Fold))

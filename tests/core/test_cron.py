@@ -83,6 +83,12 @@ def test_both_days_must_agree_when_one_begins_with_a_star():
     assert [(day.month, day.day) for day in days] == [(2, 13), (3, 13), (9, 13), (11, 13), (12, 13)]
 
 
+def test_a_stepped_day_of_month_must_agree_with_the_weekday():
+    days = days_of("0 0 */15 * FRI")  # the 1st, 16th and 31st
+
+    assert [(day.month, day.day) for day in days] == [(1, 16), (5, 1), (7, 31), (10, 16)]
+
+
 def test_a_day_that_a_month_lacks_is_passed_over():
     assert [day.month for day in days_of("0 0 31 * *")] == [1, 3, 5, 7, 8, 10, 12]
 
