@@ -103,7 +103,7 @@ class Replay:
 
 
 def replayed(entries: Iterable[Entry], *, shared: bool = False) -> dict[Place, Used]:
-    """Return what each of a tenant's caps has given away in each window, by its entries from the start.
+    """Return what a tenant's caps have given away in each window, by its entries from the start.
 
     With `shared`, what this tenant took out of the caps it shares instead.
     """
