@@ -133,17 +133,26 @@ def backend_for(settings: Settings) -> Backend:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, *, clock: Clock | None = None, observer: Observer | None = None
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    observer: Observer | None = None,
+    only_to_read: bool = False,
 ) -> AsyncIterator[App]:
     """Open everything these settings name, its schema current, and close it afterwards.
 
+    Only to read, a store that cannot be written to will do: looking must work before acting.
     What libraries log meanwhile goes where our own lines go, and is redacted like them.
     """
     logs = observer_for(settings, sys.stderr)
     backend = backend_for(settings)
     try:
         with library_logs(logs):
-            await backend.migrate()
+            try:
+                await backend.migrate()
+            except ConfigError:
+                if not only_to_read:
+                    raise  # otherwise the first read says what is wrong, if it matters to it
             yield App(
                 settings=settings,
                 backend=backend,

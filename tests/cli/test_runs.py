@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from faults.disks import make_read_only, memory_disk, why_no_memory_disk
 from stoker.cli.main import main
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
@@ -116,3 +117,19 @@ def test_what_cannot_be_meant_is_answered_in_one_line(stoker, words, complaint):
 def test_a_store_without_runs_says_what_to_do(tmp_path, capsys):
     assert main(["-C", str(tmp_path), "runs", "list"]) == 0
     assert "stoker upkeep" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(bool(why_no_memory_disk()), reason=str(why_no_memory_disk()))
+def test_a_store_that_cannot_be_written_to_can_still_be_looked_at(tmp_path, capsys):
+    with memory_disk(tmp_path / "disk", size="128m") as disk:
+        assert main(["-C", str(disk), "upkeep"]) == 0
+        make_read_only(disk)
+        capsys.readouterr()
+
+        assert main(["-C", str(disk), "runs", "list"]) == 0
+        assert "DONE" in capsys.readouterr().out
+        assert main(["-C", str(disk), "upkeep"]) == 2
+        complaint = capsys.readouterr().err
+
+    assert "is read-only" in complaint
+    assert len(complaint.splitlines()) == 1

@@ -99,11 +99,11 @@ class Asked:
         self.secrets.update(settings.secret_values())
         return settings
 
-    def app(self) -> AbstractAsyncContextManager[App]:
+    def app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[App]:
         """Read the settings and open everything they name: `async with asked.app() as app`."""
         from stoker import wiring
 
-        return wiring.opened(self.settings())
+        return wiring.opened(self.settings(), only_to_read=only_to_read)
 
 
 pass_asked = click.make_pass_decorator(Asked)

@@ -54,7 +54,7 @@ async def _list(
 ) -> None:
     settings = asked.settings()
     found: list[tuple[TenantId, Run]] = []
-    async with asked.app() as app:
+    async with asked.app(only_to_read=True) as app:
         for tenant in chosen_tenants(settings, tenants):
             there = await app.backend.tenant(tenant).runs.runs(kind=kind, limit=limit)
             found += [(tenant, run) for run in there]
@@ -93,7 +93,7 @@ def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None
 async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
     settings = asked.settings()
     whose = one_tenant(settings, tenant)
-    async with asked.app() as app:
+    async with asked.app(only_to_read=True) as app:
         run = await _found(app.backend.tenant(whose), name)
     if as_json:
         show_json(run_shown(whose, run))
@@ -142,7 +142,7 @@ async def _compare(
 
     settings = asked.settings()
     whose = one_tenant(settings, tenant)
-    async with asked.app() as app:
+    async with asked.app(only_to_read=True) as app:
         store = app.backend.tenant(whose)
         left, right = await _found(store, one), await _found(store, other)
     differences = compared(left, right)
@@ -180,7 +180,7 @@ async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_js
             "or look at what would go with: stoker prune --dry-run"
         )
     answers: list[tuple[TenantId, list[Verdict], Weight]] = []
-    async with asked.app() as app:
+    async with asked.app(only_to_read=dry_run) as app:
         for tenant in chosen_tenants(settings, tenants):
             own = settings.for_tenant(tenant)
             now = app.clock.now()

@@ -134,7 +134,7 @@ async def _audit(
     from stoker.wiring import rule_in_force
 
     settings = asked.settings()
-    async with asked.app() as app:
+    async with asked.app(only_to_read=True) as app:
         now = app.clock.now()
         to = moment(until, what="--to") if until else now + timedelta(microseconds=1)
         start = moment(since, what="--from") if since else now - LOOKS_BACK
