@@ -1,0 +1,54 @@
+"""Why something was not done: the closed list of codes, with a sentence for each.
+
+Codes are for filters and dashboards, sentences for people. The numbers behind a refusal travel
+beside its code, in `Refused` and in the ledger. What is not on this list is no reason.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """One code, and what it means to whoever reads it."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Reason:
+        """Make a code that carries its sentence."""
+        reason = str.__new__(cls, code)
+        reason._value_ = code
+        reason.sentence = sentence
+        return reason
+
+    # Chosen or not
+    FRESH_ENOUGH = "FRESH_ENOUGH", "what we know of this account is recent enough for its tier"
+    LOWER_VALUE = "LOWER_VALUE", "the money went to accounts that promised more for it"
+    DUPLICATE_PULL_JOB_ID = "DUPLICATE_PULL_JOB_ID", "this very pull was asked for before"
+    COOLING_DOWN = "COOLING_DOWN", "it failed a short while ago and is left alone until later"
+    PAUSED = "PAUSED", "somebody paused it"
+
+    # How much: not in this window
+    CAP_TENANT_HOUR = "CAP_TENANT_HOUR", "this hour's cap of the tenant is used up"
+    CAP_TENANT_DAY = "CAP_TENANT_DAY", "today's cap of the tenant is used up"
+    CAP_TENANT_WEEK = "CAP_TENANT_WEEK", "this week's cap of the tenant is used up"
+    CAP_TENANT_RUN = "CAP_TENANT_RUN", "the run's cap of the tenant is used up"
+    CAP_CONNECTOR_HOUR = "CAP_CONNECTOR_HOUR", "this hour's cap of the connector is used up"
+    CAP_CONNECTOR_DAY = "CAP_CONNECTOR_DAY", "today's cap of the connector is used up"
+    CAP_CONNECTOR_WEEK = "CAP_CONNECTOR_WEEK", "this week's cap of the connector is used up"
+    CAP_CONNECTOR_RUN = "CAP_CONNECTOR_RUN", "the run's cap of the connector is used up"
+    CAP_SHARED_HOUR = "CAP_SHARED_HOUR", "this hour's cap that all tenants share is used up"
+    CAP_SHARED_DAY = "CAP_SHARED_DAY", "today's cap that all tenants share is used up"
+    CAP_SHARED_WEEK = "CAP_SHARED_WEEK", "this week's cap that all tenants share is used up"
+    CAP_SHARED_RUN = "CAP_SHARED_RUN", "the run's cap that all tenants share is used up"
+
+    # How fast: later
+    RATE_LIMIT = "RATE_LIMIT", "the vendor may not be called this often; it goes later"
+
+    # Not at all, until something changes
+    STOPPED = "STOPPED", "a stop is in force; take it back with: stoker resume"
+    BUDGET_UNREADABLE = (
+        "BUDGET_UNREADABLE",
+        "the store could not say what is left, so nothing was spent; check it with: stoker doctor",
+    )
+    CLOCK_WENT_BACK = "CLOCK_WENT_BACK", "the clock is earlier than what was already recorded"
