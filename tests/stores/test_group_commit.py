@@ -1,14 +1,19 @@
 """What happens to those who wait when the disk fails under a commit."""
 
+from datetime import timedelta
+
 import apsw
 import pytest
 
 from stoker.errors import ConfigError, TransientError, UncertainError
 from stoker.stores.group_commit import GroupCommit
+from stoker.stores.schema_sqlite import MIGRATIONS
+from stoker.stores.sqlite_file import write_ahead
+from stoker.stores.sqlite_migrating import migrated
 
 
 class FailingDisk(apsw.VFS):
-    """The real disk, until it is told that a call of some kind fails from now on."""
+    """The real disk, until it is told that writes fail, or syncs, or the sync of a number."""
 
     def __init__(self, name):
         super().__init__(name, "")
@@ -26,7 +31,7 @@ class FailingFile(apsw.VFSFile):
 
     def xSync(self, flags):  # noqa: N802
         self._disk.syncs += 1
-        if self._disk.failing == "sync":
+        if self._disk.failing in ("sync", self._disk.syncs):
             raise apsw.IOError("the disk failed")
         super().xSync(flags)
 
@@ -132,3 +137,24 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_for_the_next_caller(t
     writer.close()
     with pytest.raises(ConfigError, match="closed"):
         writer.ask(lambda db: 1)
+
+
+def test_a_sync_that_fails_under_a_migration_is_never_asked_again(tmp_path, disk):
+    syncs, busy = 0, timedelta(seconds=1)
+    for nth in range(1, 1000):
+        path = tmp_path / f"{nth}.db"
+        disk.failing = None
+        db = apsw.Connection(str(path), vfs=f"failing-{tmp_path}")
+        # Before the log is on, SQLite undoes by writing the old pages again and syncing those.
+        write_ahead(db, path, busy=busy)
+        disk.failing, disk.syncs = nth, 0
+        try:
+            migrated(db, path, MIGRATIONS, busy=busy)
+        except UncertainError:
+            syncs += 1
+            assert disk.syncs == nth
+        else:
+            disk.failing = None
+            db.close()
+            break
+    assert syncs >= len(MIGRATIONS)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import apsw
 
 from stoker.errors import ConfigError, StokerError, UncertainError
-from stoker.stores.sqlite_file import failure
+from stoker.stores.sqlite_file import failure, unsure
 
 _Result = TypeVar("_Result")
 _Work = Callable[[Any], Any]
@@ -128,28 +128,33 @@ class GroupCommit:
         if not group:
             return
         try:
+            if self._broken is not None:
+                raise self._broken
             serve(group)
         except Exception as error:  # noqa: BLE001 – it belongs to those who wait, not to this thread
+            if isinstance(error, UncertainError):
+                self._give_up(error)
             for asked in group:
                 asked.error = self._meaning(error)
         for asked in group:
             asked.keep_promise()
 
     def _write(self, group: Sequence[_Asked]) -> None:
-        connection = self._writable()
+        if self._connection is None:
+            self._connection = self._connect()
+        with unsure(self._connection, self._path):
+            self._commit(self._connection, group)
+
+    def _commit(self, connection: apsw.Connection, group: Sequence[_Asked]) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for asked in group:
                 self._attempt(connection, asked)
-        except Exception:
-            _roll_back(connection)
-            raise
-        try:
             connection.execute("COMMIT")
-        except apsw.IOError as error:
-            raise self._give_up(error) from error
-        except apsw.Error:
-            _roll_back(connection)
+        except Exception:
+            if connection.in_transaction:
+                with contextlib.suppress(apsw.Error):  # what is never committed is never seen
+                    connection.execute("ROLLBACK")
             raise
 
     def _attempt(self, connection: apsw.Connection, asked: _Asked) -> None:
@@ -158,24 +163,15 @@ class GroupCommit:
             asked.answer = asked.work(connection)
         except Exception as error:
             # A full or failing disk ends the whole transaction, so everybody in it must hear.
-            if not connection.in_transaction:
+            if isinstance(error, apsw.IOError) or not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO work")
             asked.error = self._meaning(error)
         connection.execute("RELEASE work")
 
     def _do_alone(self, group: Sequence[_Asked]) -> None:
-        if self._broken is not None:
-            raise self._broken
         for asked in group:
             asked.answer = asked.work(self._connection)
-
-    def _writable(self) -> apsw.Connection:
-        if self._broken is not None:
-            raise self._broken
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
 
     def _meaning(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error):
@@ -184,24 +180,9 @@ class GroupCommit:
             return meaning
         return error
 
-    def _give_up(self, error: apsw.Error) -> UncertainError:
-        # After a failed fsync the system may call lost pages clean, so a second one that succeeds
-        # proves nothing. We never ask again, not even by tidying up the log when closing.
+    def _give_up(self, error: UncertainError) -> None:
         self._broken = ConfigError(
-            f"an earlier write to {self._path} failed on the disk ({error}); check the disk, "
-            "then start again"
+            f"an earlier write to {self._path} failed on the disk ({error.__cause__}); "
+            "check the disk, then start again"
         )
-        if self._connection is not None:
-            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            self._connection.close()
-            self._connection = None
-        return UncertainError(
-            f"the disk failed while {self._path} was being written ({error}); it may have been "
-            "done: check the disk, then read again before repeating it"
-        )
-
-
-def _roll_back(connection: apsw.Connection) -> None:
-    if connection.in_transaction:
-        with contextlib.suppress(apsw.Error):  # what is never committed is never seen
-            connection.execute("ROLLBACK")
+        self._connection = None

@@ -18,7 +18,13 @@ from urllib.parse import quote
 
 import apsw
 
-from stoker.errors import ConfigError, PermanentError, StokerError, TransientError
+from stoker.errors import (
+    ConfigError,
+    PermanentError,
+    StokerError,
+    TransientError,
+    UncertainError,
+)
 
 # Before 3.51.3, two connections writing at once could, rarely, corrupt a file in WAL mode:
 # https://sqlite.org/wal.html#walresetbug. apsw brings its own SQLite; the system's is often older.
@@ -66,7 +72,7 @@ def opened_for_writing(path: Path, *, busy: timedelta, create: bool = False) -> 
 
 def write_ahead(connection: apsw.Connection, path: Path, *, busy: timedelta) -> None:
     """Turn the write-ahead log on, for good: readers then never wait for the writer."""
-    with translated(path):
+    with translated(path), unsure(connection, path):
         mode = patiently(lambda: connection.pragma("journal_mode", "wal"), busy=busy)
     if mode != "wal":
         raise ConfigError(
@@ -107,6 +113,24 @@ def patiently(attempt: Callable[[], _Result], *, busy: timedelta) -> _Result:
             if time.monotonic() >= give_up:
                 raise
             time.sleep(0.01)
+
+
+@contextmanager
+def unsure(connection: apsw.Connection, path: Path) -> Iterator[None]:
+    """Turn a disk that fails under a write into UncertainError, and let go of the file for good.
+
+    After a failed fsync the system may call lost pages clean, so a second one that succeeds
+    proves nothing. We never ask again, not even by tidying up the log when closing.
+    """
+    try:
+        yield
+    except apsw.IOError as error:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+        raise UncertainError(
+            f"the disk failed while {path} was being written ({error}); it may have been done: "
+            "check the disk, then read again before repeating it"
+        ) from error
 
 
 @contextmanager

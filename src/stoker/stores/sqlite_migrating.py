@@ -14,7 +14,7 @@ import apsw
 
 from stoker.errors import ConfigError
 from stoker.stores.migrations import Migration, pending
-from stoker.stores.sqlite_file import translated, write_ahead
+from stoker.stores.sqlite_file import translated, unsure, write_ahead
 
 TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
@@ -59,13 +59,16 @@ def require_current(
 def migrated(
     connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, busy: timedelta
 ) -> list[str]:
-    """Take the steps still to take; return them, none when the file is current."""
+    """Take the steps still to take; return them, none when the file is current.
+
+    Raises UncertainError, with the connection closed, when the disk fails under a step.
+    """
     # Before anything is written: a newer file, or a stranger's, stays as it is.
     pending(migrations, version=schema_version(connection, path), where=str(path))
     write_ahead(connection, path, busy=busy)
     taken = []
     for step in migrations:
-        with translated(path):
+        with translated(path), unsure(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Asked again now that nobody else can change it: another program may have been
