@@ -1,0 +1,296 @@
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.budget import (
+    CLOCK_TOLERANCE,
+    LARGEST,
+    Cap,
+    CapChange,
+    Charge,
+    Request,
+    Scope,
+    Used,
+    charges,
+    clock_refusal,
+    first_refusal,
+    reset_for,
+)
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.errors import ConfigError
+
+NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
+RULE = ResetRule("Asia/Singapore", time(6, 30))
+TICK = timedelta.resolution
+
+OWN = Cap(
+    scope=Scope.TENANT_CONNECTOR,
+    connector="lusha",
+    unit="credits",
+    window=WindowKind.DAY,
+    limit=10,
+)
+ALL = Cap(scope=Scope.TENANT, unit="money:USD", window=WindowKind.WEEK, limit=500)
+SHARED = Cap(
+    scope=Scope.CONNECTOR, connector="lusha", unit="credits", window=WindowKind.DAY, limit=90
+)
+PER_RUN = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.RUN, limit=7)
+CAPS = [OWN, ALL, SHARED, PER_RUN]
+
+
+def request(**said):
+    return Request(**{"key": "k1", "connector": "lusha", "amounts": {"credits": 3}, **said})
+
+
+def charged(asked, caps, changes=(), *, now=NOW, reset=RULE):
+    return charges(asked, caps, {one.cap: one for one in changes}, reset=reset, now=now)
+
+
+def charge(**said):
+    return Charge(
+        **{
+            "cap": OWN.id,
+            "shared": False,
+            "window": "day 1",
+            "amount": 3,
+            "limit": 10,
+            "ends_at": NOW + timedelta(hours=5),
+            "reason": OWN.reason,
+            **said,
+        }
+    )
+
+
+def test_a_request_is_charged_to_every_cap_it_falls_under_shared_ones_first():
+    wanted = charged(request(amounts={"credits": 3, "money:USD": 200}, run="r"), CAPS)
+
+    assert [(one.cap, one.amount) for one in wanted] == [
+        (SHARED.id, 3),
+        (PER_RUN.id, 3),
+        (ALL.id, 200),
+        (OWN.id, 3),
+    ]
+
+
+@given(st.permutations(CAPS))
+def test_everybody_charges_in_the_same_order(caps):
+    asked = request(amounts={"credits": 1, "money:USD": 1}, run="r")
+
+    assert charged(asked, caps) == charged(asked, CAPS)
+
+
+def test_a_charge_carries_its_window_its_limit_and_the_code_of_its_refusal():
+    [found] = charged(request(), [OWN])
+    window = window_at(WindowKind.DAY, NOW, reset=RULE)
+
+    assert found == Charge(
+        cap=OWN.id,
+        shared=False,
+        window=window.name,
+        amount=3,
+        limit=10,
+        ends_at=window.end,
+        reason="CAP_CONNECTOR_DAY",
+    )
+
+
+def test_a_shared_cap_begins_at_one_moment_for_tenants_of_all_zones():
+    [here] = charged(request(), [SHARED], reset=RULE)
+    [there] = charged(request(), [SHARED], reset=ResetRule("America/New_York"))
+
+    assert here == there
+    assert here.shared
+    assert here.ends_at == NOW.replace(hour=0) + timedelta(days=1)
+    assert (reset_for(SHARED, RULE), reset_for(OWN, RULE)) == (ResetRule(), RULE)
+
+
+def test_a_cap_of_another_connector_or_unit_is_not_charged():
+    other = replace(OWN, connector="apollo")
+    tokens = replace(OWN, unit="tokens")
+
+    assert [one.cap for one in charged(request(), [other, tokens, OWN])] == [OWN.id]
+
+
+def test_what_was_said_about_a_cap_is_its_limit():
+    said = [CapChange(cap=OWN.id, limit=4), CapChange(cap=SHARED.id, limit=5)]
+
+    assert [one.limit for one in charged(request(), [OWN, SHARED], said)] == [5, 4]
+
+
+@pytest.mark.parametrize("caps", [[], [replace(OWN, connector="apollo")], [ALL]])
+def test_what_nobody_has_limited_may_not_be_spent(caps):
+    with pytest.raises(
+        ConfigError,
+        match=r"^k1: no cap covers credits of lusha; set one with: "
+        r"stoker caps set tenant_connector/lusha/credits/day LIMIT$",
+    ):
+        charged(request(), caps)
+
+
+def test_one_unit_without_a_cap_is_enough_for_a_refusal():
+    with pytest.raises(ConfigError, match="no cap covers tokens"):
+        charged(request(amounts={"credits": 1, "tokens": 1}), [OWN])
+
+
+def test_a_cap_given_twice_is_refused():
+    with pytest.raises(ConfigError, match=f"{OWN.id} is set twice; keep one"):
+        charged(request(), [OWN, replace(OWN, limit=99)])
+
+
+def test_a_cap_per_run_wants_to_know_the_run():
+    with pytest.raises(ConfigError, match="say which run"):
+        charged(request(), [PER_RUN])
+
+
+def test_a_request_for_nothing_of_a_unit_is_still_charged_to_its_caps():
+    assert [one.amount for one in charged(request(amounts={"credits": 0}), [OWN])] == [0]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"key": ""}, "a key is 1 to 500 printable"),
+        ({"key": "k" * 501}, "a key is 1 to 500 printable characters, not 'kkk"),
+        ({"key": "two\nlines"}, "a key is 1 to 500 printable"),
+        ({"key": "\ud800"}, "a key is 1 to 500 printable"),
+        ({"connector": "no connector"}, "is no connector"),
+        ({"amounts": {}}, "k1 asks for nothing; say how much of what"),
+        ({"amounts": {"pounds": 1}}, "'pounds' is no unit"),
+        ({"amounts": {"credits": -1}}, "k1: the amount of credits is -1"),
+        ({"amounts": {"credits": LARGEST + 1}}, "k1: the amount of credits"),
+        ({"amounts": {"calls": 1, "credits": 1.5}}, "k1: the amount of credits is 1.5"),
+        ({"run": "a\0"}, "its run or account"),
+        ({"account": "\udfff"}, "its run or account"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused(said, problem):
+    with pytest.raises(ConfigError, match=problem):
+        request(**said)
+
+
+def test_a_long_key_is_good_and_a_bad_one_is_not_repeated_whole():
+    assert len(request(key="k" * 500).key) == 500
+    with pytest.raises(ConfigError) as refused:
+        request(key="k" * 9000)
+    assert len(str(refused.value)) < 200
+
+
+SAID = [
+    {},
+    {"connector": "apollo"},
+    {"amounts": {"credits": 4}},
+    {"amounts": {"credits": 3, "calls": 0}},
+    {"run": "r"},
+    {"account": "r"},
+    {"sends_at_once": False},
+]
+
+
+def test_other_inputs_have_another_fingerprint():
+    prints = [request(**said).fingerprint for said in SAID]
+
+    assert len(set(prints)) == len(SAID)
+    assert {len(one) for one in prints} == {32}
+
+
+def test_the_key_and_the_order_of_amounts_do_not_matter_to_a_fingerprint():
+    orders = permutations([("credits", 1), ("calls", 2), ("money:USD", 3)])
+
+    assert (
+        len({request(key=f"k{n}", amounts=dict(o)).fingerprint for n, o in enumerate(orders)}) == 1
+    )
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
+def test_a_request_fits_exactly_when_all_that_is_given_away_stays_within_the_limit(
+    settled, reserved, amount, limit
+):
+    wanted = charge(amount=amount, limit=limit)
+    used = {(wanted.cap, wanted.window): Used(settled=settled, reserved=reserved)}
+
+    refused = first_refusal([wanted], used)
+
+    assert (refused is None) == (settled + reserved + amount <= limit)
+
+
+def test_a_refusal_says_which_cap_how_full_it_is_and_when_it_resets():
+    refused = first_refusal([charge()], {(OWN.id, "day 1"): Used(settled=5, reserved=3)})
+
+    assert refused.reason == "CAP_CONNECTOR_DAY"
+    assert refused.sentence == "tenant_connector/lusha/credits/day has 2 of 10 left, 3 needed"
+    assert (refused.cap, refused.used, refused.limit) == (OWN.id, 8, 10)
+    assert refused.resets_at == NOW + timedelta(hours=5)
+
+
+def test_a_cap_that_is_overrun_has_nothing_left_not_less():
+    refused = first_refusal([charge()], {(OWN.id, "day 1"): Used(settled=15)})
+
+    assert "has 0 of 10 left" in refused.sentence
+    assert refused.used == 15
+
+
+def test_the_first_request_larger_than_the_cap_is_refused():
+    assert "10 of 10 left, 11 needed" in first_refusal([charge(amount=11)], {}).sentence
+    assert first_refusal([charge(amount=10)], {}) is None
+
+
+def test_what_other_windows_and_caps_gave_away_does_not_matter():
+    used = {(OWN.id, "day 0"): Used(settled=10), (ALL.id, "day 1"): Used(settled=10)}
+
+    assert first_refusal([charge()], used) is None
+
+
+def test_every_cap_is_asked_and_the_first_without_room_answers():
+    full = {(cap, "day 1"): Used(settled=10) for cap in ("b", "c")}
+    wanted = [charge(cap=cap) for cap in ("a", "b", "c")]
+
+    assert first_refusal(wanted, full).cap == "b"
+    assert first_refusal([], full) is None
+
+
+def test_a_shared_cap_tells_no_numbers_of_the_others():
+    shared = charge(cap=SHARED.id, shared=True, reason=SHARED.reason, limit=7777)
+    refused = first_refusal([shared], {(SHARED.id, "day 1"): Used(settled=5555, reserved=2222)})
+
+    assert refused.sentence == "connector/lusha/credits/day has not enough left, 3 needed"
+    assert (refused.used, refused.limit) == (0, 0)
+    assert refused.reason == "CAP_SHARED_DAY"
+    assert refused.resets_at == shared.ends_at
+
+
+def test_what_is_used_is_spent_and_promised_together():
+    assert Used(settled=3, reserved=4).total == 7
+    assert Used().total == 0
+
+
+def test_a_clock_that_went_back_is_refused_until_it_catches_up():
+    latest = NOW
+    behind = latest - CLOCK_TOLERANCE - TICK
+
+    refused = clock_refusal(behind, latest=latest)
+
+    assert refused.reason == "CLOCK_WENT_BACK"
+    assert refused.resets_at == latest
+    assert refused.sentence == (
+        "the clock says 2026-11-16 01:54:59 UTC, but 2026-11-16 02:00:00 was already recorded; "
+        "set it right and ask again"
+    )
+
+
+@pytest.mark.parametrize(
+    "now", [NOW - CLOCK_TOLERANCE, NOW - TICK, NOW, NOW + TICK, NOW + timedelta(days=1)]
+)
+def test_a_difference_that_honest_clocks_have_is_let_pass(now):
+    assert clock_refusal(now, latest=NOW) is None
+
+
+def test_honest_clocks_differ_by_at_most_five_minutes():
+    assert timedelta(minutes=5) == CLOCK_TOLERANCE
+
+
+def test_with_nothing_written_down_every_clock_is_right():
+    assert clock_refusal(NOW, latest=None) is None
