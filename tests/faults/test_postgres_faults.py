@@ -9,19 +9,23 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from faults.pg_proxy import COMMIT, Fate, Proxy
+from faults.pg_proxy import Fate, Proxy
 from faults.pg_trials import (
     ACME,
     START,
     Cuts,
     append_again,
+    asks_for_a_lease,
+    commits,
     cut_commits,
     decide,
     fill,
     hasty,
     restarts,
+    silences,
+    silent_from,
 )
-from faults.trials import Tally
+from faults.tally import Tally
 from pg import fresh_database, own_server
 from stoker.core.leases import Lease
 from stoker.core.ledger import Note
@@ -92,39 +96,13 @@ def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
         assert hasty(server, server.admin_url, writes=200).broken, "the harness sees no loss"
 
 
-def silent_from(begins):
-    """From this message on a connection swallows everything and answers nothing."""
-    return lambda kind, body: Fate.HELD if begins(kind, body) else Fate.PASS
-
-
-def is_lease_query(kind, body):
-    return b"FROM leases" in body
-
-
-def is_commit(kind, body):
-    return body == COMMIT
-
-
 def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgres, report):
     _, url = fresh_database(postgres)
     short = {"deadline": timedelta(milliseconds=300), "connections": 5}
-    tally = Tally()
-
-    with Proxy(postgres.socket, silent_from(is_lease_query)) as proxy:
+    with Proxy(postgres.socket, silent_from(asks_for_a_lease)) as proxy:
         waiting = threading.Thread(target=naive_lease, args=(proxy.through(url),), daemon=True)
         waiting.start()
-
-        async def ask(backend):
-            store = backend.tenant(ACME)
-            for _ in range(4):
-                for answer in await asyncio.gather(
-                    *(store.schedule.lease("l") for _ in range(5)), return_exceptions=True
-                ):
-                    tally.n += 1
-                    if not isinstance(answer, TransientError):
-                        tally.broken.append(repr(answer))
-
-        run_with(proxy.through(url), ask, **short)
+        tally = run_with(proxy.through(url), lambda backend: silences(backend, n=20), **short)
         assert waiting.is_alive(), "the harness is not silent"
     waiting.join()
     report("B5 connection falls silent", tally)
@@ -139,7 +117,7 @@ def naive_lease(url):
 
 def test_silence_at_commit_is_uncertain(postgres):
     _, url = fresh_database(postgres)
-    with Proxy(postgres.socket, silent_from(is_commit)) as proxy:
+    with Proxy(postgres.socket, silent_from(commits)) as proxy:
 
         async def write(backend):
             with pytest.raises(UncertainError):

@@ -22,7 +22,7 @@ from faults.pg_trials import (
     fill,
     storm,
 )
-from faults.trials import Tally
+from faults.tally import Tally
 from pg import PASSWORD, fresh_database, url
 from stoker.errors import ConfigError
 from stoker.stores.postgres import PostgresBackend
