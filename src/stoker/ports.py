@@ -351,6 +351,7 @@ class Store:
     runs: RunStore
     schedule: ScheduleStore
     ledger: LedgerStore
+    money: MoneyStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +368,10 @@ class Backend(Protocol):
 
     def tenant(self, tenant: TenantId) -> Store:
         """Open a tenant's door. A tenant never seen before has an empty store."""
+        ...
+
+    def shared(self) -> SharedStore:
+        """Open what belongs to no tenant."""
         ...
 
     async def migrate(self) -> list[str]:

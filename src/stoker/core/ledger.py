@@ -84,8 +84,17 @@ def first_break(entries: Sequence[Entry], *, after: Entry | None = None) -> int 
     return None
 
 
-def _digest(seq: int, note: Note, previous: str) -> str:
+def unnumbered(note: Note) -> str:
+    """Return a note as digests see it, but for its number.
+
+    The digest of entry N is the SHA-256 of the digest before it, `[N,` and this text; so whoever
+    numbers entries need not know anything else about them.
+    """
     # In UTC, as stores give moments back; the same moment must have the same digest everywhere.
     at = in_utc(note.at, what="a note's moment").isoformat()
-    line: list[Json] = [seq, at, note.kind, note.subject, note.reason, note.data]
-    return hashlib.sha256((previous + compact_json(line)).encode()).hexdigest()
+    line: list[Json] = [at, note.kind, note.subject, note.reason, note.data]
+    return compact_json(line)[1:]
+
+
+def _digest(seq: int, note: Note, previous: str) -> str:
+    return hashlib.sha256(f"{previous}[{seq},{unnumbered(note)}".encode()).hexdigest()

@@ -21,7 +21,7 @@ from stoker.core.keeping import kept_json, kept_run, kept_text
 from stoker.core.model import Enriched, Job, JobScore, Json, TenantId, in_utc, tenant_id
 from stoker.core.runs import Run, RunKey, RunState, run_name
 from stoker.errors import ConfigError, ConflictError, PermanentError
-from stoker.ports import Backend, Check, Store, Weight
+from stoker.ports import Backend, Check, SharedStore, Store, Weight
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import Disk, meaning
 from stoker.stores.json_rows import ENRICHED, JOBS, SCORES, Shape, Value
@@ -228,6 +228,9 @@ class JsonBackend:
 
     def tenant(self, tenant: TenantId) -> Store:
         return replace(self._schedule.tenant(tenant), runs=self._runs_of(tenant))
+
+    def shared(self) -> SharedStore:
+        return self._schedule.shared()
 
     async def migrate(self) -> list[str]:
         return await self._schedule.migrate()

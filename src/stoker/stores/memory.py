@@ -28,6 +28,8 @@ from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Check, Store, Weight
+from stoker.stores.memory_money import MemoryMoney
+from stoker.stores.memory_shared import MemoryShared
 
 
 class _AboutJob(Protocol):
@@ -146,6 +148,11 @@ class MemoryLedger:
     async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
         return [entry for entry in self._entries if entry.seq > after][:limit]
 
+    @property
+    def latest_at(self) -> datetime | None:
+        """The moment of the last entry."""
+        return self._entries[-1].at if self._entries else None
+
     def add(self, notes: Sequence[Note]) -> list[Entry]:
         """Append without waiting, so that another verb can do so as part of itself."""
         kept = [kept_note(note) for note in notes]
@@ -211,14 +218,22 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._stores: dict[TenantId, Store] = {}
+        self._shared = MemoryShared()
 
     def tenant(self, tenant: TenantId) -> Store:
         if tenant not in self._stores:
             book = MemoryLedger()
             self._stores[tenant] = Store(
-                tenant=tenant, runs=MemoryRuns(), schedule=MemorySchedule(book), ledger=book
+                tenant=tenant,
+                runs=MemoryRuns(),
+                schedule=MemorySchedule(book),
+                ledger=book,
+                money=MemoryMoney(tenant, book, self._shared),
             )
         return self._stores[tenant]
+
+    def shared(self) -> MemoryShared:
+        return self._shared
 
     async def migrate(self) -> list[str]:
         return []

@@ -28,26 +28,38 @@ from stoker.stores.postgres_link import (
     lost,
     place,
     psycopg,
+    sql,
     translated,
     translated_commit,
 )
+from stoker.stores.postgres_moves import write_moves_at_once
 from stoker.stores.postgres_setup import schema_version
 from stoker.stores.row_security import lint, refuse_if_void, role_findings
 from stoker.stores.schema_postgres import MIGRATIONS
 from stoker.stores.sql import Transaction, Value
 from stoker.stores.sql_ledger import SqlLedger
+from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_runs import SqlRuns
 from stoker.stores.sql_schedule import SqlSchedule
+from stoker.stores.sql_shared import SqlShared
 
 Result = TypeVar("Result")
 
 WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-# Asks the policy's own function too: on an empty table the policy alone would never be asked.
+# One round trip. RESET first: whatever was set on this connection before is forgotten. The policy's
+# own function is asked too: on an empty table the policy alone would never be.
 ENTER = """
+RESET ALL; {begin};
 SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true),
-       pg_catalog.set_config('request.tenant_id', %s, true), stoker_sec.tenant()
+       pg_catalog.set_config('request.tenant_id', {tenant}, true), stoker_sec.tenant()
+"""
+
+# No tenant: asking for anything that tenants own is an error.
+ENTER_SHARED = """
+RESET ALL; {begin};
+SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true)
 """
 
 DURABILITY = """
@@ -115,13 +127,17 @@ class PostgresBackend:
         self._judging = Lock()
 
     def tenant(self, tenant: TenantId) -> Store:
-        database = _TenantDoor(self, tenant_id(tenant))
+        database = _Door(self, tenant_id(tenant))
         return Store(
             tenant=tenant,
             runs=SqlRuns(database, tenant),
             schedule=SqlSchedule(database, tenant),
             ledger=SqlLedger(database, tenant),
+            money=SqlMoney(database, tenant, write=write_moves_at_once),
         )
+
+    def shared(self) -> SqlShared:
+        return SqlShared(_Door(self, None))
 
     async def migrate(self) -> list[str]:
         """Say that nothing is to be done; the app's role may not change the schema itself."""
@@ -156,9 +172,12 @@ class PostgresBackend:
         await self._lanes.close()
 
     async def transact(
-        self, tenant: TenantId, begin: str, work: Callable[[Transaction], Result]
+        self, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
     ) -> Result:
-        """Run work behind a tenant's door; again from the start when that is safe and may help."""
+        """Run work behind a tenant's door; again from the start when that is safe and may help.
+
+        Without a tenant, only what tenants share can be reached.
+        """
         return await self._lanes.run(lambda call: self._repeated(call, tenant, begin, work))
 
     async def ask(self, question: Callable[[Connection], Result]) -> Result:
@@ -184,7 +203,7 @@ class PostgresBackend:
         return Check(what=what, ok=not found, detail=", ".join(map(str, found)) or "holds")
 
     def _repeated(
-        self, call: Call, tenant: TenantId, begin: str, work: Callable[[Transaction], Result]
+        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
     ) -> Result:
         wait = FIRST_WAIT
         for left in reversed(range(ATTEMPTS)):
@@ -204,7 +223,7 @@ class PostgresBackend:
         raise AssertionError("the last attempt returns or raises")
 
     def _once(
-        self, call: Call, tenant: TenantId, begin: str, work: Callable[[Transaction], Result]
+        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
     ) -> Result:
         with self._lanes.link(call) as link:
             self._judge(link)
@@ -237,11 +256,11 @@ class PostgresBackend:
 
 
 @dataclass(frozen=True, slots=True)
-class _TenantDoor:
-    """A `SqlDatabase` that can only be one tenant's."""
+class _Door:
+    """A `SqlDatabase` that can only be one tenant's, or (None) that of what tenants share."""
 
     backend: PostgresBackend
-    tenant: TenantId
+    tenant: TenantId | None
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         return await self.backend.transact(self.tenant, WRITE, work)
@@ -250,12 +269,14 @@ class _TenantDoor:
         return await self.backend.transact(self.tenant, READ, work)
 
 
-def _enter(link: Connection, tenant: TenantId, begin: str) -> None:
-    # All in one round trip. RESET first: whatever was set on this connection before is forgotten.
-    with link.pipeline():
-        link.execute("RESET ALL", prepare=False)
-        link.execute(begin, prepare=False)
-        answer = link.execute(ENTER, [tenant])
+def _enter(link: Connection, tenant: TenantId | None, begin: str) -> None:
+    if tenant is None:
+        link.execute(sql.SQL(ENTER_SHARED).format(begin=sql.SQL(begin)), prepare=False)
+        return
+    words = sql.SQL(ENTER).format(begin=sql.SQL(begin), tenant=sql.Literal(tenant))
+    answer = link.execute(words, prepare=False)
+    while answer.nextset():
+        pass
     [(_, told, obeyed)] = answer.fetchall()
     if not told == obeyed == tenant:
         raise PermanentError(f"the database answers for another tenant than {tenant}; stopped")

@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from stoker.errors import ConfigError
 from stoker.stores.postgres_link import Connection, errors
 
-# `meta` holds the schema's version and belongs to no tenant; it is the one table left out.
+# `meta` holds the schema's version, and what tenants share is of none of them: rates, places, stops
+# and sums. These tables have no tenant_id, and must not come to have one.
 LINT = """
 WITH
-tables AS (
+ours AS (
     SELECT c.oid, c.relname, c.relkind, c.relacl, c.relowner, c.relrowsecurity AS enabled,
            c.relforcerowsecurity AS forced
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'stoker' AND c.relkind IN ('r', 'p', 'f') AND c.relname <> 'meta'
+    WHERE n.nspname = 'stoker' AND c.relkind IN ('r', 'p', 'f')
 ),
+shared AS (
+    SELECT * FROM ours WHERE relname IN ('meta', 'shared_budgets', 'shared_cap_changes',
+        'shared_stops', 'rates', 'places')
+),
+tables AS (SELECT * FROM ours WHERE oid NOT IN (SELECT oid FROM shared)),
 readers AS (
     SELECT DISTINCT v.oid, vn.nspname || '.' || v.relname AS name, v.relkind, v.reloptions
     FROM pg_catalog.pg_class v JOIN pg_catalog.pg_namespace vn ON vn.oid = v.relnamespace
@@ -43,6 +49,9 @@ SELECT 'table without forced row security' AS kind, relname AS name
     FROM tables WHERE NOT (enabled AND forced)
 UNION ALL SELECT 'table without a tenant_id', relname FROM tables t
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = t.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+UNION ALL SELECT 'shared table with a tenant_id', relname FROM shared t
+    WHERE EXISTS (SELECT FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = t.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
 UNION ALL SELECT 'policy without WITH CHECK', t.relname || '.' || p.polname
     FROM pg_catalog.pg_policy p JOIN tables t ON t.oid = p.polrelid

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, LiteralString
 
 from stoker.stores.migrations import Migration
+from stoker.stores.postgres_moves import WRITE_MOVES
 
 OWNER = "stoker_owner"
 SCHEMA = "stoker"
@@ -23,6 +24,15 @@ GRANTS: Final[dict[str, LiteralString]] = {
     "leases": "SELECT, INSERT, UPDATE",
     "slots": "SELECT, INSERT",
     "ledger": "SELECT, INSERT",
+    "holds": "SELECT, INSERT, UPDATE",
+    "budgets": "SELECT, INSERT, UPDATE",
+    "cap_changes": "SELECT, INSERT, UPDATE",
+    "stops": "SELECT, INSERT, DELETE",
+    "shared_budgets": "SELECT, INSERT, UPDATE",
+    "shared_cap_changes": "SELECT, INSERT, UPDATE",
+    "shared_stops": "SELECT, INSERT, DELETE",
+    "rates": "SELECT, INSERT, UPDATE",
+    "places": "SELECT, INSERT, UPDATE, DELETE",
 }
 
 # Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
@@ -152,6 +162,85 @@ CREATE TABLE stoker.ledger (
 );
 """
 
+# Totals are a cache of what the ledger says, written in the same transaction; the checks are the
+# last line behind it. An open promise is one without closed_at, and there are never many.
+_MONEY = """
+CREATE TABLE stoker.holds (
+    tenant_id   text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    connector   text NOT NULL,
+    fingerprint text NOT NULL,
+    phase       text NOT NULL,
+    owner       text NOT NULL,
+    until_at    timestamptz NOT NULL,
+    reserved_at timestamptz NOT NULL,
+    closed_at   timestamptz,
+    run         text,
+    account     text,
+    reason      text NOT NULL,
+    amounts     json NOT NULL,
+    charges     json NOT NULL,
+    actual      json NOT NULL,
+    PRIMARY KEY (tenant_id, key)
+);
+CREATE INDEX open_holds ON stoker.holds (tenant_id, until_at) WHERE closed_at IS NULL;
+CREATE TABLE stoker.budgets (
+    tenant_id   text COLLATE "C" NOT NULL,
+    cap         text COLLATE "C" NOT NULL,
+    window_name text COLLATE "C" NOT NULL,
+    settled     bigint NOT NULL CHECK (settled >= 0),
+    reserved    bigint NOT NULL CHECK (reserved >= 0),
+    PRIMARY KEY (tenant_id, cap, window_name)
+) WITH (fillfactor = 50);
+CREATE TABLE stoker.cap_changes (
+    tenant_id    text COLLATE "C" NOT NULL,
+    cap          text COLLATE "C" NOT NULL,
+    new_limit    bigint,
+    raised_to    bigint,
+    raised_until timestamptz,
+    PRIMARY KEY (tenant_id, cap)
+);
+CREATE TABLE stoker.stops (
+    tenant_id text COLLATE "C" NOT NULL,
+    connector text COLLATE "C" NOT NULL,
+    since_at  timestamptz NOT NULL,
+    reason    text NOT NULL,
+    PRIMARY KEY (tenant_id, connector)
+);
+"""
+
+# What tenants share tells nothing of any one of them: no column names one.
+_SHARED = """
+CREATE TABLE stoker.shared_budgets (
+    cap         text COLLATE "C" NOT NULL,
+    window_name text COLLATE "C" NOT NULL,
+    settled     bigint NOT NULL CHECK (settled >= 0),
+    reserved    bigint NOT NULL CHECK (reserved >= 0),
+    PRIMARY KEY (cap, window_name)
+) WITH (fillfactor = 50);
+CREATE TABLE stoker.shared_cap_changes (
+    cap          text COLLATE "C" PRIMARY KEY,
+    new_limit    bigint,
+    raised_to    bigint,
+    raised_until timestamptz
+);
+CREATE TABLE stoker.shared_stops (
+    connector text COLLATE "C" PRIMARY KEY,
+    since_at  timestamptz NOT NULL,
+    reason    text NOT NULL
+);
+CREATE TABLE stoker.rates (
+    key     text COLLATE "C" PRIMARY KEY,
+    next_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE stoker.places (
+    name     text COLLATE "C" NOT NULL,
+    owner    text COLLATE "C" NOT NULL,
+    until_at timestamptz NOT NULL,
+    PRIMARY KEY (name, owner)
+);
+"""
+
 MIGRATIONS = (
     Migration(
         number=1,
@@ -160,4 +249,9 @@ MIGRATIONS = (
     ),
     Migration(number=2, name="leases and slots", script=_SCHEDULE + _fence("leases", "slots")),
     Migration(number=3, name="ledger", script=_LEDGER + _fence("ledger")),
+    Migration(
+        number=4,
+        name="money",
+        script=_MONEY + _SHARED + WRITE_MOVES + _fence("holds", "budgets", "cap_changes", "stops"),
+    ),
 )

@@ -103,8 +103,81 @@ CREATE TRIGGER ledger_is_not_deleted BEFORE DELETE ON ledger
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
 
+# Totals are a cache of what the ledger says, written in the same transaction; the checks are the
+# last line behind it. An open promise is one without closed_at, and there are never many.
+_MONEY = """
+CREATE TABLE holds (
+    tenant_id   TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    connector   TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    phase       TEXT NOT NULL,
+    owner       TEXT NOT NULL,
+    until_at    TEXT NOT NULL,
+    reserved_at TEXT NOT NULL,
+    closed_at   TEXT,
+    run         TEXT,
+    account     TEXT,
+    reason      TEXT NOT NULL,
+    amounts     TEXT NOT NULL,
+    charges     TEXT NOT NULL,
+    actual      TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX open_holds ON holds (tenant_id, until_at) WHERE closed_at IS NULL;
+CREATE TABLE budgets (
+    tenant_id   TEXT NOT NULL,
+    cap         TEXT NOT NULL,
+    window_name TEXT NOT NULL,
+    settled     INTEGER NOT NULL CHECK (settled >= 0),
+    reserved    INTEGER NOT NULL CHECK (reserved >= 0),
+    PRIMARY KEY (tenant_id, cap, window_name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE cap_changes (
+    tenant_id    TEXT NOT NULL,
+    cap          TEXT NOT NULL,
+    new_limit    INTEGER,
+    raised_to    INTEGER,
+    raised_until TEXT,
+    PRIMARY KEY (tenant_id, cap)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE stops (
+    tenant_id TEXT NOT NULL,
+    connector TEXT NOT NULL,
+    since_at  TEXT NOT NULL,
+    reason    TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, connector)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE shared_budgets (
+    cap         TEXT NOT NULL,
+    window_name TEXT NOT NULL,
+    settled     INTEGER NOT NULL CHECK (settled >= 0),
+    reserved    INTEGER NOT NULL CHECK (reserved >= 0),
+    PRIMARY KEY (cap, window_name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE shared_cap_changes (
+    cap          TEXT PRIMARY KEY,
+    new_limit    INTEGER,
+    raised_to    INTEGER,
+    raised_until TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE shared_stops (
+    connector TEXT PRIMARY KEY,
+    since_at  TEXT NOT NULL,
+    reason    TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rates (key TEXT PRIMARY KEY, next_at TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE places (
+    name     TEXT NOT NULL,
+    owner    TEXT NOT NULL,
+    until_at TEXT NOT NULL,
+    PRIMARY KEY (name, owner)
+) STRICT, WITHOUT ROWID;
+"""
+
 MIGRATIONS = (
     Migration(number=1, name="run store", script=_RUN_STORE),
     Migration(number=2, name="leases and slots", script=_SCHEDULE),
     Migration(number=3, name="ledger", script=_LEDGER),
+    Migration(number=4, name="money", script=_MONEY),
 )

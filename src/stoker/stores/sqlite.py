@@ -24,8 +24,10 @@ from stoker.stores.group_commit import GroupCommit
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.stores.sql import Result, Transaction, Value
 from stoker.stores.sql_ledger import SqlLedger
+from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_runs import SqlRuns
 from stoker.stores.sql_schedule import SqlSchedule
+from stoker.stores.sql_shared import SqlShared
 from stoker.stores.sqlite_checks import durability_checks, file_checks
 from stoker.stores.sqlite_file import (
     opened_for_reading,
@@ -82,7 +84,11 @@ class SqliteBackend:
             runs=SqlRuns(self, tenant),
             schedule=SqlSchedule(self, tenant),
             ledger=SqlLedger(self, tenant),
+            money=SqlMoney(self, tenant),
         )
+
+    def shared(self) -> SqlShared:
+        return SqlShared(self)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `SqlDatabase`."""

@@ -1,0 +1,143 @@
+"""Moves of promises, written by one call of a function in the server.
+
+It makes the same changes as `sql_moves.write_moves`, in the same order. Rows that everybody needs
+are then held for one round trip, rather than for one after each statement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stoker.core.keeping import kept_note
+from stoker.core.ledger import Note, unnumbered
+from stoker.core.model import Json, TenantId
+from stoker.core.movements import Move, TotalChange, notes, total_changes
+from stoker.core.runs import compact_json
+from stoker.stores.money_rows import hold_values
+from stoker.stores.sql import Transaction, moment_text
+from stoker.stores.sql_moves import Missed
+
+# It runs as whoever calls it, so row security binds it. False: something is not as it was seen,
+# and the caller must roll back. Entries are numbered and chained as `core.ledger` says.
+WRITE_MOVES = """
+CREATE FUNCTION stoker.write_moves(asked json) RETURNS boolean LANGUAGE plpgsql
+SECURITY INVOKER SET search_path = pg_catalog AS $body$
+DECLARE
+    me   text := stoker_sec.tenant();
+    one  record;
+    last record;
+BEGIN
+    FOR one IN SELECT * FROM json_to_recordset(asked -> 'holds') AS (
+        key text, connector text, fingerprint text, phase text, owner text, until_at timestamptz,
+        reserved_at timestamptz, closed_at timestamptz, run text, account text, reason text,
+        amounts json, charges json, actual json, seen_phase text, seen_until_at timestamptz)
+    LOOP
+        IF one.seen_phase IS NULL THEN
+            INSERT INTO stoker.holds VALUES (me, one.key, one.connector, one.fingerprint,
+                one.phase, one.owner, one.until_at, one.reserved_at, one.closed_at, one.run,
+                one.account, one.reason, one.amounts, one.charges, one.actual)
+            ON CONFLICT DO NOTHING;
+        ELSE
+            UPDATE stoker.holds h SET phase = one.phase, closed_at = one.closed_at,
+                reason = one.reason, actual = one.actual
+            WHERE h.tenant_id = me AND h.key = one.key AND h.phase = one.seen_phase
+                AND h.until_at = one.seen_until_at;
+        END IF;
+        IF NOT FOUND THEN RETURN false; END IF;
+    END LOOP;
+    FOR one IN SELECT * FROM json_to_recordset(asked -> 'totals') AS (
+        shared boolean, cap text, window_name text, settled bigint, reserved bigint,
+        within bigint)
+    LOOP
+        FOR attempt IN 1..2 LOOP
+            IF one.shared THEN
+                UPDATE stoker.shared_budgets b
+                SET settled = b.settled + one.settled, reserved = b.reserved + one.reserved
+                WHERE b.cap = one.cap AND b.window_name = one.window_name
+                    AND (one.within IS NULL
+                        OR b.settled + b.reserved + one.reserved <= one.within);
+            ELSE
+                UPDATE stoker.budgets b
+                SET settled = b.settled + one.settled, reserved = b.reserved + one.reserved
+                WHERE b.tenant_id = me AND b.cap = one.cap AND b.window_name = one.window_name
+                    AND (one.within IS NULL
+                        OR b.settled + b.reserved + one.reserved <= one.within);
+            END IF;
+            EXIT WHEN FOUND;
+            IF attempt = 2 THEN RETURN false; END IF;
+            IF one.shared THEN
+                INSERT INTO stoker.shared_budgets VALUES (one.cap, one.window_name, 0, 0)
+                ON CONFLICT DO NOTHING;
+            ELSE
+                INSERT INTO stoker.budgets VALUES (me, one.cap, one.window_name, 0, 0)
+                ON CONFLICT DO NOTHING;
+            END IF;
+        END LOOP;
+    END LOOP;
+    FOR one IN SELECT * FROM json_to_recordset(asked -> 'notes') AS (
+        at timestamptz, kind text, subject text, reason text, data json, unnumbered text)
+    LOOP
+        LOOP
+            SELECT l.seq, l.digest INTO last FROM stoker.ledger l WHERE l.tenant_id = me
+            ORDER BY l.seq DESC LIMIT 1;
+            IF NOT FOUND THEN
+                SELECT 0::bigint AS seq, repeat('0', 64) AS digest INTO last;
+            END IF;
+            INSERT INTO stoker.ledger VALUES (me, last.seq + 1, one.at, one.kind, one.subject,
+                one.reason, one.data, last.digest, encode(sha256(convert_to(
+                    last.digest || '[' || (last.seq + 1) || ',' || one.unnumbered, 'UTF8')), 'hex'))
+            ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+        END LOOP;
+    END LOOP;
+    RETURN true;
+END
+$body$;
+"""
+
+
+def write_moves_at_once(tx: Transaction, tenant: TenantId, moves: Sequence[Move]) -> None:
+    """Write moves with one call of the server's function of that name. As `write_moves`."""
+    if not moves:
+        return
+    asked: dict[str, Json] = {
+        "holds": [_hold_json(move) for move in sorted(moves, key=lambda move: move.after.key)],
+        "totals": [_total_json(change) for change in total_changes(moves)],
+        "notes": [_note_json(kept_note(note)) for note in notes(moves)],
+    }
+    [(stands,)] = tx.rows("SELECT write_moves(:asked)", asked=compact_json(asked))
+    if not stands:
+        raise Missed(tenant)
+
+
+def _hold_json(move: Move) -> Json:
+    values: dict[str, Json] = {**hold_values(move.after)}
+    for name in ("amounts", "charges", "actual"):
+        values[name] = json.loads(str(values[name]))
+    if move.before is not None:
+        values["seen_phase"] = move.before.phase.value
+        values["seen_until_at"] = moment_text(move.before.until)
+    return values
+
+
+def _total_json(change: TotalChange) -> Json:
+    return {
+        "shared": change.shared,
+        "cap": change.cap,
+        "window_name": change.window,
+        "settled": change.settled,
+        "reserved": change.reserved,
+        "within": change.limit,
+    }
+
+
+def _note_json(note: Note) -> Json:
+    return {
+        "at": moment_text(note.at),
+        "kind": note.kind,
+        "subject": note.subject,
+        "reason": note.reason,
+        "data": note.data,
+        "unnumbered": unnumbered(note),
+    }

@@ -1,0 +1,524 @@
+"""What every money store promises: the gate cannot be overspent, and it remembers why it spoke."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta, timezone
+
+import pytest
+
+from contracts.backends import ACME, UMBRELLA
+from stoker.core.budget import Refused, Request, Used
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import LARGEST, Cap, CapChange, Scope
+from stoker.core.holds import OPEN, Phase
+from stoker.core.ledger import Note, first_break
+from stoker.errors import ConfigError, ConflictError, PermanentError
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=10)
+DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100)
+LUSHA = Cap(
+    scope=Scope.TENANT_CONNECTOR,
+    unit="credits",
+    window=WindowKind.HOUR,
+    limit=60,
+    connector="lusha",
+)
+EVERYBODY = Cap(
+    scope=Scope.CONNECTOR, unit="credits", window=WindowKind.DAY, limit=80, connector="lusha"
+)
+RULE = ResetRule("Asia/Singapore", time(0, 0))
+
+
+def wants(key, number=10, **said):
+    return Request(key=key, connector="lusha", amounts={"credits": number}, **said)
+
+
+async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", **said):
+    return await store.money.reserve(
+        wants(key, number, **said),
+        caps=caps,
+        reset=RULE,
+        owner=owner,
+        until=now + timedelta(minutes=1),
+        now=now,
+    )
+
+
+async def used(store, cap=DAILY):
+    """The one window of a cap that was ever used."""
+    [only] = [usage.used for usage in await store.money.usage() if usage.cap == cap.id]
+    return only
+
+
+async def kinds(store):
+    return [entry.kind for entry in await store.ledger.entries()]
+
+
+async def refused(kind, verb):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+def test_a_promise_counts_as_reserved_until_it_is_settled(on_store):
+    async def scenario(store):
+        hold = await reserve(store, "k")
+        assert (hold.phase, hold.owner, hold.reserved_at) == (Phase.SENT, "me", NOW)
+        assert await used(store) == Used(settled=0, reserved=10)
+        after = await store.money.settle("k", {"credits": 7}, now=LATER)
+        assert (after.phase, after.actual, after.closed_at) == (
+            Phase.SETTLED,
+            {"credits": 7},
+            LATER,
+        )
+        assert await used(store) == Used(settled=7, reserved=0)
+        assert await store.money.hold("k") == after
+        assert await kinds(store) == ["RESERVED", "SETTLED"]
+
+    on_store(scenario)
+
+
+def test_a_hold_comes_back_as_it_was_given(on_store):
+    async def scenario(store):
+        said = {"run": "20260207_013000", "account": "Ünï 日本 🙂", "sends_at_once": False}
+        zone = timezone(timedelta(hours=8))
+        hold = await reserve(
+            store, "k ' \" é", caps=[DAILY, LUSHA, EVERYBODY], now=NOW.astimezone(zone), **said
+        )
+        assert await store.money.hold("k ' \" é") == hold
+        assert (hold.run, hold.account, hold.phase) == (said["run"], said["account"], Phase.HELD)
+        assert hold.until.tzinfo is UTC
+        assert [charge.cap for charge in hold.charges] == [EVERYBODY.id, DAILY.id, LUSHA.id]
+        assert await store.money.hold("other") is None
+
+    on_store(scenario)
+
+
+def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(on_store):
+    async def scenario(store):
+        await reserve(store, "a", 60)
+        answer = await reserve(store, "b", 41)
+        assert isinstance(answer, Refused)
+        assert (answer.reason, answer.cap) == ("CAP_TENANT_DAY", DAILY.id)
+        assert (answer.used, answer.limit) == (60, 100)
+        assert answer.resets_at == datetime(2026, 2, 7, 16, tzinfo=UTC)
+        assert await used(store) == Used(reserved=60)
+        assert await store.money.hold("b") is None
+        assert await kinds(store) == ["RESERVED", "REFUSED"]
+        smaller = await reserve(store, "b", 40)
+        assert smaller.phase is Phase.SENT
+        assert await used(store) == Used(reserved=100)
+
+    on_store(scenario)
+
+
+def test_the_first_request_larger_than_the_cap_is_refused(on_store):
+    async def scenario(store):
+        assert isinstance(await reserve(store, "a", 101), Refused)
+        assert [usage.used.total for usage in await store.money.usage()] in ([], [0])
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("full", [DAILY, LUSHA, EVERYBODY], ids=lambda cap: cap.scope.value)
+def test_every_cap_is_charged_or_none_is(on_backend, full):
+    caps = [replace(cap, limit=15 if cap is full else 1000) for cap in (DAILY, LUSHA, EVERYBODY)]
+
+    async def scenario(backend):
+        store = backend.tenant(ACME)
+        await reserve(store, "a", 10, caps=caps)
+        answer = await reserve(store, "b", 10, caps=caps)
+        assert (answer.reason, answer.cap) == (full.reason, full.id)
+        totals = [*await store.money.usage(), *await backend.shared().usage()]
+        assert [usage.used for usage in totals] == [Used(reserved=10)] * 3
+        if full.shared:
+            assert (answer.used, answer.limit) == (0, 0)  # they would speak of other tenants
+            assert "15" not in answer.sentence
+
+    on_backend(scenario)
+
+
+def test_tenants_share_a_shared_cap_and_nothing_else(on_backend):
+    async def scenario(backend):
+        acme, umbrella = backend.tenant(ACME), backend.tenant(UMBRELLA)
+        caps = [DAILY, EVERYBODY]
+        await reserve(acme, "k", 50, caps=caps)
+        assert isinstance(await reserve(umbrella, "k", 31, caps=caps), Refused)
+        await reserve(umbrella, "k", 30, caps=caps)
+        [shared] = await backend.shared().usage()
+        assert (shared.cap, shared.used) == (EVERYBODY.id, Used(reserved=80))
+        await acme.money.settle("k", {"credits": 20}, now=LATER)
+        assert (await backend.shared().usage())[0].used == Used(settled=20, reserved=30)
+        assert await used(acme) == Used(settled=20)
+        assert await used(umbrella) == Used(reserved=30)
+        assert [hold.key for hold in await umbrella.money.holds(phases=[Phase.SENT])] == ["k"]
+        assert await acme.money.holds(phases=list(OPEN)) == []
+
+    on_backend(scenario)
+
+
+def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(on_store):
+    async def scenario(store):
+        first = await reserve(store, "k", 60)
+        assert await reserve(store, "k", 60, owner="another") == first
+        await refused(ConflictError, reserve(store, "k", 61))
+        settled = await store.money.settle("k", {"credits": 60}, now=LATER)
+        assert await reserve(store, "k", 60) == settled
+        await store.money.stop("", reason="over", now=LATER)
+        assert await reserve(store, "k", 60) == settled
+        assert await used(store) == Used(settled=60)
+        assert await kinds(store) == ["RESERVED", "SETTLED", "STOPPED"]
+
+    on_store(scenario)
+
+
+def test_callers_at_once_never_get_more_than_there_is(on_store):
+    async def scenario(store):
+        answers = await asyncio.gather(*(reserve(store, f"k{n}", 7) for n in range(20)))
+        granted = [answer for answer in answers if not isinstance(answer, Refused)]
+        assert len(granted) == 14
+        assert await used(store) == Used(reserved=98)
+        entries = await store.ledger.entries()
+        assert first_break(entries) is None
+        assert sorted(entry.kind for entry in entries) == ["REFUSED"] * 6 + ["RESERVED"] * 14
+
+    on_store(scenario)
+
+
+def test_callers_at_once_with_one_key_get_one_promise(on_store):
+    async def scenario(store):
+        answers = await asyncio.gather(*(reserve(store, "k", 10) for _ in range(8)))
+        assert len({answer.reserved_at for answer in answers}) == 1
+        assert await used(store) == Used(reserved=10)
+        assert await kinds(store) == ["RESERVED"]
+
+    on_store(scenario)
+
+
+def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_one_sees_it(on_store):
+    async def scenario(store):
+        await reserve(store, "a", 90)
+        after = await store.money.settle("a", {"credits": 140}, now=LATER)
+        assert after.actual == {"credits": 140}
+        assert await used(store) == Used(settled=140)
+        last = (await store.ledger.entries())[-1]
+        assert last.data["overrun"] == {"credits": 50}
+        assert isinstance(await reserve(store, "b", 0), Refused)
+
+    on_store(scenario)
+
+
+def test_settling_twice_is_once_and_otherwise_a_conflict(on_store):
+    async def scenario(store):
+        await refused(ConflictError, store.money.settle("k", {}, now=NOW))
+        await reserve(store, "k", 10)
+        first = await store.money.settle("k", {"credits": 3}, now=LATER)
+        again = await store.money.settle("k", {"credits": 3}, now=LATER + timedelta(hours=1))
+        assert again == first
+        await refused(ConflictError, store.money.settle("k", {"credits": 4}, now=LATER))
+        await refused(ConflictError, store.money.release("k", reason="", now=LATER))
+        await refused(ConflictError, store.money.keep_aside("k", reason="", now=LATER))
+        await refused(ConflictError, store.money.sent("k", now=LATER))
+        assert await used(store) == Used(settled=3)
+        assert await kinds(store) == ["RESERVED", "SETTLED"]
+
+    on_store(scenario)
+
+
+def test_a_unit_that_was_never_promised_cannot_be_settled(on_store):
+    async def scenario(store):
+        await reserve(store, "k", 10)
+        await refused(ConflictError, store.money.settle("k", {"tokens": 3}, now=LATER))
+        await refused(ConfigError, store.money.settle("k", {"credits": -1}, now=LATER))
+        await refused(ConfigError, store.money.settle("k", {"credits": LARGEST + 1}, now=LATER))
+        assert await used(store) == Used(reserved=10)
+
+    on_store(scenario)
+
+
+def test_a_released_promise_comes_back_whole_and_twice_is_once(on_store):
+    async def scenario(store):
+        await reserve(store, "k", 10)
+        first = await store.money.release("k", reason="the vendor said no", now=LATER)
+        assert (first.phase, first.reason) == (Phase.RELEASED, "the vendor said no")
+        assert await store.money.release("k", reason="again", now=LATER) == first
+        assert await used(store) == Used()
+        assert await kinds(store) == ["RESERVED", "RELEASED"]
+
+    on_store(scenario)
+
+
+def test_an_uncertain_promise_stays_until_somebody_finds_out(on_store):
+    async def scenario(store):
+        await reserve(store, "k", 10)
+        aside = await store.money.keep_aside("k", reason="no answer came", now=LATER)
+        assert await store.money.expire(now=NOW + timedelta(days=300)) == []
+        assert await store.money.holds(phases=[Phase.UNCERTAIN]) == [aside]
+        assert await used(store) == Used(reserved=10)
+        await store.money.settle("k", {"credits": 10}, now=LATER)
+        assert await used(store) == Used(settled=10)
+
+    on_store(scenario)
+
+
+def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_kept_aside(on_store):
+    async def scenario(store):
+        await reserve(store, "not sent", sends_at_once=False)
+        await reserve(store, "sent at once")
+        await reserve(store, "sent later", sends_at_once=False)
+        assert (await store.money.sent("sent later", now=NOW)).phase is Phase.SENT
+        await reserve(store, "alive", now=LATER)
+        assert await used(store) == Used(reserved=40)
+        gone = await store.money.expire(now=LATER)
+        assert [(hold.key, hold.phase) for hold in gone] == [
+            ("not sent", Phase.EXPIRED),
+            ("sent at once", Phase.UNCERTAIN),
+            ("sent later", Phase.UNCERTAIN),
+        ]
+        assert [await store.money.hold(hold.key) for hold in gone] == gone
+        assert await used(store) == Used(reserved=30)
+        assert await store.money.expire(now=LATER) == []
+        await refused(ConflictError, store.money.settle("not sent", {"credits": 1}, now=LATER))
+        assert (
+            await kinds(store)
+            == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
+        )
+
+    on_store(scenario)
+
+
+def test_an_owner_that_shows_signs_of_life_keeps_its_promises(on_store):
+    async def scenario(store):
+        for key in ("a", "b", "c"):
+            await reserve(store, key, sends_at_once=key != "a")
+        await reserve(store, "d", owner="other")
+        await store.money.settle("c", {}, now=NOW)
+        until = LATER + timedelta(minutes=1)
+        assert await store.money.renew("me", until=until) == 2
+        assert [hold.key for hold in await store.money.expire(now=LATER)] == ["d"]
+        assert await store.money.renew("me", until=NOW) == 2
+        assert (await store.money.hold("a")).until == until  # never shortened
+        assert await store.money.renew("nobody", until=until) == 0
+
+    on_store(scenario)
+
+
+def test_pages_of_holds_are_in_key_order(on_store):
+    async def scenario(store):
+        keys = sorted(["b", "a", "Z", "ü", "10", "9"])
+        for key in reversed(keys):
+            await reserve(store, key, 1)
+        await store.money.settle("9", {}, now=NOW)
+        holds = store.money.holds
+        assert [hold.key for hold in await holds(phases=list(Phase))] == keys
+        open_ones = [key for key in keys if key != "9"]
+        page = await holds(phases=list(OPEN), limit=2)
+        assert [hold.key for hold in page] == open_ones[:2]
+        rest = await holds(phases=list(OPEN), after=page[-1].key)
+        assert [hold.key for hold in rest] == open_ones[2:]
+        assert [hold.key for hold in await holds(phases=[Phase.SETTLED])] == ["9"]
+        assert await holds(phases=[]) == []
+
+    on_store(scenario)
+
+
+def test_a_cap_lowered_below_what_is_used_refuses_and_nothing_goes_negative(on_store):
+    async def scenario(store):
+        await reserve(store, "a", 50)
+        await store.money.change_cap(CapChange(cap=DAILY.id, limit=20), now=NOW)
+        answer = await reserve(store, "b", 1)
+        assert (answer.used, answer.limit) == (50, 20)
+        assert "0 of 20 left" in answer.sentence
+        await store.money.settle("a", {"credits": 50}, now=LATER)
+        assert await used(store) == Used(settled=50)
+
+    on_store(scenario)
+
+
+def test_a_cap_raised_for_a_while_is_higher_until_then_and_says_so_in_the_ledger(on_store):
+    raised = CapChange(cap=DAILY.id, raised_to=150, raised_until=LATER)
+
+    async def scenario(store):
+        await store.money.change_cap(CapChange(cap=DAILY.id, limit=120), now=NOW)
+        await store.money.change_cap(raised, now=NOW)
+        assert await store.money.cap_changes() == {DAILY.id: replace(raised, limit=120)}
+        await reserve(store, "a", 150)
+        await store.money.release("a", reason="", now=NOW)
+        assert (await reserve(store, "b", 121, now=LATER)).limit == 120
+        assert (await kinds(store))[:2] == ["CAP_CHANGED", "CAP_RAISED"]
+
+    on_store(scenario)
+
+
+def test_a_tenant_cannot_change_a_shared_cap(on_store):
+    async def scenario(store):
+        change = CapChange(cap=EVERYBODY.id, limit=10**9)
+        await refused(ConfigError, store.money.change_cap(change, now=NOW))
+        assert await store.money.cap_changes() == {}
+        assert await kinds(store) == []
+
+    on_store(scenario)
+
+
+def test_a_unit_nobody_has_capped_cannot_be_spent(on_store):
+    async def scenario(store):
+        tokens = replace(DAILY, unit="tokens")
+        await refused(ConfigError, reserve(store, "k", caps=[tokens]))
+        await refused(ConfigError, reserve(store, "k", caps=[]))
+        assert await kinds(store) == []
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("stopped", ["", "lusha"])
+@pytest.mark.parametrize("everybody", [False, True])
+def test_nothing_is_granted_while_a_stop_is_in_force(on_backend, stopped, everybody):
+    async def scenario(backend):
+        store, shared = backend.tenant(ACME), backend.shared()
+        await reserve(store, "in flight")
+        if everybody:
+            await shared.stop(stopped, reason="a bill came", now=NOW)
+        else:
+            await store.money.stop(stopped, reason="a bill came", now=NOW)
+        answer = await reserve(store, "k")
+        assert answer.reason == "STOPPED"
+        assert "a bill came" in answer.sentence
+        other = await reserve(backend.tenant(UMBRELLA), "k")
+        assert isinstance(other, Refused) is everybody
+        [stop] = await store.money.stops()
+        assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
+        await store.money.settle("in flight", {"credits": 1}, now=NOW)
+        if everybody:
+            assert await shared.resume(stopped)
+        else:
+            assert await store.money.resume(stopped, now=NOW)
+        assert (await reserve(store, "k")).phase is Phase.SENT
+
+    on_backend(scenario)
+
+
+def test_a_stop_of_another_connector_stops_nothing_here(on_store):
+    async def scenario(store):
+        await store.money.stop("apollo", reason="", now=NOW)
+        assert (await reserve(store, "k")).phase is Phase.SENT
+
+    on_store(scenario)
+
+
+def test_stopping_twice_is_once_and_so_is_resuming(on_store):
+    async def scenario(store):
+        await store.money.stop("lusha", reason="first", now=NOW)
+        await store.money.stop("lusha", reason="second", now=LATER)
+        [stop] = await store.money.stops()
+        assert (stop.reason, stop.since) == ("first", NOW)
+        assert await store.money.resume("lusha", now=LATER)
+        assert not await store.money.resume("lusha", now=LATER)
+        assert await kinds(store) == ["STOPPED", "RESUMED"]
+        await refused(ConfigError, store.money.stop("No such!", reason="", now=NOW))
+
+    on_store(scenario)
+
+
+def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(on_store):
+    midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
+
+    async def scenario(store):
+        yesterday = await reserve(store, "a", 90, now=midnight - timedelta(hours=1))
+        today = await reserve(store, "b", 90, now=midnight + timedelta(minutes=1))
+        assert yesterday.charges[0].window != today.charges[0].window
+        back = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
+        assert back.reason == "CLOCK_WENT_BACK"
+        again = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
+        assert again.reason == "CLOCK_WENT_BACK"
+        # A little, as honest clocks differ, is let pass, and counts as the time it already was.
+        a_little = await reserve(store, "c", 11, now=midnight - timedelta(minutes=3))
+        assert (a_little.reason, a_little.used) == ("CAP_TENANT_DAY", 90)
+        late = await store.money.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
+        assert late.closed_at == midnight + timedelta(minutes=1)
+        moments = [entry.at for entry in await store.ledger.entries()]
+        assert moments == sorted(moments)
+
+    on_store(scenario)
+
+
+def test_time_is_never_earlier_than_any_entry_of_the_ledger(on_store):
+    async def scenario(store):
+        note = Note(at=LATER, kind="MISSED", subject="nightly", reason="")
+        await store.ledger.append([note])
+        assert (await reserve(store, "a", now=NOW)).reason == "CLOCK_WENT_BACK"
+        a_little = await reserve(store, "a", now=LATER - timedelta(minutes=2))
+        assert a_little.reserved_at == LATER
+
+    on_store(scenario)
+
+
+def test_a_budget_starts_anew_with_each_window_and_each_run(on_store):
+    per_run = replace(DAILY, window=WindowKind.RUN, limit=10)
+
+    async def scenario(store):
+        caps = [per_run]
+        await reserve(store, "a", 10, caps=caps, run="one")
+        assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refused)
+        await reserve(store, "b", 10, caps=caps, run="two")
+        await refused(ConfigError, reserve(store, "c", 10, caps=caps))
+        await reserve(store, "d", 100)
+        await reserve(store, "e", 100, now=NOW + timedelta(days=1))
+        assert len(await store.money.usage()) == 4
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "half \ud800"], ids=["NUL", "half a pair"])
+def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
+    async def scenario(store):
+        await refused(PermanentError, reserve(store, "k", owner=text))
+        await reserve(store, "k")
+        await refused(PermanentError, store.money.release("k", reason=text, now=NOW))
+        await refused(PermanentError, store.money.keep_aside("k", reason=text, now=NOW))
+        await refused(PermanentError, store.money.stop("", reason=text, now=NOW))
+        await refused(PermanentError, store.money.hold(text))
+        await refused(PermanentError, store.money.holds(phases=list(Phase), after=text))
+        assert await kinds(store) == ["RESERVED"]
+
+    on_store(scenario)
+
+
+def test_a_name_too_long_to_be_found_by_is_refused(on_store):
+    async def scenario(store):
+        await refused(PermanentError, reserve(store, "k", run="x" * 501))
+        await refused(PermanentError, reserve(store, "k", owner="x" * 501))
+        await refused(ConfigError, reserve(store, "k", owner=""))
+        hold = await reserve(store, "ü" * 500, run="ü" * 500, owner="ü" * 500)
+        assert await store.money.hold("ü" * 500) == hold
+
+    on_store(scenario)
+
+
+def test_a_moment_without_a_zone_is_refused(on_store):
+    naive = NOW.replace(tzinfo=None)
+
+    async def scenario(store):
+        await refused(ConfigError, reserve(store, "k", now=naive))
+        await reserve(store, "k")
+        await refused(ConfigError, store.money.settle("k", {}, now=naive))
+        await refused(ConfigError, store.money.expire(now=naive))
+        await refused(ConfigError, store.money.renew("me", until=naive))
+        assert await kinds(store) == ["RESERVED"]
+
+    on_store(scenario)
+
+
+def test_reserved_settled_and_free_add_up_through_the_ledger(on_store):
+    async def scenario(store):
+        for n in range(10):
+            await reserve(store, f"k{n}", 10)
+        await store.money.settle("k0", {"credits": 4}, now=NOW)
+        await store.money.release("k1", reason="", now=NOW)
+        await store.money.keep_aside("k2", reason="", now=NOW)
+        open_ones = await store.money.holds(phases=list(OPEN))
+        reserved = sum(hold.amounts["credits"] for hold in open_ones)
+        assert await used(store) == Used(settled=4, reserved=reserved)
+        assert first_break(await store.ledger.entries()) is None
+
+    on_store(scenario)

@@ -1,0 +1,168 @@
+"""What every backend promises about what tenants share: rates, places, stops and shared caps."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.core.caps import CapChange
+from stoker.core.limits import Rate
+from stoker.errors import ConfigError, PermanentError
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+RATE = Rate(calls=10, per=10 * SECOND, burst=3)
+CAP = "connector/lusha/credits/day"
+
+
+async def refused(kind, verb):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def on_shared(on_backend):
+    def run(scenario):
+        async def shared(backend):
+            return await scenario(backend.shared())
+
+        return on_backend(shared)
+
+    return run
+
+
+def test_turns_come_in_a_burst_and_then_at_the_steady_pace(on_shared):
+    async def scenario(shared):
+        turns = [await shared.turn("lusha", RATE, now=NOW) for _ in range(4)]
+        assert [turn.allowed for turn in turns] == [True, True, True, False]
+        assert turns[3].at == NOW + RATE.interval
+        assert not (await shared.turn("lusha", RATE, now=turns[3].at - SECOND / 1000)).allowed
+        assert (await shared.turn("lusha", RATE, now=turns[3].at)).allowed
+        assert (await shared.turn("apollo", RATE, now=NOW)).allowed
+
+    on_shared(scenario)
+
+
+def test_askers_at_once_share_one_burst(on_shared):
+    async def scenario(shared):
+        turns = await asyncio.gather(*(shared.turn("k", RATE, now=NOW) for _ in range(16)))
+        assert sum(turn.allowed for turn in turns) == 3
+
+    on_shared(scenario)
+
+
+def test_a_refused_turn_uses_nothing_up(on_shared):
+    async def scenario(shared):
+        for _ in range(3):
+            await shared.turn("k", RATE, now=NOW)
+        refusals = [await shared.turn("k", RATE, now=NOW) for _ in range(5)]
+        assert len({turn.at for turn in refusals}) == 1
+        assert (await shared.turn("k", RATE, now=refusals[0].at)).allowed
+
+    on_shared(scenario)
+
+
+def test_pushing_back_only_ever_makes_it_later(on_shared):
+    async def scenario(shared):
+        await shared.push_back("k", until=NOW + MINUTE)
+        await shared.push_back("k", until=NOW)
+        turn = await shared.turn("k", Rate(calls=1, per=SECOND), now=NOW)
+        assert (turn.allowed, turn.at) == (False, NOW + MINUTE)
+        await shared.turn("fresh", RATE, now=NOW)
+        await shared.push_back("fresh", until=NOW + MINUTE)
+        assert not (await shared.turn("fresh", RATE, now=NOW + MINUTE / 2)).allowed
+
+    on_shared(scenario)
+
+
+async def take(shared, owner, *, places=2, now=NOW):
+    return await shared.take_place("lusha", places=places, owner=owner, until=now + MINUTE, now=now)
+
+
+def test_there_are_only_so_many_places(on_shared):
+    async def scenario(shared):
+        assert [await take(shared, owner) for owner in "abc"] == [True, True, False]
+        await shared.leave_place("lusha", owner="a")
+        await shared.leave_place("lusha", owner="a")
+        assert [await take(shared, owner) for owner in "cda"] == [True, False, False]
+        assert not await take(shared, "a", places=0)
+
+    on_shared(scenario)
+
+
+def test_an_owner_has_one_place_and_taking_it_again_lengthens_its_lease(on_shared):
+    async def scenario(shared):
+        assert await take(shared, "a")
+        assert await take(shared, "a", now=NOW + MINUTE / 2)
+        assert await take(shared, "b")
+        assert await take(shared, "c", now=NOW + MINUTE)  # b's lease is over, a's is not
+        assert not await take(shared, "d", now=NOW + MINUTE)
+        assert await take(shared, "a", places=1, now=NOW + MINUTE)  # who is inside may stay
+
+    on_shared(scenario)
+
+
+def test_a_lease_is_never_shortened(on_shared):
+    async def scenario(shared):
+        assert await take(shared, "a", places=1)
+        assert await shared.take_place("lusha", places=1, owner="a", until=NOW, now=NOW)
+        assert not await take(shared, "b", places=1, now=NOW + MINUTE / 2)
+
+    on_shared(scenario)
+
+
+def test_takers_at_once_never_get_more_places_than_there_are(on_shared):
+    async def scenario(shared):
+        answers = await asyncio.gather(*(take(shared, f"o{n}", places=5) for n in range(16)))
+        assert sum(answers) == 5
+
+    on_shared(scenario)
+
+
+def test_a_stop_for_everybody_stands_until_it_is_taken_back(on_shared):
+    async def scenario(shared):
+        await shared.stop("lusha", reason="first", now=NOW)
+        await shared.stop("lusha", reason="second", now=NOW + MINUTE)
+        await shared.stop("", reason="all", now=NOW)
+        stops = await shared.stops()
+        assert [(stop.tenant, stop.connector, stop.reason) for stop in stops] == [
+            (None, "", "all"),
+            (None, "lusha", "first"),
+        ]
+        assert stops[1].since == NOW
+        assert await shared.resume("lusha")
+        assert not await shared.resume("lusha")
+        assert [stop.connector for stop in await shared.stops()] == [""]
+
+    on_shared(scenario)
+
+
+def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(on_shared):
+    raised = {"raised_to": 9, "raised_until": NOW + MINUTE}
+
+    async def scenario(shared):
+        await shared.change_cap(CapChange(cap=CAP, limit=5))
+        await shared.change_cap(CapChange(cap=CAP, **raised))
+        assert await shared.cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
+        mine = CapChange(cap="tenant/*/credits/day", limit=5)
+        await refused(ConfigError, shared.change_cap(mine))
+
+    on_shared(scenario)
+
+
+def test_names_that_cannot_be_kept_or_found_by_are_refused(on_shared):
+    async def scenario(shared):
+        for bad in ("a\0b", "half \ud800", "x" * 501):
+            await refused(PermanentError, shared.turn(bad, RATE, now=NOW))
+            await refused(PermanentError, shared.push_back(bad, until=NOW))
+            await refused(PermanentError, take(shared, bad))
+            await refused(PermanentError, shared.leave_place(bad, owner="a"))
+        await refused(ConfigError, take(shared, ""))
+        await refused(ConfigError, shared.turn("k", RATE, now=NOW.replace(tzinfo=None)))
+        await refused(PermanentError, shared.stop("lusha", reason="a\0b", now=NOW))
+        await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
+        assert await shared.stops() == []
+
+    on_shared(scenario)
