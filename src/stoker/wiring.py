@@ -18,7 +18,10 @@ from pathlib import Path
 
 from stoker.config.loading import load
 from stoker.config.settings import Settings
+from stoker.core.budget_windows import ResetRule
 from stoker.core.cadence import CatchUp
+from stoker.core.caps import Cap
+from stoker.core.default_caps import Allowances, caps_in_force, default_caps
 from stoker.core.model import TenantId
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import Manifest, config_hash
@@ -64,6 +67,25 @@ class App:
             at_most=own.scheduling.catch_up_max,
         )
 
+    async def caps_for(self, tenant: TenantId) -> tuple[Cap, ...]:
+        """Return every cap in force for a tenant, those it shares first.
+
+        Includes caps a person added; what people said about limits is asked for by the store, in
+        the moment in which it grants or refuses.
+        """
+        given = caps_of(self.settings.for_tenant(tenant))
+        own = await self.backend.tenant(tenant).money.cap_changes()
+        return (*await self.shared_caps(), *caps_in_force(given, own, shared=False))
+
+    async def shared_caps(self) -> tuple[Cap, ...]:
+        """Return the caps that tenants share. There are none until an operator sets one."""
+        return caps_in_force((), await self.backend.shared().cap_changes(), shared=True)
+
+    def reset_for(self, tenant: TenantId) -> ResetRule:
+        """Return when a tenant's caps begin anew: in its own zone, at its own time."""
+        own = self.settings.for_tenant(tenant)
+        return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
+
     def scheduler(self, tenants: tuple[TenantId, ...]) -> Scheduler:
         """Return a scheduler for these tenants' work, in this process."""
         return Scheduler(
@@ -95,6 +117,22 @@ def settings(
         environment=environment,
         flags=flags,
     ).located(directory)
+
+
+def caps_of(own: Settings) -> tuple[Cap, ...]:
+    """Return the caps a tenant's settings switch on."""
+    caps = own.caps
+    return default_caps(
+        Allowances(
+            tavily_calls=caps.tavily_queries,
+            lusha_calls=caps.lusha_contact_lookups,
+            zerobounce_calls=caps.zerobounce_verifications,
+            openai_tokens=caps.openai_daily_tokens,
+            pull_units=caps.pull_units_per_day,
+            money=caps.money_per_day_minor,
+            currency=caps.currency,
+        )
+    )
 
 
 def retention_rule(own: Settings) -> RetentionRule:

@@ -36,6 +36,11 @@ COMMANDS = {
     "upkeep": Lazy("stoker.cli.schedule:upkeep", "Do one upkeep run now."),
     "runs": Lazy("stoker.cli.runs:runs", "List, show and compare runs."),
     "prune": Lazy("stoker.cli.runs:prune", "Forget the runs that retention lets go."),
+    "caps": Lazy("stoker.cli.caps:caps", "List, set and raise caps; see what is used and free."),
+    "holds": Lazy("stoker.cli.holds:holds", "List open promises; say what became of one."),
+    "stop": Lazy("stoker.cli.stopping:stop", "Grant nothing more; show what is in flight."),
+    "resume": Lazy("stoker.cli.stopping:resume", "Take a stop back."),
+    "ledger": Lazy("stoker.cli.ledger:ledger", "List, show, verify and export the ledger."),
     "demo": Lazy("stoker.cli.demo:demo", "See it work: two tenants, no keys, no network."),
 }
 

@@ -26,6 +26,8 @@ SMALL_CAPS = {
     "caps.tavily_queries": 80,
     "caps.lusha_contact_lookups": 50,
     "caps.zerobounce_verifications": 100,
+    "caps.pull_units_per_day": 100,
+    "caps.money_per_day_minor": 200,
 }
 """What a first file allows: enough to see it work, too little to hurt."""
 

@@ -17,6 +17,7 @@ from typing import Any
 from stoker.config.values import (
     BOOLEAN,
     CRON,
+    CURRENCY,
     HOUR_MINUTE,
     PATH,
     POSTGRES_URL,
@@ -25,6 +26,7 @@ from stoker.config.values import (
     TENANT,
     TENANTS,
     TEXT,
+    WALL_TIME,
     ZONE,
     Kind,
     Secret,
@@ -152,7 +154,7 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What a tenant may use of each vendor in a day."""
+    """What a tenant may use in a day, and when its day begins."""
 
     openai_daily_tokens: int = _each(
         integer(0, _A_LOT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
@@ -166,6 +168,24 @@ class Caps:
     zerobounce_verifications: int = _each(
         integer(0, _A_LOT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
     )
+    pull_units_per_day: int = _each(
+        integer(0, _A_LOT), 300, "Pull units a day, over all connectors."
+    )
+    money_per_day_minor: int = _each(
+        integer(0, _A_LOT), 1000, "Money a day, over all connectors, in minor units (1000: 10.00)."
+    )
+    currency: str = _each(CURRENCY, "USD", "The currency of money_per_day_minor.")
+    reset_time: time = _each(
+        WALL_TIME, time(0, 0), "When caps begin anew, in the tenant's time zone."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulls:
+    """How much looking at an account counts."""
+
+    shallow_units: int = _each(integer(1, 1000), 1, "Pull units of a shallow look.")
+    deep_units: int = _each(integer(1, 1000), 3, "Pull units of a deep look.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +272,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "retention": Retention,
         "logging": Logging,
         "caps": Caps,
+        "pulls": Pulls,
         "crawl": Crawl,
         "extract": Extract,
         "score": Score,

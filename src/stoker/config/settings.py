@@ -21,6 +21,7 @@ from stoker.config.sections import (
     Icp,
     Keys,
     Logging,
+    Pulls,
     Retention,
     Scheduling,
     Score,
@@ -64,6 +65,7 @@ class Settings:
     retention: Retention = field(default_factory=Retention)
     logging: Logging = field(default_factory=Logging)
     caps: Caps = field(default_factory=Caps)
+    pulls: Pulls = field(default_factory=Pulls)
     crawl: Crawl = field(default_factory=Crawl)
     extract: Extract = field(default_factory=Extract)
     score: Score = field(default_factory=Score)
@@ -144,7 +146,8 @@ class Settings:
 
     def caps_in_force(self) -> dict[str, int]:
         """Return every cap by its dotted key, as manifests keep them."""
-        caps = {key: self.value(key) for key in KNOWN if key.startswith("caps.")}
+        said = {key: self.value(key) for key in KNOWN if key.startswith("caps.")}
+        caps = {key: value for key, value in said.items() if isinstance(value, int)}
         limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
         return {**{key: self.value(key) for key in limits}, **caps}
 

@@ -216,6 +216,19 @@ def _hour_minute(given: Any, typed: bool) -> time:
 
 
 HOUR_MINUTE = Kind(name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", read=_hour_minute)
+WALL_TIME = Kind(
+    name="time of day", allowed="HH:MM on the tenant's wall, 00:00 to 23:59", read=_hour_minute
+)
+
+
+def _currency(given: Any, typed: bool) -> str:
+    text = _exactly(str, given).strip()
+    if not re.fullmatch(r"[A-Z]{3}", text):
+        raise ValueError
+    return text
+
+
+CURRENCY = Kind(name="currency", allowed="three capital letters, e.g. USD", read=_currency)
 
 
 def _tenant(given: Any, typed: bool) -> TenantId:

@@ -1,0 +1,167 @@
+"""`stoker caps`: what may be used, what is, and changing it. Every change is a ledger entry."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.money import (
+    position,
+    shared_statements,
+    show_statements,
+    show_stops,
+    statement_json,
+    stop_json,
+    typed_amount,
+    typed_until,
+)
+from stoker.cli.output import Asked, pass_asked, run_async, say, show_json, takes_json
+from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
+from stoker.core.caps import CapChange, limit_in_force
+from stoker.core.default_caps import cap_named
+from stoker.core.money_notes import cap_note
+from stoker.engine.ledger_reading import noted
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.core.caps import Cap
+    from stoker.wiring import App
+
+EVERYBODY = "everybody"
+# An amount below zero must reach us as an amount, to be answered as one.
+_AMOUNTS_FOLLOW = {"ignore_unknown_options": True}
+
+
+@click.group()
+def caps() -> None:
+    """List, set and raise caps; see what is used and free."""
+
+
+@caps.command("list")
+@takes_tenants
+@takes_json
+@pass_asked
+def list_caps(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
+    """Show every cap: used, reserved, free, limit, and when it resets.
+
+    Caps that tenants share are listed once, under `everybody`.
+    """
+    run_async(_list(asked, tenants, as_json=as_json))
+
+
+async def _list(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
+    settings = asked.settings()
+    async with asked.app(only_to_read=True) as app:
+        now = app.clock.now()
+        found = [
+            await position(app, tenant, now=now) for tenant in chosen_tenants(settings, tenants)
+        ]
+        shared = await shared_statements(app, now=now)
+        everybody = await app.backend.shared().stops()
+    lines = [(str(one.tenant), line) for one in found for line in one.statements]
+    lines += [(EVERYBODY, line) for line in shared]
+    stops = [*everybody, *(stop for one in found for stop in one.stops if stop.tenant)]
+    if as_json:
+        show_json(
+            {
+                "caps": [statement_json(*line) for line in lines],
+                "stops": [stop_json(stop) for stop in stops],
+            }
+        )
+        return
+    show_statements(lines)
+    show_stops(stops)
+
+
+@caps.command("set", context_settings=_AMOUNTS_FOLLOW)
+@click.argument("cap", metavar="CAP")
+@click.argument("limit", metavar="LIMIT")
+@takes_tenant
+@pass_asked
+def set_cap(asked: Asked, cap: str, limit: str, tenant: str | None) -> None:
+    """Set a cap's limit from now on, or add a cap.
+
+    CAP is SCOPE/CONNECTOR/UNIT/WINDOW, as `stoker caps list` shows them; one that is not there yet
+    is added. Scope `connector` is shared by all tenants.
+    """
+    run_async(_set(asked, cap, typed_amount(limit, what="LIMIT"), tenant=tenant))
+
+
+async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None) -> None:
+    wanted = cap_named(cap, limit=limit)
+    async with asked.app() as app:
+        known, was = await _known(app, wanted, tenant=tenant, now=app.clock.now())
+        await _say(app, wanted, CapChange(cap=cap, limit=limit), tenant=tenant)
+    if known:
+        say(f"{cap} allows {limit} from now on; it was {was}.")
+    else:
+        say(f"{cap} is added and allows {limit}; it counts for runs that start from now on.")
+
+
+@caps.command("raise", context_settings=_AMOUNTS_FOLLOW)
+@click.argument("cap", metavar="CAP")
+@click.argument("limit", metavar="LIMIT")
+@click.option(
+    "--until",
+    required=True,
+    metavar="TIME",
+    help="When it ends: 2h, 90m, 3d, or a moment with its offset (2026-02-07T18:00+08:00).",
+)
+@takes_tenant
+@pass_asked
+def raise_cap(asked: Asked, cap: str, limit: str, until: str, tenant: str | None) -> None:
+    """Let a cap allow more for a while; afterwards it is what it was."""
+    run_async(_raise(asked, cap, typed_amount(limit, what="LIMIT"), until=until, tenant=tenant))
+
+
+async def _raise(asked: Asked, cap: str, limit: int, *, until: str, tenant: str | None) -> None:
+    wanted = cap_named(cap, limit=limit)
+    async with asked.app() as app:
+        now = app.clock.now()
+        ends = typed_until(until, now=now)
+        known, was = await _known(app, wanted, tenant=tenant, now=now)
+        if not known:
+            raise ConfigError(
+                f"there is no cap {cap} to raise; see those there are with: stoker caps list"
+            )
+        if limit <= was:
+            raise ConfigError(
+                f"{cap} allows {was} already, so {limit} raises nothing; to lower it use: "
+                f"stoker caps set {cap} {limit}"
+            )
+        change = CapChange(cap=cap, raised_to=limit, raised_until=ends)
+        await _say(app, wanted, change, tenant=tenant)
+    say(f"{cap} allows {limit} until {ends:%Y-%m-%d %H:%M} UTC; then {was} again.")
+
+
+async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) -> tuple[bool, int]:
+    """Return whether there is such a cap, and what it allows without any raise."""
+    if wanted.shared:
+        there, changes = await app.shared_caps(), await app.backend.shared().cap_changes()
+    else:
+        whose = one_tenant(app.settings, tenant)
+        there = await app.caps_for(whose)
+        changes = await app.backend.tenant(whose).money.cap_changes()
+    for cap in there:
+        if cap.id == wanted.id:
+            said = changes.get(cap.id)
+            lasting = CapChange(cap=cap.id, limit=said.limit) if said else None
+            return True, limit_in_force(cap, lasting, now=now)
+    return False, 0
+
+
+async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> None:
+    now = app.clock.now()
+    if not cap.shared:
+        whose = one_tenant(app.settings, tenant)
+        await app.backend.tenant(whose).money.change_cap(change, now=now)
+        return
+    if tenant is not None:
+        raise ConfigError(f"{cap.id} is shared by all tenants; leave out --tenant")
+    # The note comes first: an entry without its change is a smaller fault than the reverse.
+    for known in app.settings.tenants:
+        ledger = app.backend.tenant(known.id).ledger
+        await noted(ledger, lambda at: cap_note(change, now=at), now=now)
+    await app.backend.shared().change_cap(change)

@@ -1,0 +1,328 @@
+"""`stoker ledger`: what was decided and spent, and whether the record is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stoker.cli.exporting import FORMATS, Row, export
+from stoker.cli.output import (
+    Asked,
+    Exit,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.cli.schedule import moment
+from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
+from stoker.core.runs import compact_json
+from stoker.core.selecting import Selection, said
+from stoker.engine.ledger_reading import newest, pages
+from stoker.engine.verifying import Verdict, shared_differences, verified
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.core.ledger import Entry
+    from stoker.core.model import Json, TenantId
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+COLUMNS = {
+    "tenant": str,
+    "seq": int,
+    "at": datetime,
+    "kind": str,
+    "subject": str,
+    "reason": str,
+    "code": str,
+    "connector": str,
+    "account": str,
+    "run": str,
+    "data": dict,
+    "previous": str,
+    "digest": str,
+}
+
+_FILTERS = [
+    click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
+    click.option("--reason", metavar="TEXT", help="Only with this reason code, or words of it."),
+    click.option("--account", metavar="ID", help="Only about this account."),
+    click.option("--connector", metavar="NAME", help="Only about this connector."),
+    click.option("--run", metavar="RUN", help="Only of this run, e.g. 20260207_013000."),
+    click.option("--since", metavar="TIME", help="Not before: a date, or a time with its offset."),
+    click.option("--until", metavar="TIME", help="Before: a date, or a time with its offset."),
+]
+
+
+def takes_filters(command: _Command) -> _Command:
+    """Give a command the ledger's filters, passed to it one by one."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+@click.group()
+def ledger() -> None:
+    """List, show, verify and export the ledger."""
+
+
+@ledger.command("list")
+@takes_tenants
+@takes_filters
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
+@click.option("--before", type=click.IntRange(1), metavar="SEQ", help="Go on below this entry.")
+@takes_json
+@pass_asked
+def list_entries(
+    asked: Asked,
+    /,
+    tenants: tuple[str, ...],
+    limit: int,
+    before: int | None,
+    as_json: bool,
+    **filters: str | None,
+) -> None:
+    """Show entries, newest first."""
+    selection = _selection(**filters)
+    run_async(_list(asked, tenants, selection, limit=limit, before=before, as_json=as_json))
+
+
+async def _list(
+    asked: Asked,
+    tenants: tuple[str, ...],
+    selection: Selection,
+    *,
+    limit: int,
+    before: int | None,
+    as_json: bool,
+) -> None:
+    settings = asked.settings()
+    chosen = chosen_tenants(settings, tenants)
+    if before is not None and len(chosen) > 1:
+        raise ConfigError("--before counts in one ledger; say whose with --tenant")
+    found: list[tuple[TenantId, Entry]] = []
+    async with asked.app(only_to_read=True) as app:
+        for tenant in chosen:
+            book = app.backend.tenant(tenant).ledger
+            there = await newest(book, selection, before=before, limit=limit)
+            found += [(tenant, entry) for entry in there]
+    if len(chosen) > 1:
+        found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
+    found = found[:limit]
+    if as_json:
+        show_json([entry_json(*pair) for pair in found])
+        return
+    show_table(
+        ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
+        [
+            (
+                tenant,
+                entry.seq,
+                f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                entry.kind,
+                entry.subject,
+                _why(entry),
+            )
+            for tenant, entry in found
+        ],
+        empty="no such entries",
+    )
+    if len(chosen) == 1 and len(found) == limit and found[-1][1].seq > 1:
+        say(f"older ones: the same with --before {found[-1][1].seq}")
+
+
+@ledger.command("show")
+@click.argument("seq", type=click.IntRange(1), metavar="SEQ")
+@takes_tenant
+@takes_json
+@pass_asked
+def show_entry(asked: Asked, seq: int, tenant: str | None, as_json: bool) -> None:
+    """Show everything one entry says. SEQ is its number, as `stoker ledger list` shows it."""
+    run_async(_show(asked, seq, tenant=tenant, as_json=as_json))
+
+
+async def _show(asked: Asked, seq: int, *, tenant: str | None, as_json: bool) -> None:
+    settings = asked.settings()
+    whose = one_tenant(settings, tenant)
+    async with asked.app(only_to_read=True) as app:
+        found = await app.backend.tenant(whose).ledger.entries(after=seq - 1, limit=1)
+    if not found or found[0].seq != seq:
+        raise ConfigError(
+            f"{whose} has no ledger entry {seq}; see those there are with: "
+            f"stoker ledger list --tenant {whose}"
+        )
+    [entry] = found
+    if as_json:
+        show_json(entry_json(whose, entry))
+        return
+    say(f"entry {entry.seq} of {whose}: {entry.kind} {entry.subject}")
+    say(f"  {entry.reason or 'no reason was given'}")
+    say(f"  at {entry.at:%Y-%m-%d %H:%M:%S} UTC; digest {entry.digest}, after {entry.previous}")
+    show_table(
+        ["data", "value"],
+        [
+            (name, value if isinstance(value, str | int) else compact_json(value))
+            for name, value in sorted(entry.data.items())
+        ],
+        empty="no further data",
+    )
+
+
+@ledger.command("verify")
+@takes_tenants
+@takes_json
+@pass_asked
+def verify(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+    """Recompute every total from the entries, check the chain, and compare.
+
+    Exit code 1 when something differs; the entry where the chain breaks is named. Caps that
+    tenants share are compared too when no tenant is named.
+    """
+    return run_async(_verify(asked, tenants, as_json=as_json))
+
+
+async def _verify(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+    settings = asked.settings()
+    chosen = chosen_tenants(settings, tenants) if tenants else [t.id for t in settings.tenants]
+    async with asked.app(only_to_read=True) as app:
+        verdicts = [(tenant, await verified(app.backend.tenant(tenant))) for tenant in chosen]
+        shared: list[str] = []
+        if not tenants:
+            shared = await shared_differences(
+                app.backend.shared(), [verdict for _, verdict in verdicts]
+            )
+    bad = sum(len(verdict.problems) for _, verdict in verdicts) + len(shared)
+    if as_json:
+        told = [_verdict_json(tenant, verdict) for tenant, verdict in verdicts]
+        show_json({"ok": not bad, "tenants": told, "shared": shared})
+        return Exit.PROBLEMS if bad else Exit.OK
+    for tenant, verdict in verdicts:
+        sound = "the chain is sound and totals agree" if not verdict.problems else "WRONG"
+        say(f"{tenant}: {verdict.entries} entries, {sound}")
+        for problem in verdict.problems:
+            say(f"  {problem}")
+    for problem in shared:
+        say(f"shared: {problem}")
+    return Exit.PROBLEMS if bad else Exit.OK
+
+
+@ledger.command("export")
+@click.option(
+    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="What to write."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to; stdout otherwise. Parquet needs it.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is already there.")
+@takes_tenants
+@takes_filters
+@click.option("--limit", type=click.IntRange(1), help="Write at most this many of each tenant.")
+@pass_asked
+def export_entries(
+    asked: Asked,
+    /,
+    kind: str,
+    out: Path | None,
+    force: bool,
+    tenants: tuple[str, ...],
+    limit: int | None,
+    **filters: str | None,
+) -> None:
+    """Write entries to a file, oldest first, tenant by tenant.
+
+    In CSV, text that a spreadsheet could take for a formula has a ' in front.
+    """
+    selection = _selection(**filters)
+    run_async(_export(asked, tenants, selection, kind=kind, out=out, force=force, limit=limit))
+
+
+async def _export(
+    asked: Asked,
+    tenants: tuple[str, ...],
+    selection: Selection,
+    *,
+    kind: str,
+    out: Path | None,
+    force: bool,
+    limit: int | None,
+) -> None:
+    settings = asked.settings()
+    count = 0
+    async with asked.app(only_to_read=True) as app:
+        place = out and asked.directory / out
+        with export(kind, COLUMNS, out=place, replace=force) as writing:
+            for tenant in chosen_tenants(settings, tenants):
+                left = limit
+                async for page in pages(app.backend.tenant(tenant).ledger):
+                    wanted = [entry for entry in page if selection.wants(entry)][:left]
+                    writing.add([export_row(tenant, entry) for entry in wanted])
+                    count += len(wanted)
+                    if left is not None and (left := left - len(wanted)) == 0:
+                        break
+    if out is not None:
+        say(f"{count} entries are in {out}")
+
+
+def export_row(tenant: TenantId, entry: Entry) -> Row:
+    """Return an entry as a row: what it says most often has a column of its own."""
+    about = {name: said(entry, name) for name in ("code", "connector", "account", "run")}
+    return {
+        "tenant": tenant,
+        "seq": entry.seq,
+        "at": entry.at,
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "reason": entry.reason,
+        **about,
+        "data": entry.data,
+        "previous": entry.previous,
+        "digest": entry.digest,
+    }
+
+
+def entry_json(tenant: TenantId, entry: Entry) -> Json:
+    """Return an entry for programs."""
+    return {
+        "tenant": tenant,
+        "seq": entry.seq,
+        "at": entry.at.isoformat(),
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "reason": entry.reason,
+        "data": entry.data,
+        "previous": entry.previous,
+        "digest": entry.digest,
+    }
+
+
+def _selection(*, since: str | None, until: str | None, **rest: str | None) -> Selection:
+    start = moment(since, what="--since") if since else None
+    end = moment(until, what="--until") if until else None
+    if start and end and start >= end:
+        raise ConfigError(f"--since {start.isoformat()} is not before --until {end.isoformat()}")
+    return Selection(since=start, until=end, **rest)
+
+
+def _why(entry: Entry) -> str:
+    code = said(entry, "code")
+    return f"{code}: {entry.reason}" if code else entry.reason
+
+
+def _verdict_json(tenant: TenantId, verdict: Verdict) -> Json:
+    return {"tenant": tenant, "entries": verdict.entries, "problems": list(verdict.problems)}

@@ -1,0 +1,117 @@
+"""How full each cap is, as people are told: settled, reserved, free, limit, and when it resets.
+
+The numbers add up: settled + reserved + free = limit, unless more was charged than promised or a
+cap was lowered, and then the statement says by how much it is over. What is reserved must be what
+the open promises add up to, and `unaccounted` says where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from stoker.core.budget import Used, reset_for
+from stoker.core.budget_windows import ResetRule, WindowKind, resets_text, window_at
+from stoker.core.caps import Cap, CapChange, limit_in_force
+from stoker.core.holds import OPEN, Hold
+
+Place = tuple[str, str]
+"""A cap, and one of its windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One cap in one window."""
+
+    cap: str
+    window: str
+    used: Used
+    limit: int | None  # None: there is no such cap any more, only promises under it
+    resets: str
+    raised_until: datetime | None = None  # set while a raise is in force
+
+    @property
+    def free(self) -> int:
+        """What may still be promised."""
+        return max((self.limit or 0) - self.used.total, 0)
+
+    @property
+    def over(self) -> int:
+        """By how much more is gone than the cap allows."""
+        return 0 if self.limit is None else max(self.used.total - self.limit, 0)
+
+
+def statements(
+    caps: Iterable[Cap],
+    changes: Mapping[str, CapChange],
+    used: Mapping[Place, Used],
+    *,
+    reset: ResetRule,
+    now: datetime,
+) -> list[Statement]:
+    """Return the window each cap is in now, and every other that still has something reserved.
+
+    Sorted by cap. A cap per run is in many windows at once; one that is in none yet has a line
+    with nothing used.
+    """
+    found: list[Statement] = []
+    known = set()
+    for cap in sorted(caps, key=lambda cap: cap.id):
+        known.add(cap.id)
+        found += _of_cap(cap, changes.get(cap.id), used, reset=reset_for(cap, reset), now=now)
+    for (cap_id, window), there in sorted(used.items()):
+        if cap_id not in known and there.reserved:
+            gone = "there is no such cap any more"
+            found.append(Statement(cap=cap_id, window=window, used=there, limit=None, resets=gone))
+    return sorted(found, key=lambda line: (line.cap, line.window))
+
+
+def unaccounted(holds: Iterable[Hold], used: Mapping[Place, Used]) -> list[str]:
+    """Return a sentence for each window whose reserved total is not what open promises add up to.
+
+    Caps that tenants share are passed over: one tenant's promises cannot explain them.
+    """
+    promised: dict[Place, int] = {}
+    for hold in holds:
+        for charge in hold.charges if hold.phase in OPEN else ():
+            if not charge.shared:
+                place = (charge.cap, charge.window)
+                promised[place] = promised.get(place, 0) + charge.amount
+    return [
+        f"{place[0]} in {place[1]}: {used.get(place, Used()).reserved} is reserved, but its open "
+        f"promises add up to {promised.get(place, 0)}"
+        for place in sorted(promised.keys() | used.keys())
+        if promised.get(place, 0) != used.get(place, Used()).reserved
+    ]
+
+
+def _of_cap(
+    cap: Cap,
+    change: CapChange | None,
+    used: Mapping[Place, Used],
+    *,
+    reset: ResetRule,
+    now: datetime,
+) -> Iterator[Statement]:
+    windows = {
+        window: "this window has ended"
+        for (cap_id, window), there in used.items()
+        if cap_id == cap.id and there.reserved
+    }
+    if cap.window is WindowKind.RUN:
+        own = max((window for cap_id, window in used if cap_id == cap.id), default="run")
+        windows |= dict.fromkeys([own, *windows], "does not reset; the next run has its own")
+    else:
+        current = window_at(cap.window, now, reset=reset)
+        windows[current.name] = resets_text(current, now=now, reset=reset)
+    until = change.raised_until if change else None
+    for window, resets in windows.items():
+        yield Statement(
+            cap=cap.id,
+            window=window,
+            used=used.get((cap.id, window), Used()),
+            limit=limit_in_force(cap, change, now=now),
+            resets=resets,
+            raised_until=until if until is not None and now < until else None,
+        )

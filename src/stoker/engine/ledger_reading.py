@@ -1,0 +1,65 @@
+"""Reads ledgers a page at a time, forwards and backwards, in flat memory; and adds at the end.
+
+A store pages forward from a seq, and seqs have no gaps; that is enough to find the end quickly and
+to go back from it. Which entries are wanted is decided in `core.selecting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+
+from stoker.core.ledger import Entry, Note
+from stoker.core.selecting import Selection
+from stoker.ports import LedgerStore
+
+PAGE = 1000
+
+
+async def pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+    """Yield every page in order, up to the end as it is when it is reached."""
+    while page := await ledger.entries(after=after, limit=PAGE):
+        yield page
+        after = page[-1].seq
+
+
+async def last_entry(ledger: LedgerStore) -> Entry | None:
+    """Return the newest entry, in a number of looks that grows with the ledger's logarithm."""
+    low, step = 0, 1
+    newest: Entry | None = None
+    while found := await ledger.entries(after=low + step - 1, limit=1):
+        newest, low, step = found[0], found[0].seq, step * 2
+    while step > 1:
+        step //= 2
+        if found := await ledger.entries(after=low + step - 1, limit=1):
+            newest, low = found[0], found[0].seq
+    return newest
+
+
+async def newest(
+    ledger: LedgerStore, selection: Selection, *, before: int | None = None, limit: int
+) -> list[Entry]:
+    """Return the last so many entries that were asked for, newest first, seq below `before`."""
+    if before is None:
+        last = await last_entry(ledger)
+        before = last.seq + 1 if last else 1
+    found: list[Entry] = []
+    while before > 1 and len(found) < limit:
+        start = max(before - 1 - PAGE, 0)
+        page = await ledger.entries(after=start, limit=before - 1 - start)
+        # A ledger with an entry taken out reaches further than asked; that part was seen already.
+        mine = [entry for entry in page if entry.seq < before]
+        found += [entry for entry in reversed(mine) if selection.wants(entry)]
+        before = start + 1
+    return found[:limit]
+
+
+async def noted(
+    ledger: LedgerStore, note: Callable[[datetime], Note], *, now: datetime
+) -> list[Entry]:
+    """Append a note of this moment, but never one earlier than the entry before it.
+
+    A clock that runs late would otherwise reopen, for money, a window that is over.
+    """
+    last = await last_entry(ledger)
+    return await ledger.append([note(max(now, last.at) if last else now)])

@@ -1,0 +1,127 @@
+"""Holds a tenant's ledger against itself and against what the store says it has spent.
+
+The chain must be sound, and totals and open promises must be what the entries add up to. Reads
+only; a store that is in use meanwhile is judged at a moment at which it stood still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stoker.core.budget import Used
+from stoker.core.holds import OPEN, Phase
+from stoker.core.ledger import Entry, first_break
+from stoker.core.replaying import Place, Replay, differences
+from stoker.engine.ledger_reading import PAGE, pages
+from stoker.errors import TransientError
+from stoker.ports import MoneyStore, SharedStore, Store, Usage
+
+ROUNDS = 50  # looks at a store that is being written to, before we say that it never stood still
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What reading one ledger from its beginning showed."""
+
+    entries: int
+    problems: tuple[str, ...]
+    shared: Mapping[Place, Used]  # what this tenant took out of caps that tenants share
+
+
+async def verified(store: Store) -> Verdict:
+    """Read a tenant's whole ledger and compare.
+
+    Raises TransientError when the store never stands still for long enough.
+    """
+    reader = _Reader()
+    await reader.read_on(store)
+    for _ in range(ROUNDS):
+        cache = places(await store.money.usage())
+        phases = await _open_phases(store.money)
+        # Whatever changes a total writes an entry with it: no new entry, nothing has changed.
+        if not await reader.read_on(store):
+            problems = [*reader.problems, *reader.replay.faults]
+            problems += differences(reader.replay.own, cache)
+            problems += _promises_differ(reader.replay, phases)
+            return Verdict(
+                entries=reader.count, problems=tuple(problems), shared=reader.replay.shared
+            )
+    raise TransientError(
+        f"the ledger of {store.tenant} grows faster than it can be read; try when it is quieter"
+    )
+
+
+async def shared_differences(shared: SharedStore, verdicts: Sequence[Verdict]) -> list[str]:
+    """Return where tenants took more out of caps they share than the totals of those caps say.
+
+    A total may well be higher than that: tenants that are not among these may have taken the rest.
+    """
+    taken: dict[Place, Used] = {}
+    for verdict in verdicts:
+        for place, used in verdict.shared.items():
+            there = taken.get(place, Used())
+            taken[place] = Used(
+                settled=there.settled + used.settled, reserved=there.reserved + used.reserved
+            )
+    # Only what is settled is compared: it never becomes less, so a total read after the ledgers
+    # has at least what they say, whoever spends meanwhile. What is reserved comes and goes.
+    totals = places(await shared.usage())
+    return [
+        f"{cap} in {window}: tenants took {used.settled}, its total says "
+        f"{totals.get((cap, window), Used()).settled}"
+        for (cap, window), used in sorted(taken.items())
+        if used.settled > totals.get((cap, window), Used()).settled
+    ]
+
+
+def places(usages: list[Usage]) -> dict[Place, Used]:
+    """Return totals by cap and window."""
+    return {(usage.cap, usage.window): usage.used for usage in usages}
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.problems: list[str] = []
+        self.count = 0
+        self._last: Entry | None = None
+        self._broken = False
+
+    async def read_on(self, store: Store) -> int:
+        """Read what is new since the last time; return how many entries that was."""
+        before = self.count
+        async for page in pages(store.ledger, after=self._last.seq if self._last else 0):
+            self._look_at_chain(page)
+            self.replay.read(page)
+            self.count += len(page)
+            self._last = page[-1]
+        return self.count - before
+
+    def _look_at_chain(self, page: list[Entry]) -> None:
+        # One break is the finding; whatever follows it cannot be judged any more.
+        at = None if self._broken else first_break(page, after=self._last)
+        if at is not None:
+            self._broken = True
+            self.problems.append(
+                f"the chain breaks at entry {at}: it was changed or taken out, or the one before it"
+            )
+
+
+async def _open_phases(money: MoneyStore) -> dict[str, Phase]:
+    found: dict[str, Phase] = {}
+    after = ""
+    while page := await money.holds(phases=sorted(OPEN), after=after, limit=PAGE):
+        found |= {hold.key: hold.phase for hold in page}
+        after = page[-1].key
+    return found
+
+
+def _promises_differ(replay: Replay, phases: Mapping[str, Phase]) -> list[str]:
+    truth = {key: promise.phase for key, promise in replay.open.items()}
+    return [
+        f"the promise {key}: its entries say {truth.get(key, 'that it is closed')}, the store says "
+        f"{phases.get(key, 'that it is closed')}"
+        for key in sorted(truth.keys() | phases.keys())
+        if truth.get(key) != phases.get(key)
+    ]
