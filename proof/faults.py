@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from faults import clocks, crowds, damage, disks, lab, pauses, trials
+from faults import clocks, crowds, damage, disks, lab, pauses, refusals, trials
 from faults.tally import Tally
 
 STORES = ("sqlite", "json")
@@ -89,11 +89,11 @@ def _sweep(store: str, *, steps: int) -> Trial:
 
 
 def _full(store: str) -> Trial:
-    return lambda workers, rng, n: trials.disk_full(workers, store, steps=24)
+    return lambda workers, rng, n: refusals.disk_full(workers, store, steps=24)
 
 
 def _syncs(store: str) -> Trial:
-    return lambda workers, rng, n: trials.failed_syncs(workers, store, steps=24)
+    return lambda workers, rng, n: refusals.failed_syncs(workers, store, steps=24)
 
 
 def _kills(store: str, *, again: bool) -> Trial:
@@ -109,7 +109,7 @@ def _cuts(store: str, kind: str) -> Trial:
 
 
 def _files(store: str) -> Trial:
-    return lambda workers, rng, n: trials.out_of_files(workers, store, most=12)
+    return lambda workers, rng, n: refusals.out_of_files(workers, store, most=12)
 
 
 def _images(workers: lab.Workers, rng: random.Random, n: int) -> Tally:

@@ -17,16 +17,11 @@ from faults.lab import Workers
 from faults.subjects import BrokenError, Stored
 from faults.tally import Tally
 from faults.trials import prepared
-from stoker.core.model import TenantId
 from stoker.errors import ConfigError, StokerError
-from stoker.ports import Store
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import Disk
 from stoker.stores.sql import Result, Transaction
-from stoker.stores.sql_ledger import SqlLedger
-from stoker.stores.sql_runs import SqlRuns
-from stoker.stores.sql_schedule import SqlSchedule
-from stoker.stores.sqlite import SqliteTransaction
+from stoker.stores.sqlite import SqliteBackend, SqliteTransaction
 from stoker.stores.sqlite_file import opened_for_reading, translated
 
 SECTOR = 512
@@ -86,11 +81,11 @@ def torn_wal_images(crashed: Path, image: Path, *, n: int, rng: random.Random) -
     return tally
 
 
-class _Reading:
+class _Reading(SqliteBackend):
     """The store's own verbs on one connection, without its threads: 3,000 images take a while."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        super().__init__(path)
         self._connection = opened_for_reading(path, busy=timedelta(seconds=1))
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
@@ -101,23 +96,12 @@ class _Reading:
             finally:
                 self._connection.execute("ROLLBACK")
 
-    async def write(self, work: Callable[[Transaction], Result]) -> Result:
-        raise AssertionError("a judge does not write")
-
-    def tenant(self, tenant: TenantId) -> Store:
-        return Store(
-            tenant=tenant,
-            runs=SqlRuns(self, tenant),
-            schedule=SqlSchedule(self, tenant),
-            ledger=SqlLedger(self, tenant),
-        )
-
     async def close(self) -> None:
         self._connection.close()
 
 
 async def _kept(path: Path) -> int:
-    subject = Stored(lambda: _Reading(path))  # type: ignore[arg-type]  # only its door is used
+    subject = Stored(lambda: _Reading(path))
     subject.look()
     try:
         return await subject.kept(0)
@@ -127,8 +111,9 @@ async def _kept(path: Path) -> int:
 
 def written(path: Path, *, batches: int = 8) -> list[tuple[int, list[object]]]:
     """Write a chained file; return after each batch how long it was and what it held."""
-    lines, disk, marks = ChainedLines(path), Disk(), [(0, [])]
+    lines, disk = ChainedLines(path), Disk()
     so_far: list[object] = []
+    marks = [(0, so_far)]
     for nth in range(batches):
         batch = [{"id": f"{nth}-{row}", "title": "Rôle " + "x" * row} for row in range(1 + nth % 4)]
         list(lines.append(batch, disk=disk))

@@ -97,7 +97,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *_also_looked_in()])},
         )
 
     def room(self) -> Path:
@@ -134,6 +134,10 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         self._program.communicate(timeout=PATIENCE)  # an empty line of input sends it home
+
+
+def _also_looked_in() -> list[str]:
+    return [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """B2: two schedulers, one of them stopped for longer than its lease, again and again.
 
-The minutes of their wall clock go by in a tenth of a second, so that there is always something
-due. The naive twin has a lease too, but nothing that refuses a holder who comes back late.
+Whoever comes back late finds that its run was closed, and nothing it still writes is let in. What
+the two of them do is in `schedulers.py`.
 """
 
 from __future__ import annotations
@@ -11,117 +11,25 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from faults.lab import Worker, Workers
+from faults.schedulers import ACME, LEASE, START, WORK, job
 from faults.tally import Tally, twice
-from stoker.core.cadence import Cron
-from stoker.core.events import Event
 from stoker.core.ledger import first_break
-from stoker.core.model import Job, TenantId
-from stoker.core.runs import Manifest, Run, RunKey, RunState, run_at
+from stoker.core.model import Job
+from stoker.core.runs import Run, RunState, run_at
 from stoker.core.slots import Slot, SlotState
-from stoker.engine.leasing import Leaseholder
-from stoker.engine.running import Ending, OpenRun
-from stoker.engine.scheduler import Scheduler, Task
 from stoker.errors import ConflictError
 from stoker.ports import Store
 from stoker.stores.sqlite import SqliteBackend
 
-ACME = TenantId("acme")
-START = datetime(2030, 1, 1, tzinfo=UTC)
-MINUTE, LEASE = 0.12, 0.1  # real seconds that pass for a minute; the length of a lease
-WORK = 0.03  # real seconds that a run takes
 TAKEOVER = 1.5  # real seconds to wait for somebody else to step in
-Say = Callable[..., None]
-
-
-class _QuickMinutes:
-    """A clock whose minutes take a fraction of a second; the same in every process."""
-
-    def __init__(self, origin: float) -> None:
-        self._origin = origin
-
-    def now(self) -> datetime:
-        minutes, rest = divmod(time.monotonic() - self._origin, MINUTE)
-        return START + timedelta(minutes=minutes, seconds=rest)
-
-    def elapsed(self) -> timedelta:
-        return timedelta(seconds=time.monotonic())
-
-    async def sleep(self, duration: timedelta) -> None:
-        await asyncio.sleep(duration.total_seconds())
-
-
-class _TwoWrites:
-    """Work that can be stopped between its two writes."""
-
-    kind = "nightly"
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-
-    async def __call__(self, run: OpenRun) -> Ending:
-        kept = await run.store.runs.run(run.key.at)
-        assert kept is not None
-        self._say("began", kept.instant, kept.name, kept.key.epoch)
-        for nth in range(2):
-            try:
-                await run.store.runs.insert_jobs(run.key, [_job(run.key, nth)])
-            except ConflictError:
-                self._say("refused", kept.name)
-                raise
-            await asyncio.sleep(WORK / 2)
-        return Ending()
-
-
-async def schedule(order: dict[str, Any], say: Say) -> None:
-    """Be a scheduler until killed."""
-
-    def told(event: Event) -> None:
-        say("event", type(event).__name__)
-
-    clock = _QuickMinutes(order["origin"])
-    backend = SqliteBackend(Path(order["path"]) / "stoker.db")
-    length = timedelta(seconds=LEASE)
-    task = Task(
-        tenant=ACME,
-        work=_TwoWrites(say),
-        schedule=Cron("* * * * *", "UTC"),
-        manifest=Manifest(),
-    )
-    scheduler = Scheduler(
-        [task],
-        backend=backend,
-        leaseholder=Leaseholder(owner=order["owner"], clock=clock, observer=told, length=length),
-        clock=clock,
-        observer=told,
-    )
-    while True:
-        await scheduler.tick()
-        await asyncio.sleep(0.01)
-
-
-async def schedule_naively(order: dict[str, Any], say: Say) -> None:
-    """The twin: whoever has the lease does what is not done yet, and says so afterwards."""
-    db = sqlite3.connect(Path(order["path"]) / "twin.db", isolation_level=None, timeout=30)
-    while True:
-        now = time.monotonic()
-        took = db.execute(
-            "UPDATE lease SET owner = ?1, until = ?2 WHERE owner = ?1 OR until < ?3",
-            (order["owner"], now + LEASE, now),
-        ).rowcount
-        [[done]] = db.execute("SELECT coalesce(max(n), -1) FROM done").fetchall()
-        due = int((now - order["origin"]) / MINUTE)
-        if took and done < due:
-            say("began", due, str(due), 0)
-            await asyncio.sleep(WORK)
-            db.execute("INSERT INTO done VALUES (?)", (due,))
-        await asyncio.sleep(0.01)
 
 
 def paused(workers: Workers, *, n: int, rng: random.Random) -> Tally:
@@ -219,16 +127,10 @@ async def _let_in(store: Store, run: Run) -> list[str]:
     again = Run(key=run.key, kind=run.kind, instant=run.instant)
     lease = await store.schedule.lease("run/nightly")
     assert lease is not None
-    old = type(lease)(
-        name=lease.name,
-        owner="p-stopped",
-        epoch=run.key.epoch,
-        beat=lease.beat,
-        until=lease.until,
-    )
+    old = replace(lease, owner="stopped", epoch=run.key.epoch)
     slot = Slot(schedule="nightly", instant=START, state=SlotState.STARTED, decided_at=START)
     late = {
-        "posting": store.runs.insert_jobs(run.key, [_job(run.key, 9)]),
+        "posting": store.runs.insert_jobs(run.key, [job(run.key, 9)]),
         "end": store.runs.finish_run(again.ended(RunState.DONE, at=run.at)),
         "slot": store.schedule.decide_slot(slot, fence=old),
     }
@@ -262,7 +164,3 @@ def _begun_twice(tally: Tally, pair: list[Worker]) -> list[str]:
 
 def _begun(worker: Worker) -> list[Any]:
     return [ack for ack in worker.acks() if ack[0] == "began"]
-
-
-def _job(key: RunKey, nth: int) -> Job:
-    return Job.found(source="b2", url=f"https://example.test/{key.at}/{key.epoch}/{nth}", title="t")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from faults import crowds, pauses
+from faults import crowds, schedulers
 from faults.subjects import STORES
 from faults.twins import SUBJECTS
 
@@ -38,6 +38,7 @@ async def work(order: Order, say: Say) -> None:
         for step in range(await subject.kept(lane), order["steps"]):
             await subject.perform(lane, step)
             say("step", lane, step)
+            await asyncio.sleep(order.get("rest", 0))
 
     try:
         await asyncio.gather(*(one_lane(lane) for lane in range(order.get("lanes", 1))))
@@ -63,12 +64,12 @@ def _limit_open_files(order: Order) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, used + more))
 
 
-TASKS: dict[str, Callable[[Order, Say], Awaitable[None]]] = {
+TASKS: dict[str, Callable[[Order, Say], Coroutine[Any, Any, None]]] = {
     "nothing": nothing,
     "work": work,
     "read": read,
     "hammer": crowds.hammer,
     "hammer naively": crowds.hammer_naively,
-    "schedule": pauses.schedule,
-    "schedule naively": pauses.schedule_naively,
+    "schedule": schedulers.schedule,
+    "schedule naively": schedulers.schedule_naively,
 }

@@ -5,7 +5,7 @@ A fault test that finds nothing proves nothing unless it can find something.
 
 import pytest
 
-from faults import trials
+from faults import refusals, trials
 
 pytestmark = pytest.mark.faults
 
@@ -40,16 +40,22 @@ def test_a_power_cut_catches_what_only_looks_durable(workers, disk, rng, report,
     assert any("were acknowledged" in broken for broken in tally.broken)
 
 
+def test_a_power_cut_catches_a_recipe_that_loses_only_its_last_step(workers, disk, rng, report):
+    cuts = trials.power_cuts(workers, disk, "no folder fsync", n=30, rng=rng)
+    tally = report("A5 twin, no folder fsync", cuts)
+    assert any("were acknowledged" in broken for broken in tally.broken)
+
+
 def test_a_power_cut_passes_the_recipe_for_a_durable_commit(workers, disk, rng, report):
-    cuts = trials.power_cuts(workers, disk, "row per commit", n=8, rng=rng)
+    cuts = trials.power_cuts(workers, disk, "row per commit", n=30, rng=rng)
     assert not report("A4 recipe, WAL and FULL", cuts).broken
 
 
 def test_a_full_disk_catches_a_file_that_is_overwritten(tracing, report):
-    tally = report("A7 twin, overwrite", trials.disk_full(tracing, "overwrite", steps=4))
+    tally = report("A7 twin, overwrite", refusals.disk_full(tracing, "overwrite", steps=4))
     assert any("does not parse" in broken for broken in tally.broken)
 
 
 def test_a_failing_sync_catches_who_simply_tries_again(tracing, report):
-    tally = report("A8 twin, fsync again", trials.failed_syncs(tracing, "fsync again", steps=3))
+    tally = report("A8 twin, fsync again", refusals.failed_syncs(tracing, "fsync again", steps=3))
     assert any("was synced again" in broken for broken in tally.broken)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import crowds, damage, disks, trials
+from faults import crowds, damage, disks, refusals, trials
 
 pytestmark = pytest.mark.faults
 
@@ -34,13 +34,13 @@ def test_a_power_cut_loses_nothing_acknowledged(workers, any_disk, rng, report):
 
 
 def test_a_disk_full_at_any_write_leaves_what_was_there_and_says_so(tracing, report):
-    tally = report("A7 SQLite, disk full at a write", trials.disk_full(tracing, "sqlite"))
+    tally = report("A7 SQLite, disk full at a write", refusals.disk_full(tracing, "sqlite"))
     assert tally.n > 0
     assert tally.broken == []
 
 
 def test_a_failed_sync_is_never_asked_again(tracing, report):
-    tally = report("A8 SQLite, fsync fails", trials.failed_syncs(tracing, "sqlite"))
+    tally = report("A8 SQLite, fsync fails", refusals.failed_syncs(tracing, "sqlite"))
     assert tally.n > 0
     assert tally.broken == []
 
@@ -59,7 +59,7 @@ def test_a_crowd_catches_who_reads_first_or_does_not_wait(workers, report, begin
 
 
 def test_a_failed_sync_while_migrating_leaves_a_store_that_can_be_made(tracing, report):
-    failed = trials.failed_migrations(tracing, "sqlite")
+    failed = refusals.failed_migrations(tracing, "sqlite")
     tally = report("A8 SQLite, fsync fails while migrating", failed)
     assert tally.n > 0
     assert tally.broken == []
@@ -67,7 +67,7 @@ def test_a_failed_sync_while_migrating_leaves_a_store_that_can_be_made(tracing, 
 
 def test_a_disk_that_is_really_full_says_so_and_can_be_read(workers, small_disks, tmp_path, report):
     with disks.memory_disk(tmp_path / "small", size="900k") as disk:
-        tally = report("A7 SQLite, a small disk", trials.out_of_room(workers, disk, "sqlite"))
+        tally = report("A7 SQLite, a small disk", refusals.out_of_room(workers, disk, "sqlite"))
     assert tally.acked > 0
     assert tally.broken == []
 
@@ -79,7 +79,9 @@ def test_a_read_only_disk_says_what_to_change_and_can_be_read(
     with disks.memory_disk(tmp_path / "disk", size="8m") as disk:
         path = shutil.copytree(ground, disk / "s")
         disks.make_read_only(disk)
-        tally = report("A9 SQLite, read-only disk", trials.refused_writes(workers, path, "sqlite"))
+        tally = report(
+            "A9 SQLite, read-only disk", refusals.refused_writes(workers, path, "sqlite")
+        )
     assert tally.broken == []
 
 
@@ -90,12 +92,14 @@ def test_files_of_another_user_say_what_to_change_and_can_be_read(
     with tempfile.TemporaryDirectory() as open_room:  # tmp_path is nobody else's to look into
         Path(open_room).chmod(0o755)
         path = shutil.copytree(ground, Path(open_room) / "s")
-        tally = trials.refused_writes(workers, path, "sqlite", user=65_534)
+        tally = refusals.refused_writes(workers, path, "sqlite", user=65_534)
     assert report("A9 SQLite, another user's files", tally).broken == []
 
 
 def test_running_out_of_files_is_one_clear_line_and_loses_nothing(workers, report):
-    tally = report("A9 SQLite, too many open files", trials.out_of_files(workers, "sqlite", most=9))
+    tally = report(
+        "A9 SQLite, too many open files", refusals.out_of_files(workers, "sqlite", most=9)
+    )
     assert tally.broken == []
 
 

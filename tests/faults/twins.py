@@ -126,6 +126,15 @@ def renamed(path: Path, data: bytes) -> None:
     beside.replace(path)
 
 
+def renamed_without_its_folder(path: Path, data: bytes) -> None:
+    """The right recipe but for its last line: a power cut may bring the old file back."""
+    beside = path.with_suffix(".tmp")
+    with beside.open("wb", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
 def synced_twice(path: Path, data: bytes) -> None:
     """The right recipe, but for an fsync that failed and is simply tried again.
 
@@ -153,6 +162,7 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "two commits": TwoCommits,
     "overwrite": lambda path: WholeFile(path, overwritten),
     "rename without fsync": lambda path: WholeFile(path, renamed),
+    "no folder fsync": lambda path: WholeFile(path, renamed_without_its_folder),
     "fsync again": lambda path: WholeFile(path, synced_twice),
     "plain lines": PlainLines,
 }
