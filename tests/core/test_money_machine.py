@@ -1,0 +1,407 @@
+"""Any sequence of what can happen to money, on the pure functions, against a model that only adds.
+
+The gate here is what a store is without its database: the core's functions and three dictionaries.
+The model is written on its own: it keeps a list of promises and sums it up from the beginning each
+time, works out windows by plain division, and has a vendor with a charge counter of its own.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from stoker.core import holds
+from stoker.core.budget import Refused, Request, Used, charges, clock_refusal, first_refusal
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import Cap, CapChange, Scope, said_together
+from stoker.core.ledger import chained, first_break
+from stoker.core.money_notes import cap_note, phase_note, refused_note, reserved_note
+from stoker.core.replaying import Replay, differences, open_holds, replayed
+from stoker.errors import ConflictError
+
+START = datetime(2026, 11, 13, 15, 50, tzinfo=UTC)
+HOUR, LEASE = timedelta(hours=1), timedelta(minutes=10)
+RULE = ResetRule("Asia/Singapore", time(6, 0))
+LUSHA = {"connector": "lusha"}
+CAPS = [
+    Cap(scope=Scope.TENANT_CONNECTOR, **LUSHA, unit="credits", window=WindowKind.DAY, limit=12),
+    Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.WEEK, limit=30),
+    Cap(scope=Scope.TENANT, unit="money:USD", window=WindowKind.RUN, limit=25),
+    Cap(scope=Scope.CONNECTOR, **LUSHA, unit="credits", window=WindowKind.HOUR, limit=9),
+]
+FACTORS = {"credits": 1, "money:USD": 2}
+
+
+@dataclass
+class Gate:
+    """What a store does in one transaction, in memory."""
+
+    kept: dict = field(default_factory=dict)
+    totals: dict = field(default_factory=dict)
+    changes: dict = field(default_factory=dict)
+    notes: list = field(default_factory=list)
+    latest: datetime | None = None
+
+    def reserve(self, request, *, now):
+        if request.key in self.kept:
+            return self.kept[request.key]
+        late = clock_refusal(now, latest=self.latest)
+        at = self._at(now)
+        wanted = charges(request, CAPS, self.changes, reset=RULE, now=at)
+        refused = late or first_refusal(wanted, self.totals)
+        if refused:
+            self.notes.append(refused_note(request, refused, now=at))
+            return refused
+        hold = holds.held(request, tuple(wanted), owner="me", until=at + LEASE, now=at)
+        self.kept[hold.key] = hold
+        self.count(hold, sign=1)
+        self.notes.append(reserved_note(hold, now=at))
+        return hold
+
+    def move(self, key, step, *, now):
+        before = self.kept[key]
+        at = self._at(now)
+        after = step(before, at)
+        if after is before:
+            return after
+        self.count(before, sign=-1)
+        self.count(after, sign=1)
+        self.kept[key] = after
+        self.notes.append(phase_note(before, after, now=at))
+        return after
+
+    def lapse(self, hold, at):
+        return holds.lapsed(hold, now=at)
+
+    def settle(self, hold, actual, at):
+        return holds.settled(hold, actual, now=at)
+
+    def change_cap(self, change, *, now):
+        self.changes[change.cap] = said_together(self.changes.get(change.cap), change)
+        self.notes.append(cap_note(change, now=self._at(now)))
+
+    def count(self, hold, *, sign):
+        for place, (spent, promised) in holds.counts(hold).items():
+            there = self.totals.get(place, Used())
+            self.totals[place] = Used(
+                settled=there.settled + sign * spent, reserved=there.reserved + sign * promised
+            )
+
+    def _at(self, now):
+        self.latest = now if self.latest is None else max(now, self.latest)
+        return self.latest
+
+
+@dataclass
+class Promised:
+    """One promise as the model sees it."""
+
+    amount: int
+    run: str
+    places: dict
+    until: datetime
+    state: str
+    charged: int = 0  # by the vendor, on its own counter
+    cost: int = 0
+
+
+def plain_window(cap, at, run):
+    """The window of a moment, by division: eight hours ahead of UTC, with a day from six."""
+    if cap.window is WindowKind.RUN:
+        return run
+    if cap.window is WindowKind.HOUR:
+        return int(at.timestamp()) // 3600
+    day = (int(at.timestamp()) + (8 - 6) * 3600) // 86400
+    return day if cap.window is WindowKind.DAY else (day + 3) // 7  # 1970 began on a Thursday
+
+
+class MoneyMachine(RuleBasedStateMachine):
+    gate_kind = Gate
+
+    def __init__(self):
+        super().__init__()
+        self.gate = self.gate_kind()
+        self.now = self.latest = START
+        self.model: dict[str, Promised] = {}
+        self.limits = {cap.id: cap.limit for cap in CAPS}
+        self.raised: dict[str, tuple[int, datetime]] = {}
+        self.highest: dict = {}
+        self.names: dict = {}
+
+    @initialize()
+    def begin(self):
+        self.gate.latest = START
+
+    def limit(self, cap):
+        to, until = self.raised.get(cap.id, (0, START))
+        return max(self.limits[cap.id], to) if self.latest < until else self.limits[cap.id]
+
+    def tick(self):
+        """The time the model takes it to be: never earlier than it was."""
+        self.latest = max(self.latest, self.now)
+
+    def given_away(self, place, cap):
+        factor = FACTORS[cap.unit]
+        there = [one for one in self.model.values() if one.places.get(cap.id) == place]
+        reserved = sum(one.amount for one in there if one.state in ("held", "sent", "aside"))
+        return sum(one.cost for one in there) * factor, reserved * factor
+
+    @rule(passed=st.integers(-150, 1800) | st.integers(0, 20))
+    def time_passes_or_jumps(self, passed):
+        self.now += passed * timedelta(minutes=1)
+
+    @rule(
+        amount=st.integers(0, 10),
+        run=st.sampled_from(["r1", "r2"]),
+        at_once=st.booleans(),
+    )
+    def reserve(self, amount, run, at_once):
+        key = f"k{len(self.model)}"
+        request = Request(
+            key=key,
+            connector="lusha",
+            amounts={unit: amount * factor for unit, factor in FACTORS.items()},
+            run=run,
+            sends_at_once=at_once,
+        )
+        went_back = self.latest - self.now > timedelta(minutes=5)
+        self.tick()
+        places = {cap.id: plain_window(cap, self.latest, run) for cap in CAPS}
+        room = all(
+            sum(self.given_away(places[cap.id], cap)) + amount * FACTORS[cap.unit]
+            <= self.limit(cap)
+            for cap in CAPS
+        )
+
+        answer = self.gate.reserve(request, now=self.now)
+
+        assert isinstance(answer, Refused) == (went_back or not room)
+        if isinstance(answer, Refused):
+            return
+        self.model[key] = Promised(
+            amount=amount,
+            run=run,
+            places=places,
+            until=self.latest + LEASE,
+            state="sent" if at_once else "held",
+        )
+        for cap in CAPS:
+            place = (cap.id, places[cap.id])
+            self.highest[place] = max(self.highest.get(place, 0), self.limit(cap))
+        for charge in answer.charges:
+            name = self.names.setdefault((charge.cap, places[charge.cap]), charge.window)
+            assert name == charge.window
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def reserve_again_under_a_used_key(self, data):
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        request = Request(key=key, connector="lusha", amounts={"credits": 9999})
+
+        assert self.gate.reserve(request, now=self.now) is self.gate.kept[key]
+
+    def pick(self, data):
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        self.tick()
+        return key, self.model[key]
+
+    def moved(self, key, step, *, to, allowed):
+        """Try a step; it must go exactly when the model says so."""
+        if allowed:
+            self.gate.move(key, step, now=self.now)
+            self.model[key].state = to
+        else:
+            with pytest.raises(ConflictError):
+                self.gate.move(key, step, now=self.now)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def send(self, data):
+        key, one = self.pick(data)
+        self.moved(
+            key, lambda hold, at: holds.sent(hold), to="sent", allowed=one.state in ("held", "sent")
+        )
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def the_vendor_charges(self, data):
+        """At any time after a promise may have been sent, also when its owner has long died."""
+        _, one = self.pick(data)
+        if one.state in ("sent", "aside"):
+            one.charged = one.amount
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), over=st.sampled_from([0, 0, 0, 3]), less=st.integers(0, 3))
+    def settle(self, data, over, less):
+        """At what the vendor charged: the promise, less of it, or more."""
+        key, one = self.pick(data)
+        open_ = one.state in ("held", "sent", "aside")
+        cost = (one.charged or max(one.amount - less, 0)) + over if open_ else one.cost
+        actual = {unit: cost * factor for unit, factor in FACTORS.items()}
+
+        def step(hold, at):
+            return self.gate.settle(hold, actual, at)
+
+        self.moved(key, step, to="settled", allowed=open_ or one.state == "settled")
+        if open_:
+            one.cost = one.charged = cost
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def release(self, data):
+        key, one = self.pick(data)
+        if one.charged and one.state != "settled":
+            return  # nobody who was charged says that nothing was done
+        to = "gone" if one.state == "gone" else "back"
+
+        def step(hold, at):
+            return holds.released(hold, now=at, reason="nothing was done")
+
+        self.moved(key, step, to=to, allowed=one.state != "settled")
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def keep_aside(self, data):
+        key, one = self.pick(data)
+
+        def step(hold, at):
+            return holds.uncertain(hold, reason="no answer")
+
+        self.moved(key, step, to="aside", allowed=one.state in ("held", "sent", "aside"))
+
+    @rule()
+    def owners_that_fell_silent_lapse(self):
+        self.tick()
+        for key, one in self.model.items():
+            self.gate.move(key, self.gate.lapse, now=self.now)
+            if self.latest >= one.until:
+                one.state = {"held": "gone", "sent": "aside"}.get(one.state, one.state)
+
+    @rule(cap=st.sampled_from(CAPS), limit=st.integers(0, 40))
+    def a_limit_is_set(self, cap, limit):
+        self.tick()
+        self.limits[cap.id] = limit
+        self.gate.change_cap(CapChange(cap=cap.id, limit=limit), now=self.now)
+
+    @rule(cap=st.sampled_from(CAPS), to=st.integers(0, 60), hours=st.integers(-1, 40))
+    def a_limit_is_raised_for_a_while(self, cap, to, hours):
+        self.tick()
+        until = self.latest + hours * HOUR
+        self.raised[cap.id] = (to, until)
+        self.gate.change_cap(CapChange(cap=cap.id, raised_to=to, raised_until=until), now=self.now)
+
+    @invariant()
+    def the_totals_are_what_the_model_adds_up_to(self):
+        for cap in CAPS:
+            for place in {one.places[cap.id] for one in self.model.values()}:
+                settled, reserved = self.given_away(place, cap)
+                total = self.gate.totals[cap.id, self.names[cap.id, place]]
+                assert total == Used(settled=settled, reserved=reserved)
+
+    @invariant()
+    def each_window_of_the_model_is_one_of_the_gates(self):
+        assert len({(cap, name) for (cap, _), name in self.names.items()}) == len(self.names)
+
+    @invariant()
+    def no_cap_gave_away_more_than_it_ever_allowed_but_for_overruns(self):
+        """I1, on the vendor's own counter."""
+        for (cap, place), highest in self.highest.items():
+            there = [one for one in self.model.values() if one.places[cap] == place]
+            factor = FACTORS[cap.split("/")[2]]
+            overrun = sum(max(one.cost - one.amount, 0) for one in there) * factor
+            assert sum(one.charged for one in there) * factor <= highest + overrun
+
+    @invariant()
+    def what_is_spent_or_promised_is_never_less_than_the_vendor_charged(self):
+        """I2: money may be counted that was not spent, never the other way round."""
+        for (cap, place), name in self.names.items():
+            there = [one for one in self.model.values() if one.places[cap] == place]
+            charged = sum(one.charged for one in there) * FACTORS[cap.split("/")[2]]
+            assert self.gate.totals[cap, name].total >= charged
+
+    def teardown(self):
+        """The ledger alone gives the same totals and the same open promises, in pages or whole."""
+        entries = chained(self.gate.notes, after=None)
+        own = {place: used for place, used in self.gate.totals.items() if place[0][:5] == "tenan"}
+        shared = {place: self.gate.totals[place] for place in self.gate.totals.keys() - own.keys()}
+        paged = Replay()
+        for page in range(0, len(entries), 7):
+            paged.read(entries[page : page + 7])
+
+        assert first_break(entries) is None
+        assert differences(replayed(entries), own) == []
+        assert differences(replayed(entries, shared=True), shared) == []
+        assert {key: promise.phase for key, promise in open_holds(entries).items()} == {
+            key: hold.phase for key, hold in self.gate.kept.items() if hold.phase in holds.OPEN
+        }
+        assert paged.faults == []
+        assert (paged.own, paged.shared) == (replayed(entries), replayed(entries, shared=True))
+
+
+TestMoney = MoneyMachine.TestCase
+TestMoney.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+class ReturningGate(Gate):
+    """Gives back what a dead owner may have sent, as if it had never been."""
+
+    def lapse(self, hold, at):
+        return (
+            holds.lapsed(replace(hold, phase=holds.Phase.HELD), now=at)
+            if (hold.phase is holds.Phase.SENT and at >= hold.until)
+            else holds.lapsed(hold, now=at)
+        )
+
+
+class CuttingGate(Gate):
+    """Settles what was promised when it cost more, so that an overrun is never seen."""
+
+    def settle(self, hold, actual, at):
+        cut = {unit: min(cost, hold.amounts[unit]) for unit, cost in actual.items()}
+        return holds.settled(hold, cut, now=at)
+
+
+class TrustingGate(Gate):
+    """Believes whatever the clock says, so that yesterday's budget opens again."""
+
+    def _at(self, now):
+        self.latest = now
+        return now
+
+
+class HastyGate(Gate):
+    """Looks whether there is room, but writes the promise down only when it is sent."""
+
+    def count(self, hold, *, sign):
+        if hold.phase is not holds.Phase.HELD:
+            super().count(hold, sign=sign)
+
+
+@pytest.mark.parametrize("twin", [ReturningGate, CuttingGate, TrustingGate, HastyGate])
+def test_the_machine_catches_a_gate_that_is_wrong(twin):
+    class Twin(MoneyMachine):
+        gate_kind = twin
+
+    with pytest.raises((AssertionError, ConflictError, pytest.fail.Exception)):
+        run_state_machine_as_test(
+            Twin,
+            settings=settings(
+                max_examples=500,
+                stateful_step_count=30,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+                report_multiple_bugs=False,
+            ),
+        )
