@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import psycopg
@@ -26,13 +27,21 @@ from stoker.core.model import Enriched, Job, JobScore, TenantId, tenant_id
 from stoker.core.runs import Run, RunKey
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import PermanentError, TransientError, UncertainError
-from stoker.ports import Backend, Store
-from stoker.stores.postgres import READ, PostgresBackend
+from stoker.ports import Store
+from stoker.stores.postgres import READ, WRITE, PostgresBackend
 from stoker.stores.sql import Transaction
 
 ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
 TENANTS = (ACME, GLOBEX)
-TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger")
+MONEY = {  # rows as they are, since only whose they are matters here
+    "holds": "(:tenant, 'k', 'c', '', 'SENT', '', now(), now(), NULL, NULL, NULL, '',"
+    " '{}', '{}', '{}')",
+    "budgets": "(:tenant, 'cap', 'day', 1, 1)",
+    "cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
+    "stops": "(:tenant, 'c', now(), '')",
+}
+TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger", *MONEY)
+SHARED = ("shared_budgets", "shared_cap_changes", "shared_stops", "rates", "places")
 START = datetime(2030, 1, 1, tzinfo=UTC)
 SAW = "SELECT tenant_id FROM stoker.ledger"
 
@@ -41,7 +50,9 @@ class ThrownError(Exception):
     """What a handler throws half-way."""
 
 
-async def fill(backend: Backend, *, tenants: Iterable[TenantId] = TENANTS, rows: int = 3) -> None:
+async def fill(
+    backend: PostgresBackend, *, tenants: Iterable[TenantId] = TENANTS, rows: int = 3
+) -> None:
     """Give each tenant a few rows in every table; all but the tenant is the same."""
     for tenant in tenants:
         store = backend.tenant(tenant)
@@ -57,6 +68,12 @@ async def fill(backend: Backend, *, tenants: Iterable[TenantId] = TENANTS, rows:
             wanted = Lease(name=f"lease{n}", owner="me", epoch=1, beat=1, until=START)
             await store.schedule.swap_lease(None, wanted)
             await store.schedule.decide_slot(slot(n), fence=None)
+        await backend.transact(tenant, WRITE, partial(_fill_money, tenant))
+
+
+def _fill_money(tenant: TenantId, tx: Transaction) -> None:
+    for table, row in MONEY.items():
+        tx.change(f"INSERT INTO {table} VALUES {row}", tenant=tenant)
 
 
 def slot(n: int) -> Slot:

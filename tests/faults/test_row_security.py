@@ -354,6 +354,7 @@ HOLES = {
     "table without forced row security": "ALTER TABLE stoker.runs NO FORCE ROW LEVEL SECURITY",
     "table without row security": "ALTER TABLE stoker.runs DISABLE ROW LEVEL SECURITY",
     "table without a tenant_id": "CREATE TABLE stoker.x (n int)",
+    "shared table with a tenant_id": "ALTER TABLE stoker.rates ADD tenant_id text",
     "policy without WITH CHECK": "CREATE POLICY p ON stoker.runs"
     " USING (tenant_id = (SELECT stoker_sec.tenant()))",
     "policy with another rule": "CREATE POLICY p ON stoker.runs USING (true) WITH CHECK (true)",
