@@ -242,3 +242,20 @@ def test_there_is_no_overrun_before_the_cost_is_known(phase):
 
 def test_money_we_are_unsure_about_is_open():
     assert frozenset({Phase.HELD, Phase.SENT, Phase.UNCERTAIN}) == OPEN
+
+
+def test_phases_keep_the_names_that_stores_have_written_down():
+    assert [phase.value for phase in Phase] == [
+        "HELD",
+        "SENT",
+        "UNCERTAIN",
+        "SETTLED",
+        "RELEASED",
+        "EXPIRED",
+    ]
+
+
+def test_a_fresh_promise_has_no_cost_no_end_and_nothing_to_explain():
+    fresh = hold()
+
+    assert (fresh.actual, fresh.closed_at, fresh.reason) == ({}, None, "")

@@ -151,5 +151,5 @@ def overrun(hold: Hold) -> dict[str, int]:
     """Return by how much the real cost was above the promise, by unit; empty when it was not."""
     if hold.phase is not Phase.SETTLED:
         return {}
-    over = {name: hold.actual.get(name, 0) - promised for name, promised in hold.amounts.items()}
+    over = {name: cost - hold.amounts[name] for name, cost in hold.actual.items()}
     return {name: more for name, more in over.items() if more > 0}
