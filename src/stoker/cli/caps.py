@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -92,10 +92,17 @@ def set_cap(asked: Asked, cap: str, limit: str, tenant: str | None) -> None:
 async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None) -> None:
     wanted = cap_named(cap, limit=limit)
     async with asked.app() as app:
-        known, was = await _known(app, wanted, tenant=tenant, now=app.clock.now())
-        await _say(app, wanted, CapChange(cap=cap, limit=limit), tenant=tenant)
+        now = app.clock.now()
+        known = await _known(app, wanted, tenant=tenant, now=now)
+        # Whoever sets a limit means it: a raise that is in force ends with it.
+        ends = now if known and known.raised else None
+        change = CapChange(
+            cap=cap, limit=limit, raised_to=limit if ends else None, raised_until=ends
+        )
+        await _say(app, wanted, change, tenant=tenant)
     if known:
-        say(f"{cap} allows {limit} from now on; it was {was}.")
+        raised = f", raised to {known.raised}" if known.raised else ""
+        say(f"{cap} allows {limit} from now on; it was {known.limit}{raised}.")
     else:
         say(f"{cap} is added and allows {limit}; it counts for runs that start from now on.")
 
@@ -121,23 +128,27 @@ async def _raise(asked: Asked, cap: str, limit: int, *, until: str, tenant: str 
     async with asked.app() as app:
         now = app.clock.now()
         ends = typed_until(until, now=now)
-        known, was = await _known(app, wanted, tenant=tenant, now=now)
-        if not known:
+        known = await _known(app, wanted, tenant=tenant, now=now)
+        if known is None:
             raise ConfigError(
                 f"there is no cap {cap} to raise; see those there are with: stoker caps list"
             )
-        if limit <= was:
+        if limit <= known.limit:
             raise ConfigError(
-                f"{cap} allows {was} already, so {limit} raises nothing; to lower it use: "
+                f"{cap} allows {known.limit} already, so {limit} raises nothing; to lower it use: "
                 f"stoker caps set {cap} {limit}"
             )
         change = CapChange(cap=cap, raised_to=limit, raised_until=ends)
         await _say(app, wanted, change, tenant=tenant)
-    say(f"{cap} allows {limit} until {ends:%Y-%m-%d %H:%M} UTC; then {was} again.")
+    say(f"{cap} allows {limit} until {ends:%Y-%m-%d %H:%M} UTC; then {known.limit} again.")
 
 
-async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) -> tuple[bool, int]:
-    """Return whether there is such a cap, and what it allows without any raise."""
+class _Known(NamedTuple):
+    limit: int  # without any raise
+    raised: int  # what a raise allows meanwhile; 0 when none is in force
+
+
+async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) -> _Known | None:
     if wanted.shared:
         there, changes = await app.shared_caps(), await app.backend.shared().cap_changes()
     else:
@@ -147,9 +158,10 @@ async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) ->
     for cap in there:
         if cap.id == wanted.id:
             said = changes.get(cap.id)
-            lasting = CapChange(cap=cap.id, limit=said.limit) if said else None
-            return True, limit_in_force(cap, lasting, now=now)
-    return False, 0
+            lasting = limit_in_force(cap, said and CapChange(cap=cap.id, limit=said.limit), now=now)
+            current = limit_in_force(cap, said, now=now)
+            return _Known(lasting, current if current > lasting else 0)
+    return None
 
 
 async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> None:
