@@ -1,0 +1,206 @@
+"""The program whose processes are killed while they pay: everything imported, a fork for each.
+
+Orders come as lines of JSON on standard input. A payer works through its share of the jobs from
+the beginning, as any process that was started again would, and calls the vendor for each of them
+in one of several ways: through the gate, or as somebody would who has not met it. Or it makes no
+call at all, and only takes turns under a rate that it shares with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from metered_vendor import UNIT, buy
+from stoker.core.budget import Refused, Request
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import Cap, Scope
+from stoker.core.limits import Rate, Turn
+from stoker.core.model import TenantId
+from stoker.engine.clock import SystemClock
+from stoker.engine.pacing import OwnPace, Pace, SharedPace
+from stoker.engine.paying import Done, Earlier, Gate, Paid, attempt
+from stoker.engine.promises import Promises
+from stoker.errors import PermanentError, TransientError, UncertainError
+from stoker.ports import MoneyStore, SharedStore
+from stoker.stores.sqlite import SqliteBackend
+
+TENANT = TenantId("acme")
+CONNECTOR = "metered"
+RUN = "night"  # a cap per run: no midnight opens it a second time while we count
+ATTEMPTS = 3
+KEYS_KEPT = timedelta(days=1)
+
+Order = dict[str, Any]
+
+
+def cap_of(limit: int) -> Cap:
+    return Cap(
+        scope=Scope.TENANT_CONNECTOR,
+        unit=UNIT,
+        window=WindowKind.RUN,
+        limit=limit,
+        connector=CONNECTOR,
+    )
+
+
+def request_for(job: int, price: int) -> Request:
+    return Request(key=f"job-{job}", connector=CONNECTOR, amounts={UNIT: price}, run=RUN)
+
+
+def promises_of(money: MoneyStore, order: Order) -> Promises:
+    return Promises(
+        money,
+        caps=[cap_of(order["cap"])],
+        reset=ResetRule(),
+        owner=order["owner"],
+        clock=SystemClock(),
+        lease=timedelta(seconds=order["lease"]),
+    )
+
+
+async def through_the_gate(gate: Gate, order: Order, job: int) -> bool:
+    """Pay for a job, trying again as the vendor allows; False once the budget is used up."""
+    request = request_for(job, order["price"])
+    for number in range(1, ATTEMPTS + 1):
+        # With a vendor that knows keys, all attempts may share one promise and one key.
+        wanted = attempt(request, 1 if order["replays"] else number)
+        step = partial(call, order, wanted.key)
+        try:
+            paid = await gate.pay_for(
+                wanted, step, replay_within=KEYS_KEPT if order["replays"] else None
+            )
+        except (TransientError, UncertainError):
+            continue
+        except PermanentError:
+            return True
+        if isinstance(paid, Refused):
+            return False
+        if isinstance(paid, Paid) or (isinstance(paid, Earlier) and paid.hold.actual):
+            return True
+    return True
+
+
+async def call(order: Order, key: str) -> Done[list[str]]:
+    try:
+        return await buy(order["port"], key=key, patience=order["patience"])
+    except UncertainError as error:
+        if order["way"] == "gives back when unsure":
+            raise TransientError(str(error)) from error
+        raise
+
+
+async def recorded_afterwards(money: MoneyStore, order: Order, job: int) -> bool:
+    """The naive twin: look whether there is room, call, and then write down what it cost."""
+    request = request_for(job, order["price"])
+    if await money.hold(request.key):
+        return True
+    spent = sum(usage.used.total for usage in await money.usage())
+    if spent + order["price"] > order["cap"]:
+        return False
+    try:
+        done = await buy(order["port"], key=request.key, patience=order["patience"])
+    except (TransientError, PermanentError, UncertainError):
+        return True
+    clock = SystemClock()
+    hold = await money.reserve(
+        request,
+        caps=[cap_of(order["cap"])],
+        reset=ResetRule(),
+        owner=order["owner"],
+        until=clock.now() + timedelta(minutes=1),
+        now=clock.now(),
+    )
+    if isinstance(hold, Refused):
+        return False
+    await money.settle(request.key, done.cost, now=clock.now())
+    return True
+
+
+async def pay(order: Order) -> None:
+    """Work through this payer's share of the jobs, some at a time, until the money is gone."""
+    backend = SqliteBackend(order["path"])
+    money = backend.tenant(TENANT).money
+    jobs = itertools.count(order["slot"], order["slots"])
+    async with promises_of(money, order) as promises:
+        gate = Gate(promises, clock=SystemClock())
+
+        async def lane() -> None:
+            for job in jobs:
+                if order["way"] == "records afterwards":
+                    going_on = await recorded_afterwards(money, order, job)
+                else:
+                    going_on = await through_the_gate(gate, order, job)
+                if not going_on or job > order["jobs"]:
+                    return
+
+        await asyncio.gather(*(lane() for _ in range(order["lanes"])))
+    await backend.close()
+
+
+class WritesDown:
+    """A `SharedStore` of which only turns are asked, and which remembers those it gave."""
+
+    def __init__(self, shared: SharedStore) -> None:
+        self._shared = shared
+        self.given: list[datetime] = []
+
+    async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
+        turn = await self._shared.turn(key, rate, now=now)
+        if turn.allowed:
+            self.given.append(turn.at)
+        return turn
+
+
+async def take_turns(order: Order) -> None:
+    """Take turns until told otherwise by a signal or the end; write each down as it is given."""
+    clock, backend = SystemClock(), SqliteBackend(order["path"])
+    rate = Rate(calls=order["calls"], per=timedelta(seconds=order["per"]), burst=order["burst"])
+    shared = WritesDown(backend.shared())
+    if order["way"] == "keeps a pace of its own":
+        pace: Pace = OwnPace(rate, clock=clock)
+    else:
+        pace = SharedPace("one key", rate, shared=cast("SharedStore", shared), clock=clock)
+    end_at = clock.now() + timedelta(seconds=order["lasting"])
+    with _opened(order) as told:
+        while clock.now() < end_at:
+            await pace.turn()
+            at = shared.given[-1] if shared.given else clock.now()
+            told.write(f"{at.isoformat()}\n")
+    await backend.close()
+
+
+def _opened(order: Order) -> TextIO:
+    return Path(order["told"], order["owner"]).open("w", buffering=1)
+
+
+TASKS = {"pay": pay, "take turns": take_turns}
+
+
+def main() -> None:
+    """Fork a payer for every order, and say its pid, until nobody orders anything."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not waited for
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                order = json.loads(line)
+                asyncio.run(TASKS[order["task"]](order))
+                code = 0
+            finally:
+                os._exit(code)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

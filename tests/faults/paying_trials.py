@@ -1,0 +1,253 @@
+"""Kill payers at random moments, and compare what the vendor took with what we say it did.
+
+The vendor's own counter is the oracle. It may never be above the cap, nor above what our ledger
+says is spent, promised or uncertain; and no key may be charged twice. Used by tests and proofs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from faults.payers import TENANT, promises_of
+from metered_vendor import LYING, MeteredVendor
+from stoker.core.holds import Phase
+from stoker.engine.upkeep import verified
+from stoker.stores.sqlite import SqliteBackend
+
+TESTS = Path(__file__).resolve().parents[1]
+LEASE = 0.4  # seconds
+PATIENCE = 120.0  # seconds after which payers hang, and are not merely slow
+
+
+@dataclass
+class Verdict:
+    """What a trial saw, and every promise that did not survive it."""
+
+    calls: int = 0
+    kills: int = 0
+    pauses: int = 0
+    looks: int = 0
+    charged: int = 0
+    in_ledger: int = 0
+    uncertain: int = 0
+    cap: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"n={self.calls} calls, {self.kills} kills, {self.pauses} pauses beyond the lease, "
+            f"{self.looks} looks: vendor charged {self.charged} of {self.cap}, "
+            f"ledger {self.in_ledger} ({self.uncertain} uncertain), broken {len(self.broken)}"
+        )
+
+
+class Payers:
+    """Processes that pay, so many at a time; a killed one is replaced by another owner."""
+
+    def __init__(self, order: dict[str, Any], *, at_once: int) -> None:
+        self._order = order
+        self._at_once = at_once
+        self._started = 0
+        self._alive: dict[int, int] = {}  # slot to pid
+
+    def __enter__(self) -> Payers:
+        self._program = subprocess.Popen(
+            [sys.executable, "-m", "faults.payers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+        )
+        for slot in range(self._at_once):
+            self._start(slot)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for slot in self.alive():
+            self._kill(slot)
+        self._program.communicate(timeout=PATIENCE)
+
+    def alive(self) -> list[int]:
+        """Return the slots whose payer has not come to its end."""
+        self._alive = {slot: pid for slot, pid in self._alive.items() if _is_there(pid)}
+        return list(self._alive)
+
+    def kill_and_replace(self, slot: int) -> None:
+        self._kill(slot)
+        self._start(slot)
+
+    def signal(self, slot: int, number: int) -> None:
+        """Send a payer a signal, if it is still there."""
+        with suppress(ProcessLookupError):
+            os.kill(self._alive[slot], number)
+
+    def _kill(self, slot: int) -> None:
+        self.signal(slot, signal.SIGKILL)
+        del self._alive[slot]
+
+    def _start(self, slot: int) -> None:
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._started += 1
+        order = {
+            **self._order,
+            "slot": slot,
+            "slots": self._at_once,
+            "owner": f"payer-{self._started}",
+        }
+        self._program.stdin.write(json.dumps(order) + "\n")
+        self._program.stdin.flush()
+        self._alive[slot] = int(self._program.stdout.readline())
+
+
+def killed_while_paying(
+    home: Path,
+    *,
+    calls: int,
+    knows_keys: bool,
+    way: str = "gate",
+    replays: bool | None = None,
+    chance: random.Random,
+    price: int = 7,
+    at_once: int = 3,
+    lanes: int = 4,
+    every: float = 0.06,
+) -> Verdict:
+    """Let payers spend about so many calls' worth of money at a lying vendor while they are killed.
+
+    Kills come at random, one in `every` seconds on average, until the money is gone; now and then
+    a payer is only stopped until everybody takes it for dead. `replays` is whether payers rely on
+    the vendor's keys: it should be `knows_keys`.
+    """
+    home.mkdir()
+    # A call whose outcome is unknown is repeated under its promise, or needs another one.
+    path, cap = home / "stoker.db", int(calls * (0.55 if knows_keys else 0.8)) * price
+    asyncio.run(_migrated(path))
+    with MeteredVendor(
+        price=price, knows_keys=knows_keys, moods=LYING, seed=chance.randrange(2**32)
+    ) as vendor:
+        order = {
+            "task": "pay",
+            "path": str(path),
+            "port": vendor.port,
+            "cap": cap,
+            "price": price,
+            "lanes": lanes,
+            "jobs": calls * 2,
+            "patience": 0.3,
+            "lease": LEASE,
+            "way": way,
+            "replays": knows_keys if replays is None else replays,
+        }
+        verdict = Verdict(cap=cap)
+        with Payers(order, at_once=at_once) as payers:
+            asyncio.run(_kill_and_look(payers, vendor, path, verdict, chance, every, calls))
+        time.sleep(LEASE)
+        asyncio.run(_settle_up(path, {**order, "owner": "the last one"}, vendor, verdict))
+    return verdict
+
+
+async def _kill_and_look(
+    payers: Payers,
+    vendor: MeteredVendor,
+    path: Path,
+    verdict: Verdict,
+    chance: random.Random,
+    every: float,
+    calls: int,
+) -> None:
+    backend = SqliteBackend(path)
+    began = time.monotonic()
+    kill_at = began + chance.uniform(0, 2 * every)
+    stopped: dict[int, float] = {}  # slot, and when it shall go on
+    while (alive := payers.alive()) and not verdict.broken:
+        now = time.monotonic()
+        assert now < began + PATIENCE + calls / 10, "the payers hang"
+        await _look(backend, vendor, verdict)
+        for slot in [slot for slot, until in stopped.items() if now >= until]:
+            payers.signal(slot, signal.SIGCONT)
+            del stopped[slot]
+        if now >= kill_at:
+            slot = chance.choice(alive)
+            if chance.random() < 0.1:
+                payers.signal(slot, signal.SIGSTOP)
+                stopped[slot] = now + 1.5 * LEASE
+                verdict.pauses += 1
+            else:
+                payers.kill_and_replace(slot)
+                stopped.pop(slot, None)
+                verdict.kills += 1
+            kill_at = time.monotonic() + chance.uniform(0, 2 * every)
+        await asyncio.sleep(0.005)
+    await backend.close()
+
+
+async def _look(backend: SqliteBackend, vendor: MeteredVendor, verdict: Verdict) -> None:
+    # In this order: the vendor's counter only rises, so what our books say later must cover it.
+    charged = vendor.till.charged
+    usage = await backend.tenant(TENANT).money.usage()
+    verdict.looks += 1
+    verdict.charged = charged
+    verdict.in_ledger = sum(each.used.total for each in usage)
+    if charged > verdict.cap:
+        verdict.broken.append(f"I1: the vendor charged {charged}, the cap is {verdict.cap}")
+    if charged > verdict.in_ledger:
+        verdict.broken.append(
+            f"I2: the vendor charged {charged}, the ledger says {verdict.in_ledger}"
+        )
+
+
+async def _settle_up(
+    path: Path, order: dict[str, Any], vendor: MeteredVendor, verdict: Verdict
+) -> None:
+    """Everybody is dead, and their leases have ended: what do the books say now?"""
+    backend = SqliteBackend(path)
+    store = backend.tenant(TENANT)
+    await promises_of(store.money, order).tend()
+    await _look(backend, vendor, verdict)
+    verdict.calls = vendor.till.calls
+    stuck = await store.money.holds(phases=[Phase.HELD, Phase.SENT])
+    if stuck:
+        verdict.broken.append(f"{len(stuck)} promises of dead payers were never seen to")
+    after = ""
+    while page := await store.money.holds(phases=[Phase.UNCERTAIN], after=after):
+        after = page[-1].key
+        verdict.uncertain += sum(sum(hold.amounts.values()) for hold in page)
+    twice = [key for key, times in vendor.till.by_key.items() if times > 1]
+    if twice:
+        verdict.broken.append(f"I3: charged more than once: {', '.join(sorted(twice)[:5])}")
+    _, broken_at = await verified(store)
+    if broken_at is not None:
+        verdict.broken.append(f"I5: the ledger's chain breaks at entry {broken_at}")
+    await backend.close()
+
+
+async def _migrated(path: Path) -> None:
+    backend = SqliteBackend(path)
+    await backend.migrate()
+    await backend.close()
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

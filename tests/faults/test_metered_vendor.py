@@ -1,0 +1,170 @@
+"""The vendor's own counter against our books, whoever dies and however the vendor lies."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from faults.payers import CONNECTOR, RUN, cap_of
+from faults.paying_trials import killed_while_paying
+from metered_vendor import UNIT, MeteredVendor, Mood, buy
+from stoker.core.budget import Refused, Request
+from stoker.core.budget_windows import ResetRule
+from stoker.core.holds import Phase, overrun
+from stoker.core.model import TenantId
+from stoker.engine.clock import SystemClock
+from stoker.engine.paying import Gate, Paid
+from stoker.engine.promises import Promises
+from stoker.errors import PermanentError, TransientError, UncertainError
+from stoker.stores.memory import MemoryBackend
+
+pytestmark = pytest.mark.faults
+
+CALLS = 600  # with a vendor that knows keys, and as many with one that does not
+
+
+@pytest.mark.parametrize("knows_keys", [True, False], ids=["knows keys", "knows no keys"])
+def test_whoever_is_killed_and_however_it_lies_the_vendor_takes_no_more_than_we_know_of(
+    knows_keys, tmp_path, rng, request
+):
+    verdict = killed_while_paying(
+        tmp_path / "trial", calls=CALLS, knows_keys=knows_keys, chance=rng
+    )
+
+    which = "knows keys" if knows_keys else "knows no keys"
+    request.node.user_properties.append(("fault", f"C2 a lying vendor that {which}: {verdict}"))
+    assert verdict.broken == []
+    assert verdict.kills
+    assert verdict.calls
+
+
+@pytest.mark.parametrize(
+    ("way", "knows_keys", "replays"),
+    [
+        ("records afterwards", False, False),
+        ("gives back when unsure", False, False),
+        ("gate", False, True),  # relies on keys that the vendor does not know
+    ],
+)
+def test_the_naive_twin_is_caught(way, knows_keys, replays, tmp_path, rng):
+    verdict = killed_while_paying(
+        tmp_path / "trial", calls=300, knows_keys=knows_keys, way=way, replays=replays, chance=rng
+    )
+
+    assert verdict.broken
+
+
+class Shop:
+    """One gate in this process, and a vendor."""
+
+    def __init__(self, vendor, *, cap=100):
+        self.vendor = vendor
+        self.money = MemoryBackend().tenant(TenantId("acme")).money
+        clock = SystemClock()
+        promises = Promises(
+            self.money,
+            caps=[cap_of(cap)],
+            reset=ResetRule(),
+            owner="one",
+            clock=clock,
+            lease=timedelta(minutes=1),
+        )
+        self.gate = Gate(promises, clock=clock)
+
+    async def pay(self, key):
+        request = Request(
+            key=key, connector=CONNECTOR, amounts={UNIT: self.vendor.till.price}, run=RUN
+        )
+        return await self.gate.pay_for(
+            request, lambda: buy(self.vendor.port, key=key, patience=0.2)
+        )
+
+    async def in_ledger(self):
+        return sum(usage.used.total for usage in await self.money.usage())
+
+
+def test_an_overrun_is_in_the_ledger_and_the_next_call_is_refused(request):
+    trials = 50
+
+    async def scenario(seed):
+        moods = {Mood.HONEST: 3, Mood.DEARER: 1}
+        with MeteredVendor(price=7, knows_keys=False, moods=moods, seed=seed) as vendor:
+            shop = Shop(vendor, cap=50)
+            for nth in range(100):
+                before = vendor.till.charged
+                paid = await shop.pay(f"pull-{nth}")
+                assert await shop.in_ledger() == vendor.till.charged
+                if isinstance(paid, Refused):
+                    assert vendor.till.charged == before
+                    return before
+                cost = vendor.till.charged - before
+                assert overrun(paid.hold) == ({UNIT: cost - 7} if cost > 7 else {})
+        raise AssertionError("it was never refused")
+
+    spent = [asyncio.run(scenario(seed)) for seed in range(trials)]
+
+    # The last promise fits; what a vendor takes beyond it is the most that can be over.
+    assert all(50 - 7 < total <= 50 + 7 for total in spent)
+    assert any(total > 50 for total in spent)
+    over = sum(total > 50 for total in spent)
+    line = f"C5 price drift: n={trials} budgets, {over} overrun by one call's excess, then refused"
+    request.node.user_properties.append(("fault", line))
+
+
+@pytest.mark.parametrize(
+    ("mood", "error", "phase", "charged"),
+    [
+        (Mood.BUSY, TransientError, Phase.RELEASED, 0),
+        (Mood.NO, PermanentError, Phase.RELEASED, 0),
+        (Mood.FAILS_BEFORE, UncertainError, Phase.UNCERTAIN, 0),
+        (Mood.FAILS_AFTER, UncertainError, Phase.UNCERTAIN, 7),
+        (Mood.HANGS_AFTER, UncertainError, Phase.UNCERTAIN, 7),
+        (Mood.CLOSES_AFTER, UncertainError, Phase.UNCERTAIN, 7),
+        (Mood.HALF_AN_ANSWER, UncertainError, Phase.UNCERTAIN, 7),
+    ],
+)
+def test_each_way_of_failing_leaves_the_books_covering_what_was_charged(
+    mood, error, phase, charged
+):
+    async def scenario():
+        with MeteredVendor(price=7, knows_keys=False, moods={mood: 1}) as vendor:
+            shop = Shop(vendor)
+            with pytest.raises(error):
+                await shop.pay("pull-1")
+            return (await shop.money.hold("pull-1")).phase, vendor.till.charged
+
+    assert asyncio.run(scenario()) == (phase, charged)
+
+
+def test_a_vendor_that_knows_keys_charges_a_repeated_call_once():
+    async def scenario():
+        moods = {Mood.HONEST: 1, Mood.FAILS_AFTER: 2}
+        with MeteredVendor(price=7, knows_keys=True, moods=moods, seed=3) as vendor:
+            for _ in range(20):
+                with suppress(UncertainError):
+                    done = await buy(vendor.port, key="pull-1", patience=5)
+                    assert done.cost == {UNIT: 7}
+            return vendor.till.charged, vendor.till.calls
+
+    assert asyncio.run(scenario()) == (7, 20)
+
+
+def test_a_vendor_that_cannot_be_reached_has_charged_nothing():
+    with MeteredVendor(price=7, knows_keys=False) as vendor:
+        shop = Shop(vendor)
+
+    with pytest.raises(TransientError):
+        asyncio.run(shop.pay("pull-1"))
+    assert asyncio.run(shop.in_ledger()) == 0
+
+
+def test_an_honest_vendor_is_paid_exactly():
+    async def scenario():
+        with MeteredVendor(price=7, knows_keys=False) as vendor:
+            shop = Shop(vendor, cap=1000)
+            paid = await asyncio.gather(*(shop.pay(f"pull-{nth}") for nth in range(20)))
+            assert all(isinstance(each, Paid) for each in paid)
+            return await shop.in_ledger(), vendor.till.charged
+
+    assert asyncio.run(scenario()) == (140, 140)
