@@ -114,6 +114,7 @@ def kill_sweep(workers: Workers, subject: str, *, steps: int = len(VERBS), every
         with traced(worker, room / "log", calls=call, inject=f"signal=KILL:when={k}"):
             killed = worker.wait().killed
         tally.n += killed
+        tally.broken += _stumbled(f"killed at {call} {k}", worker.acks())
         judged(tally, f"killed at {call} {k}", subject, room / "s", worker.acks(), steps=steps)
     return tally
 
@@ -149,6 +150,7 @@ def random_kills(
             worker.kill()
             tally.n += worker.wait().killed
             acks += worker.acks()
+        tally.broken += _stumbled(f"kill {nth}", acks)
         killed = len(longest_lives)
         judged(tally, f"kill {nth}", subject, room, acks, lanes=lanes, killed=killed)
     return tally
@@ -173,6 +175,7 @@ def power_cuts(
         worker.first_word()  # a cut before the first step has nothing to lose
         time.sleep(rng.uniform(0.005, 0.1))
         heard = worker.acks()
+        tally.broken += _stumbled(f"power cut {nth}", heard)
         disk.cut_power()
         worker.kill()
         worker.wait()
@@ -182,6 +185,14 @@ def power_cuts(
         judged(tally, f"power cut {nth}", subject, path, heard, killed=1 + late)
         shutil.rmtree(path, ignore_errors=True)
     return tally
+
+
+def _stumbled(what: str, acks: Sequence[Any]) -> list[str]:
+    """Return the complaint about a worker that failed before anything was done to it.
+
+    Without it, a worker that never gets anywhere would have nothing to lose, and always pass.
+    """
+    return [f"{what}: failed by itself: {ack}" for ack in acks if ack[0] in ("error", "crash")]
 
 
 def _steps(acks: Sequence[Any]) -> int:
