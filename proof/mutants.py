@@ -161,7 +161,7 @@ def _broken(node: ast.AST, *, in_error: bool) -> Iterator[ast.AST]:
             yield operand
         case ast.Constant(value=bool() as value):
             yield ast.Constant(not value)
-        case ast.Constant(value=int() as value):
+        case ast.Constant(value=int() as value) if not in_error:
             yield ast.Constant(value + 1)
             yield ast.Constant(value - 1)
         case ast.Constant(value=str() as value) if not in_error:

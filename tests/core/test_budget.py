@@ -12,6 +12,7 @@ from stoker.core.budget import (
     Cap,
     CapChange,
     Charge,
+    Refused,
     Request,
     Scope,
     Used,
@@ -173,7 +174,7 @@ def test_a_request_that_cannot_be_meant_is_refused(said, problem):
 
 
 def test_a_long_key_is_good_and_a_bad_one_is_not_repeated_whole():
-    assert len(request(key="k" * 500).key) == 500
+    assert [len(request(key="k" * length).key) for length in (1, 500)] == [1, 500]
     with pytest.raises(ConfigError) as refused:
         request(key="k" * 9000)
     assert len(str(refused.value)) < 200
@@ -260,6 +261,12 @@ def test_a_shared_cap_tells_no_numbers_of_the_others():
     assert (refused.used, refused.limit) == (0, 0)
     assert refused.reason == "CAP_SHARED_DAY"
     assert refused.resets_at == shared.ends_at
+
+
+def test_a_refusal_that_is_no_caps_doing_tells_of_none():
+    refused = Refused(reason="STOPPED", sentence="stopped")
+
+    assert (refused.cap, refused.used, refused.limit, refused.resets_at) == ("", 0, 0, None)
 
 
 def test_what_is_used_is_spent_and_promised_together():

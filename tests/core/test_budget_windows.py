@@ -256,3 +256,8 @@ def test_a_window_that_is_over_resets_in_no_time_and_a_runs_window_never():
 
     assert resets(day, now=late, reset=ResetRule()) == "resets in 0 s (00:00 UTC)"
     assert resets(run, now=late, reset=ResetRule()) == "does not reset; the next run has its own"
+
+
+def test_a_budget_resets_at_midnight_utc_unless_told_otherwise():
+    assert ResetRule() == ResetRule("UTC", time(0, 0))
+    assert [kind.value for kind in WindowKind] == ["hour", "day", "week", "run"]

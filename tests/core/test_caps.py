@@ -199,3 +199,8 @@ def test_of_two_words_the_later_stands_and_what_it_left_out_stays(first, second)
     raised = first if second.raised_to is None else second
     assert (both.raised_to, both.raised_until) == (raised.raised_to, raised.raised_until)
     assert both.cap == "a cap"
+
+
+def test_what_is_kept_in_ids_and_settings_keeps_its_name():
+    assert [scope.value for scope in Scope] == ["tenant", "tenant_connector", "connector"]
+    assert LARGEST == 10**15

@@ -7,7 +7,7 @@ say about a cap. What is charged to caps, and whether it fits, is `budget`'s bus
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -63,13 +63,17 @@ def connector_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """At most so much of a unit, in each window of a kind, within a scope."""
+    """At most so much of a unit, in each window of a kind, within a scope.
+
+    `id` is what it is called everywhere: `tenant_connector/lusha/credits/day`.
+    """
 
     scope: Scope
     unit: str
     window: WindowKind
     limit: int
     connector: str = ""  # empty for scope tenant
+    id: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         unit(self.unit)
@@ -81,11 +85,8 @@ class Cap:
                 f"a cap of scope {self.scope} counts all connectors; leave out "
                 f"{self.connector!r} or use scope {Scope.TENANT_CONNECTOR}"
             )
-
-    @property
-    def id(self) -> str:
-        """What a cap is called everywhere: `tenant_connector/lusha/credits/day`."""
-        return f"{self.scope}/{self.connector or '*'}/{self.unit}/{self.window}"
+        name = f"{self.scope}/{self.connector or '*'}/{self.unit}/{self.window}"
+        object.__setattr__(self, "id", name)  # made once; every reservation asks for it
 
     @property
     def shared(self) -> bool:
