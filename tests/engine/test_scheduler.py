@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,9 @@ from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, RunState
 from stoker.core.slots import SlotState
 from stoker.engine.leasing import Leaseholder
-from stoker.engine.running import Ending
+from stoker.engine.running import Ending, Runner
 from stoker.engine.scheduler import Scheduler, Task
-from stoker.errors import ConflictError, TransientError
+from stoker.errors import ConflictError, TransientError, UncertainError
 from stoker.stores.memory import MemoryBackend
 from stoker.testing import FakeClock, Recorder
 
@@ -44,6 +45,38 @@ class Failing:
         raise TransientError("the vendor is away")
 
 
+class Shaky:
+    """A schedule store of which one verb is done, or not, and then fails."""
+
+    def __init__(self, real, verb, error, *, done, when=lambda *given: True):
+        self._real, self._verb, self._error = real, verb, error
+        self._done, self._when = done, when
+
+    def __getattr__(self, name):
+        real = getattr(self._real, name)
+        if name != self._verb:
+            return real
+
+        async def fails(*given, **named):
+            if not self._when(*given):
+                return await real(*given, **named)
+            if self._done:
+                await real(*given, **named)
+            raise self._error
+
+        return fails
+
+
+class ShakyBackend(MemoryBackend):
+    def __init__(self, verb, error, **how):
+        super().__init__()
+        self._shaky = lambda real: Shaky(real, verb, error, **how)
+
+    def tenant(self, tenant):
+        store = super().tenant(tenant)
+        return replace(store, schedule=self._shaky(store.schedule))
+
+
 class World:
     def __init__(self, *, work=None, schedule=DAILY, tenants=(ACME,), catch_up=CatchUp.LATEST):
         self.backend, self.clock, self.heard = MemoryBackend(), FakeClock(), Recorder()
@@ -60,7 +93,7 @@ class World:
             for tenant in tenants
         ]
 
-    def scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30)):
+    def scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30), at_once=4):
         return Scheduler(
             tasks or self.tasks,
             backend=self.backend,
@@ -69,7 +102,7 @@ class World:
             ),
             clock=self.clock,
             observer=self.heard,
-            at_once=4,
+            at_once=at_once,
         )
 
     def tick(self):
@@ -164,6 +197,86 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
     assert (len(first), second) == (1, [])
     assert [slot.state for slot in world.slots()] == [SlotState.STARTED, SlotState.OVERLAP]
     assert f"run {first[0][1].name} was still going" in world.slots()[-1].reason
+
+
+def test_what_is_being_caught_up_on_is_not_skipped_because_catching_up_takes_long():
+    hourly = Interval(every=timedelta(hours=1))
+    world = World(work=Counting(takes=0.1), schedule=hourly, catch_up=CatchUp.ALL)
+    length = timedelta(days=1)
+
+    async def scenario():
+        one, two = (world.scheduler(name, length=length) for name in ("one", "two"))
+        await one.tick()
+        world.clock.advance(timedelta(hours=3))
+        catching_up = asyncio.ensure_future(one.tick())
+        await asyncio.sleep(0.05)
+        world.clock.jump(world.clock.now() + timedelta(hours=1))
+        assert await two.tick() == []
+        return await catching_up
+
+    assert [run.state for _, run in asyncio.run(scenario())] == [RunState.DONE] * 3
+    assert {slot.state for slot in world.slots()} == {SlotState.STARTED}
+
+
+def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
+    world = World(work=Counting(takes=0.2, enough=2), tenants=(ACME, UMBRELLA))
+
+    async def scenario():
+        store = world.backend.tenant(UMBRELLA)
+        holder = Leaseholder(
+            owner="dead", clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
+        )
+        lease = await holder.take(store, "run/work", task="2029-12-31T11:00:00+00:00")
+        await Runner(clock=world.clock, observer=world.heard).begin(
+            store, lease, kind="work", manifest=Manifest()
+        )
+        world.clock.advance(DAY)
+        stopping = asyncio.Event()
+        one_at_a_time = world.scheduler(at_once=1).keep_going(stopping)
+        daemon = asyncio.ensure_future(one_at_a_time)
+        await world.work.is_enough.wait()
+        stopping.set()
+        await daemon
+
+    asyncio.run(scenario())
+
+    assert SlotState.OVERLAP not in {slot.state for slot in world.slots(UMBRELLA)}
+    assert SlotState.STARTED in {slot.state for slot in world.slots(UMBRELLA)}
+
+
+def test_an_instant_whose_record_was_made_though_the_answer_was_lost_is_run():
+    world = World()
+    world.backend = ShakyBackend("decide_slot", UncertainError("cut off"), done=True)
+
+    [run] = world.tick()
+
+    assert run.state is RunState.DONE
+    assert [slot.run_at for slot in world.slots()] == [run.at]
+
+
+def test_an_instant_whose_record_was_not_made_leaves_no_run_going_and_stays_due():
+    world = World()
+    world.backend = ShakyBackend("decide_slot", ConflictError("fenced off"), done=False)
+
+    assert world.tick() == []
+    [run] = asyncio.run(world.backend.tenant(ACME).runs.runs())
+    assert run.state is RunState.CANCELLED
+    assert world.slots() == []
+
+
+def test_a_lease_that_cannot_be_given_back_does_not_hide_the_run():
+    world = World()
+    world.backend = ShakyBackend(
+        "swap_lease",
+        TransientError("away"),
+        done=False,
+        when=lambda seen, wanted: not wanted.owner,
+    )
+
+    [run] = world.tick()
+
+    assert run.state is RunState.DONE
+    assert world.heard.of(TenantFailed) == []
 
 
 def test_one_tenants_trouble_does_not_reach_another():

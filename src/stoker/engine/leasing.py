@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -48,11 +49,12 @@ class Leaseholder:
         return wanted if won else None
 
     async def give_back(self, store: Store, held: Lease) -> None:
-        """Make the lease free at once, if it is still ours."""
+        """Make the lease free at once, if it is still ours and the store can be reached."""
         now = self._clock.now()
-        current = await store.schedule.lease(held.name)
-        if current is not None and _same_holder(current, held):
-            await store.schedule.swap_lease(current, leases.released(current, now=now))
+        with suppress(StokerError):  # it lapses by itself; what was done under it must be told
+            current = await store.schedule.lease(held.name)
+            if current is not None and _same_holder(current, held):
+                await store.schedule.swap_lease(current, leases.released(current, now=now))
 
     async def while_held(
         self, store: Store, held: Lease, work: Coroutine[Any, Any, Result]

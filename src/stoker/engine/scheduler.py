@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,7 +22,7 @@ from stoker.core.runs import Manifest, Run, RunState
 from stoker.core.slots import Slot, SlotState
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, Runner, Work
-from stoker.errors import ConflictError, StokerError
+from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Backend, Clock, Observer, Store
 
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
@@ -150,10 +151,30 @@ class Scheduler:
             reason="due",
             run_at=run.at,
         )
-        if await store.schedule.decide_slot(slot, fence=lease):
+        try:
+            ours = await self._decided(store, slot, lease)
+        except BaseException:
+            # Stopped or fenced off before it was ours to do: no row may stay RUNNING for it.
+            await asyncio.shield(self._give_up(store, run, "stopped before its work began"))
+            raise
+        if ours:
             return await self._runner.carry_out(store, run, task.work)
         self._tell_duplicate(task, instant)
-        ending = Ending(state=RunState.CANCELLED, reason="another scheduler had this instant")
+        return await self._cancelled(store, run, "another scheduler had this instant")
+
+    async def _decided(self, store: Store, slot: Slot, lease: Lease) -> bool:
+        try:
+            return await store.schedule.decide_slot(slot, fence=lease)
+        except UncertainError:
+            # A record that names our run can only be ours; taking it for lost would lose the run.
+            return slot in await store.schedule.slots(slot.schedule, since=slot.instant)
+
+    async def _give_up(self, store: Store, run: Run, reason: str) -> None:
+        with suppress(StokerError):  # if it cannot be said now, the next holder closes the run
+            await self._cancelled(store, run, reason)
+
+    async def _cancelled(self, store: Store, run: Run, reason: str) -> Run:
+        ending = Ending(state=RunState.CANCELLED, reason=reason)
         return await self._runner.close(store, run, ending, timings=[])
 
     async def _notice_overlap(self, task: Task) -> None:
@@ -173,8 +194,14 @@ class Scheduler:
             if held.owner != self._leases.owner:
                 self._tell_duplicate(task, (due.run or due.missed)[-1])
             return
+        if held.owner != self._leases.owner and held.until <= self._clock.now():
+            return  # its holder is gone; whoever takes it over decides
         newest = await store.runs.runs(kind=task.name, limit=1)
-        reason = f"run {newest[0].name} was still going" if newest else "a run was still going"
+        if not newest or newest[0].at >= (due.missed or due.run)[0]:
+            # They fell due before that run began, so it is no reason to skip them: either its
+            # holder is about to decide them, or they run when it is done.
+            return
+        reason = f"run {newest[0].name} was still going"
         await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=None)
         await self._record(store, task, due.run, SlotState.OVERLAP, reason, fence=None)
 
