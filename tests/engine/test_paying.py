@@ -2,16 +2,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import apsw
 import pytest
 
 from stoker.core.budget import Refused, Request
 from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import Cap, Scope
 from stoker.core.holds import Phase
+from stoker.core.limits import Rate
 from stoker.core.model import TenantId
 from stoker.core.reasons import Reason
+from stoker.engine.pacing import OwnPace, paced
 from stoker.engine.paying import Done, Earlier, Gate, Paid, attempt
 from stoker.engine.promises import Promises
+from stoker.engine.turnstile import Turnstile
 from stoker.errors import (
     ConfigError,
     ConflictError,
@@ -20,6 +24,7 @@ from stoker.errors import (
     UncertainError,
 )
 from stoker.stores.memory import MemoryBackend
+from stoker.stores.sqlite import SqliteBackend
 from stoker.testing import FakeClock
 
 LEASE = timedelta(seconds=60)
@@ -34,17 +39,22 @@ CAP = Cap(
 
 
 class LosesAnswers:
-    """A money store that can be told to fail: before it did what it was asked, or after."""
+    """A money store told to fail, before it did what it was asked or after; or to wait."""
 
     def __init__(self, money):
         self._money = money
         self.before = {}
         self.after = {}
+        self.waits_for = {}
+        self.asked = []
 
     def __getattr__(self, verb):
         real = getattr(self._money, verb)
 
         async def asked(*words, **named):
+            self.asked.append(verb)
+            if verb in self.waits_for:
+                await self.waits_for[verb].wait()
             if self.before.get(verb):
                 raise self.before[verb].pop(0)
             answer = await real(*words, **named)
@@ -87,8 +97,8 @@ class Office:
         hold = await self.hold()
         return hold is not None and hold.phase in phases
 
-    async def was_called(self):
-        return bool(self.calls)
+    async def was_asked(self, verb):
+        return verb in self.money.asked
 
     async def has_failed(self):
         return not any([*self.money.before.values(), *self.money.after.values()])
@@ -178,16 +188,51 @@ def test_cancelling_while_the_cost_is_being_written_does_not_lose_it():
     office = Office()
 
     async def scenario():
-        office.money.before["settle"] = [TransientError("busy")] * 2
+        office.money.waits_for["settle"] = asyncio.Event()
         paying = asyncio.create_task(office.gate().pay_for(asking(), office.step(cost=4)))
-        await eventually(office.was_called)
+        await eventually(lambda: office.was_asked("settle"))
         paying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await paying
+        office.money.waits_for["settle"].set()
         await eventually(lambda: office.is_in(Phase.SETTLED))
 
     run(scenario())
     assert run(office.used()) == (4, 0)
+
+
+def test_a_key_whose_cost_is_still_being_written_is_not_acted_on_again():
+    office = Office()
+
+    async def scenario():
+        office.money.waits_for["settle"] = asyncio.Event()
+        gate = office.gate()
+        paying = asyncio.create_task(gate.pay_for(asking(), office.step()))
+        await eventually(lambda: office.was_asked("settle"))
+        paying.cancel()
+        await asyncio.gather(paying, return_exceptions=True)
+        again = await gate.pay_for(asking(), office.step())
+        office.money.waits_for["settle"].set()
+        await eventually(lambda: office.is_in(Phase.SETTLED))
+        return again
+
+    assert isinstance(run(scenario()), Earlier)
+    assert len(office.calls) == 1
+
+
+def test_closing_waits_for_what_is_still_being_written():
+    office = Office()
+
+    async def scenario():
+        async with office.promises() as promises:
+            office.money.before["settle"] = [TransientError("busy")] * 3
+            gate = Gate(promises, clock=office.clock)
+            paying = asyncio.create_task(gate.pay_for(asking(), office.step(cost=4)))
+            await eventually(lambda: office.was_asked("settle"))
+            paying.cancel()
+        return await office.hold()
+
+    assert run(scenario()).phase is Phase.SETTLED
 
 
 def test_a_key_already_settled_is_answered_without_acting():
@@ -354,6 +399,65 @@ def test_a_cost_above_its_promise_is_settled_as_it_was_and_the_next_one_sees_it(
     assert dict(paid.hold.actual) == {"credits": 12}
     assert isinstance(refused, Refused)
     assert (refused.used, refused.limit) == (12, 10)
+
+
+def test_one_promise_that_cannot_be_taken_back_does_not_keep_the_others_or_itself():
+    office = Office()
+    office.money.after["reserve"] = [UncertainError("cut off")] * 4
+
+    async def scenario():
+        promises = office.promises()
+        gate = Gate(promises, clock=office.clock)
+        for key in ("pull-1", "pull-2"):
+            await gate.pay_for(asking(key), office.step())
+        office.money.before["release"] = [TransientError("busy")]
+        with pytest.raises(TransientError):
+            await promises.tend()
+        await promises.tend()
+        return await office.used()
+
+    assert run(scenario()) == (0, 0)
+
+
+def test_a_locked_database_is_a_budget_that_cannot_be_read(tmp_path):
+    office, path = Office(), tmp_path / "stoker.db"
+
+    async def scenario():
+        backend = SqliteBackend(path, busy=timedelta(milliseconds=20))
+        await backend.migrate()
+        office.money = backend.tenant(TenantId("acme")).money
+        locked = apsw.Connection(str(path))
+        locked.execute("BEGIN IMMEDIATE")
+        refused = await office.gate().pay_for(asking(), office.step())
+        locked.execute("ROLLBACK")
+        locked.close()
+        paid = await office.gate("two").pay_for(asking(), office.step())
+        await backend.close()
+        return refused, paid
+
+    refused, paid = run(scenario())
+
+    assert isinstance(refused, Refused)
+    assert refused.reason == Reason.BUDGET_UNREADABLE
+    assert isinstance(paid, Paid)
+    assert len(office.calls) == 1
+
+
+def test_a_database_that_is_none_is_an_error_and_nothing_is_done(tmp_path):
+    office, path = Office(), tmp_path / "stoker.db"
+    path.write_text("this is a shopping list" * 1000)
+
+    async def scenario():
+        backend = SqliteBackend(path)
+        office.money = backend.tenant(TenantId("acme")).money
+        try:
+            with pytest.raises(ConfigError):
+                await office.gate().pay_for(asking(), office.step())
+        finally:
+            await backend.close()
+
+    run(scenario())
+    assert office.calls == []
 
 
 # Taking a step again under its old promise
@@ -557,6 +661,30 @@ def test_a_passage_that_fails_before_a_step_is_taken_again_leaves_it_to_be_taken
 
     paid = run(gate.pay_for(asking(), office.step(), passage=passage(), replay_within=DAY))
     assert isinstance(paid, Paid)
+
+
+def test_a_turn_and_a_pace_are_waited_for_only_by_what_has_its_money():
+    office, order = Office(), []
+    turnstile = Turnstile(at_once=1, quantum=5)
+    pace = OwnPace(Rate(calls=2, per=timedelta(seconds=1)), clock=office.clock)
+
+    async def scenario():
+        gate = office.gate()
+
+        async def pay(nth):
+            async def step():
+                order.append(nth)
+                return Done(answer=nth, cost={"credits": 1})
+
+            passage = paced(pace, within=turnstile.turn(TenantId("acme"), cost=1))
+            return await gate.pay_for(asking(f"pull-{nth}", cost=1), step, passage=passage)
+
+        return await asyncio.gather(*(pay(nth) for nth in range(12)))
+
+    outcomes = run(scenario())
+
+    assert order == list(range(10))  # the cap allows ten; the others never stood in line
+    assert [isinstance(each, Refused) for each in outcomes] == [False] * 10 + [True] * 2
 
 
 # Signs of life

@@ -149,11 +149,8 @@ class Promises:
             self._alive_at = alive_at
         for key in self._owed.keys() - self._endings.keys():
             await self._written(key)
-        for key in [key for key in self._not_acted_on if self.begin(key)]:
-            try:
-                await self._taken_back(key)
-            finally:
-                self.leave(key)
+        for key in list(self._not_acted_on):
+            await self._taken_back(key)
         return await self._money.expire(now=now)
 
     async def __aenter__(self) -> Promises:
@@ -227,11 +224,16 @@ class Promises:
         return hold
 
     async def _taken_back(self, key: str) -> None:
-        hold = await self._money.hold(key)
-        if hold is not None and self.are_ours(hold):
-            reason = "it was never acted on"
-            await self._money.release(key, reason=reason, now=self._clock.now())
-        self._not_acted_on.discard(key)
+        if not self.begin(key):
+            return  # somebody asks for it again, and finds out by that
+        try:
+            hold = await self._money.hold(key)
+            if hold is not None and self.are_ours(hold):
+                reason = "it was never acted on"
+                await self._money.release(key, reason=reason, now=self._clock.now())
+            self._not_acted_on.discard(key)
+        finally:
+            self.leave(key)
 
     def _ended(self, key: str) -> None:
         self._owed.pop(key, None)
