@@ -174,7 +174,8 @@ def _redacted(text: str, secrets: set[str]) -> str:
 
 def _usage(error: click.UsageError) -> str:
     command = error.ctx.command_path if error.ctx else "stoker"
-    return f"{error.format_message().rstrip('.')}; see `{command} --help`"
+    said = " ".join(error.format_message().split())  # click lists choices on lines of their own
+    return f"{said.rstrip('.')}; see `{command} --help`"
 
 
 def _assigned(assignment: str) -> tuple[str, str]:

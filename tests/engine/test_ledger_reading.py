@@ -1,0 +1,68 @@
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.core.ledger import Note
+from stoker.core.model import TenantId
+from stoker.core.selecting import Selection
+from stoker.engine.ledger_reading import PAGE, last_entry, newest, noted, pages
+from stoker.stores.memory import MemoryBackend
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def note(number, at=NOW):
+    return Note(at=at, kind="ODD" if number % 2 else "EVEN", subject=str(number), reason="")
+
+
+async def filled(count):
+    ledger = MemoryBackend().tenant(TenantId("acme")).ledger
+    await ledger.append([note(number) for number in range(1, count + 1)])
+    return ledger
+
+
+@pytest.mark.parametrize("count", [*range(20), 1023, 1024, 1025])
+def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
+    async def look():
+        return await last_entry(await filled(count))
+
+    last = asyncio.run(look())
+    assert (last.seq if last else 0) == count
+
+
+@pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE])
+def test_pages_are_every_entry_in_order(count):
+    async def look():
+        return [entry.seq async for page in pages(await filled(count)) for entry in page]
+
+    assert asyncio.run(look()) == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, PAGE, 2 * PAGE + 1])
+@pytest.mark.parametrize("limit", [1, 3, PAGE, 3 * PAGE])
+def test_the_newest_are_found_across_pages_newest_first(count, limit):
+    async def look():
+        return await newest(await filled(count), Selection(kind="ODD"), limit=limit)
+
+    odd = [seq for seq in range(count, 0, -1) if seq % 2]
+    assert [entry.seq for entry in asyncio.run(look())] == odd[:limit]
+
+
+@pytest.mark.parametrize("before", [1, 2, 5, 100])
+def test_going_on_below_an_entry_leaves_it_out(before):
+    async def look():
+        return await newest(await filled(5), Selection(), before=before, limit=10)
+
+    assert [entry.seq for entry in asyncio.run(look())] == list(range(min(before, 6) - 1, 0, -1))
+
+
+@pytest.mark.parametrize(("late", "at"), [(-3, NOW), (0, NOW), (3, NOW + timedelta(hours=3))])
+def test_a_note_is_never_earlier_than_the_entry_before_it(late, at):
+    async def write():
+        ledger = await filled(1)
+        now = NOW + timedelta(hours=late)
+        return await noted(ledger, lambda moment: note(2, at=moment), now=now)
+
+    [entry] = asyncio.run(write())
+    assert (entry.seq, entry.at) == (2, at)
