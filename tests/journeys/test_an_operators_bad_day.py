@@ -1,0 +1,87 @@
+"""What an operator types on the day a bill looks wrong, on every store that outlives a process."""
+
+import asyncio
+import json
+import os
+from datetime import timedelta
+
+import pytest
+
+import pg
+from stoker.cli.main import main
+from stoker.core.budget import Request
+from stoker.core.model import TenantId
+from stoker.wiring import opened, settings
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+SHARED = "connector/tavily/calls/day"
+LIMITS = "[tenants.acme]\n[tenants.bolt]\ncaps.tavily_queries = 5\n"
+
+
+@pytest.fixture(params=["sqlite", "json", "postgres"])
+def place(request, tmp_path):
+    """A directory whose settings name a store of this kind, made and empty."""
+    (tmp_path / "stoker.toml").write_text(f'storage.backend = "{request.param}"\n{LIMITS}')
+    if request.param == "postgres":
+        _, app = pg.fresh_database(request.getfixturevalue("postgres"))
+        (tmp_path / ".env").write_text(f"STOKER_STORAGE_POSTGRES_URL='{app}'\n")
+    return tmp_path
+
+
+def promise(place, tenant, key, calls, *, unsure=False):
+    """Promise calls as a worker of its own would; return what the store answered."""
+
+    async def promised():
+        own = settings(directory=place, config=None, flags={}, environment={})
+        async with opened(own) as app:
+            now, money = app.clock.now(), app.backend.tenant(tenant).money
+            answer = await money.reserve(
+                Request(key=key, connector="tavily", amounts={"calls": calls}),
+                caps=await app.caps_for(tenant),
+                reset=app.reset_for(tenant),
+                owner=f"worker {os.getpid()}",
+                until=now + timedelta(hours=1),
+                now=now,
+            )
+            if unsure:
+                await money.keep_aside(key, reason="timed out", now=now)
+            return answer
+
+    return asyncio.run(promised())
+
+
+def test_spending_is_stopped_explained_corrected_and_resumed(place, capsys):
+    def stoker(*words, expected=0):
+        code = main(["-C", str(place), *words])
+        said = capsys.readouterr()
+        assert code == expected, said
+        return said.out
+
+    stoker("caps", "set", SHARED, "6")
+    promise(place, ACME, "a1", 3, unsure=True)
+    promise(place, BOLT, "b1", 2)
+    assert promise(place, BOLT, "b2", 2).reason == "CAP_SHARED_DAY"
+
+    stopped = json.loads(stoker("stop", "--reason", "the bill looks wrong", "--json"))
+    assert [hold["key"] for hold in stopped["in_flight"]] == ["a1", "b1"]
+    assert promise(place, ACME, "a2", 1).reason == "STOPPED"
+
+    stoker("holds", "settle", "a1", "calls=4", "--tenant", "acme")
+    answer = json.loads(stoker("caps", "list", "--json"))
+    full = {(line["tenant"], line["cap"]): line for line in answer["caps"]}
+    shared = full["everybody", SHARED]
+    assert (shared["used"], shared["reserved"], shared["free"]) == (4, 2, 0)
+    assert [stop["reason"] for stop in answer["stops"]] == ["the bill looks wrong"]
+
+    stoker("resume")
+    stoker("caps", "raise", SHARED, "8", "--until", "90m")
+    assert promise(place, BOLT, "b3", 2).key == "b3"
+
+    assert json.loads(stoker("holds", "--json"))["wrong"] == []
+    assert json.loads(stoker("ledger", "verify", "--json"))["ok"]
+    kinds = [entry["kind"] for entry in json.loads(stoker("ledger", "export", "--format", "json"))]
+    assert kinds == [
+        *("CAP_CHANGED", "RESERVED", "UNCERTAIN", "STOPPED", "REFUSED", "SETTLED"),
+        *("RESUMED", "CAP_RAISED"),
+        *("CAP_CHANGED", "RESERVED", "REFUSED", "STOPPED", "RESUMED", "CAP_RAISED", "RESERVED"),
+    ]
