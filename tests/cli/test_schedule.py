@@ -1,5 +1,6 @@
 import json
 
+import apsw
 import pytest
 
 from stoker.cli.main import main
@@ -53,6 +54,18 @@ def test_what_is_due_is_run_once_for_each_tenant_and_then_nothing_is_due(stoker)
     assert code == 0
     assert [run["state"] for run in json.loads(out)] == ["DONE", "DONE"]
     assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+
+
+def test_a_tenant_that_could_not_be_attended_to_is_told_by_the_exit_code(stoker, tmp_path):
+    stoker("schedule", "run", "--once")
+    far_ahead = apsw.Connection(str(tmp_path / "stoker.db"))
+    far_ahead.execute("UPDATE slots SET decided_at = '2999' || substr(decided_at, 5)")
+    far_ahead.close()
+
+    code, out, err = stoker("schedule", "run", "--once")
+
+    assert (code, out) == (6, "nothing was started; the log says why\n")
+    assert "ClockWentBack" in err
 
 
 def test_a_schedule_that_was_kept_passes_its_audit(stoker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from stoker.config.settings import Settings
     from stoker.core.audit import Finding
     from stoker.core.model import Json, TenantId
+    from stoker.wiring import App
 
 WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
@@ -47,7 +49,7 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
     """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
 
     Any number of these may share a store: each instant is started once. With --once the exit
-    code tells how the runs ended.
+    code tells how the runs ended, or that a tenant could not be attended to.
     """
     return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
 
@@ -58,15 +60,31 @@ async def _run_schedule(
     settings = asked.settings()
     taking_part = _scheduled(settings, chosen_tenants(settings, tenants))
     async with asked.app() as app:
-        scheduler = app.scheduler(taking_part)
         if once:
-            return _show_ended(await scheduler.tick(), as_json=as_json)
+            return await _once(app, taking_part, as_json=as_json)
+        scheduler = app.scheduler(taking_part)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stopping.set)
         await scheduler.keep_going(stopping)
     return Exit.OK
+
+
+async def _once(app: App, tenants: tuple[TenantId, ...], *, as_json: bool) -> Exit:
+    from stoker.core.events import ClockWentBack, Event, TenantFailed
+
+    not_attended: list[Event] = []
+
+    def observer(event: Event) -> None:
+        app.observer(event)
+        if isinstance(event, TenantFailed | ClockWentBack):
+            not_attended.append(event)
+
+    ended = await replace(app, observer=observer).scheduler(tenants).tick()
+    empty = "nothing was started; the log says why" if not_attended else "nothing is due"
+    shown = _show_ended(ended, as_json=as_json, empty=empty)
+    return Exit.LATER if not_attended and shown is Exit.OK else shown
 
 
 @schedule.command("next")
@@ -216,14 +234,16 @@ def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[Tenan
     return on
 
 
-def _show_ended(ended: list[tuple[TenantId, Run]], *, as_json: bool) -> Exit:
+def _show_ended(
+    ended: list[tuple[TenantId, Run]], *, as_json: bool, empty: str = "nothing is due"
+) -> Exit:
     if as_json:
         show_json([run_shown(tenant, run) for tenant, run in ended])
     else:
         show_table(
             ["tenant", "run", "kind", "state", "reason"],
             [(tenant, run.name, run.kind, run.state.value, run.reason) for tenant, run in ended],
-            empty="nothing is due",
+            empty=empty,
         )
     ends = {run.state for _, run in ended}
     worst = next((state for state in WORST_FIRST if state in ends), RunState.DONE)
