@@ -389,6 +389,23 @@ def test_a_tenant_s_table_overrides_what_is_in_force_for_it_alone(read):
     assert "acme" not in json.dumps([bolt.snapshot(), dict(bolt.origins)])
 
 
+def test_what_is_in_force_for_one_tenant_names_no_other(read):
+    settings = read(
+        "[tenants.acme]\n[tenants.bolt]\n[tenants.cyan]\n",
+        flags={
+            "scheduling.tenant_include": "acme,bolt",
+            "scheduling.tenant_exclude": "cyan",
+            "tenancy.default_tenant_id": "bolt",
+        },
+    )
+
+    told = json.dumps(settings.for_tenant(ACME).snapshot())
+
+    assert "acme" in told
+    assert not {name for name in ("bolt", "cyan") if name in told}
+    assert settings.for_tenant(BOLT).default_tenant() == BOLT
+
+
 def test_a_flag_can_speak_of_one_tenant(read):
     settings = read("[tenants.acme]\n", flags={"tenants.acme.caps.tavily_queries": "9"})
 

@@ -119,7 +119,16 @@ class Settings:
         alone = {key: where for key, where in self.origins.items() if key in KNOWN}
         plain = replace(known, overrides=MappingProxyType({}))
         settings = replace(self, tenants=(plain,), origins=alone)
-        return settings.with_values(known.overrides, origins)
+        return settings.with_values({**self._named(tenant), **known.overrides}, origins)
+
+    def _named(self, tenant: TenantId) -> dict[str, Any]:
+        """Return the settings that name tenants, as far as they name this one."""
+        scheduling, default = self.scheduling, self.tenancy.default_tenant_id
+        return {
+            "scheduling.tenant_include": tuple({tenant} & {*scheduling.tenant_include}),
+            "scheduling.tenant_exclude": tuple({tenant} & {*scheduling.tenant_exclude}),
+            "tenancy.default_tenant_id": tenant if tenant == default else None,
+        }
 
     def active_tenants(self) -> tuple[TenantId, ...]:
         """Return the tenants that take part, in id order."""
