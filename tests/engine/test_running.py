@@ -74,6 +74,16 @@ def test_whatever_the_work_raises_ends_the_run_failed_with_the_reason(bench, wor
     assert why in ended.reason
 
 
+def test_a_reason_that_no_store_could_keep_still_ends_the_run(bench):
+    async def quotes_the_world(run):
+        raise RuntimeError("the vendor sent \0 and \ud800")
+
+    ended = bench.carry_out(quotes_the_world)
+
+    assert bench.stored(ended).state is RunState.FAILED
+    assert "the vendor sent  and \ufffd" in ended.reason
+
+
 def test_every_step_is_timed_also_the_one_that_failed(bench):
     async def steps(run):
         with run.step("look") as step:

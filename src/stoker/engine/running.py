@@ -15,6 +15,7 @@ from typing import Protocol
 
 from stoker.core.events import RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.core.leases import Lease
+from stoker.core.model import clean_text
 from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming, next_free_second
 from stoker.errors import ConflictError, StokerError
 from stoker.ports import Clock, Observer, Store
@@ -146,16 +147,17 @@ class Runner:
         self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
     ) -> Run:
         """Write down how a run ended."""
+        # Reasons may quote the world, and no text of its may keep an end from being kept.
         manifest = replace(
             run.manifest,
             counts=dict(ending.counts),
             steps=tuple(timings),
-            reasons=ending.reasons,
+            reasons=tuple(map(clean_text, ending.reasons)),
             remaining=ending.remaining,
             resume_at=ending.resume_at,
         )
         now = self.clock.now()
-        ended = run.ended(ending.state, at=now, reason=ending.reason, manifest=manifest)
+        ended = run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
         await store.runs.finish_run(ended)
         self.observer(
             RunEnded(
