@@ -443,6 +443,12 @@ def test_everything_but_runs_is_the_business_of_the_backend_it_was_given(tmp_pat
     assert store.tenant == ACME
 
 
+def test_a_folder_that_is_no_tenants_does_not_trouble_the_checks(started):
+    (started / "Old Backup" / "runs").mkdir(parents=True)
+
+    assert troubles(started) == []
+
+
 def test_a_tenants_id_cannot_lead_out_of_the_folder(tmp_path):
     with pytest.raises(ConfigError, match="not a tenant id"):
         backend_in(tmp_path).tenant(TenantId("../acme"))

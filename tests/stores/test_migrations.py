@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import apsw
 import pytest
@@ -80,6 +80,21 @@ def test_migrating_again_does_nothing(path):
     before = path.read_bytes()
     assert migrated(path) == []
     assert path.read_bytes() == before
+
+
+def test_a_current_file_is_found_so_without_waiting_for_another_process_that_writes(path):
+    migrated(path)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+
+    async def scenario():
+        backend = SqliteBackend(path, busy=timedelta(0))
+        taken = await backend.migrate()
+        await backend.close()
+        return taken
+
+    assert asyncio.run(scenario()) == []
+    other.close()
 
 
 def test_an_older_file_is_not_used_before_it_is_migrated(path):

@@ -64,10 +64,11 @@ def migrated(
     Raises UncertainError, with the connection closed, when the disk fails under a step.
     """
     # Before anything is written: a newer file, or a stranger's, stays as it is.
-    pending(migrations, version=schema_version(connection, path), where=str(path))
+    steps = pending(migrations, version=schema_version(connection, path), where=str(path))
     write_ahead(connection, path, busy=busy)
     taken = []
-    for step in migrations:
+    # A current file asks for no lock, so that looking never waits for another process's write.
+    for step in steps:
         with translated(path), unsure(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             try:
