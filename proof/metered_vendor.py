@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from faults.paying_trials import Verdict, killed_while_paying
 
-CALLS, A_TRIAL = 50_000, 1_000
+CALLS, A_TRIAL = 50_000, 500
 TWINS = (
     ("records afterwards", False),
     ("gives back when unsure", False),

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol
 
-from stoker.core.limits import Rate
+from stoker.core.limits import Rate, rest
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Clock, SharedStore
 
@@ -105,9 +105,8 @@ class SharedPace:
                 await self._clock.sleep(max(turn.at - self._clock.now(), _MICROSECOND))
 
     async def push_back(self, *, until: datetime) -> None:
-        latest = self._clock.now() + LONGEST_PUSH_BACK
-        # The store keeps one moment, and a burst may run ahead of it by the slack.
-        await self._shared.push_back(self._key, until=min(until, latest) + self._rate.slack)
+        soonest = min(until, self._clock.now() + LONGEST_PUSH_BACK)
+        await self._shared.push_back(self._key, until=rest(self._rate, until=soonest))
 
 
 def spread_until(rate: Rate, *, left: int, resets_at: datetime, now: datetime) -> datetime | None:
