@@ -15,7 +15,15 @@ import sys
 import time
 import traceback
 
-PROOFS = ("cron_oracle", "stores_agree", "migrations", "postgres", "faults")
+PROOFS = (
+    "cron_oracle",
+    "stores_agree",
+    "migrations",
+    "postgres",
+    "faults",
+    "metered_vendor",
+    "shared_rate",
+)
 
 
 def outcome(name: str, scale: float) -> tuple[str, bool]:
