@@ -93,6 +93,12 @@ def test_another_name_of_a_connector_is_refused(text):
         connector_name(text)
 
 
+def test_a_cap_of_all_connectors_names_none():
+    every = Cap(scope=Scope.TENANT, unit="calls", window=WindowKind.HOUR, limit=1)
+
+    assert every.connector == ""
+
+
 def test_a_cap_is_called_by_what_it_counts():
     assert cap().id == "tenant_connector/lusha/credits/day"
     assert cap(scope=Scope.TENANT, connector="", unit="money:USD").id == "tenant/*/money:USD/day"
