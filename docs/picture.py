@@ -15,7 +15,7 @@ def drawn(text: str) -> str:
     height = len(lines) * LINE + 2 * MARGIN
     rows = "\n".join(
         f'<text x="{MARGIN}" y="{MARGIN + LINE * (row + 0.8):.0f}"'
-        f'{" class=head" if line[:6] in HEADS else ""}>{escape(line)}</text>'.replace(
+        f"{' class=head' if line[:6] in HEADS else ''}>{escape(line)}</text>".replace(
             "class=head", 'class="head"'
         )
         for row, line in enumerate(lines)
