@@ -46,6 +46,7 @@ class LosesAnswers:
         self.before = {}
         self.after = {}
         self.waits_for = {}
+        self.answers_after = {}
         self.asked = []
 
     def __getattr__(self, verb):
@@ -58,6 +59,8 @@ class LosesAnswers:
             if self.before.get(verb):
                 raise self.before[verb].pop(0)
             answer = await real(*words, **named)
+            if verb in self.answers_after:
+                await self.answers_after[verb].wait()
             if self.after.get(verb):
                 raise self.after[verb].pop(0)
             return answer
@@ -343,6 +346,39 @@ def test_a_promise_given_but_never_heard_of_comes_back():
     assert office.calls == []
 
 
+def test_a_promise_whose_asker_was_cancelled_comes_back():
+    office = Office()
+
+    async def scenario():
+        office.money.answers_after["reserve"] = asyncio.Event()
+        promises = office.promises()
+        gate = Gate(promises, clock=office.clock)
+        paying = asyncio.create_task(gate.pay_for(asking(), office.step()))
+        await eventually(lambda: office.is_in(Phase.SENT))
+        paying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await paying
+        await promises.tend()
+
+    run(scenario())
+    assert run(office.hold()).phase is Phase.RELEASED
+
+
+def test_a_promise_that_arrives_after_its_asker_gave_up_comes_back():
+    office = Office()
+    office.money.before["reserve"] = [UncertainError("cut off")] * 2
+
+    async def scenario():
+        promises = office.promises()
+        await Gate(promises, clock=office.clock).pay_for(asking(), office.step())
+        await promises.tend()
+        await office.promises().given(asking())  # what was asked for goes through after all
+        await promises.tend()
+
+    run(scenario())
+    assert run(office.hold()).phase is Phase.RELEASED
+
+
 def test_a_refusal_for_an_unreadable_budget_leaves_the_key_good():
     office = Office()
     gate = office.gate()
@@ -485,6 +521,26 @@ def test_with_a_vendor_that_knows_keys_a_dead_process_s_step_is_taken_again(swep
 
     assert isinstance(paid, Paid)
     assert run(office.used()) == (5, 0)
+
+
+def test_a_sign_of_life_is_what_lets_us_give_back_after_a_long_time():
+    office = Office()
+
+    async def scenario():
+        promises = office.promises()
+
+        async def takes_long():
+            for _ in range(4):
+                office.clock.advance(LEASE / 2)
+                await promises.tend()
+            raise TransientError("503")
+
+        gate = Gate(promises, clock=office.clock)
+        with pytest.raises(TransientError):
+            await gate.pay_for(asking(), takes_long, replay_within=DAY)
+
+    run(scenario())
+    assert run(office.hold()).phase is Phase.RELEASED
 
 
 def test_with_a_vendor_that_knows_no_keys_a_dead_process_s_step_is_not_taken_again():

@@ -53,7 +53,7 @@ class Promises:
         self._lease = lease
         self._going: set[str] = set()  # acted on, and their end is not written yet
         self._owed: dict[str, Ending] = {}  # over, but the store has not heard of it
-        self._not_acted_on: set[str] = set()  # perhaps promised, certainly never acted on
+        self._not_acted_on: dict[str, timedelta] = {}  # perhaps promised; and when we gave up
         self._endings: dict[str, asyncio.Task[Hold]] = {}  # being written at this moment
         self._alive_at = clock.elapsed()
         self._beating: asyncio.Task[None] | None = None
@@ -82,15 +82,16 @@ class Promises:
         try:
             hold = await self._reserved(request)
         except (TransientError, UncertainError) as error:
-            self._not_acted_on.add(request.key)
+            self._not_acted_on[request.key] = self._clock.elapsed()
             unreadable = Reason.BUDGET_UNREADABLE
             return Refused(reason=unreadable, sentence=f"{unreadable.sentence} ({error})")
         except StokerError:
             raise
         except BaseException:
-            self._not_acted_on.add(request.key)  # cancelled: the store may go on without us
+            # Cancelled, and the store may go on without us.
+            self._not_acted_on[request.key] = self._clock.elapsed()
             raise
-        self._not_acted_on.discard(request.key)
+        self._not_acted_on.pop(request.key, None)
         return hold
 
     async def sent(self, key: str) -> Hold:
@@ -228,10 +229,12 @@ class Promises:
             return  # somebody asks for it again, and finds out by that
         try:
             hold = await self._money.hold(key)
+            if hold is None and self._clock.elapsed() - self._not_acted_on[key] < self._lease:
+                return  # what we asked for may be on its way yet
             if hold is not None and self.are_ours(hold):
                 reason = "it was never acted on"
                 await self._money.release(key, reason=reason, now=self._clock.now())
-            self._not_acted_on.discard(key)
+            del self._not_acted_on[key]
         finally:
             self.leave(key)
 
