@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from stoker.core.model import Json, in_utc
 from stoker.core.runs import compact_json
@@ -42,7 +43,17 @@ class Entry:
     digest: str
 
 
-def chained(notes: Iterable[Note], *, after: Entry | None) -> list[Entry]:
+class Link(Protocol):
+    """As much of an entry as the next one is chained to."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def digest(self) -> str: ...
+
+
+def chained(notes: Iterable[Note], *, after: Link | None) -> list[Entry]:
     """Return the notes as entries that follow on from the last one."""
     entries = []
     seq, previous = (after.seq, after.digest) if after else (0, FIRST)

@@ -17,6 +17,10 @@ from enum import StrEnum
 from stoker.core.model import Json, in_utc
 from stoker.errors import ConfigError, ConflictError
 
+# Made once: making an encoder costs about as much as a small value takes to encode.
+_COMPACT = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
 _NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
 
 
@@ -138,9 +142,7 @@ def next_free_second(now: datetime, *, taken: datetime | None) -> datetime:
 
 def compact_json(value: Json) -> str:
     """Return the one way we write JSON down: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return _COMPACT.encode(value)
 
 
 def config_hash(config: Mapping[str, Json]) -> str:

@@ -45,7 +45,7 @@ def hold_values(hold: Hold) -> dict[str, Value]:
         "account": hold.account,
         "reason": hold.reason,
         "amounts": compact_json(dict(hold.amounts)),
-        "charges": compact_json([_charge_json(charge) for charge in hold.charges]),
+        "charges": compact_json(charges_json(hold)),
         "actual": compact_json(dict(hold.actual)),
     }
 
@@ -106,15 +106,19 @@ def usage_of(rows: Iterable[tuple[Any, ...]]) -> list[Usage]:
     ]
 
 
-def _charge_json(charge: Charge) -> Json:
+def charges_json(hold: Hold) -> list[Json]:
+    """Return what a promise is charged, as its row says it."""
     return [
-        charge.cap,
-        charge.shared,
-        charge.window,
-        charge.amount,
-        charge.limit,
-        moment_text(charge.ends_at),
-        charge.reason,
+        [
+            charge.cap,
+            charge.shared,
+            charge.window,
+            charge.amount,
+            charge.limit,
+            moment_text(charge.ends_at),
+            charge.reason,
+        ]
+        for charge in hold.charges
     ]
 
 

@@ -32,13 +32,14 @@ from stoker.stores.postgres_link import (
     translated,
     translated_commit,
 )
-from stoker.stores.postgres_moves import write_moves_at_once
+from stoker.stores.postgres_moves import MISSED, write_moves_at_once
 from stoker.stores.postgres_setup import schema_version
 from stoker.stores.row_security import lint, refuse_if_void, role_findings
 from stoker.stores.schema_postgres import MIGRATIONS
 from stoker.stores.sql import Transaction, Value
 from stoker.stores.sql_ledger import SqlLedger
 from stoker.stores.sql_money import SqlMoney
+from stoker.stores.sql_moves import Missed
 from stoker.stores.sql_runs import SqlRuns
 from stoker.stores.sql_schedule import SqlSchedule
 from stoker.stores.sql_shared import SqlShared
@@ -72,6 +73,7 @@ FIRST_WAIT = timedelta(milliseconds=10)  # doubled each time; what we wait for i
 
 # Quoted text and casts are passed over; a literal % would otherwise be the driver's placeholder.
 _PLACES = re.compile(r"(?P<quoted>'[^']*')|(?P<cast>::)|:(?P<name>[a-z_]\w*)|(?P<place>\?)|%")
+_NAMES = re.compile(r":([a-z_]\w*)")
 
 
 @lru_cache(maxsize=512)
@@ -86,11 +88,12 @@ def driver_query(query: str) -> bytes:
     return _PLACES.sub(written, query).encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PostgresTransaction:
     """A `Transaction` on a connection whose tenant is set."""
 
     link: Connection
+    last: sql.Composed | None = None  # goes out together with COMMIT
 
     def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
         return self.link.execute(driver_query(query), values).fetchall()
@@ -105,6 +108,37 @@ class PostgresTransaction:
         with self.link.cursor() as cursor:
             cursor.executemany(driver_query(query), ready)
             return max(cursor.rowcount, 0)
+
+    def at_commit(self, query: str, **values: Value) -> None:
+        literals = {name: sql.Literal(value) for name, value in values.items()}
+        self.last = sql.SQL(_NAMES.sub(r"{\1}", query)).format(**literals)
+
+    def commit(self) -> str | None:
+        """Send what comes last, and COMMIT behind it; return what the server says it did.
+
+        Raises psycopg.Error when the last statement was refused, so that COMMIT was never begun;
+        NoAnswer when it may have been.
+        """
+        try:
+            if self.last is None:
+                return self.link.execute("COMMIT", prepare=False).statusmessage
+            # One message: when its first half is refused, the server passes over the second.
+            answer = self.link.execute(sql.SQL("{}; COMMIT").format(self.last), prepare=False)
+            while answer.nextset():
+                pass
+            return answer.statusmessage
+        except psycopg.Error as error:
+            if self.last is None or lost(error):
+                raise NoAnswer(error) from error
+            raise
+
+
+class NoAnswer(Exception):  # noqa: N818 – what went wrong is the error in it
+    """COMMIT was sent, and did not come back as it should."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__()
+        self.error = error
 
 
 class PostgresBackend:
@@ -210,6 +244,8 @@ class PostgresBackend:
             try:
                 return self._once(call, tenant, begin, work)
             except psycopg.Error as error:
+                if error.sqlstate == MISSED:
+                    raise Missed from error
                 # Until COMMIT was sent nothing has happened, so these may be done again.
                 passing = isinstance(error, PASSING) or lost(error)
                 if call.expired:
@@ -228,15 +264,16 @@ class PostgresBackend:
         with self._lanes.link(call) as link:
             self._judge(link)
             _enter(link, tenant, begin)
-            result = work(PostgresTransaction(link))
+            transaction = PostgresTransaction(link)
+            result = work(transaction)
             if call.expired:  # the caller has been told to give up; this is the last chance to
                 raise psycopg.OperationalError("past its deadline")
             try:
-                answer = link.execute("COMMIT", prepare=False).statusmessage
-            except psycopg.Error as error:
+                answer = transaction.commit()
+            except NoAnswer as sent:
                 if begin == READ:
-                    raise
-                raise translated_commit(error, where=self._where) from error
+                    raise sent.error from None
+                raise translated_commit(sent.error, where=self._where) from sent.error
             if answer != "COMMIT":
                 raise PermanentError(f"{self._where} rolled back what we asked it to commit")
             return result

@@ -1,27 +1,26 @@
 """Moves of promises, written by one call of a function in the server.
 
-It makes the same changes as `sql_moves.write_moves`, in the same order. Rows that everybody needs
-are then held for one round trip, rather than for one after each statement.
+It makes the same changes as `sql_moves.write_moves`, in the same order, and COMMIT is on its heels;
+so rows that everybody needs are never held while a client thinks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from stoker.core.keeping import kept_note
 from stoker.core.ledger import Note, unnumbered
 from stoker.core.model import Json, TenantId
 from stoker.core.movements import Move, TotalChange, notes, total_changes
 from stoker.core.runs import compact_json
-from stoker.stores.money_rows import hold_values
-from stoker.stores.sql import Transaction, moment_text
-from stoker.stores.sql_moves import Missed
+from stoker.stores.money_rows import charges_json
+from stoker.stores.sql import Transaction, moment_text, optional_moment_text
 
-# It runs as whoever calls it, so row security binds it. False: something is not as it was seen,
-# and the caller must roll back. Entries are numbered and chained as `core.ledger` says.
-WRITE_MOVES = """
-CREATE FUNCTION stoker.write_moves(asked json) RETURNS boolean LANGUAGE plpgsql
+MISSED = "SK001"  # the SQLSTATE of what `Missed` means
+
+# It runs as whoever calls it, so row security binds it. Entries are numbered and chained as
+# `core.ledger` says.
+WRITE_MOVES = f"""
+CREATE FUNCTION stoker.write_moves(asked json) RETURNS void LANGUAGE plpgsql
 SECURITY INVOKER SET search_path = pg_catalog AS $body$
 DECLARE
     me   text := stoker_sec.tenant();
@@ -44,7 +43,7 @@ BEGIN
             WHERE h.tenant_id = me AND h.key = one.key AND h.phase = one.seen_phase
                 AND h.until_at = one.seen_until_at;
         END IF;
-        IF NOT FOUND THEN RETURN false; END IF;
+        IF NOT FOUND THEN RAISE EXCEPTION 'another promise' USING ERRCODE = '{MISSED}'; END IF;
     END LOOP;
     FOR one IN SELECT * FROM json_to_recordset(asked -> 'totals') AS (
         shared boolean, cap text, window_name text, settled bigint, reserved bigint,
@@ -65,7 +64,7 @@ BEGIN
                         OR b.settled + b.reserved + one.reserved <= one.within);
             END IF;
             EXIT WHEN FOUND;
-            IF attempt = 2 THEN RETURN false; END IF;
+            IF attempt = 2 THEN RAISE EXCEPTION 'no room' USING ERRCODE = '{MISSED}'; END IF;
             IF one.shared THEN
                 INSERT INTO stoker.shared_budgets VALUES (one.cap, one.window_name, 0, 0)
                 ON CONFLICT DO NOTHING;
@@ -91,7 +90,6 @@ BEGIN
             EXIT WHEN FOUND;
         END LOOP;
     END LOOP;
-    RETURN true;
 END
 $body$;
 """
@@ -104,21 +102,36 @@ def write_moves_at_once(tx: Transaction, tenant: TenantId, moves: Sequence[Move]
     asked: dict[str, Json] = {
         "holds": [_hold_json(move) for move in sorted(moves, key=lambda move: move.after.key)],
         "totals": [_total_json(change) for change in total_changes(moves)],
-        "notes": [_note_json(kept_note(note)) for note in notes(moves)],
+        "notes": [_note_json(note) for note in notes(moves)],
     }
-    [(stands,)] = tx.rows("SELECT write_moves(:asked)", asked=compact_json(asked))
-    if not stands:
-        raise Missed(tenant)
+    tx.at_commit("SELECT write_moves(:asked)", asked=compact_json(asked))
 
 
 def _hold_json(move: Move) -> Json:
-    values: dict[str, Json] = {**hold_values(move.after)}
-    for name in ("amounts", "charges", "actual"):
-        values[name] = json.loads(str(values[name]))
+    hold = move.after
+    changed: dict[str, Json] = {
+        "key": hold.key,
+        "phase": hold.phase.value,
+        "closed_at": optional_moment_text(hold.closed_at),
+        "reason": hold.reason,
+        "actual": dict(hold.actual),
+    }
     if move.before is not None:
-        values["seen_phase"] = move.before.phase.value
-        values["seen_until_at"] = moment_text(move.before.until)
-    return values
+        return changed | {
+            "seen_phase": move.before.phase.value,
+            "seen_until_at": moment_text(move.before.until),
+        }
+    return changed | {
+        "connector": hold.connector,
+        "fingerprint": hold.fingerprint,
+        "owner": hold.owner,
+        "until_at": moment_text(hold.until),
+        "reserved_at": moment_text(hold.reserved_at),
+        "run": hold.run,
+        "account": hold.account,
+        "amounts": dict(hold.amounts),
+        "charges": charges_json(hold),
+    }
 
 
 def _total_json(change: TotalChange) -> Json:

@@ -33,6 +33,14 @@ class Transaction(Protocol):
         """Run a statement with `?` places once per row; return how many rows it touched in all."""
         ...
 
+    def at_commit(self, query: str, **values: Value) -> None:
+        """Run a statement as the last one, on its way into the commit; nothing may follow it.
+
+        On a server, what it locks is then never held across a round trip. An error from it rolls
+        everything back.
+        """
+        ...
+
 
 class SqlDatabase(Protocol):
     """What a backend gives the shared verbs."""

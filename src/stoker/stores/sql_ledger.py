@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.core import ledger
 from stoker.core.keeping import kept_note
@@ -14,9 +14,7 @@ from stoker.stores.sql import SqlDatabase, Transaction, Value, json_value, momen
 
 COLUMNS = "seq, at, kind, subject, reason, data, previous, digest"
 
-LAST = f"""
-SELECT {COLUMNS} FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1
-"""
+LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 CLAIM = f"""
 INSERT INTO ledger (tenant_id, {COLUMNS})
@@ -30,6 +28,11 @@ PAGE = f"""
 SELECT {COLUMNS} FROM ledger
 WHERE tenant_id = :tenant AND seq > :after ORDER BY seq LIMIT :limit
 """
+
+
+class _Last(NamedTuple):
+    seq: int
+    digest: str
 
 
 class SqlLedger:
@@ -51,16 +54,21 @@ class SqlLedger:
 
 def added(tx: Transaction, tenant: TenantId, notes: Sequence[Note]) -> list[Entry]:
     """Append within a transaction, so that another verb can do so as part of itself."""
-    notes = [kept_note(note) for note in notes]
+    return added_as_they_are(tx, tenant, [kept_note(note) for note in notes])
+
+
+def added_as_they_are(tx: Transaction, tenant: TenantId, notes: Sequence[Note]) -> list[Entry]:
+    """As `added`, for notes made of nothing but what was found fit to be kept already."""
     if not notes:
         return []
     # Whoever inserts the next seq first has the turn; the others wait for its commit and look
     # again. Where transactions already wait for each other (SQLite), the first try succeeds.
     while True:
-        last = [_entry(row) for row in tx.rows(LAST, tenant=tenant)]
+        last = [_Last(*row) for row in tx.rows(LAST, tenant=tenant)]
         first, *rest = ledger.chained(notes, after=last[0] if last else None)
         if tx.change(CLAIM, tenant=tenant, **_values(first)):
-            tx.change_many(ADD, ((tenant, *_values(entry).values()) for entry in rest))
+            if rest:
+                tx.change_many(ADD, ((tenant, *_values(entry).values()) for entry in rest))
             return [first, *rest]
 
 

@@ -23,7 +23,7 @@ from stoker.core.movements import Move
 from stoker.errors import ConflictError, TransientError
 from stoker.stores.money_rows import HOLD, hold_of
 from stoker.stores.sql import Result, SqlDatabase, Transaction, moment_text, optional_moment
-from stoker.stores.sql_ledger import added
+from stoker.stores.sql_ledger import added_as_they_are
 from stoker.stores.sql_moves import Missed, Writer, write_moves
 from stoker.stores.sql_standing import SqlStanding, asked, standing, used
 
@@ -80,7 +80,7 @@ class SqlMoney(SqlStanding):
             if looking and not isinstance(wanted, Refused):
                 wanted = first_refusal(wanted, used(tx, self._tenant, wanted)) or wanted
             if isinstance(wanted, Refused):
-                added(tx, self._tenant, [refused_note(request, wanted, now=moment)])
+                added_as_they_are(tx, self._tenant, [refused_note(request, wanted, now=moment)])
                 return wanted
             hold = phases_of.held(request, wanted, owner=owner, until=until, now=moment)
             note = reserved_note(hold, now=moment)

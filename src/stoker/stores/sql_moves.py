@@ -13,7 +13,7 @@ from stoker.core.model import TenantId
 from stoker.core.movements import Move, TotalChange, notes, total_changes
 from stoker.stores.money_rows import HOLD, hold_values
 from stoker.stores.sql import Transaction, Value, moment_text
-from stoker.stores.sql_ledger import added
+from stoker.stores.sql_ledger import added_as_they_are
 
 PROMISE = f"""
 INSERT INTO holds (tenant_id, {HOLD})
@@ -59,7 +59,7 @@ def write_moves(tx: Transaction, tenant: TenantId, moves: Sequence[Move]) -> Non
         _write_hold(tx, tenant, move)
     for change in total_changes(moves):
         _add_to_total(tx, tenant, change)
-    added(tx, tenant, notes(moves))
+    added_as_they_are(tx, tenant, notes(moves))
 
 
 def _write_hold(tx: Transaction, tenant: TenantId, move: Move) -> None:

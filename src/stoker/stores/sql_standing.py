@@ -17,7 +17,7 @@ from stoker.core.money_notes import cap_note, resume_note, stop_note
 from stoker.ports import Stop, Usage
 from stoker.stores.money_rows import change_of, change_values, stops_of, usage_of
 from stoker.stores.sql import SqlDatabase, Transaction, moment, moment_text
-from stoker.stores.sql_ledger import added
+from stoker.stores.sql_ledger import added_as_they_are
 from stoker.stores.sql_shared import SHARED_STOPS
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
@@ -86,7 +86,7 @@ class SqlStanding:
         def say(tx: Transaction) -> None:
             tx.change(SAY, tenant=self._tenant, **change_values(change))
             moment = standing(tx, self._tenant).moment(now)
-            added(tx, self._tenant, [cap_note(change, now=moment)])
+            added_as_they_are(tx, self._tenant, [cap_note(change, now=moment)])
 
         await self._database.write(say)
 
@@ -101,7 +101,9 @@ class SqlStanding:
             since = standing(tx, self._tenant).moment(now)
             values = {"connector": connector, "since_at": moment_text(since), "reason": reason}
             if tx.change(STOP, tenant=self._tenant, **values):
-                added(tx, self._tenant, [stop_note(connector, reason=reason, now=since)])
+                added_as_they_are(
+                    tx, self._tenant, [stop_note(connector, reason=reason, now=since)]
+                )
 
         await self._database.write(stop)
 
@@ -112,7 +114,7 @@ class SqlStanding:
             if not tx.change(RESUME, tenant=self._tenant, connector=connector):
                 return False
             moment = standing(tx, self._tenant).moment(now)
-            added(tx, self._tenant, [resume_note(connector, now=moment)])
+            added_as_they_are(tx, self._tenant, [resume_note(connector, now=moment)])
             return True
 
         return await self._database.write(resume)

@@ -60,6 +60,9 @@ class SqliteTransaction:
         self._connection.executemany(query, rows)
         return self._connection.total_changes() - before
 
+    def at_commit(self, query: str, **values: Value) -> None:
+        self._connection.execute(query, values)
+
 
 class SqliteBackend:
     """A `Backend` in one SQLite file, durable the moment a verb returns.
