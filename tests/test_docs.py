@@ -90,11 +90,11 @@ def understood(line):
 
 
 handwritten = sorted(
-    path for path in [*ROOT.glob("*.md"), *DOCS.glob("*.md")] if path.name not in pages()
+    path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in pages()
 )
 
 
-@pytest.mark.parametrize("path", handwritten, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", handwritten, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_typed_in_the_docs_exists(path):
     assert [found for line in typed_in(path) if (found := understood(line))] == []
 
