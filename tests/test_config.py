@@ -190,6 +190,12 @@ def test_every_setting_explains_itself():
             "stoker.toml:2: there is no setting 'storage.backend' for one tenant alone",
         ),
         ("tenants = 3", "stoker.toml:1: tenants are tables; write [tenants.ID]"),
+        ("tenants.acme = 3", "stoker.toml:1: tenants are tables; write [tenants.ID]"),
+        ("[[tenants]]", "stoker.toml:1: tenants are tables; write [tenants.ID]"),
+        (
+            "[[storage]]",
+            "stoker.toml:1: storage is a table of settings; write [storage] and its settings below",
+        ),
         ("[scheduling", "stoker.toml:1: not TOML: Expected ']' at the end of a table declaration"),
         (
             "[retention]\ndays = 1\ndays = 2",

@@ -79,9 +79,10 @@ def _take_keys(givens: Iterable[Given], found: Merged) -> None:
 def _take_tenant(given: Given, found: Merged) -> None:
     _, _, rest = given.key.partition(".")
     whose, _, key = rest.partition(".")
+    if not key and given.value != {}:
+        found.problems.append(f"{given.origin}: tenants are tables; write [tenants.ID]")
+        return
     if not whose:
-        if given.value != {}:
-            found.problems.append(f"{given.origin}: tenants are tables; write [tenants.ID]")
         return
     try:
         tenant = tenant_id(whose)

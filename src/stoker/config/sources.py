@@ -121,7 +121,8 @@ def _statements(name: str, text: str) -> Iterator[Given]:
         for key, value in _flat(parsed):
             if _TABLE.match(chunk):
                 table = key
-                yield Given(key=key, value={}, origin=f"{name}:{started}", typed=True)
+                # An empty table, or for [[…]] a list with one in it, which no setting is.
+                yield Given(key=key, value=value, origin=f"{name}:{started}", typed=True)
             else:
                 dotted = f"{table}.{key}" if table else key
                 yield Given(key=dotted, value=value, origin=f"{name}:{started}", typed=True)
