@@ -142,7 +142,7 @@ def survivors(module: str, sample: int) -> tuple[int, list[Mutant]]:
     began = time.monotonic()
     if not all(_outcomes(module, [ast.parse(source)], limit=300)):
         raise AssertionError(f"the tests of {module} fail without any mutant; make them pass first")
-    limit = 20 + 5 * (time.monotonic() - began)
+    limit = 10 + 4 * (time.monotonic() - began)
     passed = _outcomes(module, [one.tree for one in tried], limit=limit)
     return len(tried), [one for one, unnoticed in zip(tried, passed, strict=True) if unnoticed]
 

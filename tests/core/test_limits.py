@@ -43,14 +43,14 @@ def grants(rate, moments, next_at=None):
 def eager(rate, count, next_at=None, now=NOW):
     """The moments at which a caller goes that always asks again as soon as it may."""
     went = []
-    while len(went) < count:
+    for _ in range(2 * count + 1):  # each wait is followed by a call that goes
         answer = turn(rate, next_at, now=now)
         if answer.allowed:
             went.append(now)
             next_at = answer.next_at
         else:
             now = answer.at
-    return went
+    return went[:count]
 
 
 def remembered(rate, went):
@@ -212,6 +212,10 @@ def test_nothing_goes_before_the_moment_a_vendor_named_and_one_call_goes_at_it(
         ({"burst": 6, "share": 0.5}, "a burst is 1 to 5 calls, not 6"),
         ({"burst": 2, "share": 0.01}, "a burst is 1 to 1 calls, not 2"),
         ({"share": 1e-13}, "100 years to recover; use a smaller burst or a larger share"),
+        (
+            {"calls": 36_501, "burst": 36_501, "per": timedelta(days=1)},
+            "100 years to recover; use a smaller burst",
+        ),
         (
             {"calls": 10**6, "burst": 10**6, "per": timedelta(days=1)},
             "100 years to recover; use a smaller burst",
