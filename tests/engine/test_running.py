@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +9,7 @@ from stoker.core.leases import Lease
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, RunState
 from stoker.engine.running import Ending, Runner
-from stoker.errors import ConflictError, PermanentError
+from stoker.errors import ConflictError, PermanentError, TransientError, UncertainError
 from stoker.stores.memory import MemoryBackend
 from stoker.testing import FakeClock, Recorder
 
@@ -72,6 +73,52 @@ def test_whatever_the_work_raises_ends_the_run_failed_with_the_reason(bench, wor
 
     assert ended.state is RunState.FAILED
     assert why in ended.reason
+
+
+class Away:
+    """A run store whose `finish_run` fails a few times, having done it or not."""
+
+    def __init__(self, real, errors, *, done):
+        self._real, self._errors, self._done = real, list(errors), done
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def finish_run(self, run):
+        if self._errors:
+            if self._done:
+                await self._real.finish_run(run)
+            raise self._errors.pop(0)
+        await self._real.finish_run(run)
+
+
+async def goes_well(run):
+    return Ending(counts={"seen": 7})
+
+
+@pytest.mark.parametrize(
+    ("errors", "done"),
+    [
+        ([TransientError("restarting")] * 4, False),
+        ([UncertainError("cut off")], False),
+        ([UncertainError("cut off")], True),
+    ],
+)
+def test_a_store_that_is_away_for_a_moment_does_not_lose_a_runs_end(bench, errors, done):
+    bench.store = replace(bench.store, runs=Away(bench.store.runs, errors, done=done))
+
+    ended = bench.carry_out(goes_well)
+
+    assert bench.stored(ended).state is RunState.DONE
+    assert bench.stored(ended).manifest.counts == {"seen": 7}
+
+
+def test_a_store_that_stays_away_is_not_waited_for_without_end(bench):
+    away = Away(bench.store.runs, [TransientError("away")] * 100, done=False)
+    bench.store = replace(bench.store, runs=away)
+
+    with pytest.raises(TransientError, match="away"):
+        bench.carry_out(goes_well)
 
 
 def test_a_reason_that_no_store_could_keep_still_ends_the_run(bench):

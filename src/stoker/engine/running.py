@@ -17,10 +17,12 @@ from stoker.core.events import RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.core.leases import Lease
 from stoker.core.model import clean_text
 from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming, next_free_second
-from stoker.errors import ConflictError, StokerError
+from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
 from stoker.ports import Clock, Observer, Store
 
 NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
+ENDS_TRIED = 5  # times we try to write down how a run ended
+FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
 DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
 
 
@@ -158,7 +160,7 @@ class Runner:
         )
         now = self.clock.now()
         ended = run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
-        await store.runs.finish_run(ended)
+        await self._write_end(store, ended)
         self.observer(
             RunEnded(
                 at=now,
@@ -170,6 +172,24 @@ class Runner:
             )
         )
         return ended
+
+    async def _write_end(self, store: Store, ended: Run) -> None:
+        # The work is done and only we know how it went: a store that is away for a moment, or whose
+        # answer was lost, must not make a finished run look dead.
+        wait, unsure = FIRST_WAIT, False
+        for left in reversed(range(ENDS_TRIED)):
+            try:
+                there = await store.runs.run(ended.at) if unsure else None
+                if there is None or there.ended_at != ended.ended_at:
+                    await store.runs.finish_run(ended)
+            except (TransientError, UncertainError) as error:
+                if not left:
+                    raise
+                unsure = unsure or isinstance(error, UncertainError)
+            else:
+                return
+            await self.clock.sleep(wait)
+            wait *= 2
 
     async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
         """End as FAILED what an earlier holder of this lease left running; return those runs."""
