@@ -132,6 +132,32 @@ def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
     assert asyncio.run(scenario()) - started <= 2 * RATE.interval + timedelta(milliseconds=1)
 
 
+class Oversleeps(FakeClock):
+    """A clock of a busy machine: every wait is a second too long."""
+
+    async def sleep(self, duration):
+        await super().sleep(duration + SECOND)
+
+
+@both
+def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
+    clock, rate = Oversleeps(), Rate(calls=10, per=SECOND, burst=2)
+
+    async def scenario():
+        pace, went = pace_of(rate, clock), []
+
+        async def caller():
+            await pace.turn()
+            went.append(clock.now())
+
+        await asyncio.gather(*(caller() for _ in range(9)))
+        return went
+
+    went = asyncio.run(scenario())
+    for nth in range(len(went) - rate.burst):
+        assert went[nth + rate.burst] - went[nth] >= rate.interval
+
+
 @both
 @pytest.mark.parametrize("burst", [1, 5])
 def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
@@ -257,6 +283,15 @@ def test_nothing_left_means_nothing_before_the_reset():
     assert spread_until(RATE, left=0, resets_at=now + SECOND, now=now) == now + SECOND
 
 
+def test_of_what_is_left_only_our_share_is_counted_on():
+    now = FakeClock().now()
+    rate = Rate(calls=100, per=SECOND, share=0.5)
+
+    until = spread_until(rate, left=18, resets_at=now + 100 * SECOND, now=now)
+
+    assert until == now + 10 * SECOND
+
+
 def test_plenty_left_does_not_slow_us_down():
     now = FakeClock().now()
 
@@ -313,7 +348,21 @@ def test_a_place_is_left_also_when_the_call_fails():
             with pytest.raises(TransientError):
                 async with street.process(owner).place():
                     raise TransientError("503")
-        return "both were inside"
+        return street.clock.elapsed()
+
+    assert asyncio.run(scenario()) < street.lease  # nobody waited for it to come free by itself
+
+
+def test_a_place_once_left_is_not_taken_again():
+    street = Street(places=1, lease=timedelta(seconds=0.003))
+
+    async def scenario():
+        await street.visit(street.process("one"))
+        await asyncio.sleep(0.02)  # more than enough for a sign of life, if there were one
+        now = street.clock.now()
+        return await street.store.take_place(
+            "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+        )
 
     assert asyncio.run(scenario())
 

@@ -227,12 +227,13 @@ def test_closing_waits_for_what_is_still_being_written():
     office = Office()
 
     async def scenario():
+        settling = office.money.waits_for["settle"] = asyncio.Event()
         async with office.promises() as promises:
-            office.money.before["settle"] = [TransientError("busy")] * 3
             gate = Gate(promises, clock=office.clock)
             paying = asyncio.create_task(gate.pay_for(asking(), office.step(cost=4)))
             await eventually(lambda: office.was_asked("settle"))
             paying.cancel()
+            asyncio.get_running_loop().call_later(0.05, settling.set)
         return await office.hold()
 
     assert run(scenario()).phase is Phase.SETTLED
@@ -377,6 +378,37 @@ def test_a_promise_that_arrives_after_its_asker_gave_up_comes_back():
 
     run(scenario())
     assert run(office.hold()).phase is Phase.RELEASED
+
+
+def test_what_another_process_promised_under_the_same_key_is_left_to_it():
+    office = Office()
+    office.money.before["reserve"] = [UncertainError("cut off")] * 2
+
+    async def scenario():
+        promises = office.promises()
+        await Gate(promises, clock=office.clock).pay_for(asking(), office.step())
+        await office.promises("other").given(asking())
+        await promises.tend()
+
+    run(scenario())
+    assert run(office.hold()).phase is Phase.SENT
+
+
+def test_a_cost_that_comes_after_somebody_closed_its_promise_is_told_once_and_not_owed():
+    office = Office()
+
+    async def scenario():
+        promises = office.promises()
+
+        async def meanwhile():
+            await office.money.release("pull-1", reason="by hand", now=office.clock.now())
+            return Done(answer="found", cost={"credits": 2})
+
+        with pytest.raises(ConflictError):
+            await Gate(promises, clock=office.clock).pay_for(asking(), meanwhile)
+        return await promises.tend()
+
+    assert run(scenario()) == []
 
 
 def test_a_refusal_for_an_unreadable_budget_leaves_the_key_good():

@@ -96,17 +96,22 @@ def test_a_heavier_tenant_gets_as_much_more_as_its_weight_says():
     assert first.count(A) == 3 * first.count(B)
 
 
-def test_who_gives_up_makes_room_for_the_next():
+def test_who_gives_up_leaves_the_line_and_lets_nobody_in_for_it():
     async def scenario():
         counter = Counter(Turnstile(at_once=1, quantum=1))
         async with counter.turnstile.turn(A, cost=1):
             waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
             await asyncio.sleep(0)
             waiting[0].cancel()
+            await asyncio.gather(waiting[0], return_exceptions=True)
+            assert len(counter.turnstile) == 1
+            waiting.append(asyncio.create_task(counter.visit(B)))
+            await asyncio.sleep(0)
+            assert counter.went == []
         await asyncio.gather(*waiting, return_exceptions=True)
-        return counter.went, len(counter.turnstile)
+        return counter.went, counter.most, len(counter.turnstile)
 
-    assert asyncio.run(scenario()) == ([(C, 1)], 0)
+    assert asyncio.run(scenario()) == ([(C, 1), (B, 1)], 1, 0)
 
 
 def test_who_gives_up_at_the_very_moment_of_being_let_in_makes_room_too():
