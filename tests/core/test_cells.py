@@ -27,7 +27,7 @@ def test_whatever_begins_like_a_formula_gets_a_mark_in_front(before, sign, rest)
     "text",
     [
         *("\x0b=1", "\x0c=1", "\x01=1", "\x7f=1", "\u2060=1", "\u3000=1", "\u2028=1", "\u00ad=1"),
-        *("﹦1", "﹢1", "﹣1", "﹫x", "｜x", "％x", "\0=1", "'", "'x"),
+        *("﹦1", "﹢1", "﹣1", "﹫x", "⩵1", "｜x", "％x", "\0=1", "'", "'x"),
     ],
 )
 def test_so_does_what_some_program_may_read_as_one(text):
@@ -35,7 +35,7 @@ def test_so_does_what_some_program_may_read_as_one(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "1+1", "a=b", "日本", "  x", "\u200b", "(=1)", "{", '"=']
+    "text", ["", "a", "1+1", "a=b", "日本", "  x", "\u200b", "(=1)", "!x", "{", '"=']
 )
 def test_plain_text_stays_as_it_is(text):
     assert cell(text) == text

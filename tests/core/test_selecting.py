@@ -55,6 +55,8 @@ def test_asking_for_nothing_in_particular_finds_everything():
         (Selection(run=""), [STOP, STOP_ALL, RESUME, CAP, RAISED, CHOSEN, ODD_CAP, PLAIN]),
         (Selection(connector="lusha"), [REFUSED, STOP, RESUME, CAP, RAISED]),
         (Selection(connector="*"), []),
+        (Selection(connector="!"), []),
+        (Selection(connector=""), [STOP_ALL, CHOSEN, ODD_CAP, PLAIN]),
         (Selection(reason="CAP_TENANT_DAY"), [REFUSED]),
         (Selection(reason="cap_tenant_day"), [REFUSED]),
         (Selection(reason="CAP_TENANT"), []),

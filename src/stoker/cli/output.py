@@ -61,7 +61,7 @@ class Exit(IntEnum):
 
 _MEANINGS = {
     Exit.OK: "done; a run ended DONE",
-    Exit.PROBLEMS: "the command worked and found problems (`doctor`, `schedule audit`)",
+    Exit.PROBLEMS: "the command worked and found problems (`doctor`, `schedule audit`, `ledger verify`)",
     Exit.CONFIG: "a setting, a file or the command itself must be changed first (ConfigError)",
     Exit.PARTIAL: "a run ended PARTIAL: a cap or a deadline stopped part of it",
     Exit.FAILED: "a run ended FAILED, or trying again will not help (PermanentError)",

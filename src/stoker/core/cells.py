@@ -51,7 +51,7 @@ def _formula_like(text: str) -> bool:
             return True
         # Programs that import pass over blanks and invisible letters (NBSP, BOM, ZWSP and their
         # kin, controls), and some read full-width signs as plain ones.
-        if letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf", "Zs", "Zl", "Zp"):
+        if letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf"):
             continue
         return unicodedata.normalize("NFKC", letter)[:1] in _BEGINS_A_FORMULA
     return False
