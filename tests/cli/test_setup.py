@@ -67,6 +67,12 @@ def test_the_first_file_speaks_of_every_setting_and_its_defaults_are_true(tmp_pa
             assert settings.value(key) == defaults.value(key), key
 
 
+def test_init_tells_programs_what_it_wrote(stoker, tmp_path):
+    code, out, _ = stoker("init", "--json")
+
+    assert (code, json.loads(out)) == (Exit.OK, {"wrote": str(tmp_path / "stoker.toml")})
+
+
 def test_init_leaves_a_file_alone_unless_it_is_forced(stoker, tmp_path):
     file = tmp_path / "stoker.toml"
     file.write_text("[retention]\ndays = 1\n")

@@ -49,14 +49,18 @@ _TENANTS = """
 
 @click.command()
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
+@takes_json
 @pass_asked
-def init(asked: Asked, *, force: bool) -> None:
+def init(asked: Asked, *, force: bool, as_json: bool) -> None:
     """Write a commented stoker.toml with small caps switched on.
 
     A file that is already there is left alone, unless --force is given.
     """
     path = asked.config or asked.directory / "stoker.toml"
     write_new(path, first_file(), replace=force)
+    if as_json:
+        show_json({"wrote": str(path)})
+        return
     say(f"Wrote {path}, with small caps switched on. Next:")
     say("  stoker doctor           check that everything is in place")
     say("  stoker schedule next    see when runs will start")
