@@ -1,0 +1,220 @@
+"""Crowds, kills, locks and deadlocks at the gate: caps hold exactly, and no promise is lost."""
+
+import asyncio
+import random
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+import pg
+from faults.money_trials import CAP, MOST, chaos, rushed, rushed_naively
+from stoker.core.budget import Refused, Request, Used
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import Cap, Scope
+from stoker.core.model import TenantId
+from stoker.engine.verifying import verified
+from stoker.errors import TransientError
+from stoker.stores.postgres import PostgresBackend
+
+pytestmark = pytest.mark.faults
+
+ROUNDS, PROCESSES, TASKS = 10, 10, 5  # fifty workers
+ACME = TenantId("acme")
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100_000)
+HOURLY = Cap(
+    scope=Scope.TENANT_CONNECTOR,
+    unit="credits",
+    window=WindowKind.HOUR,
+    limit=100_000,
+    connector="lusha",
+)
+SHARED = Cap(
+    scope=Scope.CONNECTOR, unit="credits", window=WindowKind.WEEK, limit=100_000, connector="lusha"
+)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    """Where a crew works, as an order says it: for the store, and for its twin."""
+    if request.param == "sqlite":
+        return {"path": str(tmp_path / "ours.db")}, {"path": str(tmp_path / "twin.db")}
+    admin_url, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
+    return {"url": app_url}, {"url": admin_url}
+
+
+def told(request, what, said):
+    request.node.user_properties.append(("fault", f"{what}: {said}"))
+
+
+def test_fifty_workers_spend_exactly_what_fits_and_a_naive_twin_does_not(place, request):
+    crowd = {"workers": PROCESSES, "tasks": TASKS}
+    ours, twins = place
+    trial = rushed({**ours, **crowd, "rounds": ROUNDS})
+    told(request, f"B1 {next(iter(ours))}, 50 workers, {ROUNDS} rounds", trial)
+    assert trial.broken == []
+    assert trial.counted["granted"] * 7 == MOST * ROUNDS
+
+    over = rushed_naively({**twins, **crowd, "rounds": 2})
+    assert max(over) > CAP, "a harness that lets check-then-act pass sees nothing"
+
+
+def test_killed_processes_lose_no_promise_and_exceed_no_cap(place, request):
+    seed = random.randrange(10**6)
+    order = {"workers": 4, "tasks": 8, "operations": 600, "seed": seed, "pause": 0.3}
+    trial = chaos({**place[0], **order})
+    told(request, f"A2 money on {next(iter(place[0]))}, seed {seed}", trial)
+    assert trial.broken == []
+    assert trial.counted["kills"]
+    assert trial.counted["looks"]
+    assert trial.counted["granted"]
+
+
+async def reserve(backend, key, *, caps=(DAILY,), credits_=10):
+    return await backend.tenant(ACME).money.reserve(
+        Request(key=key, connector="lusha", amounts={"credits": credits_}),
+        caps=caps,
+        reset=ResetRule(),
+        owner="me",
+        until=NOW + timedelta(minutes=1),
+        now=NOW,
+    )
+
+
+@pytest.fixture
+def impatient(postgres):
+    """A database whose app waits for a lock, or for a statement, only as long as it is told."""
+
+    def made(setting, **backend):
+        admin_url, app_url = pg.fresh_database(postgres)
+        with psycopg.connect(admin_url, autocommit=True) as admin:
+            [[app]] = admin.execute(
+                "SELECT rolname FROM pg_roles WHERE rolname = 'app_' || current_database()"
+            ).fetchall()
+            for name in ("lock_timeout", "statement_timeout"):
+                value = "150ms" if name == setting else "0"
+                admin.execute(f"ALTER ROLE {app} SET {name} = '{value}'")
+        return admin_url, PostgresBackend(app_url, **backend)
+
+    return made
+
+
+@contextmanager
+def held(admin_url):
+    """Somebody else holds the total that everybody needs."""
+    with psycopg.connect(admin_url) as other:
+        other.execute("UPDATE stoker.budgets SET reserved = reserved")
+        yield
+
+
+@pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
+def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, setting):
+    admin_url, backend = impatient(setting)
+
+    async def scenario():
+        assert not isinstance(await reserve(backend, "first"), Refused)
+        with held(admin_url):
+            for verb in (
+                reserve(backend, "second"),
+                backend.tenant(ACME).money.settle("first", {"credits": 3}, now=NOW),
+            ):
+                with pytest.raises(TransientError):
+                    await verb
+        store = backend.tenant(ACME)
+        assert await store.money.hold("second") is None
+        assert [usage.used for usage in await store.money.usage()] == [Used(reserved=10)]
+        assert not isinstance(await reserve(backend, "second"), Refused)
+        assert (await verified(store)).problems == ()
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_when_every_connection_is_busy_everybody_hears_of_it_and_nothing_is_charged_twice(
+    impatient,
+):
+    admin_url, backend = impatient("", connections=1, deadline=timedelta(seconds=0.5))
+    keys = [f"k{n}" for n in range(5)]
+
+    async def scenario():
+        await reserve(backend, "first")
+        with held(admin_url):
+            answers = await asyncio.gather(
+                *(reserve(backend, key) for key in keys), return_exceptions=True
+            )
+        # Who had the connection had sent everything, and was not answered: it may have been done.
+        kinds = sorted(type(answer).__name__ for answer in answers)
+        assert kinds == ["TransientError"] * 4 + ["UncertainError"]
+        for key in keys:
+            assert not isinstance(await reserve(backend, key), Refused)
+        store = backend.tenant(ACME)
+        assert [usage.used for usage in await store.money.usage()] == [Used(reserved=60)]
+        assert (await verified(store)).problems == ()
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def deadlocks(admin_url):
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute("SELECT pg_stat_force_next_flush()")
+        [[seen]] = admin.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchall()
+    return seen
+
+
+def test_everybody_takes_totals_in_one_order_so_nobody_deadlocks(postgres, request):
+    admin_url, app_url = pg.fresh_database(postgres)
+
+    async def scenario():
+        backend = PostgresBackend(app_url, connections=8)
+        money = backend.tenant(ACME).money
+        orders = [(DAILY, HOURLY, SHARED), (SHARED, DAILY, HOURLY), (HOURLY, SHARED, DAILY)]
+
+        async def spender(nth):
+            for turn in range(8):
+                key = f"{nth}/{turn}"
+                await reserve(backend, key, caps=orders[(nth + turn) % 3])
+                await money.settle(key, {"credits": 1}, now=NOW)
+                await money.expire(now=NOW + timedelta(minutes=2))
+
+        await asyncio.gather(*(spender(nth) for nth in range(12)))
+        assert (await verified(backend.tenant(ACME))).problems == ()
+        await backend.close()
+
+    asyncio.run(scenario())
+    told(request, "B6 totals in one order", f"n=96 promises, deadlocks {deadlocks(admin_url)}")
+    assert deadlocks(admin_url) == 0
+
+
+def test_the_naive_twin_that_takes_totals_in_any_order_deadlocks(postgres):
+    admin_url, _ = pg.fresh_database(postgres)
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute("CREATE TABLE twin (cap text PRIMARY KEY, used integer)")
+        admin.execute("INSERT INTO twin VALUES ('day', 0), ('hour', 0)")
+    both, caught = threading.Barrier(2), []
+
+    def charge(*order):
+        with psycopg.connect(admin_url) as db:
+            db.execute("SET deadlock_timeout = '50ms'")
+            try:
+                for cap in order:
+                    db.execute("UPDATE twin SET used = used + 1 WHERE cap = %s", (cap,))
+                    if cap is order[0]:
+                        both.wait()
+            except psycopg.errors.DeadlockDetected as error:
+                caught.append(error)
+                db.rollback()
+
+    threads = [
+        threading.Thread(target=charge, args=order) for order in (("day", "hour"), ("hour", "day"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert caught
