@@ -61,7 +61,7 @@ class Exit(IntEnum):
 
 _MEANINGS = {
     Exit.OK: "done; a run ended DONE",
-    Exit.PROBLEMS: "the command worked and found problems (`doctor`, `schedule audit`, `ledger verify`)",
+    Exit.PROBLEMS: "the command worked and found problems (`doctor`, `ledger verify`, …)",
     Exit.CONFIG: "a setting, a file or the command itself must be changed first (ConfigError)",
     Exit.PARTIAL: "a run ended PARTIAL: a cap or a deadline stopped part of it",
     Exit.FAILED: "a run ended FAILED, or trying again will not help (PermanentError)",
@@ -69,7 +69,7 @@ _MEANINGS = {
     Exit.LATER: "nothing was done; try again later (TransientError, ConflictError)",
     Exit.UNCERTAIN: "it may have been done; find out before repeating (UncertainError)",
     Exit.BUG: "a fault in Stoker itself; `STOKER_DEBUG=1` shows details",
-    Exit.INTERRUPTED: "stopped by Ctrl-C",
+    Exit.INTERRUPTED: "stopped by Ctrl-C or SIGTERM",
     Exit.BROKEN_PIPE: "whoever read the output stopped reading",
 }
 
@@ -115,10 +115,20 @@ def takes_json(command: _Command) -> _Command:
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine to its end; being told to end is the same as Ctrl-C."""
     import asyncio
+    import signal
 
-    return asyncio.run(work)
+    async def until_told() -> _Result:
+        doing = asyncio.ensure_future(work)
+        # Without this a run would be left for dead by every shutdown, not CANCELLED.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, doing.cancel)
+        return await doing
+
+    try:
+        return asyncio.run(until_told())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def exit_for_error(error: StokerError) -> Exit:
