@@ -119,7 +119,8 @@ def test_ctrl_c_is_one_word_and_130(tmp_path):
     assert (done.returncode, done.stderr) == (130, "stoker: stopped\n")
 
 
-def test_a_signal_from_the_keyboard_stops_a_waiting_command(tmp_path):
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_waiting_command_in_order(tmp_path, told):
     waiting = """
 import sys, click, asyncio
 from stoker.cli import main as command_line
@@ -127,7 +128,10 @@ from stoker.cli.output import run_async
 
 async def forever():
     print("waiting", flush=True)
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("tidied up", flush=True)
 
 @click.command()
 def wait():
@@ -146,10 +150,10 @@ sys.exit(command_line.main(["wait"]))
         text=True,
     ) as process:
         assert process.stdout.readline() == "waiting\n"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        process.send_signal(told)
+        out, err = process.communicate(timeout=60)
 
-    assert (process.returncode, err) == (130, "stoker: stopped\n")
+    assert (process.returncode, out, err) == (130, "tidied up\n", "stoker: stopped\n")
 
 
 def test_a_reader_that_stops_reading_is_no_error(tmp_path):
