@@ -23,6 +23,7 @@ PROOFS = (
     "faults",
     "metered_vendor",
     "shared_rate",
+    "money_chaos",
 )
 
 

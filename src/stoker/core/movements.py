@@ -36,10 +36,6 @@ class TotalChange:
     reserved: int
     limit: int | None = None
 
-    def fits(self, *, settled: int, reserved: int) -> bool:
-        """Say whether this may be added to what is there."""
-        return self.limit is None or settled + reserved + self.reserved <= self.limit
-
 
 def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
     """Return what these moves change, each cap and window once, shared caps first, by name."""

@@ -1,0 +1,150 @@
+"""What the gate says: in one order, with a reason, never by guessing."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from stoker.core.budget import Refused, Request
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import Cap, CapChange, Scope
+from stoker.core.gate import (
+    Standing,
+    asked_again,
+    considered,
+    kept_change,
+    kept_name,
+    kept_owner,
+    kept_request,
+    kept_stop,
+    stop_refusal,
+)
+from stoker.core.holds import held
+from stoker.errors import ConfigError, ConflictError, PermanentError
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100)
+SHARED = "connector/lusha/credits/day"
+WANTED = Request(key="k", connector="lusha", amounts={"credits": 10})
+
+
+def asked(standing, *, request=WANTED, caps=(DAILY,), now=NOW):
+    return considered(request, caps, standing, reset=ResetRule(), now=now)
+
+
+def test_time_is_the_later_of_the_clock_and_the_ledger_and_always_in_utc():
+    singapore = timezone(timedelta(hours=8))
+    assert Standing().moment(NOW.astimezone(singapore)) == NOW
+    assert Standing().moment(NOW.astimezone(singapore)).tzinfo is UTC
+    assert Standing(latest=NOW).moment(NOW - HOUR) == NOW
+    assert Standing(latest=NOW).moment(NOW + HOUR) == NOW + HOUR
+    with pytest.raises(ConfigError, match="time zone"):
+        Standing().moment(NOW.replace(tzinfo=None))
+
+
+def test_when_nothing_stands_in_the_way_the_answer_is_what_to_charge():
+    [charge] = asked(Standing())
+    assert (charge.cap, charge.amount, charge.limit) == (DAILY.id, 10, 100)
+
+
+def test_changes_people_made_are_in_force():
+    changes = {DAILY.id: CapChange(cap=DAILY.id, limit=7)}
+    assert [charge.limit for charge in asked(Standing(changes=changes))] == [7]
+
+
+def test_windows_are_those_of_the_later_time():
+    midnight = datetime(2026, 2, 8, tzinfo=UTC)
+    standing = Standing(latest=midnight + timedelta(minutes=1))
+    [charge] = asked(standing, now=midnight - timedelta(minutes=1))
+    assert charge.ends_at == midnight + 24 * HOUR
+
+
+def test_a_clock_that_went_back_is_refused_before_a_stop_is_mentioned():
+    standing = Standing(latest=NOW + HOUR, stops={"": "all"})
+    assert asked(standing).reason == "CLOCK_WENT_BACK"
+    assert asked(replace(standing, latest=NOW)).reason == "STOPPED"
+
+
+def test_a_unit_without_a_cap_is_an_error_whatever_else_stands():
+    with pytest.raises(ConfigError, match="no cap covers credits"):
+        asked(Standing(latest=NOW + HOUR, stops={"": "all"}), caps=[])
+
+
+@pytest.mark.parametrize(
+    ("stops", "sentence"),
+    [
+        ({}, None),
+        ({"apollo": "other"}, None),
+        ({"lusha": "a bill came"}, "lusha is stopped: a bill came"),
+        ({"": "enough"}, "spending is stopped: enough"),
+        ({"": "enough", "lusha": "a bill came"}, "spending is stopped: enough"),
+        ({"lusha": ""}, "lusha is stopped: no reason was given"),
+    ],
+)
+def test_a_stop_of_the_connector_or_of_all_refuses(stops, sentence):
+    refused = stop_refusal("lusha", stops)
+    assert refused == (sentence and Refused(reason="STOPPED", sentence=sentence))
+
+
+def test_a_key_comes_with_one_fingerprint_for_ever():
+    hold = held(WANTED, (), owner="me", until=NOW, now=NOW)
+    assert asked_again(hold, WANTED) is hold
+    with pytest.raises(ConflictError, match="k was used for another request"):
+        asked_again(hold, replace(WANTED, amounts={"credits": 11}))
+
+
+def test_names_are_as_long_as_every_database_can_find_them_by():
+    assert kept_name("x" * 500, what="a name") == "x" * 500
+    assert kept_name("", what="a name") == ""
+    with pytest.raises(PermanentError, match="a name is longer than 500"):
+        kept_name("x" * 501, what="a name")
+    with pytest.raises(PermanentError, match="a name cannot be kept"):
+        kept_name("a\0b", what="a name")
+
+
+def test_an_owner_is_somebody():
+    assert kept_owner("me") == "me"
+    with pytest.raises(ConfigError, match="needs an owner"):
+        kept_owner("")
+    with pytest.raises(PermanentError, match="an owner is longer"):
+        kept_owner("x" * 501)
+
+
+def test_a_request_is_kept_with_run_and_account_of_a_length_to_find_them_by():
+    fits = replace(WANTED, run="x" * 500, account="x" * 500)
+    assert kept_request(fits) is fits
+    assert kept_request(WANTED) is WANTED
+    with pytest.raises(PermanentError, match="a run's name"):
+        kept_request(replace(WANTED, run="x" * 501))
+    with pytest.raises(PermanentError, match="an account"):
+        kept_request(replace(WANTED, account="x" * 501))
+
+
+def test_each_kind_of_cap_is_changed_by_whoever_it_belongs_to():
+    mine, shared = CapChange(cap=DAILY.id, limit=1), CapChange(cap=SHARED, limit=1)
+    assert kept_change(mine, shared=False) == mine
+    assert kept_change(shared, shared=True) == shared
+    with pytest.raises(ConfigError, match="changed by an operator"):
+        kept_change(shared, shared=False)
+    with pytest.raises(ConfigError, match="changed by its tenant"):
+        kept_change(mine, shared=True)
+    with pytest.raises(PermanentError, match="a cap is longer"):
+        kept_change(CapChange(cap="x" * 501), shared=False)
+
+
+def test_the_end_of_a_raise_is_kept_in_utc():
+    until = NOW.astimezone(timezone(timedelta(hours=8)))
+    change = CapChange(cap=DAILY.id, raised_to=5, raised_until=until)
+    kept = kept_change(change, shared=False)
+    assert kept.raised_until == NOW
+    assert kept.raised_until.tzinfo is UTC
+
+
+def test_a_stop_names_a_connector_or_none():
+    assert kept_stop("", reason="enough") == ""
+    assert kept_stop("lusha") == "lusha"
+    with pytest.raises(ConfigError):
+        kept_stop("No such!")
+    with pytest.raises(PermanentError, match="a reason cannot be kept"):
+        kept_stop("lusha", reason="a\0b")

@@ -1,0 +1,211 @@
+"""What is special about money in SQL: last lines of defence, row security, one call for it all."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+import pg
+from stoker.core.budget import Refused, Request, Used
+from stoker.core.budget_windows import ResetRule, WindowKind
+from stoker.core.caps import Cap, Scope
+from stoker.core.holds import OPEN, Phase
+from stoker.core.model import TenantId
+from stoker.engine.verifying import verified
+from stoker.errors import PermanentError
+from stoker.stores.postgres import WRITE, PostgresBackend, _Door
+from stoker.stores.row_security import lint
+from stoker.stores.sql_money import SqlMoney
+from stoker.stores.sql_moves import Missed
+from stoker.stores.sqlite import SqliteBackend
+
+ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100)
+SHARED = Cap(
+    scope=Scope.CONNECTOR, unit="credits", window=WindowKind.DAY, limit=100, connector="lusha"
+)
+
+
+async def reserve(money, key, number=10):
+    return await money.reserve(
+        Request(key=key, connector="lusha", amounts={"credits": number}),
+        caps=[DAILY, SHARED],
+        reset=ResetRule(),
+        owner="me",
+        until=NOW + timedelta(minutes=1),
+        now=NOW,
+    )
+
+
+@pytest.fixture
+def database(postgres):
+    return pg.fresh_database(postgres)
+
+
+@pytest.fixture
+def sqlite_file(tmp_path):
+    path = tmp_path / "stoker.db"
+
+    async def scenario():
+        backend = SqliteBackend(path)
+        await backend.migrate()
+        await reserve(backend.tenant(ACME).money, "k")
+        await backend.close()
+
+    asyncio.run(scenario())
+    return path
+
+
+@pytest.mark.parametrize("column", ["settled", "reserved"])
+@pytest.mark.parametrize("table", ["budgets", "shared_budgets"])
+def test_a_total_below_zero_is_refused_by_the_file_itself(sqlite_file, table, column):
+    with (
+        closing(sqlite3.connect(sqlite_file)) as db,
+        pytest.raises(sqlite3.IntegrityError, match="CHECK"),
+    ):
+        db.execute(f"UPDATE {table} SET {column} = -1")
+
+
+@pytest.mark.parametrize("column", ["settled", "reserved"])
+@pytest.mark.parametrize("table", ["budgets", "shared_budgets"])
+def test_a_total_below_zero_is_refused_by_the_server_itself(database, table, column):
+    admin_url, app_url = database
+
+    async def scenario():
+        backend = PostgresBackend(app_url)
+        await reserve(backend.tenant(ACME).money, "k")
+        await backend.close()
+
+    asyncio.run(scenario())
+    with (
+        psycopg.connect(admin_url) as admin,
+        pytest.raises(psycopg.errors.CheckViolation),
+    ):
+        admin.execute(f"UPDATE stoker.{table} SET {column} = -1")
+
+
+def test_open_promises_are_found_without_walking_past_the_closed_ones(sqlite_file):
+    with closing(sqlite3.connect(sqlite_file)) as db:
+        plan = db.execute(
+            "EXPLAIN QUERY PLAN SELECT key FROM holds WHERE tenant_id = 'acme' "
+            "AND until_at <= 'x' AND closed_at IS NULL AND phase IN ('HELD', 'SENT')"
+        ).fetchall()
+    assert "open_holds" in str(plan)
+
+
+def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):
+    with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as db:
+        db.execute("UPDATE budgets SET settled = 50")
+
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        verdict = await verified(backend.tenant(ACME))
+        await backend.close()
+        return verdict.problems
+
+    assert asyncio.run(scenario())
+
+
+def test_row_security_has_no_findings_with_the_money_tables(database):
+    with psycopg.connect(database[0]) as admin:
+        assert lint(admin) == []
+
+
+@pytest.mark.parametrize(
+    "table", ["shared_budgets", "shared_cap_changes", "shared_stops", "rates", "places"]
+)
+def test_a_shared_table_that_comes_to_name_tenants_is_found(database, table):
+    with psycopg.connect(database[0]) as admin:
+        admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
+        assert [str(finding) for finding in lint(admin)] == [
+            f"shared table with a tenant_id ({table})"
+        ]
+        admin.rollback()
+
+
+def test_the_function_that_writes_moves_runs_as_its_caller_on_a_pinned_path(database):
+    with psycopg.connect(database[0]) as admin:
+        [[definer, settings, owner]] = admin.execute(
+            "SELECT prosecdef, proconfig, pg_get_userbyid(proowner) FROM pg_proc "
+            "WHERE proname = 'write_moves'"
+        ).fetchall()
+    assert (definer, settings, owner) == (False, ["search_path=pg_catalog"], "stoker_owner")
+
+
+def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        await reserve(backend.tenant(ACME).money, "k")
+        for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
+            with pytest.raises(PermanentError, match="tenant"):
+                await backend.transact(
+                    None, WRITE, lambda tx, table=table: tx.rows(f"SELECT * FROM {table}")
+                )
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(database):
+    stolen = (
+        '{"holds": [{"key": "k", "phase": "RELEASED", "reason": "", "actual": {}, '
+        '"seen_phase": "SENT", "seen_until_at": "2026-02-07T01:31:00+00:00"}], '
+        '"totals": [], "notes": []}'
+    )
+
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        await reserve(backend.tenant(ACME).money, "k")
+        with pytest.raises(Missed):
+            await backend.transact(
+                UMBRELLA, WRITE, lambda tx: tx.rows("SELECT write_moves(:asked)", asked=stolen)
+            )
+        assert (await backend.tenant(ACME).money.hold("k")).phase is Phase.SENT
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
+    async def story(money):
+        for key in "abcdef":
+            await reserve(money, key)
+        await money.settle("a", {"credits": 30}, now=NOW)
+        await money.release("b", reason="no – 'quoted' \\ 🙂", now=NOW)
+        await money.keep_aside("c", reason="unknown", now=NOW)
+        await money.expire(now=NOW + timedelta(hours=1))
+        assert isinstance(await reserve(money, "g", 99), Refused)
+        return await money.holds(phases=list(Phase)), await money.usage()
+
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        at_once = await story(backend.tenant(ACME).money)
+        # The shared cap is used by both, so each in its own time.
+        for key in "def":
+            await backend.tenant(ACME).money.release(key, reason="", now=NOW)
+        one_by_one = SqlMoney(_Door(backend, UMBRELLA), UMBRELLA)
+        assert await story(one_by_one) == at_once
+        for tenant in (ACME, UMBRELLA):
+            assert (await verified(backend.tenant(tenant))).problems == ()
+        acme = await backend.tenant(ACME).ledger.entries()
+        umbrella = await backend.tenant(UMBRELLA).ledger.entries()
+        assert umbrella == acme[: len(umbrella)]
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_promises_survive_closing_and_opening(sqlite_file):
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        money = backend.tenant(ACME).money
+        [hold] = await money.holds(phases=list(OPEN))
+        assert hold.key == "k"
+        assert [usage.used for usage in await money.usage()] == [Used(reserved=10)]
+        await backend.close()
+
+    asyncio.run(scenario())
