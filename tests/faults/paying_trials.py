@@ -128,13 +128,13 @@ def killed_while_paying(
     price: int = 7,
     at_once: int = 3,
     lanes: int = 4,
-    every: float = 0.06,
+    every: int = 6,
 ) -> Verdict:
     """Let payers spend about so many calls' worth of money at a lying vendor while they are killed.
 
-    Kills come at random, one in `every` seconds on average, until the money is gone; now and then
-    a payer is only stopped until everybody takes it for dead. `replays` is whether payers rely on
-    the vendor's keys: it should be `knows_keys`.
+    Kills come at random, one in `every` calls on average, so that a busy machine gets as far as an
+    idle one; now and then a payer is only stopped until everybody takes it for dead. `replays` is
+    whether payers rely on the vendor's keys: it should be `knows_keys`.
     """
     home.mkdir()
     # A call whose outcome is unknown is repeated under its promise, or needs another one.
@@ -170,12 +170,12 @@ async def _kill_and_look(
     path: Path,
     verdict: Verdict,
     chance: random.Random,
-    every: float,
+    every: int,
     calls: int,
 ) -> None:
     backend = SqliteBackend(path)
     began = time.monotonic()
-    kill_at = began + chance.uniform(0, 2 * every)
+    kill_at = chance.randint(1, 2 * every)  # calls
     stopped: dict[int, float] = {}  # slot, and when it shall go on
     while (alive := payers.alive()) and not verdict.broken:
         now = time.monotonic()
@@ -184,7 +184,8 @@ async def _kill_and_look(
         for slot in [slot for slot, until in stopped.items() if now >= until]:
             payers.signal(slot, signal.SIGCONT)
             del stopped[slot]
-        if now >= kill_at:
+        if vendor.till.calls >= kill_at:
+            await asyncio.sleep(chance.uniform(0, 0.02))  # anywhere between two calls
             slot = chance.choice(alive)
             if chance.random() < 0.1:
                 payers.signal(slot, signal.SIGSTOP)
@@ -194,7 +195,7 @@ async def _kill_and_look(
                 payers.kill_and_replace(slot)
                 stopped.pop(slot, None)
                 verdict.kills += 1
-            kill_at = time.monotonic() + chance.uniform(0, 2 * every)
+            kill_at = vendor.till.calls + chance.randint(1, 2 * every)
         await asyncio.sleep(0.005)
     await backend.close()
 
