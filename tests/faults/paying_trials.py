@@ -95,12 +95,12 @@ class Payers:
 
     def signal(self, slot: int, number: int) -> None:
         """Send a payer a signal, if it is still there."""
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, KeyError):
             os.kill(self._alive[slot], number)
 
     def _kill(self, slot: int) -> None:
         self.signal(slot, signal.SIGKILL)
-        del self._alive[slot]
+        self._alive.pop(slot, None)
 
     def _start(self, slot: int) -> None:
         assert self._program.stdin is not None
