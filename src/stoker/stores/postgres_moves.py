@@ -23,9 +23,8 @@ WRITE_MOVES = f"""
 CREATE FUNCTION stoker.write_moves(asked json) RETURNS void LANGUAGE plpgsql
 SECURITY INVOKER SET search_path = pg_catalog AS $body$
 DECLARE
-    me   text := stoker_sec.tenant();
-    one  record;
-    last record;
+    me  text := stoker_sec.tenant();
+    one record;
 BEGIN
     FOR one IN SELECT * FROM json_to_recordset(asked -> 'holds') AS (
         key text, connector text, fingerprint text, phase text, owner text, until_at timestamptz,
@@ -78,14 +77,15 @@ BEGIN
         at timestamptz, kind text, subject text, reason text, data json, unnumbered text)
     LOOP
         LOOP
-            SELECT l.seq, l.digest INTO last FROM stoker.ledger l WHERE l.tenant_id = me
-            ORDER BY l.seq DESC LIMIT 1;
-            IF NOT FOUND THEN
-                SELECT 0::bigint AS seq, repeat('0', 64) AS digest INTO last;
-            END IF;
-            INSERT INTO stoker.ledger VALUES (me, last.seq + 1, one.at, one.kind, one.subject,
-                one.reason, one.data, last.digest, encode(sha256(convert_to(
-                    last.digest || '[' || (last.seq + 1) || ',' || one.unnumbered, 'UTF8')), 'hex'))
+            INSERT INTO stoker.ledger
+            SELECT me, last.seq + 1, one.at, one.kind, one.subject, one.reason, one.data,
+                last.digest, encode(sha256(convert_to(
+                    last.digest || '[' || (last.seq + 1) || ',' || one.unnumbered, 'UTF8')), 'hex')
+            FROM (
+                (SELECT l.seq, l.digest FROM stoker.ledger l WHERE l.tenant_id = me
+                    ORDER BY l.seq DESC LIMIT 1)
+                UNION ALL SELECT 0, repeat('0', 64) ORDER BY seq DESC LIMIT 1
+            ) AS last
             ON CONFLICT DO NOTHING;
             EXIT WHEN FOUND;
         END LOOP;
