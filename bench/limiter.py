@@ -30,7 +30,7 @@ PLENTY = 10_000_000  # a second: nobody ever waits
 
 WORKERS = 8
 # A little room is left for what a call loses between its turn and the vendor's door.
-SHARED = Rate(calls=400, per=timedelta(seconds=20), burst=10, share=0.99)
+SHARED = Rate(calls=600, per=timedelta(seconds=30), burst=12, share=0.995)
 MINUTE = timedelta(minutes=1)
 
 
