@@ -55,6 +55,11 @@ EQUIVALENT = {  # by line and change: mutants that behave in no other way, and w
         "self.raised_to is not None or self.raised_until is not None",
     ): "the line before has made sure that both are given or neither; one is for the types",
     (
+        "if change.raised_to is not None and change.raised_until is not None:",
+        "change.raised_to is not None and change.raised_until is not None  →  "
+        "change.raised_to is not None or change.raised_until is not None",
+    ): "a change has both or neither, or it would not have been made; one is for the types",
+    (
         "return _timed_window(kind, moment.replace(microsecond=0), reset)",
         "0  →  1",
     ): "windows begin at whole seconds, so any part of a second is in the same one",
