@@ -5,18 +5,20 @@ import random
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
 
 import pg
 from faults.money_trials import CAP, MOST, chaos, rushed, rushed_naively
+from faults.pg_proxy import Fate, Proxy
 from stoker.core.budget import Refused, Request, Used
 from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import Cap, Scope
 from stoker.core.model import TenantId
 from stoker.engine.verifying import verified
-from stoker.errors import TransientError
+from stoker.errors import TransientError, UncertainError
 from stoker.stores.postgres import PostgresBackend
 
 pytestmark = pytest.mark.faults
@@ -82,6 +84,73 @@ async def reserve(backend, key, *, caps=(DAILY,), credits_=10):
         until=NOW + timedelta(minutes=1),
         now=NOW,
     )
+
+
+class Cuts:
+    """Every other write of money is cut off: lost on its way, or done and not answered."""
+
+    def __init__(self, rng, *, cuts):
+        self._rng, self.left = rng, cuts
+
+    def __call__(self, kind, body):
+        if self.left and b"write_moves" in body and self._rng.random() < 0.5:
+            self.left -= 1
+            return self._rng.choice([Fate.LOST, Fate.UNANSWERED])
+        return Fate.PASS
+
+
+async def insisted(verb):
+    """Ask until there is an answer; return the attempt that had one."""
+    for attempt in range(1, 50):
+        try:
+            await verb(attempt)
+        except (TransientError, UncertainError):
+            continue
+        return attempt
+    raise AssertionError("never answered")
+
+
+async def paid(backend, name):
+    """Promise 5 credits under the name each attempt has, and settle what was answered."""
+    answered = await insisted(lambda attempt: reserve(backend, name(attempt), credits_=5))
+    money = backend.tenant(ACME).money
+    await insisted(lambda _: money.settle(name(answered), {"credits": 5}, now=NOW))
+
+
+async def paid_through_cuts(server, app_url, cuts, *, key):
+    """Pay again and again until all cuts are made; return how often, the total, and problems."""
+    with Proxy(server.socket, cuts) as proxy:
+        backend, n = PostgresBackend(proxy.through(app_url)), 0
+        while cuts.left:
+            n += 1
+            await paid(backend, partial(key, n))
+        store = backend.tenant(ACME)
+        [total] = [usage.used for usage in await store.money.usage()]
+        problems = (await verified(store)).problems
+        await backend.close()
+        return n, total, problems
+
+
+def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_promise(
+    postgres, rng, request
+):
+    _, app_url = pg.fresh_database(postgres)
+    n, total, problems = asyncio.run(
+        paid_through_cuts(postgres, app_url, Cuts(rng, cuts=60), key=lambda n, _: f"k{n}")
+    )
+    told(request, "B4 money, connection cut at COMMIT", f"n=60 cuts, {n} promises; {total}")
+    assert total == Used(settled=5 * n)
+    assert problems == ()
+
+
+def test_the_naive_twin_that_asks_again_under_another_name_is_caught(postgres, rng):
+    _, app_url = pg.fresh_database(postgres)
+    n, total, _ = asyncio.run(
+        paid_through_cuts(
+            postgres, app_url, Cuts(rng, cuts=20), key=lambda n, attempt: f"k{n}/{attempt}"
+        )
+    )
+    assert total.total > 5 * n
 
 
 @pytest.fixture
