@@ -153,12 +153,12 @@ class ScheduleStore(Protocol):
         """Return decided instants with since <= instant < until, oldest first."""
         ...
 
-    async def last_slot(self, schedule: str) -> Slot | None:
-        """Return the latest decided instant."""
+    async def last_slot(self, schedule: str, *, until: datetime | None = None) -> Slot | None:
+        """Return the latest decided instant, at or before `until` if that is given."""
         ...
 
     async def latest_decision_at(self) -> datetime | None:
-        """Return the latest moment anything was decided: time has been this late before."""
+        """Return the moment of the newest ledger entry: time has been this late before."""
         ...
 
 

@@ -22,15 +22,17 @@ from stoker.core.budget_windows import ResetRule
 from stoker.core.cadence import CatchUp
 from stoker.core.caps import Cap
 from stoker.core.default_caps import Allowances, caps_in_force, default_caps
+from stoker.core.events import Migrated
 from stoker.core.model import TenantId
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import Manifest, config_hash
 from stoker.engine.clock import SystemClock
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.scheduler import Scheduler, Task
-from stoker.engine.upkeep import Upkeep
+from stoker.engine.upkeep import Checkup, Upkeep
 from stoker.errors import ConfigError
 from stoker.ports import Backend, Clock, Observer
+from stoker.stores.memory import MemoryBackend
 from stoker.telemetry import library_logs, observer_for
 
 LEASE_LENGTH = timedelta(seconds=30)
@@ -45,6 +47,7 @@ class App:
     backend: Backend
     clock: Clock
     observer: Observer
+    checkup: Checkup
 
     def task(self, tenant: TenantId) -> Task:
         """Return a tenant's upkeep with the schedule and rules in force for it."""
@@ -54,10 +57,11 @@ class App:
         return Task(
             tenant=tenant,
             work=Upkeep(
-                backend=self.backend,
+                checkup=self.checkup,
                 schedule=schedule,
                 zone=own.scheduling.timezone,
-                rule=rule_in_force(own),
+                rule=retention_rule(own),
+                prunes=own.retention.enabled,
             ),
             schedule=schedule,
             manifest=Manifest(
@@ -140,17 +144,10 @@ def retention_rule(own: Settings) -> RetentionRule:
     return RetentionRule(days=own.retention.days, keep_latest=own.retention.keep_latest_n_runs)
 
 
-def rule_in_force(own: Settings) -> RetentionRule | None:
-    """Return the rule by which runs are forgotten; None when retention is off."""
-    return retention_rule(own) if own.retention.enabled else None
-
-
 def backend_for(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage
     if storage.backend == "memory":
-        from stoker.stores.memory import MemoryBackend
-
         return MemoryBackend()
     if storage.backend == "postgres":
         from stoker.stores.postgres import PostgresBackend
@@ -186,19 +183,35 @@ async def opened(
     backend = backend_for(settings)
     try:
         with library_logs(logs):
-            try:
-                await backend.migrate()
-            except ConfigError:
-                if not only_to_read:
-                    raise  # otherwise the first read says what is wrong, if it matters to it
+            time, tell = clock or SystemClock(), observer or logs
+            if only_to_read and await _is_nothing_yet(settings, backend):
+                await backend.close()
+                backend = MemoryBackend()  # what is not there reads as empty; looking makes nothing
+            for step in await _made_current(backend, only_to_read=only_to_read):
+                tell(Migrated(at=time.now(), step=step))
             yield App(
                 settings=settings,
                 backend=backend,
-                clock=clock or SystemClock(),
-                observer=observer or logs,
+                clock=time,
+                observer=tell,
+                checkup=Checkup(backend, time),
             )
     finally:
         await backend.close()
+
+
+async def _is_nothing_yet(settings: Settings, backend: Backend) -> bool:
+    embedded = settings.storage.backend in ("sqlite", "json")
+    return embedded and await backend.schema_version() == 0
+
+
+async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
+    try:
+        return await backend.migrate()
+    except ConfigError:
+        if not only_to_read:
+            raise
+        return []  # the first read says what is wrong, if it matters to it
 
 
 def _config_file(directory: Path, config: Path | None) -> Path | None:

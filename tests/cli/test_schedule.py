@@ -1,9 +1,13 @@
+import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 
-import apsw
 import pytest
 
 from stoker.cli.main import main
+from stoker.core.ledger import Note
+from stoker.core.model import TenantId
+from stoker.stores.sqlite import SqliteBackend
 
 TWO_TENANTS = """
 [scheduling]
@@ -56,16 +60,26 @@ def test_what_is_due_is_run_once_for_each_tenant_and_then_nothing_is_due(stoker)
     assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
 
 
+async def noted_far_ahead(directory):
+    backend = SqliteBackend(directory / "stoker.db")
+    for tenant in ("hudson", "merlion"):
+        note = Note(at=datetime(2999, 1, 1, tzinfo=UTC), kind="X", subject="x", reason="")
+        await backend.tenant(TenantId(tenant)).ledger.append([note])
+    await backend.close()
+
+
 def test_a_tenant_that_could_not_be_attended_to_is_told_by_the_exit_code(stoker, tmp_path):
     stoker("schedule", "run", "--once")
-    far_ahead = apsw.Connection(str(tmp_path / "stoker.db"))
-    far_ahead.execute("UPDATE slots SET decided_at = '2999' || substr(decided_at, 5)")
-    far_ahead.close()
+    asyncio.run(noted_far_ahead(tmp_path))
 
     code, out, err = stoker("schedule", "run", "--once")
 
     assert (code, out) == (6, "nothing was started; the log says why\n")
     assert "ClockWentBack" in err
+    assert stoker("doctor")[0] == 1
+
+    assert stoker("schedule", "accept-clock")[1] == "accepted for 2 tenants\n"
+    assert stoker("schedule", "run", "--once")[:2] == (0, "nothing is due\n")
 
 
 def test_a_schedule_that_was_kept_passes_its_audit(stoker):
@@ -106,3 +120,28 @@ def test_what_cannot_be_meant_is_answered_in_one_line(stoker, words, complaint):
     assert complaint in err
     assert err.startswith("stoker: ")
     assert len(err.splitlines()) == 1
+
+
+def test_the_preview_of_an_interval_counts_from_the_last_run(stoker):
+    every_hour = ["--set", "tenants.merlion.scheduling.mode=interval"]
+    every_hour += ["--set", "tenants.merlion.scheduling.interval_minutes=60"]
+    stoker(*every_hour, "schedule", "run", "--once", "--tenant", "merlion")
+    _, out, _ = stoker(*every_hour, "schedule", "next", "--tenant", "merlion", "--json")
+    ran = json.loads(stoker("runs", "list", "--tenant", "merlion", "--json")[1])[0]["instant"]
+
+    first = datetime.fromisoformat(json.loads(out)[0]["instant"])
+
+    assert first == datetime.fromisoformat(ran) + timedelta(hours=1)
+
+
+def test_looking_makes_nothing(stoker, tmp_path):
+    for words in (["runs", "list"], ["schedule", "next"], ["schedule", "audit"]):
+        assert stoker(*words)[0] == 0
+
+    assert [path.name for path in tmp_path.iterdir()] == ["stoker.toml"]
+
+
+def test_a_clock_that_is_not_in_doubt_needs_nobody_to_vouch_for_it(stoker):
+    stoker("schedule", "run", "--once")
+
+    assert stoker("schedule", "accept-clock")[1] == "the clock was not in doubt\n"

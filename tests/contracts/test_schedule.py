@@ -11,6 +11,7 @@ from stoker.core.leases import Lease, released, renewed, taken
 from stoker.core.ledger import first_break
 from stoker.core.model import LONGEST_TEXT
 from stoker.core.slots import Slot, SlotState
+from stoker.core.timekeeping import accepted_note
 from stoker.errors import ConfigError, ConflictError, PermanentError
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -208,17 +209,22 @@ def test_slots_are_given_oldest_first_within_what_is_asked(on_store):
         assert await slots("nightly", since=hour(3), until=hour(1)) == []
         assert await store.schedule.last_slot("nightly") == slot(4)
         assert await store.schedule.last_slot("never") is None
+        assert await store.schedule.last_slot("nightly", until=hour(2)) == slot(2)
+        assert await store.schedule.last_slot("nightly", until=hour(-1)) is None
 
     on_store(scenario)
 
 
-def test_the_latest_decision_is_remembered_whatever_it_was_about(on_store):
+def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(on_store):
     async def scenario(store):
         assert await store.schedule.latest_decision_at() is None
         late = NOW + timedelta(days=1, microseconds=1)
         await store.schedule.decide_slot(slot(0, decided_at=late), fence=None)
-        await store.schedule.decide_slot(slot(5, "hourly", decided_at=NOW), fence=None)
         assert await store.schedule.latest_decision_at() == late
+        await store.schedule.decide_slot(slot(5, "hourly", decided_at=NOW), fence=None)
+        assert await store.schedule.latest_decision_at() == NOW
+        [entry] = await store.ledger.append([accepted_note(NOW + timedelta(days=1), latest=late)])
+        assert await store.schedule.latest_decision_at() == entry.at
 
     on_store(scenario)
 

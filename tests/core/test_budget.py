@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.budget import (
-    CLOCK_TOLERANCE,
     LARGEST,
     Cap,
     CapChange,
@@ -22,6 +21,7 @@ from stoker.core.budget import (
     reset_for,
 )
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.errors import ConfigError
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)

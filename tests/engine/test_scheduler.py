@@ -9,6 +9,7 @@ from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, Tenan
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, RunState
 from stoker.core.slots import SlotState
+from stoker.core.timekeeping import accepted_note
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, Runner
 from stoker.engine.scheduler import Scheduler, Task
@@ -305,6 +306,54 @@ def test_a_clock_that_went_back_starts_nothing_and_says_so():
 
     assert world.tick() == []
     assert len(world.heard.of(ClockWentBack)) == 1
+
+
+def test_a_clock_that_was_once_far_ahead_stops_nothing_for_good_once_somebody_vouches_for_it():
+    world = World()
+    right = world.clock.now()
+    world.clock.jump(datetime(2038, 1, 1, 12, tzinfo=UTC))
+    world.tick()
+    world.clock.jump(right)
+    assert world.tick() == []
+
+    store = world.backend.tenant(ACME)
+    latest = asyncio.run(store.schedule.latest_decision_at())
+    asyncio.run(store.ledger.append([accepted_note(right, latest=latest)]))
+
+    [run] = world.tick()
+    assert run.instant == datetime(2030, 1, 1, 11, tzinfo=UTC)
+    assert world.tick() == []
+
+
+def test_an_intervals_next_run_is_a_whole_interval_after_the_last_one_began():
+    world = World(schedule=Interval(every=timedelta(hours=1)))
+    world.clock.jump(datetime(2030, 1, 1, 12, 59, tzinfo=UTC))
+    world.tick()
+    world.clock.advance(timedelta(minutes=59))
+    assert world.tick() == []
+    world.clock.advance(timedelta(hours=3))
+
+    [run] = world.tick()
+
+    assert run.instant == world.clock.now()
+    world.clock.advance(timedelta(minutes=59))
+    assert world.tick() == []
+    assert [slot.state.value for slot in world.slots()] == [
+        "STARTED",
+        "MISSED",
+        "MISSED",
+        "STARTED",
+    ]
+
+
+def test_a_day_of_missed_minutes_is_recorded_minute_by_minute():
+    world = World(schedule=Interval(every=timedelta(minutes=1)))
+    world.tick()
+    world.clock.advance(timedelta(days=1))
+
+    world.tick()
+
+    assert len(world.slots()) == 24 * 60 + 1
 
 
 def test_yesterdays_instant_does_not_run_again_when_the_clock_goes_back_over_midnight():

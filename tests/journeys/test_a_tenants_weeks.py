@@ -47,7 +47,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
         told = {}
         for tenant in tenants:
             store, task = app.backend.tenant(tenant), app.task(tenant)
-            rule = wiring.rule_in_force(settings.for_tenant(tenant))
+            rule = wiring.retention_rule(settings.for_tenant(tenant))
             findings = await audited(
                 store,
                 task.name,

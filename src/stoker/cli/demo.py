@@ -168,7 +168,7 @@ async def _story(app: App, tenant: TenantId, now: datetime) -> Story:
     store, own, task = app.backend.tenant(tenant), app.settings.for_tenant(tenant), app.task(tenant)
     since = now - timedelta(days=NIGHTS + 1)
     findings = await audited(
-        store, task.name, task.schedule, since=since, until=now, now=now, rule=None
+        store, task.name, task.schedule, since=since, until=now, now=now, rule=retention_rule(own)
     )
     runs = await store.runs.runs()
     going = retention.prunable(

@@ -6,7 +6,7 @@ settings, keys, zones, the clock and the schedule, and the list of caps that wil
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import click
 
@@ -22,8 +22,10 @@ from stoker.cli.output import (
     takes_json,
 )
 from stoker.config.settings import Settings
-from stoker.core.cadence import compute_next_run
+from stoker.core.cadence import Interval, compute_next_run
+from stoker.core.localtime import duration_text
 from stoker.core.model import Json, TenantId
+from stoker.core.timekeeping import went_back
 from stoker.core.wallclock import zone_named
 from stoker.engine.clock import SystemClock
 from stoker.errors import ConfigError, StokerError
@@ -31,7 +33,6 @@ from stoker.ports import Backend, Check, Clock
 
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
-TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
 VENDORS = ("openai", "tavily", "lusha", "zerobounce")
 
 
@@ -100,8 +101,11 @@ async def _clock_against(backend: Backend, tenant: TenantId, now: datetime) -> C
     what = f"clock, {tenant}"
     if seen is None:
         return Check(what=what, ok=True, detail="nothing decided yet")
-    if seen - now > TOLERANCE:
-        detail = f"{seen:%Y-%m-%d %H:%M} UTC is already recorded and lies ahead; set the clock"
+    if went_back(now, latest=seen):
+        detail = (
+            f"{seen:%Y-%m-%d %H:%M} UTC is already recorded and lies ahead; set the clock, or if "
+            "it is right now: stoker schedule accept-clock"
+        )
         return Check(what=what, ok=False, detail=detail)
     return Check(what=what, ok=True, detail=f"last decision {seen:%Y-%m-%d %H:%M} UTC")
 
@@ -151,7 +155,10 @@ def _next_run(settings: Settings, tenant: TenantId, now: datetime) -> str:
     scheduling = settings.for_tenant(tenant).scheduling
     if not scheduling.enabled:
         return "scheduling.enabled is false; runs start by hand only"
-    at = compute_next_run(now, settings.schedule_for(tenant))
+    schedule = settings.schedule_for(tenant)
+    if isinstance(schedule, Interval):
+        return f"{duration_text(schedule.every)} after the last one; see: stoker schedule next"
+    at = compute_next_run(now, schedule)
     there = at.astimezone(zone_named(scheduling.timezone))
     return f"{at:%Y-%m-%d %H:%M} UTC ({there:%H:%M} in {scheduling.timezone})"
 

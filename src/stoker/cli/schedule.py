@@ -103,18 +103,28 @@ def next_instants(
     asked: Asked, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
 ) -> None:
     """Show when each tenant's next runs are due."""
-    from stoker.core.cadence import preview
-    from stoker.core.localtime import clocks_change, local_text
+    run_async(_next_instants(asked, tenants, count=count, after=after, as_json=as_json))
+
+
+async def _next_instants(
+    asked: Asked, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
+) -> None:
+    from stoker.core.cadence import upcoming
+    from stoker.core.localtime import local_text
 
     settings = asked.settings()
-    now = moment(after, what="--after") if after else datetime.now(UTC)
     rows: list[tuple[TenantId, datetime, str, str]] = []
-    for tenant in chosen_tenants(settings, tenants):
-        zone = settings.for_tenant(tenant).scheduling.timezone
-        for instant in preview(now, settings.schedule_for(tenant), count):
-            moved = clocks_change(instant, zone)
-            note = f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
-            rows.append((tenant, instant, local_text(instant, zone), note))
+    async with asked.app(only_to_read=True) as app:
+        now = moment(after, what="--after") if after else app.clock.now()
+        for tenant in chosen_tenants(settings, tenants):
+            zone = settings.for_tenant(tenant).scheduling.timezone
+            task = app.task(tenant)
+            last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
+            decided = last.instant if last else None
+            rows += [
+                (tenant, instant, local_text(instant, zone), _clock_note(instant, zone))
+                for instant in upcoming(now, task.schedule, count, last=decided)
+            ]
     if as_json:
         show_json(
             [
@@ -149,7 +159,7 @@ async def _audit(
 ) -> Exit:
     from stoker.core import audit
     from stoker.engine.upkeep import LOOKS_BACK, audited
-    from stoker.wiring import rule_in_force
+    from stoker.wiring import retention_rule
 
     settings = asked.settings()
     async with asked.app(only_to_read=True) as app:
@@ -162,7 +172,7 @@ async def _audit(
         for tenant in chosen_tenants(settings, tenants):
             task = app.task(tenant)
             store = app.backend.tenant(tenant)
-            rule = rule_in_force(settings.for_tenant(tenant))
+            rule = retention_rule(settings.for_tenant(tenant))
             findings = await audited(
                 store, task.name, task.schedule, since=start, until=to, now=now, rule=rule
             )
@@ -181,6 +191,37 @@ async def _audit(
         )
         say(f"{len(found)} instants, {len(bad)} to look at")
     return Exit.PROBLEMS if bad else Exit.OK
+
+
+@schedule.command("accept-clock")
+@takes_tenants
+@takes_json
+@pass_asked
+def accept_clock(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
+    """Vouch for the clock after it was wrong: count time from now on again.
+
+    For a machine that once wrote down a moment in the future. Only tenants for whom the clock
+    seems to have gone back are changed; what was decided stays decided, and the ledger says so.
+    """
+    run_async(_accept_clock(asked, tenants, as_json=as_json))
+
+
+async def _accept_clock(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
+    from stoker.core.timekeeping import accepted_note, went_back
+
+    settings = asked.settings()
+    accepted: list[Json] = []
+    async with asked.app() as app:
+        for tenant in chosen_tenants(settings, tenants):
+            store, now = app.backend.tenant(tenant), app.clock.now()
+            latest = await store.schedule.latest_decision_at()
+            if latest is not None and went_back(now, latest=latest):
+                await store.ledger.append([accepted_note(now, latest=latest)])
+                accepted.append({"tenant": tenant, "recorded": latest.isoformat()})
+    if as_json:
+        show_json(accepted)
+        return
+    say(f"accepted for {len(accepted)} tenants" if accepted else "the clock was not in doubt")
 
 
 @click.command()
@@ -216,11 +257,21 @@ def moment(text: str, *, what: str) -> datetime:
     try:
         if len(text) == len("2026-02-07"):
             return datetime.fromisoformat(text).replace(tzinfo=UTC)
-        return in_utc(datetime.fromisoformat(text), what=what)
+        written = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"{what} {text!r} is not a time; write 2026-02-07 or 2026-02-07T01:30+08:00"
         ) from None
+    if written.tzinfo is None:
+        raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
+    return in_utc(written, what=what)
+
+
+def _clock_note(instant: datetime, zone: str) -> str:
+    from stoker.core.localtime import clocks_change
+
+    moved = clocks_change(instant, zone)
+    return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
 
 
 def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:

@@ -64,7 +64,9 @@ def expected_instants(
     decided = [in_utc(slot.instant) for slot in slots]
     expected = []
     for begins, ends in zip(decided, [*decided[1:], before + _TICK], strict=True):
-        steps = -((begins - ends) // schedule.every)  # whole steps that still fit before `ends`
+        # A late run answers for the step it follows, so the last step before it is not expected.
+        answered = 0 if ends > before else 1
+        steps = (ends - begins) // schedule.every + 1 - answered
         expected += [begins + schedule.every * step for step in range(max(steps, 1))]
     return [instant for instant in expected if start <= instant <= before]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from stoker.core.budget_windows import ResetRule, window_at
 from stoker.core.caps import (
@@ -25,10 +25,10 @@ from stoker.core.caps import (
 )
 from stoker.core.model import in_utc, storable
 from stoker.core.runs import compact_json
+from stoker.core.timekeeping import went_back
 from stoker.errors import ConfigError
 
 __all__ = [
-    "CLOCK_TOLERANCE",
     "LARGEST",
     "Cap",
     "CapChange",
@@ -47,7 +47,6 @@ __all__ = [
     "unit",
 ]
 
-CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
 LONGEST_KEY = 500  # characters; a key stands in logs, pages and one index
 
 
@@ -179,7 +178,7 @@ def clock_refusal(now: datetime, *, latest: datetime | None) -> Refused | None:
     Otherwise yesterday's budget, or this morning's, could be opened a second time. A difference
     that honest clocks can have is let pass.
     """
-    if latest is None or now >= latest - CLOCK_TOLERANCE:
+    if latest is None or not went_back(now, latest=latest):
         return None
     return Refused(
         reason="CLOCK_WENT_BACK",

@@ -36,10 +36,10 @@ __all__ = [
     "latest_instant",
     "preview",
     "should_run",
+    "upcoming",
 ]
 
-MOST_MISSED = 1000  # missed instants listed one by one; older ones are only counted
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_MISSED = 20_000  # missed instants listed one by one; older ones are only counted
 _SHORTEST, _LONGEST = timedelta(minutes=1), timedelta(days=3660)
 _HOUR_MINUTE = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _TICK = timedelta.resolution
@@ -139,6 +139,17 @@ def preview(now_utc: datetime, schedule: Schedule, count: int) -> list[datetime]
     return list(islice(_pattern(schedule).forward(now + _TICK), max(count, 0)))
 
 
+def upcoming(
+    now: datetime, schedule: Schedule, count: int, *, last: datetime | None
+) -> list[datetime]:
+    """Return when the next runs will start, given the last decided instant (None: never)."""
+    if not isinstance(schedule, Interval):
+        return preview(now, schedule, count)
+    moment = _moment(now)
+    first = moment if last is None else max(moment, _moment(last) + schedule.every)
+    return [first + schedule.every * step for step in range(count)]
+
+
 def instants(schedule: Window | Cron, *, after: datetime, until: datetime) -> Iterator[datetime]:
     """Yield every instant with after < instant <= until, in order, each once."""
     first, end = _moment(after) + _TICK, _moment(until)
@@ -148,12 +159,11 @@ def instants(schedule: Window | Cron, *, after: datetime, until: datetime) -> It
 def latest_instant(now: datetime, schedule: Schedule) -> datetime:
     """Return the latest instant at or before now.
 
-    An interval that never ran has no instants of its own; the latest whole multiple of it since
-    1970 stands in, so that two schedulers that begin at once speak of the same instant.
+    An interval is always due from its last run on; without one, that is now, to the second.
     """
     moment = _moment(now)
     if isinstance(schedule, Interval):
-        return moment - (moment - _EPOCH) % schedule.every
+        return moment.replace(microsecond=0)
     return next(_pattern(schedule).backward(moment + _TICK))
 
 
@@ -171,7 +181,8 @@ def due(
     Never decided (`last` is None) runs once, for the latest instant, whatever `catch_up` says.
     A `last` ahead of now means that the clock went back: nothing is due until it catches up.
     `at_most` is how many `CatchUp.ALL` runs; `grace` is how late an instant may be for
-    `CatchUp.NONE` to run it. The newest `MOST_MISSED` missed instants are listed; if there are
+    `CatchUp.NONE` to run it. An interval's run answers for the moment it starts, so that the next
+    one is a whole interval away. The newest `MOST_MISSED` missed instants are listed; if there are
     more, the reason says how many.
     """
     if at_most < 1:
@@ -191,6 +202,8 @@ def due(
     if not newest:
         return Due(reason="nothing is due yet")
     late = catch_up is CatchUp.NONE and moment - newest[0] > grace
+    if isinstance(schedule, Interval) and not late:
+        newest[0] = max(newest[0], latest_instant(moment, schedule))
     run, missed = ([], newest) if late else (newest[:wanted], newest[wanted:])
     missed = missed[:MOST_MISSED]
     return Due(

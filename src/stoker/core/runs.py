@@ -67,6 +67,7 @@ class Manifest:
     config: Mapping[str, Json] = field(default_factory=dict)
     selected: tuple[str, ...] = ()
     caps: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, int] = field(default_factory=dict)  # used at the start, by cap and window
     counts: Mapping[str, int] = field(default_factory=dict)
     cost: Mapping[str, int] = field(default_factory=dict)  # by currency or unit, minor units
     steps: tuple[StepTiming, ...] = ()

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from stoker.core.budget import CLOCK_TOLERANCE, Refused, Request
+from stoker.core.budget import Refused, Request
 from stoker.core.holds import Hold, Phase
+from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.engine.promises import Promises
 from stoker.errors import PermanentError, StokerError, TransientError
 from stoker.ports import Clock

@@ -33,6 +33,9 @@ class Ending:
     state: RunState = RunState.DONE
     reason: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    cost: Mapping[str, int] = field(default_factory=dict)
+    selected: tuple[str, ...] = ()
+    sources: tuple[StepTiming, ...] = ()
     reasons: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
     resume_at: datetime | None = None
@@ -107,6 +110,8 @@ class Runner:
         instant: datetime | None = None,
     ) -> Run:
         """Write down that a run begins, under the first free second from now on."""
+        used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.usage()}
+        manifest = replace(manifest, budgets=used)
         newest = await store.runs.runs(limit=1)
         at = next_free_second(self.clock.now(), taken=newest[0].at if newest else None)
         for _ in range(NAMES_TRIED):
@@ -153,6 +158,9 @@ class Runner:
         manifest = replace(
             run.manifest,
             counts=dict(ending.counts),
+            cost=dict(ending.cost),
+            selected=ending.selected,
+            sources=ending.sources,
             steps=tuple(timings),
             reasons=tuple(map(clean_text, ending.reasons)),
             remaining=ending.remaining,

@@ -8,6 +8,7 @@ and the record of an instant, written once, decides when the lease could not.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from stoker.core.leases import Lease
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunState
 from stoker.core.slots import Slot, SlotState
+from stoker.core.timekeeping import CLOCK_TOLERANCE, went_back
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, Runner, Work
 from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Backend, Clock, Observer, Store
 
-CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
+RECORDED_AT_ONCE = 500
 LONGEST_NAP = timedelta(seconds=30)  # so that a changed clock is noticed before long
 
 
@@ -66,6 +68,7 @@ class Scheduler:
         self._observer = observer
         self._runner = Runner(clock=clock, observer=observer)
         self._room = asyncio.Semaphore(at_once)
+        self._nexts: dict[Task, datetime] = {}  # as far as is known; a nap is never long
 
     async def tick(self) -> list[tuple[TenantId, Run]]:
         """Attend to every task once and to its end; return whose runs were carried out."""
@@ -92,9 +95,10 @@ class Scheduler:
     async def attend(self, task: Task) -> list[Run]:
         """Start what is due for one task and carry it out; return its runs as they ended."""
         store = self._backend.tenant(task.tenant)
-        if await self._clock_went_back(store):
+        now = self._clock.now()
+        if await self._clock_went_back(store, now):
             return []
-        due = await self._due(store, task)
+        due = await self._due(store, task, now)
         if not due.run and not due.missed:
             return []
         lease = await self._leases.take(store, _lease_name(task), task=_about(due))
@@ -102,7 +106,7 @@ class Scheduler:
             await self._pass_over(store, task, due)
             return []
         try:
-            return await self._leases.while_held(store, lease, self._act(store, task, lease))
+            return await self._leases.while_held(store, lease, self._act(store, task, lease, now))
         except ConflictError as error:
             self._tell_failure(task, error)
             return []
@@ -125,10 +129,10 @@ class Scheduler:
         finally:
             await asyncio.shield(self._leases.give_back(store, lease))
 
-    async def _act(self, store: Store, task: Task, lease: Lease) -> list[Run]:
+    async def _act(self, store: Store, task: Task, lease: Lease, now: datetime) -> list[Run]:
         await self._runner.close_dead(store, lease, kind=task.name)
         # Asked again under the lease: another scheduler may have been here in between.
-        due = await self._due(store, task)
+        due = await self._due(store, task, now)
         await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=lease)
         return [await self._carry_out(store, task, lease, instant) for instant in due.run]
 
@@ -180,7 +184,7 @@ class Scheduler:
     async def _notice_overlap(self, task: Task) -> None:
         try:
             store = self._backend.tenant(task.tenant)
-            due = await self._due(store, task)
+            due = await self._due(store, task, self._clock.now())
             if due.run or due.missed:
                 await self._pass_over(store, task, due)
         except StokerError as error:
@@ -215,36 +219,36 @@ class Scheduler:
         *,
         fence: Lease | None,
     ) -> None:
-        for instant in instants:
-            now = self._clock.now()
-            slot = Slot(
-                schedule=task.name, instant=instant, state=state, decided_at=now, reason=reason
+        now = self._clock.now()
+        slots = [
+            Slot(schedule=task.name, instant=instant, state=state, decided_at=now, reason=reason)
+            for instant in instants
+        ]
+        # Many at once, because many share one commit; yet not all, because there may be thousands.
+        for first in range(0, len(slots), RECORDED_AT_ONCE):
+            some = slots[first : first + RECORDED_AT_ONCE]
+            ours = await asyncio.gather(
+                *(store.schedule.decide_slot(slot, fence=fence) for slot in some)
             )
-            if await store.schedule.decide_slot(slot, fence=fence):
-                self._observer(
-                    SlotPassed(
-                        at=now,
-                        tenant=task.tenant,
-                        schedule=task.name,
-                        instant=instant,
-                        state=state.value,
-                        reason=reason,
-                    )
-                )
+            for slot in itertools.compress(some, ours):
+                self._tell_passed(task, slot)
 
-    async def _due(self, store: Store, task: Task) -> Due:
-        last = await store.schedule.last_slot(task.name)
+    async def _due(self, store: Store, task: Task, now: datetime) -> Due:
+        # What was decided for far later than now, by a clock that was wrong then, must not stop us.
+        last = await store.schedule.last_slot(task.name, until=now + CLOCK_TOLERANCE)
+        decided = last.instant if last else None
+        [self._nexts[task]] = cadence.upcoming(now, task.schedule, 1, last=decided)
         return cadence.due(
-            self._clock.now(),
-            last.instant if last else None,
+            now,
+            decided,
             task.schedule,
             catch_up=task.catch_up,
             at_most=task.at_most,
         )
 
-    async def _clock_went_back(self, store: Store) -> bool:
-        now, seen = self._clock.now(), await store.schedule.latest_decision_at()
-        if seen is None or now >= seen - CLOCK_TOLERANCE:
+    async def _clock_went_back(self, store: Store, now: datetime) -> bool:
+        seen = await store.schedule.latest_decision_at()
+        if seen is None or not went_back(now, latest=seen):
             return False
         self._observer(ClockWentBack(at=now, tenant=store.tenant, seen=seen))
         return True
@@ -259,8 +263,7 @@ class Scheduler:
 
     async def _nap(self, stopping: asyncio.Event) -> None:
         now = self._clock.now()
-        nexts = [cadence.compute_next_run(now, task.schedule) for task in self._tasks]
-        until_next = min((at - now for at in nexts), default=LONGEST_NAP)
+        until_next = min((at - now for at in self._nexts.values() if at > now), default=LONGEST_NAP)
         nap = asyncio.ensure_future(self._clock.sleep(min(until_next, LONGEST_NAP)))
         told = asyncio.ensure_future(stopping.wait())
         _, unfinished = await asyncio.wait({nap, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -271,6 +274,18 @@ class Scheduler:
         now = self._clock.now()
         self._observer(
             DuplicateWindow(at=now, tenant=task.tenant, schedule=task.name, instant=instant)
+        )
+
+    def _tell_passed(self, task: Task, slot: Slot) -> None:
+        self._observer(
+            SlotPassed(
+                at=slot.decided_at,
+                tenant=task.tenant,
+                schedule=task.name,
+                instant=slot.instant,
+                state=slot.state.value,
+                reason=slot.reason,
+            )
         )
 
     def _tell_failure(self, task: Task, error: StokerError) -> None:

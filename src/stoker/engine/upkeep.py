@@ -6,6 +6,7 @@ It decides nothing: what a finding means is `core.audit`'s business, which runs 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,20 +20,40 @@ from stoker.core.ledger import Entry
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import RunState
 from stoker.engine.running import Ending, OpenRun
-from stoker.ports import Backend, Store, Weight
+from stoker.ports import Backend, Check, Clock, Store, Weight
 
 LOOKS_BACK = timedelta(days=7)
+CHECKED_FOR = timedelta(minutes=10)  # reading a whole store takes a while
 LEDGER_PAGE = 5_000
+
+
+class Checkup:
+    """A backend's own checks, done once for all tenants that ask within a while."""
+
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._found: tuple[timedelta, list[Check]] | None = None
+
+    async def checks(self) -> list[Check]:
+        """Return what the backend says about its health, at most `CHECKED_FOR` ago."""
+        async with self._turn:
+            now = self._clock.elapsed()
+            if self._found is None or now - self._found[0] >= CHECKED_FOR:
+                self._found = (now, await self._backend.checks())
+            return self._found[1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upkeep:
-    """One tenant's upkeep. `rule` None means that nothing is ever pruned."""
+    """One tenant's upkeep. Runs are forgotten by the rule if it `prunes`."""
 
-    backend: Backend
+    checkup: Checkup
     schedule: Schedule
     zone: str
-    rule: RetentionRule | None
+    rule: RetentionRule
+    prunes: bool
 
     @property
     def kind(self) -> str:
@@ -43,7 +64,7 @@ class Upkeep:
         """Check, audit, prune. Something unsound ends the run FAILED; gaps are told in reasons."""
         now = run.clock.now()
         with run.step("check") as step:
-            checks = await self.backend.checks()
+            checks = await self.checkup.checks()
             step.items = len(checks)
             # The details may be about another tenant, and a run is told to its own.
             failed = sorted({check.what for check in checks if not check.ok})
@@ -79,7 +100,7 @@ class Upkeep:
         )
 
     async def _pruned(self, run: OpenRun, now: datetime) -> Weight:
-        if self.rule is None:
+        if not self.prunes:
             return Weight()
         going = retention.prunable(
             await run.store.runs.runs(),
@@ -121,7 +142,7 @@ async def audited(
     since: datetime,
     until: datetime,
     now: datetime,
-    rule: RetentionRule | None,
+    rule: RetentionRule,
 ) -> list[Finding]:
     """Return what became of each instant with since <= instant < until."""
     slots = await store.schedule.slots(name, until=until)
@@ -131,7 +152,7 @@ async def audited(
         [slot for slot in slots if slot.instant >= since],
         await store.runs.runs(kind=name),
         now=now,
-        kept_for=timedelta(days=rule.days) if rule else None,
+        kept_for=timedelta(days=rule.days),
     )
 
 

@@ -23,7 +23,7 @@ from stoker.core.keeping import (
 )
 from stoker.core.leases import Lease
 from stoker.core.ledger import Entry, Note
-from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId, in_utc
+from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId, in_utc, tenant_id
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
@@ -205,12 +205,15 @@ class MemorySchedule:
             and (until is None or instant < until)
         ]
 
-    async def last_slot(self, schedule: str) -> Slot | None:
-        decided = await self.slots(schedule)
+    async def last_slot(self, schedule: str, *, until: datetime | None = None) -> Slot | None:
+        until = until and in_utc(until)
+        decided = [
+            slot for slot in await self.slots(schedule) if until is None or slot.instant <= until
+        ]
         return decided[-1] if decided else None
 
     async def latest_decision_at(self) -> datetime | None:
-        return max((slot.decided_at for slot in self._slots.values()), default=None)
+        return self._ledger.latest_at
 
 
 class MemoryBackend:
@@ -221,6 +224,7 @@ class MemoryBackend:
         self._shared = MemoryShared()
 
     def tenant(self, tenant: TenantId) -> Store:
+        tenant_id(tenant)  # a door that cannot be named plainly is not opened
         if tenant not in self._stores:
             book = MemoryLedger()
             self._stores[tenant] = Store(

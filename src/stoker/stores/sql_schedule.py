@@ -58,7 +58,7 @@ SELECT schedule, instant, state, decided_at, reason, run_at FROM slots
 WHERE tenant_id = :tenant AND schedule = :schedule
 """
 
-LATEST_DECISION = "SELECT max(decided_at) FROM slots WHERE tenant_id = :tenant"
+LATEST_ENTRY = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 
 class SqlSchedule:
@@ -112,16 +112,17 @@ class SqlSchedule:
         rows = await self._database.read(lambda tx: tx.rows(query + " ORDER BY instant", **values))
         return [_slot(row) for row in rows]
 
-    async def last_slot(self, schedule: str) -> Slot | None:
-        query, values = SLOTS + " ORDER BY instant DESC LIMIT 1", self._of(schedule)
-        rows = await self._database.read(lambda tx: tx.rows(query, **values))
+    async def last_slot(self, schedule: str, *, until: datetime | None = None) -> Slot | None:
+        query, values = SLOTS, self._of(schedule)
+        if until is not None:
+            query, values = query + " AND instant <= :until", values | {"until": moment_text(until)}
+        newest_first = query + " ORDER BY instant DESC LIMIT 1"
+        rows = await self._database.read(lambda tx: tx.rows(newest_first, **values))
         return _slot(rows[0]) if rows else None
 
     async def latest_decision_at(self) -> datetime | None:
-        [[latest]] = await self._database.read(
-            lambda tx: tx.rows(LATEST_DECISION, tenant=self._tenant)
-        )
-        return optional_moment(latest)
+        rows = await self._database.read(lambda tx: tx.rows(LATEST_ENTRY, tenant=self._tenant))
+        return moment(rows[0][0]) if rows else None
 
     def _of(self, schedule: str) -> dict[str, Value]:
         kept_text(schedule, what="a schedule's name")

@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from stoker.core.model import TenantId
+from stoker.core.model import TenantId, tenant_id
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Check, Store
 from stoker.stores.group_commit import GroupCommit
@@ -82,6 +82,7 @@ class SqliteBackend:
         self._closed = False
 
     def tenant(self, tenant: TenantId) -> Store:
+        tenant_id(tenant)  # a door that cannot be named plainly is not opened
         return Store(
             tenant=tenant,
             runs=SqlRuns(self, tenant),
