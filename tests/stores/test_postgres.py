@@ -17,8 +17,9 @@ from pg import PASSWORD, empty_database, fresh_database, session_server, url
 from stoker.core.ledger import Note, first_break
 from stoker.errors import ConfigError, ConflictError, PermanentError, TransientError
 from stoker.stores.migrations import Migration
-from stoker.stores.postgres import READ, WRITE, PostgresBackend, driver_query
+from stoker.stores.postgres import READ, WRITE, PostgresBackend
 from stoker.stores.postgres_setup import migrate, set_up
+from stoker.stores.postgres_transaction import driver_query
 from stoker.stores.schema_postgres import GRANTS, MIGRATIONS
 
 NOTE = Note(at=START, kind="k", subject="s", reason="r")
