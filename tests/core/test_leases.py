@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.leases import is_free, released, renewed, taken
+from stoker.core.leases import SKEW, is_free, released, renewed, taken
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LENGTH = timedelta(seconds=30)
@@ -30,8 +30,11 @@ def test_a_lease_given_back_is_free_at_once_and_says_nothing_of_its_last_holder(
     assert (back.owner, back.task, back.epoch) == ("", "", 1)
 
 
-@pytest.mark.parametrize(("after", "is_it"), [(NONE, False), (LENGTH, True), (2 * LENGTH, True)])
-def test_a_held_lease_is_free_once_its_time_has_come(after, is_it):
+@pytest.mark.parametrize(
+    ("after", "is_it"),
+    [(NONE, False), (LENGTH, False), (LENGTH + SKEW, True), (2 * LENGTH + SKEW, True)],
+)
+def test_a_held_lease_is_free_once_its_time_has_come_on_every_honest_clock(after, is_it):
     assert free(held(), now=NOW + after) is is_it
 
 

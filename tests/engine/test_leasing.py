@@ -4,6 +4,7 @@ from datetime import timedelta
 import pytest
 
 from stoker.core.events import LeaseLost
+from stoker.core.leases import SKEW
 from stoker.core.model import TenantId
 from stoker.engine.leasing import Leaseholder
 from stoker.errors import ConflictError
@@ -48,7 +49,7 @@ def test_a_lease_given_back_can_be_taken_at_once_under_a_higher_epoch():
 def test_giving_back_a_lease_that_is_no_longer_ours_leaves_it_with_its_holder():
     two = Two()
     ours = two.take(two.one)
-    two.clocks[1].advance(LENGTH)
+    two.clocks[1].advance(LENGTH + SKEW)
     theirs = two.take(two.other)
 
     asyncio.run(two.one.give_back(two.store, ours))
@@ -60,9 +61,17 @@ def test_a_lease_that_lapsed_is_taken_over():
     two = Two()
     two.take(two.one)
 
-    two.clocks[1].advance(LENGTH)
+    two.clocks[1].advance(LENGTH + SKEW)
 
     assert two.take(two.other) is not None
+
+
+def test_a_holder_whose_clock_is_behind_ours_is_not_taken_for_dead_at_once():
+    two = Two()
+    two.take(two.one)
+    two.clocks[1].jump(two.clocks[1].now() + LENGTH + SKEW / 2)
+
+    assert two.take(two.other) is None
 
 
 def test_a_wall_clock_an_hour_behind_does_not_keep_a_dead_holder_alive():
@@ -103,7 +112,7 @@ def test_work_is_stopped_when_its_lease_is_lost():
 
     async def scenario():
         held = await two.one.take(two.store, "run/upkeep", task="t")
-        two.clocks[1].advance(timedelta(seconds=1))
+        two.clocks[1].advance(timedelta(seconds=1) + SKEW)
         assert await two.other.take(two.store, "run/upkeep", task="t")
         await two.one.while_held(two.store, held, work())
 

@@ -458,3 +458,19 @@ def test_the_password_is_in_no_refusal(database):
     told = f"{refused.value!r} {refused.value.__cause__!r}"
     assert "password authentication failed" in told
     assert "wrong!" not in told
+
+
+def test_a_function_elsewhere_that_runs_as_a_superuser_is_a_hole(database):
+    """A way past row security in another schema, which the tables themselves cannot show."""
+    with database.admin() as admin:
+        admin.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
+        admin.execute(
+            "CREATE FUNCTION public.everything() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
+            " AS 'SELECT count(*) FROM stoker.runs'"
+        )
+        role = psycopg.conninfo.conninfo_to_dict(database.app_url)["user"]
+        admin.execute(f'SET LOCAL ROLE "{role}"')
+        kinds = {finding.kind for finding in role_findings(admin)}
+        admin.rollback()
+
+    assert "function that runs as a role past row security" in kinds

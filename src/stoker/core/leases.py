@@ -1,7 +1,8 @@
 """Who may act alone, and how everyone else can tell that they are gone.
 
 A lease is taken over by comparing and swapping, so it has one holder whatever the clocks say.
-`until` makes waiting short when clocks agree; watching the beat makes it end when they do not.
+`until` ends the waiting of those who only look once; watching the beat ends it sooner, and also
+when clocks do not agree.
 Being wrong about a holder's death is safe: the epoch rises, and the old holder's writes are
 refused. Nothing here reads a clock or a store.
 """
@@ -10,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+
+SKEW = timedelta(minutes=1)  # a holder's clock may be this far behind before it is taken for dead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +62,9 @@ def is_free(
     """
     if seen is None or not seen.owner:
         return True
-    return now >= seen.until or unchanged_for >= length
+    return is_over(seen, now=now) or unchanged_for >= length
+
+
+def is_over(seen: Lease, *, now: datetime) -> bool:
+    """Say whether a lease has ended by the wall clock, be it another machine's."""
+    return now >= seen.until + SKEW

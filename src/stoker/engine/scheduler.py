@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from stoker.core import cadence
 from stoker.core.cadence import CatchUp, Due, Schedule
 from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
-from stoker.core.leases import Lease
+from stoker.core.leases import Lease, is_over
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunState
 from stoker.core.slots import Slot, SlotState
@@ -198,7 +198,7 @@ class Scheduler:
             if held.owner != self._leases.owner:
                 self._tell_duplicate(task, (due.run or due.missed)[-1])
             return
-        if held.owner != self._leases.owner and held.until <= self._clock.now():
+        if held.owner != self._leases.owner and is_over(held, now=self._clock.now()):
             return  # its holder is gone; whoever takes it over decides
         newest = await store.runs.runs(kind=task.name, limit=1)
         if not newest or newest[0].at >= (due.missed or due.run)[0]:

@@ -105,6 +105,16 @@ UNION ALL SELECT DISTINCT 'owner of our tables', r.rolname
     FROM reach r JOIN pg_catalog.pg_class c ON c.relowner = r.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname IN ('stoker', 'stoker_sec')
+UNION ALL SELECT 'function that runs as a role past row security', n.nspname || '.' || f.proname
+    FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+    JOIN pg_catalog.pg_roles o ON o.oid = f.proowner
+    WHERE f.prosecdef AND (o.rolsuper OR o.rolbypassrls)
+        AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+        AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        AND pg_catalog.has_function_privilege(f.oid, 'EXECUTE')
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d  -- an extension's own is its business
+            WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = f.oid
+                AND d.deptype = 'e')
 UNION ALL SELECT 'role that can create in schema', nspname::text FROM pg_catalog.pg_namespace
     WHERE nspname NOT LIKE 'pg\\_temp\\_%' AND nspname NOT LIKE 'pg\\_toast\\_temp\\_%'
         AND pg_catalog.has_schema_privilege(oid, 'CREATE')
