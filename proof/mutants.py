@@ -36,6 +36,7 @@ MODULES = (
     "money_notes",
     "replaying",
 )
+_SAME_ROUNDS = "rounds are skipped at another time, or walked through; they come to the same"
 EQUIVALENT = {  # by line and change: mutants that behave in no other way, and why
     (
         "id: str = field(init=False, repr=False, compare=False)",
@@ -59,6 +60,16 @@ EQUIVALENT = {  # by line and change: mutants that behave in no other way, and w
         "change.raised_to is not None and change.raised_until is not None  →  "
         "change.raised_to is not None or change.raised_until is not None",
     ): "a change has both or neither, or it would not have been made; one is for the types",
+    ('Who = TypeVar("Who", bound=Hashable)', "'Who'  →  'Who!'"): "a name for type checkers",
+    ('What = TypeVar("What")', "'What'  →  'What!'"): "a name for type checkers",
+    ("passed = 0", "0  →  1"): _SAME_ROUNDS,
+    ("passed = 0", "0  →  -1"): _SAME_ROUNDS,
+    ("passed += 1", "1  →  2"): _SAME_ROUNDS,
+    (
+        "if passed == len(self._round):",
+        "passed == len(self._round)  →  passed != len(self._round)",
+    ): _SAME_ROUNDS,
+    ("rounds = min(short) - 1", "1  →  2"): _SAME_ROUNDS,
     (
         "return _timed_window(kind, moment.replace(microsecond=0), reset)",
         "0  →  1",

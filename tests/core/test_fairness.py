@@ -143,6 +143,12 @@ def test_a_weight_is_a_share_of_what_is_given_out(one, other, quantum):
     assert total == {"a": quantum * one * 5, "b": quantum * other * 5}
 
 
+def test_tenants_have_their_turns_in_the_order_they_came():
+    turns = waiting({who: [1, 1] for who in "dacb"}, quantum=1)
+
+    assert "".join(who for who, _ in taken(turns)) == "dacbdacb"
+
+
 def test_a_tenant_without_a_weight_weighs_one():
     turns = RoundRobin(quantum=1, weights={"a": 2})
     for place in range(6):
@@ -229,9 +235,9 @@ def test_work_that_is_dropped_does_not_come_out():
     for what in (one, two, three):
         turns.put("a", what, cost=1)
 
-    assert turns.drop("a", two)
-    assert not turns.drop("a", two)
-    assert not turns.drop("b", one)
+    assert turns.drop("a", two) is True
+    assert turns.drop("a", two) is False
+    assert turns.drop("b", one) is False
     assert [what for _, what in taken(turns)] == [one, three]
     assert not turns.drop("a", one)
 
