@@ -1,8 +1,10 @@
 """What upkeep tells a tenant. What it does over weeks is in `journeys`."""
 
 import asyncio
+from datetime import timedelta
 
 from stoker import wiring
+from stoker.core.budget import Request
 from stoker.core.model import TenantId
 from stoker.core.runs import RunState
 from stoker.engine.upkeep import CHECKED_FOR
@@ -32,3 +34,33 @@ def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
     assert run.state is RunState.FAILED
     assert "stoker doctor" in run.reason
     assert UMBRELLA not in run.reason
+
+
+def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            [tenant] = settings.active_tenants()
+            store, now = app.backend.tenant(tenant), clock.now()
+            for key, at_once in (("kept", False), ("sent", True)):
+                await store.money.reserve(
+                    Request(
+                        key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
+                    ),
+                    caps=await app.caps_for(tenant),
+                    reset=app.reset_for(tenant),
+                    owner="gone",
+                    until=now + timedelta(minutes=1),
+                    now=now,
+                )
+            clock.advance(timedelta(minutes=2))
+            return await app.scheduler((tenant,)).start_now(app.task(tenant))
+
+    run = asyncio.run(scenario())
+
+    assert run.state is RunState.DONE
+    assert run.manifest.counts["holds_expired"] == 1
+    assert run.manifest.counts["holds_uncertain"] == 1
+    assert any("tavily" in cap for cap in run.manifest.budgets)

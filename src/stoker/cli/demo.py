@@ -162,7 +162,8 @@ class Story:
 async def _story(app: App, tenant: TenantId, now: datetime) -> Story:
     from stoker.core import retention
     from stoker.core.audit import FindingKind
-    from stoker.engine.upkeep import audited, verified
+    from stoker.engine.upkeep import audited
+    from stoker.engine.verifying import verified
     from stoker.wiring import retention_rule
 
     store, own, task = app.backend.tenant(tenant), app.settings.for_tenant(tenant), app.task(tenant)
@@ -178,13 +179,13 @@ async def _story(app: App, tenant: TenantId, now: datetime) -> Story:
         current=None,
         window_since=retention.longest_window_start(now, own.scheduling.timezone),
     )
-    entries, broken_at = await verified(store)
+    verdict = await verified(store)
     return Story(
         runs=len(runs),
         missed=tuple(f.sentence for f in findings if f.kind is FindingKind.MISSED),
         unexplained=sum(f.kind in (FindingKind.GAP, FindingKind.LOST) for f in findings),
-        ledger_entries=entries,
-        ledger_sound=broken_at is None,
+        ledger_entries=verdict.entries,
+        ledger_sound=not verdict.problems,
         prunable=await store.runs.weigh([run.at for run in going]),
     )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-
 SKEW = timedelta(minutes=1)  # a holder's clock may be this far behind before it is taken for dead
 
 

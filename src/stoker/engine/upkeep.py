@@ -1,4 +1,4 @@
-"""The built-in work: see that the store is sound, that the schedule was kept, and that old runs go.
+"""The built-in work: the store is sound, the schedule was kept, dead promises and old runs go.
 
 It decides nothing: what a finding means is `core.audit`'s business, which runs may go is
 `core.retention`'s.
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from stoker.core import audit, ledger, retention
+from stoker.core import audit, retention
 from stoker.core.audit import Finding
 from stoker.core.cadence import Schedule
 from stoker.core.events import RunsPruned
-from stoker.core.ledger import Entry
+from stoker.core.holds import Phase
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import RunState
 from stoker.engine.running import Ending, OpenRun
+from stoker.engine.verifying import verified
 from stoker.ports import Backend, Check, Clock, Store, Weight
 
 LOOKS_BACK = timedelta(days=7)
 CHECKED_FOR = timedelta(minutes=10)  # reading a whole store takes a while
-LEDGER_PAGE = 5_000
 
 
 class Checkup:
@@ -70,9 +70,12 @@ class Upkeep:
             failed = sorted({check.what for check in checks if not check.ok})
             unsound = [f"the store's check of {what} failed; see: stoker doctor" for what in failed]
         with run.step("ledger") as step:
-            step.items, broken_at = await verified(run.store)
-            if broken_at is not None:
-                unsound.append(f"the ledger's chain breaks at entry {broken_at}")
+            verdict = await verified(run.store)
+            step.items = verdict.entries
+            unsound += verdict.problems
+        with run.step("holds") as step:
+            lapsed = await run.store.money.expire(now=now)
+            step.items = len(lapsed)
         with run.step("audit") as step:
             findings = await audited(
                 run.store,
@@ -92,6 +95,8 @@ class Upkeep:
             reason="; ".join(unsound),
             counts={
                 "checks": len(checks),
+                "holds_expired": sum(hold.phase is Phase.EXPIRED for hold in lapsed),
+                "holds_uncertain": sum(hold.phase is Phase.UNCERTAIN for hold in lapsed),
                 "pruned_runs": pruned.runs,
                 "pruned_rows": pruned.rows,
                 **_by_kind(findings),
@@ -121,17 +126,6 @@ class Upkeep:
                 )
             )
         return weight
-
-
-async def verified(store: Store) -> tuple[int, int | None]:
-    """Read the whole ledger; return how long it is and where its chain breaks, if it does."""
-    last: Entry | None = None
-    while page := await store.ledger.entries(after=last.seq if last else 0, limit=LEDGER_PAGE):
-        broken_at = ledger.first_break(page, after=last)
-        if broken_at is not None:
-            return broken_at, broken_at
-        last = page[-1]
-    return (last.seq if last else 0), None
 
 
 async def audited(
