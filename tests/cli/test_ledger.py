@@ -66,6 +66,7 @@ def ask(tmp_path):
 def stoker(tmp_path, capsys, ask):
     """A store with a short history, and a way to ask about it."""
     ask(write_history)
+    capsys.readouterr()  # what making the store said is nobody's answer
 
     def asking(*words):
         code = main(["-C", str(tmp_path), *words])
@@ -134,6 +135,11 @@ def test_paging_backwards_shows_every_entry_once(stoker, ask):
         before = ["--before", str(seen[-1])]
 
     assert seen == list(range(2503, 0, -1))
+
+
+def test_going_on_from_beyond_the_end_begins_at_the_end(stoker):
+    words = ("--tenant", "bolt", "--before", str(2**63 - 1), "--limit", "2")
+    assert listed(stoker, *words) == [("bolt", 5), ("bolt", 4)]
 
 
 def test_a_full_page_says_how_to_go_on(stoker):
@@ -255,6 +261,16 @@ def test_an_export_has_every_entry_oldest_first_and_obeys_filters(stoker):
     ]
 
 
+def test_an_export_to_a_file_tells_programs_what_is_where(stoker, tmp_path):
+    words = ("--out", "all.csv", "--tenant", "bolt", "--json")
+
+    code, out, _ = stoker("ledger", "export", "--format", "csv", *words)
+
+    assert code == 0
+    assert json.loads(out) == {"entries": 5, "out": "all.csv", "format": "csv"}
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 6
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -265,6 +281,9 @@ def test_an_export_has_every_entry_oldest_first_and_obeys_filters(stoker):
         (["ledger", "list", "--before", "3"], "say whose with --tenant"),
         (["ledger", "list", "--tenant", "cargo"], "there is no tenant 'cargo'"),
         (["ledger", "show", "99", "--tenant", "bolt"], "bolt has no ledger entry 99"),
+        (["ledger", "show", "9" * 20, "--tenant", "bolt"], "is not in the range"),
+        (["ledger", "list", "--before", "9" * 20, "--tenant", "bolt"], "is not in the range"),
+        (["ledger", "export", "--format", "csv", "--json"], "needs --out FILE"),
         (["ledger", "show", "-1", "--tenant", "bolt"], "No such option"),
         (["ledger", "show", "1"], "say whose with --tenant"),
         (["ledger", "verify", "--tenant", "cargo"], "there is no tenant 'cargo'"),

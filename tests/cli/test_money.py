@@ -287,6 +287,75 @@ def test_setting_a_limit_ends_a_raise(stoker):
     assert (line["limit"], line["raised_until"]) == (4, None)
 
 
+def test_setting_a_limit_that_ends_a_raise_is_noted_as_a_change(stoker):
+    stoker("caps", "raise", TAVILY, "50", "--until", "2h", "--tenant", "hudson")
+    stoker("caps", "set", TAVILY, "4", "--tenant", "hudson")
+
+    assert kinds(stoker, "hudson") == [("CAP_RAISED", TAVILY), ("CAP_CHANGED", TAVILY)]
+    _, out, _ = stoker("ledger", "show", "2", "--tenant", "hudson")
+    assert "its limit is 4 from now on; it is no longer raised" in out
+
+
+def test_setting_a_limit_also_ends_a_raise_that_a_setting_has_overtaken(stoker, tmp_path):
+    stoker("caps", "raise", TAVILY, "50", "--until", "2h", "--tenant", "hudson")
+    (tmp_path / "stoker.toml").write_text(TWO_TENANTS.replace("queries = 10", "queries = 60"))
+
+    stoker("caps", "set", TAVILY, "4", "--tenant", "hudson")
+
+    line = caps_of(stoker, "hudson")[TAVILY]
+    assert (line["limit"], line["raised_until"]) == (4, None)
+
+
+def test_changing_a_cap_tells_programs_what_it_was_and_is(stoker):
+    shared = "connector/tavily/calls/hour"
+
+    def told(*words):
+        code, out, err = stoker("caps", *words, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    raised = told("raise", TAVILY, "50", "--until", "2090-01-01T00:00Z", "--tenant", "hudson")
+    assert raised == {
+        "tenant": "hudson",
+        "cap": TAVILY,
+        "raised_to": 50,
+        "raised_until": "2090-01-01T00:00:00+00:00",
+        "limit": 10,
+    }
+    assert told("set", TAVILY, "4", "--tenant", "hudson") == {
+        "tenant": "hudson",
+        "cap": TAVILY,
+        "limit": 4,
+        "was": 10,
+        "raise_ended": True,
+        "added": False,
+    }
+    assert told("set", shared, "5") == {
+        "tenant": "everybody",
+        "cap": shared,
+        "limit": 5,
+        "was": None,
+        "raise_ended": False,
+        "added": True,
+    }
+
+
+def test_ending_a_promise_by_hand_tells_programs_how_it_ended(stoker, spend, money):
+    for key in ("a", "b"):
+        spend(key, calls=2)
+        money("keep_aside", key, reason="timed out")
+
+    _, out, _ = stoker("holds", "settle", "a", "calls=5", "--tenant", "hudson", "--json")
+    settled = json.loads(out)
+    _, out, _ = stoker("holds", "release", "b", "--reason", "no", "--tenant", "hudson", "--json")
+    released = json.loads(out)
+
+    assert (settled["tenant"], settled["key"], settled["phase"]) == ("hudson", "a", "SETTLED")
+    assert (settled["actual"], settled["overrun"]) == ({"calls": 5}, {"calls": 3})
+    assert (released["key"], released["phase"], released["reason"]) == ("b", "RELEASED", "no")
+    assert (released["amounts"], released["actual"]) == ({"calls": 2}, {})
+
+
 def test_a_cap_that_tenants_share_is_listed_once_and_noted_in_every_ledger(stoker, spend):
     shared = "connector/tavily/calls/hour"
     stoker("caps", "set", shared, "5")

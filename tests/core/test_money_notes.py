@@ -176,6 +176,16 @@ def test_a_raise_is_noted_with_its_end_and_so_is_a_limit_set_with_it():
     assert both.data == {"limit": 9, **note.data}
 
 
+def test_a_limit_that_ends_a_raise_is_no_raise():
+    change = CapChange(cap=CAP, limit=9, raised_to=9, raised_until=NOW)
+
+    note = cap_note(change, now=NOW)
+
+    assert note.kind == "CAP_CHANGED"
+    assert note.reason == "its limit is 9 from now on; it is no longer raised"
+    assert note.data == {"limit": 9, "raised_to": 9, "raised_until": NOW.isoformat()}
+
+
 @pytest.mark.parametrize(("connector", "subject"), [("lusha", "lusha"), ("", "*")])
 def test_a_stop_and_its_end_are_noted_by_connector_or_a_star_for_all(connector, subject):
     assert stop_note(connector, reason="too dear", now=NOW) == Note(

@@ -57,6 +57,29 @@ def test_going_on_below_an_entry_leaves_it_out(before):
     assert [entry.seq for entry in asyncio.run(look())] == list(range(min(before, 6) - 1, 0, -1))
 
 
+class Counted:
+    """A ledger that counts how often it is looked at."""
+
+    def __init__(self, ledger):
+        self.looks = 0
+        self._ledger = ledger
+
+    async def entries(self, **said):
+        self.looks += 1
+        return await self._ledger.entries(**said)
+
+
+def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
+    async def look():
+        ledger = Counted(await filled(5))
+        found = await newest(ledger, Selection(), before=10**6, limit=10)
+        return len(found), ledger.looks
+
+    found, looks = asyncio.run(look())
+    assert found == 5
+    assert looks < 20
+
+
 @pytest.mark.parametrize(("late", "at"), [(-3, NOW), (0, NOW), (3, NOW + timedelta(hours=3))])
 def test_a_note_is_never_earlier_than_the_entry_before_it(late, at):
     async def write():

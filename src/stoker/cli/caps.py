@@ -79,17 +79,19 @@ async def _list(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Non
 @click.argument("cap", metavar="CAP")
 @click.argument("limit", metavar="LIMIT")
 @takes_tenant
+@takes_json
 @pass_asked
-def set_cap(asked: Asked, cap: str, limit: str, tenant: str | None) -> None:
+def set_cap(asked: Asked, cap: str, limit: str, tenant: str | None, as_json: bool) -> None:
     """Set a cap's limit from now on, or add a cap.
 
     CAP is SCOPE/CONNECTOR/UNIT/WINDOW, as `stoker caps list` shows them; one that is not there yet
     is added. Scope `connector` is shared by all tenants.
     """
-    run_async(_set(asked, cap, typed_amount(limit, what="LIMIT"), tenant=tenant))
+    wanted = typed_amount(limit, what="LIMIT")
+    run_async(_set(asked, cap, wanted, tenant=tenant, as_json=as_json))
 
 
-async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None) -> None:
+async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None, as_json: bool) -> None:
     wanted = cap_named(cap, limit=limit)
     async with asked.app() as app:
         now = app.clock.now()
@@ -99,8 +101,19 @@ async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None) -> Non
         change = CapChange(
             cap=cap, limit=limit, raised_to=limit if ends else None, raised_until=ends
         )
-        await _say(app, wanted, change, tenant=tenant)
-    if known:
+        whose = await _say(app, wanted, change, tenant=tenant)
+    if as_json:
+        show_json(
+            {
+                "tenant": whose,
+                "cap": cap,
+                "limit": limit,
+                "was": known and known.limit,
+                "raise_ended": bool(known and known.raised),
+                "added": known is None,
+            }
+        )
+    elif known:
         raised = f", raised to {known.raised}" if known.raised else ""
         say(f"{cap} allows {limit} from now on; it was {known.limit}{raised}.")
     else:
@@ -117,13 +130,19 @@ async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None) -> Non
     help="When it ends: 2h, 90m, 3d, or a moment with its offset (2026-02-07T18:00+08:00).",
 )
 @takes_tenant
+@takes_json
 @pass_asked
-def raise_cap(asked: Asked, cap: str, limit: str, until: str, tenant: str | None) -> None:
+def raise_cap(
+    asked: Asked, cap: str, limit: str, until: str, tenant: str | None, as_json: bool
+) -> None:
     """Let a cap allow more for a while; afterwards it is what it was."""
-    run_async(_raise(asked, cap, typed_amount(limit, what="LIMIT"), until=until, tenant=tenant))
+    wanted = typed_amount(limit, what="LIMIT")
+    run_async(_raise(asked, cap, wanted, until=until, tenant=tenant, as_json=as_json))
 
 
-async def _raise(asked: Asked, cap: str, limit: int, *, until: str, tenant: str | None) -> None:
+async def _raise(
+    asked: Asked, cap: str, limit: int, *, until: str, tenant: str | None, as_json: bool
+) -> None:
     wanted = cap_named(cap, limit=limit)
     async with asked.app() as app:
         now = app.clock.now()
@@ -139,13 +158,24 @@ async def _raise(asked: Asked, cap: str, limit: int, *, until: str, tenant: str 
                 f"stoker caps set {cap} {limit}"
             )
         change = CapChange(cap=cap, raised_to=limit, raised_until=ends)
-        await _say(app, wanted, change, tenant=tenant)
+        whose = await _say(app, wanted, change, tenant=tenant)
+    if as_json:
+        show_json(
+            {
+                "tenant": whose,
+                "cap": cap,
+                "raised_to": limit,
+                "raised_until": ends.isoformat(),
+                "limit": known.limit,
+            }
+        )
+        return
     say(f"{cap} allows {limit} until {ends:%Y-%m-%d %H:%M} UTC; then {known.limit} again.")
 
 
 class _Known(NamedTuple):
     limit: int  # without any raise
-    raised: int  # what a raise allows meanwhile; 0 when none is in force
+    raised: int  # what a raise says meanwhile; 0 when none is in force
 
 
 async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) -> _Known | None:
@@ -159,17 +189,20 @@ async def _known(app: App, wanted: Cap, *, tenant: str | None, now: datetime) ->
         if cap.id == wanted.id:
             said = changes.get(cap.id)
             lasting = limit_in_force(cap, said and CapChange(cap=cap.id, limit=said.limit), now=now)
-            current = limit_in_force(cap, said, now=now)
-            return _Known(lasting, current if current > lasting else 0)
+            # Also one that is below the limit counts: it would be above a limit set lower.
+            until = said.raised_until if said else None
+            raised = said.raised_to if said and until is not None and now < until else None
+            return _Known(lasting, raised or 0)
     return None
 
 
-async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> None:
+async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> str:
+    """Write a change down; return whose cap it is, as listings say it."""
     now = app.clock.now()
     if not cap.shared:
         whose = one_tenant(app.settings, tenant)
         await app.backend.tenant(whose).money.change_cap(change, now=now)
-        return
+        return whose
     if tenant is not None:
         raise ConfigError(f"{cap.id} is shared by all tenants; leave out --tenant")
     # The note comes first: an entry without its change is a smaller fault than the reverse.
@@ -177,3 +210,4 @@ async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> 
         ledger = app.backend.tenant(known.id).ledger
         await noted(ledger, lambda at: cap_note(change, now=at), now=now)
     await app.backend.shared().change_cap(change)
+    return EVERYBODY

@@ -83,13 +83,18 @@ async def _list(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exi
 @click.argument("key", metavar="KEY")
 @click.argument("amounts", metavar="UNIT=AMOUNT...", nargs=-1, required=True)
 @takes_tenant
+@takes_json
 @pass_asked
-def settle(asked: Asked, key: str, amounts: tuple[str, ...], tenant: str | None) -> None:
+def settle(
+    asked: Asked, key: str, amounts: tuple[str, ...], tenant: str | None, as_json: bool
+) -> None:
     """Say that an uncertain promise was done, and what it cost; a unit left out cost nothing."""
-    run_async(_settle(asked, key, _amounts(amounts), tenant=tenant))
+    run_async(_settle(asked, key, _amounts(amounts), tenant=tenant, as_json=as_json))
 
 
-async def _settle(asked: Asked, key: str, actual: dict[str, int], *, tenant: str | None) -> None:
+async def _settle(
+    asked: Asked, key: str, actual: dict[str, int], *, tenant: str | None, as_json: bool
+) -> None:
     async with asked.app() as app:
         store = app.backend.tenant(one_tenant(app.settings, tenant))
         hold = await _found(store, key, now=app.clock.now())
@@ -97,6 +102,9 @@ async def _settle(asked: Asked, key: str, actual: dict[str, int], *, tenant: str
             units = ", ".join(sorted(hold.amounts))
             raise ConfigError(f"{key} was promised {units}, not {', '.join(more)}")
         hold = await store.money.settle(key, actual, now=app.clock.now())
+    if as_json:
+        show_json(_ended_json(store.tenant, hold))
+        return
     over = _text(overrun(hold))
     say(
         f"{key} is settled: {_text(hold.actual)}" + (f", {over} over its promise." if over else ".")
@@ -107,19 +115,25 @@ async def _settle(asked: Asked, key: str, actual: dict[str, int], *, tenant: str
 @click.argument("key", metavar="KEY")
 @click.option("--reason", required=True, metavar="TEXT", help="How you know that nothing was done.")
 @takes_tenant
+@takes_json
 @pass_asked
-def release(asked: Asked, key: str, reason: str, tenant: str | None) -> None:
+def release(asked: Asked, key: str, reason: str, tenant: str | None, as_json: bool) -> None:
     """Say that nothing was done under an uncertain promise; its amounts are free again."""
-    run_async(_release(asked, key, reason=reason, tenant=tenant))
+    run_async(_release(asked, key, reason=reason, tenant=tenant, as_json=as_json))
 
 
-async def _release(asked: Asked, key: str, *, reason: str, tenant: str | None) -> None:
+async def _release(
+    asked: Asked, key: str, *, reason: str, tenant: str | None, as_json: bool
+) -> None:
     if not reason.strip():
         raise ConfigError("--reason is empty; say how you know that nothing was done")
     async with asked.app() as app:
         store = app.backend.tenant(one_tenant(app.settings, tenant))
         await _found(store, key, now=app.clock.now())
         hold = await store.money.release(key, reason=reason, now=app.clock.now())
+    if as_json:
+        show_json(_ended_json(store.tenant, hold))
+        return
     say(f"{key} is released: {_text(hold.amounts)} free again.")
 
 
@@ -144,7 +158,7 @@ def show_holds(held: Sequence[Held], *, now: datetime, empty: str) -> None:
     )
 
 
-def hold_json(tenant: TenantId, hold: Hold) -> Json:
+def hold_json(tenant: TenantId, hold: Hold) -> dict[str, Json]:
     """Return a promise for programs."""
     return {
         "tenant": tenant,
@@ -159,6 +173,10 @@ def hold_json(tenant: TenantId, hold: Hold) -> Json:
         "account": hold.account,
         "reason": hold.reason,
     }
+
+
+def _ended_json(tenant: TenantId, hold: Hold) -> Json:
+    return hold_json(tenant, hold) | {"actual": dict(hold.actual), "overrun": overrun(hold)}
 
 
 def _show_what_to_do(held: Sequence[Held]) -> None:

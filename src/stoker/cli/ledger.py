@@ -50,6 +50,8 @@ COLUMNS = {
     "digest": str,
 }
 
+_SEQ = click.IntRange(1, 2**63 - 1)  # what every store can count to
+
 _FILTERS = [
     click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
     click.option("--reason", metavar="TEXT", help="Only with this reason code, or words of it."),
@@ -83,7 +85,7 @@ def ledger() -> None:
     show_default=True,
     help="Show at most this many.",
 )
-@click.option("--before", type=click.IntRange(1), metavar="SEQ", help="Go on below this entry.")
+@click.option("--before", type=_SEQ, metavar="SEQ", help="Go on below this entry.")
 @takes_json
 @pass_asked
 def list_entries(
@@ -145,7 +147,7 @@ async def _list(
 
 
 @ledger.command("show")
-@click.argument("seq", type=click.IntRange(1), metavar="SEQ")
+@click.argument("seq", type=_SEQ, metavar="SEQ")
 @takes_tenant
 @takes_json
 @pass_asked
@@ -233,6 +235,9 @@ async def _verify(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> E
 @takes_tenants
 @takes_filters
 @click.option("--limit", type=click.IntRange(1), help="Write at most this many of each tenant.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
+)
 @pass_asked
 def export_entries(
     asked: Asked,
@@ -242,6 +247,7 @@ def export_entries(
     force: bool,
     tenants: tuple[str, ...],
     limit: int | None,
+    as_json: bool,
     **filters: str | None,
 ) -> None:
     """Write entries to a file, oldest first, tenant by tenant.
@@ -249,7 +255,17 @@ def export_entries(
     In CSV, text that a spreadsheet could take for a formula has a ' in front.
     """
     selection = _selection(**filters)
-    run_async(_export(asked, tenants, selection, kind=kind, out=out, force=force, limit=limit))
+    if as_json and out is None:
+        raise ConfigError(
+            "--json tells what was written where, and needs --out FILE; "
+            "for the entries themselves use --format json"
+        )
+    exporting = _export(asked, tenants, selection, kind=kind, out=out, force=force, limit=limit)
+    count = run_async(exporting)
+    if as_json:
+        show_json({"entries": count, "out": str(out), "format": kind})
+    elif out is not None:
+        say(f"{count} entries are in {out}")
 
 
 async def _export(
@@ -261,7 +277,7 @@ async def _export(
     out: Path | None,
     force: bool,
     limit: int | None,
-) -> None:
+) -> int:
     settings = asked.settings()
     count = 0
     async with asked.app(only_to_read=True) as app:
@@ -275,8 +291,7 @@ async def _export(
                     count += len(wanted)
                     if left is not None and (left := left - len(wanted)) == 0:
                         break
-    if out is not None:
-        say(f"{count} entries are in {out}")
+    return count
 
 
 def export_row(tenant: TenantId, entry: Entry) -> Row:

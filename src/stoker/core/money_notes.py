@@ -98,11 +98,15 @@ def cap_note(change: CapChange, *, now: datetime) -> Note:
     if change.limit is not None:
         said.append(f"its limit is {change.limit} from now on")
         data["limit"] = change.limit
+    kind = MoneyKind.CAP_CHANGED
     if change.raised_to is not None and change.raised_until is not None:
         until = in_utc(change.raised_until)
-        said.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
         data |= {"raised_to": change.raised_to, "raised_until": until.isoformat()}
-    kind = MoneyKind.CAP_RAISED if "raised_to" in data else MoneyKind.CAP_CHANGED
+        if until > now:
+            kind = MoneyKind.CAP_RAISED
+            said.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
+        else:
+            said.append("it is no longer raised")
     return Note(at=now, kind=kind.value, subject=change.cap, reason="; ".join(said), data=data)
 
 

@@ -40,9 +40,9 @@ async def newest(
     ledger: LedgerStore, selection: Selection, *, before: int | None = None, limit: int
 ) -> list[Entry]:
     """Return the last so many entries that were asked for, newest first, seq below `before`."""
-    if before is None:
-        last = await last_entry(ledger)
-        before = last.seq + 1 if last else 1
+    last = await last_entry(ledger)
+    end = last.seq + 1 if last else 1
+    before = end if before is None else min(before, end)  # beyond the end there is nothing to page
     found: list[Entry] = []
     while before > 1 and len(found) < limit:
         start = max(before - 1 - PAGE, 0)
