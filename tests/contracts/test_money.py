@@ -12,6 +12,7 @@ from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import LARGEST, Cap, CapChange, Scope
 from stoker.core.holds import OPEN, Phase
 from stoker.core.ledger import Note, first_break
+from stoker.core.slots import Slot, SlotState
 from stoker.errors import ConfigError, ConflictError, PermanentError
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -449,6 +450,29 @@ def test_time_is_never_earlier_than_any_entry_of_the_ledger(on_store):
         assert (await reserve(store, "a", now=NOW)).reason == "CLOCK_WENT_BACK"
         a_little = await reserve(store, "a", now=LATER - timedelta(minutes=2))
         assert a_little.reserved_at == LATER
+
+    on_store(scenario)
+
+
+def test_a_slot_decided_by_a_late_clock_does_not_reopen_yesterday(on_store):
+    midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
+    late = midnight - timedelta(minutes=3)  # as honest clocks differ
+
+    async def scenario(store):
+        today = await reserve(store, "a", 100, now=midnight + timedelta(minutes=1))
+        slot = Slot(
+            schedule="nightly",
+            instant=late,
+            state=SlotState.MISSED,
+            decided_at=late,
+            reason="nobody was there",
+        )
+        assert await store.schedule.decide_slot(slot, fence=None)
+        again = await reserve(store, "b", 1, now=late)
+        assert (again.reason, again.used) == ("CAP_TENANT_DAY", 100)
+        assert await store.schedule.slots("nightly") == [slot]
+        moments = [entry.at for entry in await store.ledger.entries()]
+        assert moments == [today.reserved_at] * 3
 
     on_store(scenario)
 

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from stoker.core.leases import Lease, released, renewed, taken
-from stoker.core.ledger import first_break
+from stoker.core.ledger import Note, first_break
 from stoker.core.model import LONGEST_TEXT
 from stoker.core.slots import Slot, SlotState
 from stoker.core.timekeeping import accepted_note
@@ -221,7 +221,7 @@ def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(o
         late = NOW + timedelta(days=1, microseconds=1)
         await store.schedule.decide_slot(slot(0, decided_at=late), fence=None)
         assert await store.schedule.latest_decision_at() == late
-        await store.schedule.decide_slot(slot(5, "hourly", decided_at=NOW), fence=None)
+        await store.ledger.append([Note(at=NOW, kind="ODD", subject="", reason="")])
         assert await store.schedule.latest_decision_at() == NOW
         [entry] = await store.ledger.append([accepted_note(NOW + timedelta(days=1), latest=late)])
         assert await store.schedule.latest_decision_at() == entry.at

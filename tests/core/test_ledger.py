@@ -119,3 +119,12 @@ def test_a_decided_instant_leaves_a_line_that_names_it_in_utc_and_says_why():
     assert note.subject == "upkeep@2030-01-01T12:00:00+00:00"
     assert note.data == {"run": "20300101_120000"}
     assert slot_note(replace(slot, state=SlotState.MISSED, run_at=None)).data == {}
+
+
+@pytest.mark.parametrize(("hours", "at"), [(-1, 0), (0, 0), (1, 1)])
+def test_the_line_of_an_instant_is_never_earlier_than_the_last_line(hours, at):
+    slot = Slot(schedule="upkeep", instant=AT, state=SlotState.MISSED, decided_at=AT)
+
+    note = slot_note(slot, latest=AT + timedelta(hours=hours))
+
+    assert note.at == AT + timedelta(hours=at)

@@ -35,10 +35,13 @@ class Slot:
     run_at: datetime | None = None  # the run it started
 
 
-def slot_note(slot: Slot) -> Note:
-    """Return the line the ledger keeps of a decided instant."""
+def slot_note(slot: Slot, *, latest: datetime | None = None) -> Note:
+    """Return the line the ledger keeps of a decided instant, never earlier than its last one.
+
+    A clock that is a little late would otherwise reopen, for money, a window that is over.
+    """
     return Note(
-        at=slot.decided_at,
+        at=slot.decided_at if latest is None else max(slot.decided_at, latest),
         kind=slot.state.value,
         subject=f"{slot.schedule}@{in_utc(slot.instant).isoformat()}",
         reason=slot.reason,

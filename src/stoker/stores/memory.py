@@ -189,7 +189,7 @@ class MemorySchedule:
         if place in self._slots:
             return False
         self._slots[place] = slot
-        self._ledger.add([slot_note(slot)])
+        self._ledger.add([slot_note(slot, latest=self._ledger.latest_at)])
         return True
 
     async def slots(

@@ -96,7 +96,7 @@ class SqlSchedule:
                 self._hold(tx, fence)
             if not tx.change(DECIDE, tenant=self._tenant, **_slot_values(slot)):
                 return False
-            added(tx, self._tenant, [slot_note(slot)])
+            added(tx, self._tenant, [slot_note(slot, latest=self._latest(tx))])
             return True
 
         return await self._database.write(decide)
@@ -121,7 +121,10 @@ class SqlSchedule:
         return _slot(rows[0]) if rows else None
 
     async def latest_decision_at(self) -> datetime | None:
-        rows = await self._database.read(lambda tx: tx.rows(LATEST_ENTRY, tenant=self._tenant))
+        return await self._database.read(self._latest)
+
+    def _latest(self, tx: Transaction) -> datetime | None:
+        rows = tx.rows(LATEST_ENTRY, tenant=self._tenant)
         return moment(rows[0][0]) if rows else None
 
     def _of(self, schedule: str) -> dict[str, Value]:
