@@ -184,10 +184,12 @@ async def opened(
     try:
         with library_logs(logs):
             time, tell = clock or SystemClock(), observer or logs
-            if only_to_read and await _is_nothing_yet(settings, backend):
+            new = await _is_nothing_yet(settings, backend)
+            if new and only_to_read:
                 await backend.close()
                 backend = MemoryBackend()  # what is not there reads as empty; looking makes nothing
-            for step in await _made_current(backend, only_to_read=only_to_read):
+            steps = await _made_current(backend, only_to_read=only_to_read)
+            for step in () if new else steps:  # that something new was made is no news
                 tell(Migrated(at=time.now(), step=step))
             yield App(
                 settings=settings,

@@ -8,11 +8,14 @@ import pytest
 
 from stoker import wiring
 from stoker.core.cadence import compute_next_run
+from stoker.core.events import Migrated
 from stoker.core.ledger import first_break
 from stoker.core.runs import RunState
 from stoker.engine.clock import VirtualClock
 from stoker.engine.upkeep import audited
+from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.testing import Recorder
+from stores.old_files import make_file
 
 TOML = """
 [scheduling]
@@ -91,3 +94,25 @@ def test_the_night_on_which_clocks_change_runs_once(tmp_path):
     instants = [run.instant for run in told["acme"][1]]
     assert instants.count(datetime(2026, 3, 8, 7, 0, tzinfo=UTC)) == 1  # 03:00 EDT, the first valid
     assert [at.hour for at in instants if (at.month, at.day) == (3, 8)] == [7]
+
+
+def test_a_store_that_is_brought_up_to_date_says_so_and_a_new_one_does_not(tmp_path):
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    def opened():
+        heard = Recorder()
+
+        async def open_and_close():
+            async with wiring.opened(settings, observer=heard):
+                pass
+
+        asyncio.run(open_and_close())
+        return [event.step for event in heard.of(Migrated)]
+
+    make_file(tmp_path / "stoker.db", version=2, rows=1)
+
+    assert opened() == [str(step) for step in MIGRATIONS[2:]]
+    assert opened() == []
+    for path in tmp_path.glob("stoker.db*"):
+        path.unlink()
+    assert opened() == []
