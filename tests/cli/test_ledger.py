@@ -170,7 +170,7 @@ def test_a_sound_ledger_passes(stoker):
     code, out, _ = stoker("ledger", "verify")
 
     assert code == 0
-    assert out.splitlines() == [
+    assert [line for line in out.splitlines() if not line.startswith("  head ")] == [
         "acme: 3 entries, the chain is sound and totals agree",
         "bolt: 5 entries, the chain is sound and totals agree",
     ]
@@ -216,6 +216,34 @@ def test_whatever_was_changed_behind_our_back_is_found(stoker, tmp_path, stateme
     told = json.loads(stoker("ledger", "verify", "--json", "--tenant", "bolt")[1])
     assert told["ok"] is False
     assert any(finding in problem for problem in told["tenants"][0]["problems"])
+
+
+def heads(stoker):
+    _, out, _ = stoker("ledger", "verify", "--json")
+    return {told["tenant"]: told["head"] for told in json.loads(out)["tenants"]}
+
+
+def test_entries_taken_off_the_end_are_found_by_the_head_they_had(stoker, tmp_path):
+    head = heads(stoker)["bolt"]
+    assert head.startswith("5:")
+    assert f"  head {head}" in stoker("ledger", "verify", "--tenant", "bolt")[1].splitlines()
+    assert stoker("ledger", "verify", "--tenant", "bolt", "--head", head)[0] == 0
+
+    altered(tmp_path, "DELETE FROM ledger WHERE tenant_id = 'bolt' AND seq = 5")
+
+    code, out, _ = stoker("ledger", "verify", "--tenant", "bolt", "--head", head)
+    assert code == 1
+    assert "it ends with entry 4, but had come to 5: the rest is gone" in out
+
+
+def test_a_ledger_that_grew_is_still_held_to_the_head_it_had(stoker):
+    before = heads(stoker)["bolt"]
+    stoker("stop", "--tenant", "bolt")
+    assert heads(stoker)["bolt"] != before
+    assert stoker("ledger", "verify", "--tenant", "bolt", "--head", before)[0] == 0
+
+    code, out, _ = stoker("ledger", "verify", "--tenant", "bolt", "--head", "5:" + "0" * 64)
+    assert (code, "entry 5 is not what it was" in out) == (1, True)
 
 
 def test_a_shared_total_that_is_less_than_tenants_took_is_found(stoker, tmp_path, ask):
@@ -287,6 +315,8 @@ def test_an_export_to_a_file_tells_programs_what_is_where(stoker, tmp_path):
         (["ledger", "show", "-1", "--tenant", "bolt"], "No such option"),
         (["ledger", "show", "1"], "say whose with --tenant"),
         (["ledger", "verify", "--tenant", "cargo"], "there is no tenant 'cargo'"),
+        (["ledger", "verify", "--head", "5:" + "0" * 64], "say whose with --tenant"),
+        (["ledger", "verify", "--head", "5", "--tenant", "bolt"], "is not SEQ:DIGEST"),
         (["ledger", "export"], "Missing option '--format'"),
         (["ledger", "export", "--format", "xlsx"], "'xlsx' is not one of"),
         (["ledger", "export", "--format", "parquet"], "--out FILE"),

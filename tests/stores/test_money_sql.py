@@ -1,6 +1,7 @@
 """What is special about money in SQL: last lines of defence, row security, one call for it all."""
 
 import asyncio
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from stoker.core.caps import Cap, Scope
 from stoker.core.holds import OPEN, Phase
 from stoker.core.model import TenantId
 from stoker.engine.verifying import verified
-from stoker.errors import PermanentError
+from stoker.errors import PermanentError, TransientError
 from stoker.stores.postgres import WRITE, PostgresBackend, _Door
 from stoker.stores.row_security import lint
 from stoker.stores.sql_money import SqlMoney
@@ -58,6 +59,27 @@ def sqlite_file(tmp_path):
 
     asyncio.run(scenario())
     return path
+
+
+@pytest.mark.parametrize("row", ["5, 7, 'garbage'", "-5, NULL, NULL", "NULL, 7, NULL"])
+@pytest.mark.parametrize("table", ["cap_changes", "shared_cap_changes"])
+def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row, table):
+    whose = "'acme', " if table == "cap_changes" else ""
+    with closing(sqlite3.connect(sqlite_file)) as naive:
+        naive.execute(f"INSERT INTO {table} VALUES ({whose}'{DAILY.id}', {row})")
+        naive.commit()
+
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        try:
+            with pytest.raises(TransientError, match=re.escape(f"{DAILY.id} cannot be read")):
+                await reserve(backend.tenant(ACME).money, "next")
+            return await backend.tenant(ACME).money.usage()
+        finally:
+            await backend.close()
+
+    [usage] = asyncio.run(scenario())
+    assert usage.used == Used(reserved=10)
 
 
 @pytest.mark.parametrize("column", ["settled", "reserved"])

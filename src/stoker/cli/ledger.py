@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_t
 from stoker.core.runs import compact_json
 from stoker.core.selecting import Selection, said
 from stoker.engine.ledger_reading import newest, pages
-from stoker.engine.verifying import Verdict, shared_differences, verified
+from stoker.engine.verifying import Mark, Verdict, shared_differences, verified
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ COLUMNS = {
 }
 
 _SEQ = click.IntRange(1, 2**63 - 1)  # what every store can count to
+
+_HEAD = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
 _FILTERS = [
     click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
@@ -185,22 +188,35 @@ async def _show(asked: Asked, seq: int, *, tenant: str | None, as_json: bool) ->
 
 @ledger.command("verify")
 @takes_tenants
+@click.option(
+    "--head",
+    metavar="SEQ:DIGEST",
+    help="What an earlier verify of this tenant said its head was; it must still be there.",
+)
 @takes_json
 @pass_asked
-def verify(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+def verify(asked: Asked, tenants: tuple[str, ...], head: str | None, as_json: bool) -> Exit:
     """Recompute every total from the entries, check the chain, and compare.
 
     Exit code 1 when something differs; the entry where the chain breaks is named. Caps that
-    tenants share are compared too when no tenant is named.
+    tenants share are compared too when no tenant is named. Keep the head it prints somewhere
+    else: with it, also entries taken off the end are found.
     """
-    return run_async(_verify(asked, tenants, as_json=as_json))
+    mark = _mark(head) if head is not None else None
+    if mark and len(set(tenants)) != 1:
+        raise ConfigError("--head is of one ledger; say whose with --tenant")
+    return run_async(_verify(asked, tenants, mark=mark, as_json=as_json))
 
 
-async def _verify(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+async def _verify(
+    asked: Asked, tenants: tuple[str, ...], *, mark: Mark | None, as_json: bool
+) -> Exit:
     settings = asked.settings()
     chosen = chosen_tenants(settings, tenants) if tenants else [t.id for t in settings.tenants]
     async with asked.app(only_to_read=True) as app:
-        verdicts = [(tenant, await verified(app.backend.tenant(tenant))) for tenant in chosen]
+        verdicts = [
+            (tenant, await verified(app.backend.tenant(tenant), mark=mark)) for tenant in chosen
+        ]
         shared: list[str] = []
         if not tenants:
             shared = await shared_differences(
@@ -216,6 +232,8 @@ async def _verify(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> E
         say(f"{tenant}: {verdict.entries} entries, {sound}")
         for problem in verdict.problems:
             say(f"  {problem}")
+        if verdict.head and not verdict.problems:
+            say(f"  head {_head(verdict)}")
     for problem in shared:
         say(f"shared: {problem}")
     return Exit.PROBLEMS if bad else Exit.OK
@@ -340,4 +358,20 @@ def _why(entry: Entry) -> str:
 
 
 def _verdict_json(tenant: TenantId, verdict: Verdict) -> Json:
-    return {"tenant": tenant, "entries": verdict.entries, "problems": list(verdict.problems)}
+    return {
+        "tenant": tenant,
+        "entries": verdict.entries,
+        "problems": list(verdict.problems),
+        "head": _head(verdict),
+    }
+
+
+def _head(verdict: Verdict) -> str | None:
+    return f"{verdict.head.seq}:{verdict.head.digest}" if verdict.head else None
+
+
+def _mark(text: str) -> Mark:
+    if not _HEAD.fullmatch(text):
+        raise ConfigError(f"--head {text!r} is not SEQ:DIGEST; copy what an earlier verify printed")
+    seq, _, digest = text.partition(":")
+    return Mark(int(seq), digest)

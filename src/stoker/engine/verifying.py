@@ -20,6 +20,14 @@ from stoker.ports import MoneyStore, SharedStore, Store, Usage
 ROUNDS = 50  # looks at a store that is being written to, before we say that it never stood still
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a ledger had come, as somebody remembers who does not keep it."""
+
+    seq: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What reading one ledger from its beginning showed."""
@@ -27,25 +35,31 @@ class Verdict:
     entries: int
     problems: tuple[str, ...]
     shared: Mapping[Place, Used]  # what this tenant took out of caps that tenants share
+    head: Mark | None = None  # None: there are no entries
 
 
-async def verified(store: Store) -> Verdict:
+async def verified(store: Store, *, mark: Mark | None = None) -> Verdict:
     """Read a tenant's whole ledger and compare.
 
-    Raises TransientError when the store never stands still for long enough.
+    With a mark, the ledger must have come as far and still say the same there: entries taken off
+    its end leave a chain that is sound. Raises TransientError when the store never stands still
+    for long enough.
     """
-    reader = _Reader()
+    reader = _Reader(mark)
     await reader.read_on(store)
     for _ in range(ROUNDS):
         cache = places(await store.money.usage())
         phases = await _open_phases(store.money)
         # Whatever changes a total writes an entry with it: no new entry, nothing has changed.
         if not await reader.read_on(store):
-            problems = [*reader.problems, *reader.replay.faults]
+            problems = [*reader.problems, *reader.missing(), *reader.replay.faults]
             problems += differences(reader.replay.own, cache)
             problems += _promises_differ(reader.replay, phases)
             return Verdict(
-                entries=reader.count, problems=tuple(problems), shared=reader.replay.shared
+                entries=reader.count,
+                problems=tuple(problems),
+                shared=reader.replay.shared,
+                head=reader.head,
             )
     raise TransientError(
         f"the ledger of {store.tenant} grows faster than it can be read; try when it is quieter"
@@ -81,7 +95,8 @@ def places(usages: list[Usage]) -> dict[Place, Used]:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, mark: Mark | None) -> None:
+        self._mark = mark
         self.replay = Replay()
         self.problems: list[str] = []
         self.count = 0
@@ -93,10 +108,30 @@ class _Reader:
         before = self.count
         async for page in pages(store.ledger, after=self._last.seq if self._last else 0):
             self._look_at_chain(page)
+            self._look_at_mark(page)
             self.replay.read(page)
             self.count += len(page)
             self._last = page[-1]
         return self.count - before
+
+    @property
+    def head(self) -> Mark | None:
+        """How far the ledger has come."""
+        return Mark(self._last.seq, self._last.digest) if self._last else None
+
+    def missing(self) -> list[str]:
+        """Return a sentence when the ledger does not reach as far as it once did."""
+        end = self._last.seq if self._last else 0
+        if self._mark is None or end >= self._mark.seq:
+            return []
+        return [f"it ends with entry {end}, but had come to {self._mark.seq}: the rest is gone"]
+
+    def _look_at_mark(self, page: list[Entry]) -> None:
+        self.problems += [
+            f"entry {entry.seq} is not what it was: its digest is {entry.digest}"
+            for entry in page
+            if self._mark and entry.seq == self._mark.seq and entry.digest != self._mark.digest
+        ]
 
     def _look_at_chain(self, page: list[Entry]) -> None:
         # One break is the finding; whatever follows it cannot be judged any more.

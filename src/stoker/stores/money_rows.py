@@ -14,6 +14,7 @@ from stoker.core.caps import CapChange
 from stoker.core.holds import Hold, Phase
 from stoker.core.model import Json, TenantId
 from stoker.core.runs import compact_json
+from stoker.errors import ConfigError, TransientError
 from stoker.ports import Stop, Usage
 from stoker.stores.sql import (
     Value,
@@ -73,11 +74,20 @@ def hold_of(row: tuple[Any, ...]) -> Hold:
 
 
 def change_of(row: tuple[Any, ...]) -> CapChange:
-    """Return the change in a row of cap, new_limit, raised_to, raised_until."""
+    """Return the change in a row of cap, new_limit, raised_to, raised_until.
+
+    Raises TransientError when it makes no sense: a cap that cannot be read refuses.
+    """
     cap, limit, raised_to, raised_until = row
-    return CapChange(
-        cap=cap, limit=limit, raised_to=raised_to, raised_until=optional_moment(raised_until)
-    )
+    try:
+        return CapChange(
+            cap=cap, limit=limit, raised_to=raised_to, raised_until=optional_moment(raised_until)
+        )
+    except (ValueError, ConfigError) as error:
+        raise TransientError(
+            f"what was said about the cap {cap} cannot be read ({error}); nothing was done, "
+            "restore the store from a backup"
+        ) from error
 
 
 def change_values(change: CapChange) -> dict[str, Value]:
