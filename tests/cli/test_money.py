@@ -211,7 +211,7 @@ def test_a_total_that_its_holds_do_not_explain_is_told_with_exit_code_1(stoker, 
 def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
     stoker, spend, money
 ):
-    for key in ("it's done", "not done"):
+    for key in ("--done, isn't it", "not done"):
         spend(key, calls=2)
         money("keep_aside", key, reason="timed out")
 
@@ -219,7 +219,7 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
     typed = [line.strip() for line in out.splitlines() if line.startswith("  stoker holds")]
     settle, _, _, release = (shlex.split(line.split("    ")[0])[1:] for line in typed)
     assert len(typed) == 4
-    assert stoker(*settle)[:2] == (0, "it's done is settled: 2 calls.\n")
+    assert stoker(*settle)[:2] == (0, "--done, isn't it is settled: 2 calls.\n")
     assert stoker(*release)[:2] == (0, "not done is released: 2 calls free again.\n")
 
     line = caps_of(stoker, "hudson")[TAVILY]

@@ -185,8 +185,10 @@ def _show_what_to_do(held: Sequence[Held]) -> None:
     say(f"\n{len(held)} may have been done; nobody knows. Look at the vendor's side, then say")
     for tenant, hold in held:
         key, cost = shlex.quote(hold.key), _typed(hold.amounts)
-        say(f"  stoker holds settle {key} {cost} --tenant {tenant}    if it was done, at that cost")
-        say(f"  stoker holds release {key} --reason '…' --tenant {tenant}    if it was not")
+        # After the options, and behind -- where it could be taken for one.
+        key = f"-- {key}" if hold.key.startswith("-") else key
+        say(f"  stoker holds settle --tenant {tenant} {key} {cost}    if it was done, at that cost")
+        say(f"  stoker holds release --tenant {tenant} --reason '…' {key}    if it was not")
 
 
 async def _found(store: Store, key: str, *, now: datetime) -> Hold:
