@@ -305,6 +305,19 @@ def test_an_owner_that_shows_signs_of_life_keeps_its_promises(on_store):
     on_store(scenario)
 
 
+def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(on_store):
+    async def scenario(store):
+        await store.ledger.append([Note(at=LATER, kind="ODD", subject="", reason="")])
+        late = LATER - timedelta(minutes=4)  # and a lease is a minute long
+        hold = await reserve(store, "a", now=late, sends_at_once=False)
+        assert hold.until - hold.reserved_at == timedelta(minutes=1)
+        assert await store.money.expire(now=late) == []
+        [gone] = await store.money.expire(now=LATER + timedelta(minutes=1))
+        assert gone.phase is Phase.EXPIRED
+
+    on_store(scenario)
+
+
 def test_pages_of_holds_are_in_key_order(on_store):
     async def scenario(store):
         keys = sorted(["b", "a", "Z", "ü", "10", "9"])

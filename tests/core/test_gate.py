@@ -43,6 +43,13 @@ def test_time_is_the_later_of_the_clock_and_the_ledger_and_always_in_utc():
         Standing().moment(NOW.replace(tzinfo=None))
 
 
+def test_a_lease_is_as_long_as_was_asked_whatever_the_clock():
+    until = NOW + HOUR
+    assert Standing().lease_end(until, now=NOW) == until
+    assert Standing(latest=NOW - HOUR).lease_end(until, now=NOW) == until
+    assert Standing(latest=NOW + 3 * HOUR).lease_end(until, now=NOW) == NOW + 4 * HOUR
+
+
 def test_when_nothing_stands_in_the_way_the_answer_is_what_to_charge():
     [charge] = asked(Standing())
     assert (charge.cap, charge.amount, charge.limit) == (DAILY.id, 10, 100)

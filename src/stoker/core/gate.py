@@ -36,6 +36,14 @@ class Standing:
         moment = in_utc(now)
         return moment if self.latest is None else max(moment, self.latest)
 
+    def lease_end(self, until: datetime, *, now: datetime) -> datetime:
+        """Return when a lease that is to end at `until` ends, as money counts time.
+
+        It is as long as was asked. Otherwise, with a clock that was set back a little, a promise
+        would be taken for one of a silent owner the moment it is given.
+        """
+        return in_utc(until) + (self.moment(now) - in_utc(now))
+
 
 def kept_name(text: str, *, what: str) -> str:
     """Return a name that every store can keep, and find again by."""

@@ -80,7 +80,8 @@ class MemoryMoney:
         if not isinstance(wanted, Refused):
             refused = first_refusal(wanted, self._shared.totals | self._kept.totals)
             if refused is None:
-                hold = phases_of.held(request, wanted, owner=owner, until=until, now=moment)
+                end = standing.lease_end(until, now=now)
+                hold = phases_of.held(request, wanted, owner=owner, until=end, now=moment)
                 note = reserved_note(hold, now=moment)
                 self._make([Move(before=None, after=hold, note=note)])
                 return hold

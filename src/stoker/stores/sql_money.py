@@ -82,7 +82,8 @@ class SqlMoney(SqlStanding):
             if isinstance(wanted, Refused):
                 added_as_they_are(tx, self._tenant, [refused_note(request, wanted, now=moment)])
                 return wanted
-            hold = phases_of.held(request, wanted, owner=owner, until=until, now=moment)
+            end = stands.lease_end(until, now=now)
+            hold = phases_of.held(request, wanted, owner=owner, until=end, now=moment)
             note = reserved_note(hold, now=moment)
             self._write(tx, self._tenant, [Move(before=None, after=hold, note=note)])
             return hold
