@@ -24,6 +24,7 @@ PROOFS = (
     "metered_vendor",
     "shared_rate",
     "money_chaos",
+    "mutants",
 )
 
 
