@@ -174,9 +174,37 @@ def impatient(postgres):
 @contextmanager
 def held(admin_url):
     """Somebody else holds the total that everybody needs."""
-    with psycopg.connect(admin_url) as other:
+    with psycopg.connect(admin_url) as other, psycopg.connect(admin_url, autocommit=True) as look:
         other.execute("UPDATE stoker.budgets SET reserved = reserved")
-        yield
+
+        async def waited_for(what):
+            waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ %s"
+            while not look.execute(waiting, [what]).fetchall():  # noqa: ASYNC110  # another process is waited for
+                await asyncio.sleep(0.01)
+
+        yield waited_for
+
+
+@pytest.mark.parametrize("everybody", [False, True])
+def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(postgres, everybody):
+    admin_url, app_url = pg.fresh_database(postgres)
+    backend = PostgresBackend(app_url)
+
+    async def scenario():
+        assert not isinstance(await reserve(backend, "first"), Refused)
+        with held(admin_url) as waited_for:
+            waiting = asyncio.ensure_future(reserve(backend, "second"))
+            await waited_for("write_moves")
+            stopping = backend.shared() if everybody else backend.tenant(ACME).money
+            await stopping.stop("lusha", reason="enough", now=NOW)
+        answer = await waiting
+        await backend.close()
+        return answer
+
+    answer = asyncio.run(scenario())
+
+    assert isinstance(answer, Refused)
+    assert answer.reason == "STOPPED"
 
 
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])

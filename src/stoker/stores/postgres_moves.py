@@ -73,6 +73,14 @@ BEGIN
             END IF;
         END LOOP;
     END LOOP;
+    -- The totals may have been waited for; a stop that came meanwhile still counts.
+    IF EXISTS (
+        SELECT FROM json_to_recordset(asked -> 'holds') AS h (connector text, seen_phase text)
+        WHERE h.seen_phase IS NULL AND (
+            EXISTS (SELECT FROM stoker.stops s
+                WHERE s.tenant_id = me AND s.connector IN ('', h.connector))
+            OR EXISTS (SELECT FROM stoker.shared_stops s WHERE s.connector IN ('', h.connector)))
+    ) THEN RAISE EXCEPTION 'stopped' USING ERRCODE = '{MISSED}'; END IF;
     FOR one IN SELECT * FROM json_to_recordset(asked -> 'notes') AS (
         at timestamptz, kind text, subject text, reason text, data json, unnumbered text)
     LOOP
