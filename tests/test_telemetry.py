@@ -108,7 +108,7 @@ def test_a_stream_that_cannot_be_written_to_stops_no_work():
     observer = telemetry_to(closed)
     closed.close()
 
-    observer(STARTED)
+    assert observer(STARTED) is None
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_these_units_can_be_counted(text):
     "text", ["", "call", "Calls", "calls ", "money", "money:usd", "money:USDX"]
 )
 def test_another_unit_is_refused_with_those_there_are(text):
-    with pytest.raises(ConfigError, match=r"is no unit; use calls, .* money:XXX"):
+    with pytest.raises(ConfigError, match=r"is no unit; use calls, .* money:USD"):
         unit(text)
 
 

@@ -162,7 +162,7 @@ def test_a_sqlite_that_can_damage_files_is_refused(version):
 
 @pytest.mark.parametrize("version", ["3.51.3", "3.54.1", "4.0.0"])
 def test_a_sqlite_that_cannot_is_not(version):
-    refuse_old_sqlite(version)
+    assert refuse_old_sqlite(version) is None
 
 
 # Two at once

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from stoker.cli.new_files import new_file
 from stoker.core.cells import cell, page_safe_json
 from stoker.core.model import Json
 from stoker.core.runs import compact_json
@@ -139,26 +139,8 @@ def export(kind: str, columns: Columns, *, out: Path | None, replace: bool) -> I
         with _finished(kind, sys.stdout.buffer, columns) as writing:
             yield writing
         return
-    if out.exists() and not replace:
-        raise ConfigError(f"{out} is already there; --force replaces it")
-    beside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        try:
-            with beside.open("wb") as stream:
-                with _finished(kind, stream, columns) as writing:
-                    yield writing
-                stream.flush()
-                os.fsync(stream.fileno())
-            if replace:
-                beside.replace(out)
-            else:
-                out.hardlink_to(beside)  # unlike a rename it fails when somebody was faster
-        finally:
-            beside.unlink(missing_ok=True)
-    except FileExistsError:
-        raise ConfigError(f"{out} is already there; --force replaces it") from None
-    except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror or error}") from error
+    with new_file(out, replace=replace) as stream, _finished(kind, stream, columns) as writing:
+        yield writing
 
 
 @contextmanager

@@ -7,18 +7,16 @@ cannot drift apart. `doctor` has its own file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import click
 
+from stoker.cli.new_files import new_file
 from stoker.cli.output import Asked, pass_asked, say, show_json, show_table, takes_json
 from stoker.config.sections import KNOWN, SECTIONS
 from stoker.config.settings import Settings
 from stoker.config.values import as_json
-from stoker.errors import ConfigError
 
 SMALL_CAPS = {
     "scheduling.daily_cap_per_tenant": 100,
@@ -57,7 +55,8 @@ def init(asked: Asked, *, force: bool, as_json: bool) -> None:
     A file that is already there is left alone, unless --force is given.
     """
     path = asked.config or asked.directory / "stoker.toml"
-    write_new(path, first_file(), replace=force)
+    with new_file(path, replace=force) as stream:
+        stream.write(first_file().encode())
     if as_json:
         show_json({"wrote": str(path)})
         return
@@ -87,28 +86,6 @@ def show(asked: Asked, *, as_json: bool) -> None:
 def first_file() -> str:
     """Return the settings file a new installation begins with. Reading it back gives no error."""
     return _HEAD + "".join(_section(name) for name in SECTIONS) + _TENANTS
-
-
-def write_new(path: Path, text: str, *, replace: bool) -> None:
-    """Write a file wholly or not at all; without `replace`, never over another."""
-    try:
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(file, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            if replace:
-                beside.replace(path)
-            else:
-                path.hardlink_to(beside)  # unlike a rename it fails when somebody was faster
-        finally:
-            beside.unlink(missing_ok=True)
-    except FileExistsError:
-        raise ConfigError(f"{path} is already there; --force replaces it") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _section(section: str) -> str:

@@ -38,8 +38,8 @@ def unit(text: str) -> str:
     """
     if not _UNIT.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is no unit; use calls, pull_units, tokens, credits or money:XXX "
-            "with a currency code"
+            f"{text!r} is no unit; use calls, pull_units, tokens, credits, or money in minor "
+            "units of a currency, e.g. money:USD"
         )
     return text
 
