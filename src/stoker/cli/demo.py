@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from stoker.cli.output import (
     takes_json,
 )
 from stoker.core.cadence import compute_next_run, preview
-from stoker.core.localtime import clocks_change, local_text
+from stoker.core.localtime import clock_note, local_text
 
 if TYPE_CHECKING:
     from stoker.config.settings import Settings
@@ -81,11 +81,12 @@ def demo(asked: Asked, keep: Path | None, as_json: bool) -> Exit:
 
 async def _demo(asked: Asked, directory: Path, *, kept: bool, as_json: bool) -> Exit:
     from stoker import wiring
+    from stoker.engine.clock import SystemClock
 
     (directory / wiring.CONFIG_FILE).write_text(SETTINGS, encoding="utf-8")
     # Only what stands in the demo's own file counts: whatever is set outside is for real work.
     settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
-    now = datetime.now(UTC)
+    now = SystemClock().now()
     if not as_json:
         _show_schedules(settings, now)
     await _live_through(settings, until=now, quiet=as_json)
@@ -114,11 +115,10 @@ def _show_schedules(settings: Settings, now: datetime) -> None:
         zone = settings.for_tenant(tenant).scheduling.timezone
         schedule = settings.schedule_for(tenant)
         coming = preview(now, schedule, 400)
-        special = next((at for at in coming if clocks_change(at, zone)), None)
+        special = next((at for at in coming if clock_note(at, zone)), None)
         for at in [*coming[:3], *([special] if special else [])]:
-            moved = clocks_change(at, zone)
-            note = f"clocks change by {moved.total_seconds() / 3600:+g} h" if moved else ""
-            rows.append((tenant, f"{at:%Y-%m-%d %H:%M}", local_text(at, zone), note))
+            utc, wall = f"{at:%Y-%m-%d %H:%M}", local_text(at, zone)
+            rows.append((tenant, utc, wall, clock_note(at, zone)))
     show_table(["tenant", "utc", "local", "note"], rows)
 
 

@@ -110,7 +110,7 @@ async def _next_instants(
     asked: Asked, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
 ) -> None:
     from stoker.core.cadence import upcoming
-    from stoker.core.localtime import local_text
+    from stoker.core.localtime import clock_note, local_text
 
     settings = asked.settings()
     rows: list[tuple[TenantId, datetime, str, str]] = []
@@ -122,7 +122,7 @@ async def _next_instants(
             last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
             decided = last.instant if last else None
             rows += [
-                (tenant, instant, local_text(instant, zone), _clock_note(instant, zone))
+                (tenant, instant, local_text(instant, zone), clock_note(instant, zone))
                 for instant in upcoming(now, task.schedule, count, last=decided)
             ]
     if as_json:
@@ -265,13 +265,6 @@ def moment(text: str, *, what: str) -> datetime:
     if written.tzinfo is None:
         raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
     return in_utc(written, what=what)
-
-
-def _clock_note(instant: datetime, zone: str) -> str:
-    from stoker.core.localtime import clocks_change
-
-    moved = clocks_change(instant, zone)
-    return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
 
 
 def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:

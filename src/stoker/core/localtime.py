@@ -22,6 +22,12 @@ def clocks_change(moment: datetime, zone: str) -> timedelta:
     return (after or timedelta(0)) - (before or timedelta(0))
 
 
+def clock_note(moment: datetime, zone: str) -> str:
+    """Return what is unusual about clocks on the moment's local day; empty on a usual one."""
+    moved = clocks_change(moment, zone)
+    return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
+
+
 def duration_text(duration: timedelta) -> str:
     """Return a duration in the two largest units that matter: `3 h 12 m`, `41 s`."""
     seconds = int(duration.total_seconds())
