@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.cli.output import (
-    Asked,
     Exit,
     exit_for_run,
-    pass_asked,
     progress,
     run_async,
     say,
@@ -67,19 +65,18 @@ scheduling.cron = "30 2 * * *"   # a time that clocks skip every spring
     help="Leave settings and store in this new directory, to look around in.",
 )
 @takes_json
-@pass_asked
-def demo(asked: Asked, keep: Path | None, as_json: bool) -> Exit:
+def demo(keep: Path | None, as_json: bool) -> Exit:
     """See it work: two tenants, four months of nights, no keys, no network."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise click.UsageError(f"{keep} is not empty; name a new directory")
-        return run_async(_demo(asked, keep, kept=True, as_json=as_json))
+        return run_async(_demo(keep, kept=True, as_json=as_json))
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as directory:
-        return run_async(_demo(asked, Path(directory), kept=False, as_json=as_json))
+        return run_async(_demo(Path(directory), kept=False, as_json=as_json))
 
 
-async def _demo(asked: Asked, directory: Path, *, kept: bool, as_json: bool) -> Exit:
+async def _demo(directory: Path, *, kept: bool, as_json: bool) -> Exit:
     from stoker import wiring
     from stoker.engine.clock import SystemClock
 
