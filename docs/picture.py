@@ -30,7 +30,7 @@ def drawn(text: str) -> str:
 """
 
 
-HEADS = ("TENANT", "STEP  ", "$ stok")
+HEADS = ("SCORE ", "$ stok", "merlio", "hudson")
 
 if __name__ == "__main__":
     command = [str(Path(sys.executable).with_name("stoker")), "demo"]

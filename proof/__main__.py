@@ -24,6 +24,8 @@ PROOFS = (
     "metered_vendor",
     "shared_rate",
     "money_chaos",
+    "web",
+    "nights",
     "mutants",
 )
 

@@ -35,6 +35,12 @@ MODULES = (
     "fairness",
     "money_notes",
     "replaying",
+    "gate",
+    "movements",
+    "statements",
+    "default_caps",
+    "cells",
+    "selecting",
 )
 _SAME_ROUNDS = "rounds are skipped at another time, or walked through; they come to the same"
 EQUIVALENT = {  # by line and change: mutants that behave in no other way, and why

@@ -18,8 +18,8 @@ from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-from stoker.engine.paying import Done
 from stoker.errors import PermanentError, TransientError, UncertainError
+from stoker.sources import Done
 
 UNIT = "credits"
 

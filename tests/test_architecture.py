@@ -9,8 +9,12 @@ SRC = Path(__file__).parents[1] / "src" / "stoker"
 LAYERS = [  # top to bottom; a module may import only from layers below its own
     {"cli", "testing"},
     {"wiring"},
-    {"engine", "stores", "telemetry", "config"},
+    {"in_touch"},
+    {"nightly"},
+    {"connecting"},
+    {"engine", "connectors", "stores", "sandbox", "simulate", "telemetry", "config"},
     {"ports"},
+    {"sources", "accounts", "touches"},
     {"core"},
     {"errors"},
 ]

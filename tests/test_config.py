@@ -105,6 +105,10 @@ def test_a_stronger_source_wins_and_is_named_as_the_origin(read):
         ("TAVILY_API_KEY", "tv-1", "keys.tavily", Secret("tv-1")),
         ("LUSHA_API_KEY", "lu-1", "keys.lusha", Secret("lu-1")),
         ("ZEROBOUNCE_API_KEY", "zb-1", "keys.zerobounce", Secret("zb-1")),
+        ("ODOO_API_KEY", "od-1", "keys.odoo", Secret("od-1")),
+        ("ODOO_URL", "https://acme.example.com/", "odoo.url", "https://acme.example.com"),
+        ("ODOO_DB", "acme", "odoo.database", "acme"),
+        ("DATA_GOV_SG_API_KEY", "dg-1", "keys.datagov", Secret("dg-1")),
         ("NO_COLOR", "please", "logging.no_color", True),
         ("STOKER_STORAGE_BACKEND", "memory", "storage.backend", "memory"),
     ],
@@ -469,6 +473,9 @@ def test_a_snapshot_is_plain_json_and_tells_of_a_secret_only_that_it_is_set(read
         "tavily": "not set",
         "lusha": "not set",
         "zerobounce": "not set",
+        "odoo": "not set",
+        "datagov": "not set",
+        "webhook": "not set",
     }
     assert snapshot["scheduling"]["catch_up"] == "latest"
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from stoker.core.cadence import compute_next_run as compute_next_run
     from stoker.core.cadence import preview as preview
     from stoker.core.cadence import should_run as should_run
+    from stoker.engine.touch_scheduler import RateLimiter as RateLimiter
+    from stoker.engine.touch_scheduler import Scheduler as Scheduler
     from stoker.errors import ConfigError as ConfigError
     from stoker.errors import ConflictError as ConflictError
     from stoker.errors import PermanentError as PermanentError
     from stoker.errors import StokerError as StokerError
     from stoker.errors import TransientError as TransientError
     from stoker.errors import UncertainError as UncertainError
+    from stoker.in_touch import scheduler_in_file as scheduler_in_file
 
 __version__ = "0.1.0"
 
@@ -32,6 +35,9 @@ _HOME = {
     "compute_next_run": "stoker.core.cadence",
     "preview": "stoker.core.cadence",
     "should_run": "stoker.core.cadence",
+    "RateLimiter": "stoker.engine.touch_scheduler",
+    "Scheduler": "stoker.engine.touch_scheduler",
+    "scheduler_in_file": "stoker.in_touch",
     "ConfigError": "stoker.errors",
     "ConflictError": "stoker.errors",
     "PermanentError": "stoker.errors",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from stoker.accounts import AccountStore, Directory, NightStore
 from stoker.core.budget import Cap, CapChange, Refused, Request, Used
 from stoker.core.budget_windows import ResetRule
 from stoker.core.events import Event
@@ -22,6 +23,8 @@ from stoker.core.limits import Rate, Turn
 from stoker.core.model import Enriched, Job, JobScore, TenantId
 from stoker.core.runs import Run, RunKey
 from stoker.core.slots import Slot
+from stoker.sources import AnswerStore, PageStore, RegistryStore
+from stoker.touches import TouchStore
 
 Observer = Callable[[Event], None]
 """Is told what happened. It must not raise, wait, or decide anything."""
@@ -219,7 +222,8 @@ class MoneyStore(Protocol):
         Atomic: of two callers racing for the last of a budget, one is told no. The same key again
         is the same hold as it now stands; with another fingerprint, ConflictError. Refused, with
         nothing charged and the key still good, when a cap is full, a stop is in force or the
-        clock went back. Raises ConfigError when a unit has no cap at all.
+        clock went back. What windows gave away that overlap the one of now, because `reset` was
+        another one before, counts too. Raises ConfigError when a unit has no cap at all.
         """
         ...
 
@@ -230,7 +234,8 @@ class MoneyStore(Protocol):
     async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Hold:
         """Turn a promise into what it really cost. As `core.holds.settled`.
 
-        Raises ConflictError when there is no such key.
+        A promise that was given back meanwhile is settled late. Raises ConflictError when there
+        is no such key.
         """
         ...
 
@@ -242,8 +247,11 @@ class MoneyStore(Protocol):
         """Keep a promise whose outcome nobody knows. As `core.holds.uncertain`."""
         ...
 
-    async def renew(self, owner: str, *, until: datetime) -> int:
-        """Lengthen the lease of everything this owner has HELD or SENT; return how many."""
+    async def renew(self, owner: str, *, until: datetime, now: datetime) -> int:
+        """Lengthen the lease of everything this owner has HELD or SENT; return how many.
+
+        By as much as lies between `now` and `until`, also for an owner whose clock is behind.
+        """
         ...
 
     async def expire(self, *, now: datetime) -> list[Hold]:
@@ -295,14 +303,30 @@ class MoneyStore(Protocol):
 
 
 class SharedStore(Protocol):
-    """What all tenants and workers share: rates, places, stops. It holds nothing of a tenant's."""
+    """What all tenants and workers share: rates, places, stops. It holds nothing of a tenant's.
+
+    What operators do for everybody has a ledger of its own; each such verb writes its entry in the
+    same transaction, never dated earlier than the entry before it.
+    """
+
+    @property
+    def ledger(self) -> LedgerStore:
+        """What operators did for everybody, chained like a tenant's ledger."""
+        ...
 
     async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
-        """Ask whether a call may go now, and use the turn up if so. Atomic across workers."""
+        """Ask whether a call may go now, and use the turn up if so. Atomic across workers.
+
+        As `core.limits.turn`: what no clock that is about right can have left is not believed.
+        """
         ...
 
     async def push_back(self, key: str, *, until: datetime) -> None:
-        """Let nothing go under this key before then; it never makes it sooner."""
+        """Let nothing go under this key before then; it never makes it sooner.
+
+        For a rate with a burst, `until` is what `core.limits.rest` says: otherwise the burst
+        would come early. A moment further off than `turn` believes is not waited for.
+        """
         ...
 
     async def take_place(
@@ -322,7 +346,7 @@ class SharedStore(Protocol):
         """Grant nobody anything more, on a connector or (empty) on any. Twice is once."""
         ...
 
-    async def resume(self, connector: str) -> bool:
+    async def resume(self, connector: str, *, now: datetime) -> bool:
         """Take a stop for everybody back; say whether there was one."""
         ...
 
@@ -330,8 +354,8 @@ class SharedStore(Protocol):
         """Return the stops in force for everybody."""
         ...
 
-    async def change_cap(self, change: CapChange) -> None:
-        """Remember what an operator said about a cap that tenants share."""
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        """Remember what an operator said about a cap that tenants share, with a ledger entry."""
         ...
 
     async def cap_changes(self) -> dict[str, CapChange]:
@@ -352,6 +376,11 @@ class Store:
     schedule: ScheduleStore
     ledger: LedgerStore
     money: MoneyStore
+    pages: PageStore
+    answers: AnswerStore
+    accounts: AccountStore
+    nights: NightStore
+    touches: TouchStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +401,14 @@ class Backend(Protocol):
 
     def shared(self) -> SharedStore:
         """Open what belongs to no tenant."""
+        ...
+
+    def registry(self) -> RegistryStore:
+        """Open the public register of companies."""
+        ...
+
+    def directory(self) -> Directory:
+        """Open the list of who the tenants are."""
         ...
 
     async def migrate(self) -> list[str]:

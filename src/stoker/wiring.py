@@ -7,35 +7,58 @@ ones they do not use.
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+from stoker.accounts import Tenant
+from stoker.config.joining import joined
 from stoker.config.loading import load
+from stoker.config.sections import CONNECTORS
 from stoker.config.settings import Settings
+from stoker.connecting import Connectors
 from stoker.core.budget_windows import ResetRule
 from stoker.core.cadence import CatchUp
 from stoker.core.caps import Cap
 from stoker.core.default_caps import Allowances, caps_in_force, default_caps
 from stoker.core.events import Migrated
+from stoker.core.limits import Rate
 from stoker.core.model import TenantId
+from stoker.core.nights import Step
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import Manifest, config_hash
+from stoker.engine.asking import Asking
 from stoker.engine.clock import SystemClock
+from stoker.engine.gates import Gates
 from stoker.engine.leasing import Leaseholder
+from stoker.engine.night import Night
+from stoker.engine.pacing import Pace, Places
+from stoker.engine.passages import Passages
+from stoker.engine.paying import Gate
+from stoker.engine.politeness import OwnHosts, SharedHosts
+from stoker.engine.promises import Promises
 from stoker.engine.scheduler import Scheduler, Task
+from stoker.engine.traffic import Traffic, Way
+from stoker.engine.turnstile import Turnstile
 from stoker.engine.upkeep import Checkup, Upkeep
-from stoker.errors import ConfigError
+from stoker.errors import ConfigError, StokerError
+from stoker.nightly import exports_for, night_for, order_of
 from stoker.ports import Backend, Clock, Observer
+from stoker.sources import Pacer
 from stoker.stores.memory import MemoryBackend
 from stoker.telemetry import library_logs, observer_for
 
 LEASE_LENGTH = timedelta(seconds=30)
+PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
+# Sites have a clock per host; all of them together have only so many places.
+VISITS = Rate(calls=1000, per=timedelta(seconds=1), burst=500)
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
 
 
@@ -48,6 +71,50 @@ class App:
     clock: Clock
     observer: Observer
     checkup: Checkup
+    owner: str  # unlike any other process's, also of those long gone
+    gates: Gates
+    traffic: Traffic
+    hosts: Pacer
+    connectors: Connectors
+    _passages: dict[TenantId, Passages] = field(default_factory=dict)
+    _asking: dict[TenantId, Asking] = field(default_factory=dict)
+
+    async def gate(self, tenant: TenantId) -> Gate:
+        """Return a tenant's way to spend money, kept alive until the app is closed."""
+        return await self.gates.gate(tenant)
+
+    def passages(self, tenant: TenantId) -> Passages:
+        """Return what a tenant's paid calls wait for: turns, places, rates."""
+        if tenant not in self._passages:
+            self._passages[tenant] = Passages(self.traffic, tenant, clock=self.clock)
+        return self._passages[tenant]
+
+    async def asking(self, tenant: TenantId) -> Asking:
+        """Return a tenant's way to ask vendors: what was answered before is not paid for again."""
+        gate = await self.gate(tenant)
+        if tenant not in self._asking:
+            self._asking[tenant] = Asking(
+                self.backend.tenant(tenant),
+                gate=gate,
+                passages=self.passages(tenant),
+                clock=self.clock,
+                observer=self.observer,
+                chance=random.random,
+                rehearsing=self.settings.sandbox.address is not None,
+            )
+        return self._asking[tenant]
+
+    def pace(self, connector: str, tenant: TenantId | None = None) -> Pace:
+        """Return the pace of a connector's calls; of which tenant, where each has its own key."""
+        return self.traffic.pace(connector, tenant=tenant)
+
+    def places(self, connector: str, tenant: TenantId | None = None) -> Places | None:
+        """Return a connector's places; None when the turnstile alone says how many go at once."""
+        return self.traffic.places(connector, tenant=tenant)
+
+    def turnstile(self, connector: str, tenant: TenantId | None = None) -> Turnstile:
+        """Return where tenants of this process wait for their turn on a connector."""
+        return self.traffic.turnstile(connector, tenant=tenant)
 
     def task(self, tenant: TenantId) -> Task:
         """Return a tenant's upkeep with the schedule and rules in force for it."""
@@ -71,6 +138,35 @@ class App:
             at_most=own.scheduling.catch_up_max,
         )
 
+    def night(
+        self,
+        tenant: TenantId,
+        *,
+        limit: int | None = None,
+        steps: tuple[Step, ...] = tuple(Step),
+        from_run: str = "",
+        again: bool = False,
+    ) -> Night:
+        """Return a tenant's night; at most so many companies, only these steps, if said."""
+        own, reset = self.settings.for_tenant(tenant), self.reset_for(tenant)
+        return night_for(
+            tenant,
+            order_of(own, reset=reset, limit=limit, steps=steps, from_run=from_run, again=again),
+            own=own,
+            backend=self.backend,
+            connectors=self.connectors,
+            gate=lambda: self.gate(tenant),
+            asking=lambda: self.asking(tenant),
+            caps=lambda: self.caps_for(tenant),
+            exports=exports_for(self.connectors, tenant, own=own),
+            owner=self.owner,
+            clock=self.clock,
+        )
+
+    def night_task(self, tenant: TenantId, night: Night) -> Task:
+        """Return a tenant's night as a task, due when its schedule says so."""
+        return replace(self.task(tenant), work=night)
+
     async def caps_for(self, tenant: TenantId) -> tuple[Cap, ...]:
         """Return every cap in force for a tenant, those it shares first.
 
@@ -87,16 +183,18 @@ class App:
 
     def reset_for(self, tenant: TenantId) -> ResetRule:
         """Return when a tenant's caps begin anew: in its own zone, at its own time."""
-        own = self.settings.for_tenant(tenant)
-        return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
+        return reset_of(self.settings.for_tenant(tenant))
 
-    def scheduler(self, tenants: tuple[TenantId, ...]) -> Scheduler:
-        """Return a scheduler for these tenants' work, in this process."""
+    def scheduler(
+        self, tenants: tuple[TenantId, ...], *, nights: tuple[TenantId, ...] = ()
+    ) -> Scheduler:
+        """Return a scheduler for tenants' upkeep, and for the nights of some, in this process."""
+        upkeep = [self.task(tenant) for tenant in tenants]
         return Scheduler(
-            [self.task(tenant) for tenant in tenants],
+            [*upkeep, *(self.night_task(tenant, self.night(tenant)) for tenant in nights)],
             backend=self.backend,
             leaseholder=Leaseholder(
-                owner=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+                owner=self.owner,
                 clock=self.clock,
                 observer=self.observer,
                 length=LEASE_LENGTH,
@@ -129,14 +227,54 @@ def caps_of(own: Settings) -> tuple[Cap, ...]:
     return default_caps(
         Allowances(
             tavily_calls=caps.tavily_queries,
+            tavily_credits=caps.tavily_credits,
             lusha_calls=caps.lusha_contact_lookups,
+            lusha_credits=caps.lusha_credits,
             zerobounce_calls=caps.zerobounce_verifications,
+            zerobounce_credits=caps.zerobounce_credits,
+            openai_calls=caps.openai_calls,
             openai_tokens=caps.openai_daily_tokens,
             pull_units=caps.pull_units_per_day,
             money=caps.money_per_day_minor,
             currency=caps.currency,
         )
     )
+
+
+def reset_of(own: Settings) -> ResetRule:
+    """Return when a tenant's caps begin anew, as its settings say."""
+    return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
+
+
+def traffic_for(settings: Settings, backend: Backend, *, owner: str, clock: Clock) -> Traffic:
+    """Return how this process's calls to vendors go."""
+    return Traffic(
+        lambda connector: way_of(settings, connector),
+        shared=backend.shared() if _shares_keys(settings) else None,
+        owner=owner,
+        clock=clock,
+        weights={
+            tenant.id: settings.for_tenant(tenant.id).pacing.weight for tenant in settings.tenants
+        },
+        own_keys=_own_keys(settings),
+        # The same time as the machine's own clock tells, and cheaper to ask for.
+        ticks=time.monotonic_ns if isinstance(clock, SystemClock) else None,
+    )
+
+
+def way_of(settings: Settings, connector: str) -> Way:
+    """Return how a connector may be called, as settings say."""
+    if connector == "crawl":
+        return Way(rate=VISITS, places=settings.crawl.concurrency)
+    section = settings.connector(connector)
+    return Way(rate=section.rate(), places=section.concurrency, own_key=section.own_key)
+
+
+def hosts_for(settings: Settings, backend: Backend, *, clock: Clock) -> Pacer:
+    """Return the clock of every host that is visited."""
+    if _shares_keys(settings):
+        return SharedHosts(shared=backend.shared(), clock=clock)
+    return OwnHosts(clock=clock)
 
 
 def retention_rule(own: Settings) -> RetentionRule:
@@ -183,28 +321,84 @@ async def opened(
     backend = backend_for(settings)
     try:
         with library_logs(logs):
-            time, tell = clock or SystemClock(), observer or logs
+            told, tell = clock or SystemClock(), observer or logs
             new = await _is_nothing_yet(settings, backend)
             if new and only_to_read:
                 await backend.close()
                 backend = MemoryBackend()  # what is not there reads as empty; looking makes nothing
             steps = await _made_current(backend, only_to_read=only_to_read)
             for step in () if new else steps:  # that something new was made is no news
-                tell(Migrated(at=time.now(), step=step))
-            yield App(
-                settings=settings,
-                backend=backend,
-                clock=time,
-                observer=tell,
-                checkup=Checkup(backend, time),
-            )
+                tell(Migrated(at=told.now(), step=step))
+            settings = joined(settings, await _known_tenants(backend, only_to_read=only_to_read))
+            owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+
+            def promises(tenant: TenantId) -> Promises:
+                return Promises(
+                    backend.tenant(tenant).money,
+                    caps=caps_of(settings.for_tenant(tenant)),
+                    reset=reset_of(settings.for_tenant(tenant)),
+                    owner=owner,
+                    clock=told,
+                    lease=PROMISE_LEASE,
+                    tenant=tenant,
+                    observer=tell,
+                )
+
+            traffic = traffic_for(settings, backend, owner=owner, clock=told)
+            hosts = hosts_for(settings, backend, clock=told)
+            async with (
+                Gates(promises, clock=told) as gates,
+                Connectors(
+                    settings,
+                    hosts=hosts,
+                    traffic=traffic,
+                    clock=told,
+                    stops=lambda tenant: backend.tenant(tenant).money.stops(),
+                ) as connectors,
+            ):
+                yield App(
+                    settings=settings,
+                    backend=backend,
+                    clock=told,
+                    observer=tell,
+                    checkup=Checkup(backend, told),
+                    owner=owner,
+                    gates=gates,
+                    traffic=traffic,
+                    hosts=hosts,
+                    connectors=connectors,
+                )
     finally:
         await backend.close()
+
+
+def _own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
+    """Return in whose line tenants wait that call with another key than the installation's.
+
+    Those with the same key wait in one line, named by the first of them.
+    """
+    lines: dict[tuple[str, TenantId], str] = {}
+    for name in CONNECTORS:
+        first: dict[object, str] = {}
+        for tenant in settings.tenants:
+            key = tenant.overrides.get(f"keys.{name}")
+            if key is not None and key != settings.value(f"keys.{name}"):
+                lines[name, tenant.id] = first.setdefault(key, tenant.id)
+    return lines
 
 
 async def _is_nothing_yet(settings: Settings, backend: Backend) -> bool:
     embedded = settings.storage.backend in ("sqlite", "json")
     return embedded and await backend.schema_version() == 0
+
+
+async def _known_tenants(backend: Backend, *, only_to_read: bool) -> list[Tenant]:
+    try:
+        return await backend.directory().tenants()
+    except StokerError:
+        if not only_to_read:
+            raise
+        return []  # as above
 
 
 async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
@@ -214,6 +408,13 @@ async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
         if not only_to_read:
             raise
         return []  # the first read says what is wrong, if it matters to it
+
+
+def _shares_keys(settings: Settings) -> bool:
+    if settings.pacing.processes == "auto":
+        # A file is open to many processes as well: a daemon, and somebody at a terminal.
+        return settings.storage.backend != "memory"
+    return settings.pacing.processes == "many"
 
 
 def _config_file(directory: Path, config: Path | None) -> Path | None:

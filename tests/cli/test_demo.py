@@ -1,31 +1,44 @@
+import io
 import json
+from contextlib import redirect_stdout
+
+import pytest
 
 from stoker.cli.main import main
 
 
-def test_the_demo_tells_a_true_story_and_leaves_nothing_behind(tmp_path, capsys):
-    assert main(["-C", str(tmp_path), "demo", "--json"]) == 0
-
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["state"] == "DONE"
-    assert set(answer["tenants"]) == {"hudson", "merlion"}
-    for story in answer["tenants"].values():
-        assert story["ledger_sound"]
-        assert story["unexplained"] == 0
-        assert 2 <= len(story["missed"]) <= 3
-        assert story["would_prune"]["runs"] > 0
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Where one demo left everything when asked to, and what it said."""
+    kept, said = tmp_path_factory.mktemp("demo") / "out", io.StringIO()
+    with redirect_stdout(said):
+        assert main(["demo", "--keep", str(kept), "--json"]) == 0
+    return kept, json.loads(said.getvalue())
 
 
-def test_a_demo_that_is_kept_can_be_looked_around_in(tmp_path, capsys):
-    kept = tmp_path / "out"
-    assert main(["demo", "--keep", str(kept)]) == 0
-    told = capsys.readouterr().out
-    assert f"stoker -C {kept} schedule audit" in told
+def test_the_demo_is_a_night_of_two_tenants_that_adds_up(shown):
+    _, answer = shown
+    nights = {night["tenant"]: night for night in answer["nights"]}
+    assert set(nights) == {"hudson", "merlion"}
+    assert sum(len(night["manifest"]["selected"]) for night in nights.values()) == 200
+    for night in nights.values():
+        assert night["state"] == "PARTIAL"  # its caps are small on purpose
+        assert any("tavily was not asked" in reason for reason in night["manifest"]["reasons"])
+        assert night["leads"] > 20
+        assert night["manifest"]["counts"]["crm_written"] > 200
+    for vendor in ("tavily", "zerobounce", "lusha"):
+        paid = sum(
+            night["manifest"]["cost"].get(f"{vendor}/credits", 0) for night in nights.values()
+        )
+        assert paid == answer["charged"].get(vendor, {}).get("credits", 0)
 
-    assert main(["-C", str(kept), "schedule", "audit"]) == 0
-    assert main(["-C", str(kept), "prune", "--dry-run"]) == 0
-    assert "would remove" in capsys.readouterr().out
+
+def test_a_demo_that_is_kept_can_be_looked_around_in(shown, capsys):
+    kept, _ = shown
+    for words in (["leads"], ["caps", "list"], ["ledger", "verify"], ["nightly", "--plan"]):
+        assert main(["-C", str(kept), *words]) == 0, words
+    assert main(["-C", str(kept), "runs", "show", "latest", "--tenant", "merlion"]) == 0
+    assert "nightly, PARTIAL" in capsys.readouterr().out
 
 
 def test_a_directory_with_something_in_it_is_not_used(tmp_path, capsys):

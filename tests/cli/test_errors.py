@@ -122,7 +122,8 @@ def test_ctrl_c_is_one_word_and_130(tmp_path):
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_waiting_command_in_order(tmp_path, told):
     waiting = """
-import sys, click, asyncio
+import sys, click, asyncio, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored beside a shell
 from stoker.cli import main as command_line
 from stoker.cli.output import run_async
 
@@ -154,6 +155,21 @@ sys.exit(command_line.main(["wait"]))
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, out, err) == (130, "tidied up\n", "stoker: stopped\n")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("connector", "list", "--json")])
+def test_no_room_for_what_is_printed_is_one_line_and_no_fault_of_ours(tmp_path, arguments):
+    with Path("/dev/full").open("wb") as full:  # a disk without room, as the system offers one
+        done = subprocess.run(
+            [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == Exit.UNCERTAIN
+    assert len(done.stderr.splitlines()) == 1
+    assert "No space left on device" in done.stderr
 
 
 def test_a_reader_that_stops_reading_is_no_error(tmp_path):
@@ -276,6 +292,8 @@ COMMANDS = [
     ["config", "show", "--json"],
     ["doctor"],
     ["doctor", "--json"],
+    ["connector", "list"],
+    ["connector", "list", "--json"],
     ["db", "setup"],
     ["db", "status", "--json"],
     ["upkeep"],
@@ -296,7 +314,7 @@ def test_no_canary_in_any_secret_slot_is_ever_printed_or_kept(tmp_path, backend)
 
     # Nobody listens at the Postgres address, so there the errors are what is looked through.
     assert (codes == {0}) is (backend != "postgres"), said
-    assert len(canaries()) == 6
+    assert len(canaries()) == 9
     assert hits(tmp_path, *said) == 0
 
 

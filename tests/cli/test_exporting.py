@@ -2,9 +2,13 @@ import asyncio
 import csv
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
 import tracemalloc
+import tty
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -233,3 +237,41 @@ def test_what_is_exported_as_parquet_reads_back_with_its_types(tmp_path, exporte
     assert rows[0]["at"] == datetime(2026, 2, 7, tzinfo=UTC)
     assert rows[0]["at"].utcoffset() == timedelta(0)
     assert json.loads(rows[0]["data"])["account"] == texts[0]
+
+
+HOSTILE = "a\x1b[2J\x07\u202eb\r\nc\x9b31m"
+
+
+def on_a_terminal(write):
+    """Return the bytes a real terminal was sent."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)  # or the terminal itself would change line ends on their way
+    sent = b""
+    try:
+        with os.fdopen(theirs, "wb", buffering=0) as stream:
+            assert stream.isatty()
+            write(stream)
+        with suppress(OSError):  # which is how a terminal says that nobody writes any more
+            while more := os.read(ours, 100_000):
+                sent += more
+    finally:
+        os.close(ours)
+    return sent
+
+
+def test_csv_on_a_terminal_shows_every_character_as_itself():
+    def write(stream):
+        CsvExport(stream, {"text": str}).add([{"text": HOSTILE}])
+
+    sent = on_a_terminal(write)
+    assert sent.count(b"\r\n") == 2  # the head and the one row
+    assert not [byte for byte in sent.replace(b"\r\n", b"") if byte < 32 or byte == 127]
+    assert "\u202e" not in sent.decode()
+    assert r"a\u{1b}[2J\u{7}\u{202e}b\u{d}\u{a}c\u{9b}31m" in sent.decode()
+
+
+def test_csv_in_a_file_keeps_every_character():
+    stream = io.BytesIO()
+    CsvExport(stream, {"text": str}).add([{"text": HOSTILE}])
+    rows = list(csv.reader(io.StringIO(stream.getvalue().decode(), newline="")))
+    assert rows == [["text"], [HOSTILE]]

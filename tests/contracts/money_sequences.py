@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 
 from contracts.sequences import Difference
 from stoker.core.budget import Request
@@ -23,6 +23,7 @@ from stoker.stores.memory import MemoryBackend
 
 START = datetime(2026, 2, 7, 15, 20, tzinfo=UTC)  # not long before midnight in Singapore
 RULE = ResetRule("Asia/Singapore")
+HALF_PAST = ResetRule("UTC", time(15, 30))
 TEXTS = ["", "plain", "ünï – 日本語 🙂", "quote ' and \" and \\", "line\nbreak\ttab"]
 BAD_TEXTS = ["a\0b", "half \ud800", "x" * 501]
 OWNERS = ["one", "two", "drei–3"]
@@ -90,7 +91,7 @@ class MoneySequence:
         caps = self.rng.sample(self.caps, len(self.caps) - (self.rng.random() < 0.1))
         terms = {
             "caps": caps,
-            "reset": self.rng.choice([RULE, RULE, ResetRule()]),
+            "reset": self.rng.choice([RULE, RULE, ResetRule(), HALF_PAST]),
             "owner": self.owner(),
             "until": now + timedelta(minutes=self.rng.randint(0, 9)),
             "now": now,
@@ -128,7 +129,7 @@ class MoneySequence:
                 (f"expire {now}", lambda b: b.tenant(tenant).money.expire(now=now)),
                 (
                     f"renew {owner!r} {until}",
-                    lambda b: b.tenant(tenant).money.renew(owner, until=until),
+                    lambda b: b.tenant(tenant).money.renew(owner, until=until, now=now),
                 ),
             ]
         )
@@ -143,7 +144,7 @@ class MoneySequence:
         return self.rng.choice(
             [
                 (f"{change}", lambda b: b.tenant(tenant).money.change_cap(change, now=now)),
-                (f"shared {change}", lambda b: b.shared().change_cap(change)),
+                (f"shared {change}", lambda b: b.shared().change_cap(change, now=now)),
                 (
                     f"stop {connector} {text!r}",
                     lambda b: b.tenant(tenant).money.stop(connector, reason=text, now=now),
@@ -153,7 +154,7 @@ class MoneySequence:
                     lambda b: b.shared().stop(mine, reason=text, now=now),
                 ),
                 *[(f"resume {connector}", resumed(tenant, connector, now))] * 4,
-                *[(f"shared resume {mine}", lambda b: b.shared().resume(mine))] * 2,
+                *[(f"shared resume {mine}", lambda b: b.shared().resume(mine, now=now))] * 2,
             ]
         )
 
@@ -175,7 +176,7 @@ class MoneySequence:
 
     def share(self) -> Step:
         key, now, owner = self.rng.choice(self.names.connectors), self.now(), self.owner()
-        until = now + timedelta(seconds=self.rng.randint(-60, 120))
+        until = now + timedelta(seconds=self.rng.choice([-60, -1, 1, 30, 120, 4000, 86_400]))
         rate = Rate(calls=6, per=timedelta(minutes=1), burst=self.rng.randint(1, 3))
         places = self.rng.randint(0, 2)
         return self.rng.choice(
@@ -238,6 +239,11 @@ async def dump(backend: Backend, names: Named, tenant: TenantId) -> list[object]
             if cap.split("/")[1] in mine
         },
         await store.ledger.entries(limit=100_000),
+        [
+            (entry.kind, entry.subject, entry.reason, entry.data)
+            for entry in await shared.ledger.entries(limit=100_000)
+            if any(name in entry.subject.split("/") for name in names.connectors)
+        ],
     ]
 
 

@@ -13,6 +13,7 @@ from stoker.core.caps import LARGEST, Cap, CapChange, Scope
 from stoker.core.holds import OPEN, Phase
 from stoker.core.ledger import Note, first_break
 from stoker.core.slots import Slot, SlotState
+from stoker.engine.verifying import shared_differences, verified
 from stoker.errors import ConfigError, ConflictError, PermanentError
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -35,11 +36,11 @@ def wants(key, number=10, **said):
     return Request(key=key, connector="lusha", amounts={"credits": number}, **said)
 
 
-async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", **said):
+async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", reset=RULE, **said):
     return await store.money.reserve(
         wants(key, number, **said),
         caps=caps,
-        reset=RULE,
+        reset=reset,
         owner=owner,
         until=now + timedelta(minutes=1),
         now=now,
@@ -280,7 +281,6 @@ def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_kept_as
         assert [await store.money.hold(hold.key) for hold in gone] == gone
         assert await used(store) == Used(reserved=30)
         assert await store.money.expire(now=LATER) == []
-        await refused(ConflictError, store.money.settle("not sent", {"credits": 1}, now=LATER))
         assert (
             await kinds(store)
             == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
@@ -296,11 +296,11 @@ def test_an_owner_that_shows_signs_of_life_keeps_its_promises(on_store):
         await reserve(store, "d", owner="other")
         await store.money.settle("c", {}, now=NOW)
         until = LATER + timedelta(minutes=1)
-        assert await store.money.renew("me", until=until) == 2
+        assert await store.money.renew("me", until=until, now=LATER) == 2
         assert [hold.key for hold in await store.money.expire(now=LATER)] == ["d"]
-        assert await store.money.renew("me", until=NOW) == 2
+        assert await store.money.renew("me", until=LATER, now=LATER) == 2
         assert (await store.money.hold("a")).until == until  # never shortened
-        assert await store.money.renew("nobody", until=until) == 0
+        assert await store.money.renew("nobody", until=until, now=LATER) == 0
 
     on_store(scenario)
 
@@ -314,6 +314,225 @@ def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(on_
         assert await store.money.expire(now=late) == []
         [gone] = await store.money.expire(now=LATER + timedelta(minutes=1))
         assert gone.phase is Phase.EXPIRED
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("behind", [timedelta(minutes=4), timedelta(minutes=-4), timedelta(0)])
+def test_hosts_whose_clocks_differ_by_more_than_a_lease_keep_and_lose_promises_alike(
+    on_store, behind
+):
+    lease = timedelta(minutes=1)
+
+    async def scenario(store):
+        for minute in range(10):
+            here = NOW + minute * lease
+            there = here - behind
+            if minute == 0:
+                await reserve(store, "theirs", now=there, owner="they", sends_at_once=False)
+            await reserve(store, f"ours {minute}", 1, now=here)
+            if minute < 5:
+                assert await store.money.renew("they", until=there + lease, now=there) == 1
+                assert "theirs" not in await lapsed(store, now=here)
+        # They fell silent five minutes ago; a clock that was ahead is waited for, and no longer.
+        gone = await lapsed(store, now=NOW + 10 * lease)
+        assert gone or (await store.money.hold("theirs")).phase is Phase.EXPIRED
+
+    async def lapsed(store, *, now):
+        return [hold.key for hold in await store.money.expire(now=now)]
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("naive", [False, True], ids=["", "naive twin"])
+def test_a_host_whose_clock_is_behind_renews_by_ledger_time(on_store, naive):
+    minute = timedelta(minutes=1)
+
+    async def scenario(store):
+        await reserve(store, "theirs", now=NOW, owner="they")
+        await reserve(store, "ours", now=NOW + 2 * minute)
+        # Their clock is three minutes behind ours, and a lease is one minute long. The twin does
+        # not say what its clock shows, so that the end of its lease is taken as it stands.
+        theirs = NOW - minute
+        told = NOW + 2 * minute if naive else theirs
+        await store.money.renew("they", until=theirs + minute, now=told)
+        silent = [hold.key for hold in await store.money.expire(now=NOW + 2 * minute)]
+        assert silent == (["theirs"] if naive else [])
+        if not naive:
+            assert (await store.money.hold("theirs")).until == NOW + 3 * minute
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("how", ["released", "expired"])
+def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(on_backend, how):
+    caps = [DAILY, EVERYBODY]
+
+    async def scenario(backend):
+        store = backend.tenant(ACME)
+        await reserve(store, "k", 60, caps=caps, sends_at_once=False)
+        if how == "released":
+            await store.money.release("k", reason="not on the invoice", now=NOW)
+        else:
+            await store.money.expire(now=LATER)
+        await reserve(store, "other", 70, caps=caps, now=LATER)
+        late = await store.money.settle("k", {"credits": 50}, now=LATER)
+        assert (late.phase, late.reason, late.actual) == (
+            Phase.SETTLED,
+            "SETTLED_LATE",
+            {"credits": 50},
+        )
+        assert await store.money.hold("k") == late
+        assert await used(store) == Used(settled=50, reserved=70)
+        assert [usage.used for usage in await backend.shared().usage()] == [
+            Used(settled=50, reserved=70)
+        ]
+        last = (await store.ledger.entries())[-1]
+        assert (last.kind, last.data["code"]) == ("SETTLED", "SETTLED_LATE")
+        assert (last.data["from"], last.data["overrun"]) == (how.upper(), {"credits": 50})
+        assert (await reserve(store, "next", 0, now=LATER)).used == 120
+        # Twice is once; another cost, or taking it back, is a conflict.
+        again = await store.money.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
+        assert again == late
+        await refused(ConflictError, store.money.settle("k", {"credits": 51}, now=LATER))
+        await refused(ConflictError, store.money.release("k", reason="", now=LATER))
+        assert await used(store) == Used(settled=50, reserved=70)
+        verdict = await verified(store)
+        assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
+
+    on_backend(scenario)
+
+
+@pytest.mark.parametrize("how", ["released", "expired"])
+def test_that_a_promise_given_back_cost_nothing_is_no_news(on_store, how):
+    async def scenario(store):
+        await reserve(store, "k", 60, sends_at_once=False)
+        if how == "released":
+            await store.money.release("k", reason="no", now=LATER)
+        else:
+            await store.money.expire(now=LATER)
+        before = await store.ledger.entries()
+        hold = await store.money.settle("k", {"credits": 0}, now=LATER)
+        assert hold.phase.value == how.upper()
+        assert await store.ledger.entries() == before
+        assert await used(store) == Used()
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize("how", ["released", "expired"])
+def test_a_promise_given_back_counts_again_once_somebody_is_unsure_about_it(on_store, how):
+    async def scenario(store):
+        await reserve(store, "k", 60, sends_at_once=False)
+        if how == "released":
+            await store.money.release("k", reason="no", now=LATER)
+        else:
+            await store.money.expire(now=LATER)
+        aside = await store.money.keep_aside("k", reason="it timed out", now=LATER)
+        assert (aside.phase, aside.closed_at) == (Phase.UNCERTAIN, None)
+        assert await store.money.holds(phases=list(OPEN)) == [aside]
+        assert await used(store) == Used(reserved=60)
+        assert isinstance(await reserve(store, "next", 41, now=LATER), Refused)
+        assert (await verified(store)).problems == ()
+        await store.money.release("k", reason="really not", now=LATER)
+        assert await used(store) == Used()
+        await store.money.settle("k", {"credits": 3}, now=LATER)
+        assert await used(store) == Used(settled=3)
+        assert (await verified(store)).problems == ()
+
+    on_store(scenario)
+
+
+async def shared_problems(backend, verdict):
+    return await shared_differences(backend.shared(), [verdict])
+
+
+SIX = ResetRule("UTC", time(6, 0))
+RULES = [
+    RULE,
+    SIX,
+    ResetRule("America/New_York", time(0, 0)),
+    ResetRule("Asia/Singapore", time(9, 29)),
+    ResetRule("Asia/Kolkata", time(17, 45)),
+]
+
+
+@pytest.mark.parametrize("window", [WindowKind.HOUR, WindowKind.DAY, WindowKind.WEEK])
+def test_changing_when_budgets_reset_opens_no_second_budget(on_store, window):
+    cap = replace(DAILY, window=window)
+
+    async def scenario(store):
+        for number, rule in enumerate(RULES * 2):
+            answer = await reserve(store, f"k{number}", 30, caps=[cap], reset=rule)
+            assert isinstance(answer, Refused) == (number >= 3)
+        assert (answer.cap, answer.used, answer.limit) == (cap.id, 90, 100)
+        assert "10 of 100 left" in answer.sentence
+        await reserve(store, "the last ten", 10, caps=[cap], reset=RULES[-1])
+        for rule in RULES:
+            assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refused)
+        assert (await verified(store)).problems == ()
+        assert all(usage.used.total <= 100 for usage in await store.money.usage())
+
+    on_store(scenario)
+
+
+def test_what_is_settled_or_given_back_after_the_change_counts_so_in_both_windows(on_store):
+    async def scenario(store):
+        await reserve(store, "a", 50)
+        await reserve(store, "b", 40, reset=SIX)
+        await store.money.settle("a", {"credits": 20}, now=NOW)
+        assert (await reserve(store, "c", 41, reset=SIX)).used == 60
+        await store.money.settle("b", {"credits": 70}, now=NOW)
+        assert (await reserve(store, "c", 11)).used == 90
+        await reserve(store, "d", 10)
+        await store.money.release("d", reason="", now=NOW)
+        assert (await reserve(store, "e", 11, reset=SIX)).used == 90
+        assert (await verified(store)).problems == ()
+
+    on_store(scenario)
+
+
+def test_yesterday_and_today_count_together_where_the_new_window_overlaps_both(on_store):
+    midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
+    hour = timedelta(hours=1)
+
+    async def scenario(store):
+        await reserve(store, "yesterday", 60, now=midnight - hour)
+        await reserve(store, "today", 30, now=midnight + hour)
+        # 06:00 UTC began before either, and ends after.
+        over = await reserve(store, "more", 11, now=midnight + 2 * hour, reset=SIX)
+        assert (over.used, over.resets_at) == (90, datetime(2026, 2, 8, 6, tzinfo=UTC))
+        await reserve(store, "more", 10, now=midnight + 2 * hour, reset=SIX)
+        assert isinstance(await reserve(store, "x", 1, now=midnight + 3 * hour, reset=SIX), Refused)
+        # Today's window was charged with it, yesterday's too, and the day after is free again.
+        assert (await reserve(store, "x", 61, now=midnight + 3 * hour)).used == 40
+        tomorrow = datetime(2026, 2, 9, 6, tzinfo=UTC)
+        assert (await reserve(store, "fresh", 100, now=tomorrow, reset=SIX)).phase is Phase.SENT
+
+    on_store(scenario)
+
+
+def test_a_cap_somebody_added_counts_over_a_changed_reset_too(on_store):
+    weekly = "tenant/*/credits/week"
+
+    async def scenario(store):
+        await store.money.change_cap(CapChange(cap=weekly, limit=70), now=NOW)
+        await reserve(store, "a", 60)
+        answer = await reserve(store, "b", 11, reset=SIX)
+        assert (answer.cap, answer.used) == (weekly, 60)
+
+    on_store(scenario)
+
+
+def test_callers_at_once_with_different_rules_share_one_budget(on_store):
+    async def scenario(store):
+        asking = [
+            reserve(store, f"k{n}", 7, reset=RULES[n % len(RULES)], caps=[DAILY]) for n in range(30)
+        ]
+        answers = await asyncio.gather(*asking)
+        granted = [answer for answer in answers if not isinstance(answer, Refused)]
+        assert len(granted) == 14
+        assert (await verified(store)).problems == ()
 
     on_store(scenario)
 
@@ -365,6 +584,21 @@ def test_a_cap_raised_for_a_while_is_higher_until_then_and_says_so_in_the_ledger
     on_store(scenario)
 
 
+def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(on_backend):
+    async def scenario(backend):
+        store, weekly = backend.tenant(ACME), "tenant_connector/lusha/credits/week"
+        await reserve(store, "a", 5)
+        await store.money.change_cap(CapChange(cap=weekly, limit=10), now=NOW)
+        await reserve(store, "b", 6)
+        answer = await reserve(store, "c", 5)
+        assert (answer.reason, answer.cap, answer.used) == ("CAP_CONNECTOR_WEEK", weekly, 6)
+        await backend.shared().change_cap(CapChange(cap=EVERYBODY.id, limit=1), now=NOW)
+        answer = await reserve(store, "d", 2)
+        assert (answer.reason, answer.cap) == ("CAP_SHARED_DAY", EVERYBODY.id)
+
+    on_backend(scenario)
+
+
 def test_a_tenant_cannot_change_a_shared_cap(on_store):
     async def scenario(store):
         change = CapChange(cap=EVERYBODY.id, limit=10**9)
@@ -404,7 +638,7 @@ def test_nothing_is_granted_while_a_stop_is_in_force(on_backend, stopped, everyb
         assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
         await store.money.settle("in flight", {"credits": 1}, now=NOW)
         if everybody:
-            assert await shared.resume(stopped)
+            assert await shared.resume(stopped, now=NOW)
         else:
             assert await store.money.resume(stopped, now=NOW)
         assert (await reserve(store, "k")).phase is Phase.SENT
@@ -540,7 +774,8 @@ def test_a_moment_without_a_zone_is_refused(on_store):
         await reserve(store, "k")
         await refused(ConfigError, store.money.settle("k", {}, now=naive))
         await refused(ConfigError, store.money.expire(now=naive))
-        await refused(ConfigError, store.money.renew("me", until=naive))
+        await refused(ConfigError, store.money.renew("me", until=naive, now=NOW))
+        await refused(ConfigError, store.money.renew("me", until=NOW, now=naive))
         assert await kinds(store) == ["RESERVED"]
 
     on_store(scenario)

@@ -5,8 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from contracts.backends import ACME
 from stoker.core.caps import CapChange
-from stoker.core.limits import Rate
+from stoker.core.ledger import first_break
+from stoker.core.limits import Rate, rest
+from stoker.core.model import OPERATORS
 from stoker.errors import ConfigError, PermanentError
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -77,6 +80,33 @@ def test_pushing_back_only_ever_makes_it_later(on_shared):
     on_shared(scenario)
 
 
+def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(on_shared):
+    day = timedelta(days=1)
+
+    async def scenario(shared):
+        for _ in range(3):
+            assert (await shared.turn("k", RATE, now=NOW + day)).allowed
+        # The naive twin, who believes whatever stands there, would wait for a day.
+        refusal = await shared.turn("k", RATE, now=NOW)
+        assert (refusal.allowed, refusal.at) == (False, NOW + RATE.interval)
+        assert (await shared.turn("k", RATE, now=NOW)).at == refusal.at
+        later = [await shared.turn("k", RATE, now=refusal.at) for _ in range(2)]
+        assert [turn.allowed for turn in later] == [True, False]
+
+    on_shared(scenario)
+
+
+def test_being_pushed_back_for_too_long_is_not_waited_for(on_shared):
+    async def scenario(shared):
+        until = NOW + timedelta(hours=1)
+        await shared.push_back("k", until=rest(RATE, until=until))
+        assert (await shared.turn("k", RATE, now=NOW)).at == until
+        await shared.push_back("k", until=NOW + timedelta(days=300))
+        assert (await shared.turn("k", RATE, now=NOW)).at == NOW + RATE.interval
+
+    on_shared(scenario)
+
+
 async def take(shared, owner, *, places=2, now=NOW):
     return await shared.take_place("lusha", places=places, owner=owner, until=now + MINUTE, now=now)
 
@@ -132,8 +162,8 @@ def test_a_stop_for_everybody_stands_until_it_is_taken_back(on_shared):
             (None, "lusha", "first"),
         ]
         assert stops[1].since == NOW
-        assert await shared.resume("lusha")
-        assert not await shared.resume("lusha")
+        assert await shared.resume("lusha", now=NOW)
+        assert not await shared.resume("lusha", now=NOW)
         assert [stop.connector for stop in await shared.stops()] == [""]
 
     on_shared(scenario)
@@ -143,13 +173,69 @@ def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(on_shared):
     raised = {"raised_to": 9, "raised_until": NOW + MINUTE}
 
     async def scenario(shared):
-        await shared.change_cap(CapChange(cap=CAP, limit=5))
-        await shared.change_cap(CapChange(cap=CAP, **raised))
+        await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)
+        await shared.change_cap(CapChange(cap=CAP, **raised), now=NOW)
         assert await shared.cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
         mine = CapChange(cap="tenant/*/credits/day", limit=5)
-        await refused(ConfigError, shared.change_cap(mine))
+        await refused(ConfigError, shared.change_cap(mine, now=NOW))
 
     on_shared(scenario)
+
+
+def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(on_backend):
+    async def scenario(backend):
+        shared = backend.shared()
+        await shared.stop("lusha", reason="too dear", now=NOW)
+        await shared.stop("lusha", reason="again", now=NOW)
+        await shared.resume("lusha", now=NOW + MINUTE)
+        await shared.resume("lusha", now=NOW + MINUTE)
+        await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)  # a clock that is late
+        entries = await backend.shared().ledger.entries()
+        assert [(entry.kind, entry.subject, entry.reason) for entry in entries] == [
+            ("STOPPED", "lusha", "too dear"),
+            ("RESUMED", "lusha", "the stop was taken back"),
+            ("CAP_CHANGED", CAP, "its limit is 5 from now on"),
+        ]
+        assert [entry.at for entry in entries] == [NOW, NOW + MINUTE, NOW + MINUTE]
+        assert first_break(entries) is None
+        assert await backend.tenant(ACME).ledger.entries() == []
+
+    on_backend(scenario)
+
+
+def test_orders_given_at_once_all_find_their_place_in_the_ledger(on_shared):
+    async def scenario(shared):
+        stops = (shared.stop(f"c{nth % 4}", reason=f"{nth}", now=NOW) for nth in range(16))
+        caps = (
+            shared.change_cap(CapChange(cap=CAP, limit=nth), now=NOW + nth * SECOND)
+            for nth in range(8)
+        )
+        await asyncio.gather(*stops, *caps)
+        entries = await shared.ledger.entries()
+        assert first_break(entries) is None
+        assert sorted(entry.subject for entry in entries) == [*["c0", "c1", "c2", "c3"], *[CAP] * 8]
+        assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
+
+    on_shared(scenario)
+
+
+def test_what_is_refused_leaves_no_entry(on_shared):
+    async def scenario(shared):
+        mine = CapChange(cap="tenant/*/credits/day", limit=5)
+        await refused(ConfigError, shared.change_cap(mine, now=NOW))
+        await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
+        assert not await shared.resume("lusha", now=NOW)
+        assert await shared.ledger.entries() == []
+
+    on_shared(scenario)
+
+
+def test_nobody_can_open_the_operators_ledger_as_a_tenant(on_backend):
+    async def scenario(backend):
+        with pytest.raises(ConfigError, match="kept for what operators do"):
+            backend.tenant(OPERATORS)
+
+    on_backend(scenario)
 
 
 def test_names_that_cannot_be_kept_or_found_by_are_refused(on_shared):

@@ -1,6 +1,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
-from itertools import permutations
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,14 @@ from stoker.core.budget import (
     Request,
     Scope,
     Used,
+    carried,
     charges,
     clock_refusal,
+    counts_for,
     first_refusal,
     reset_for,
 )
-from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.budget_windows import BudgetWindow, ResetRule, WindowKind, window_at
 from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.errors import ConfigError
 
@@ -261,6 +263,147 @@ def test_a_shared_cap_tells_no_numbers_of_the_others():
     assert (refused.used, refused.limit) == (0, 0)
     assert refused.reason == "CAP_SHARED_DAY"
     assert refused.resets_at == shared.ends_at
+
+
+def hours(start, end):
+    first, hour = datetime(2026, 11, 16, tzinfo=UTC), timedelta(hours=1)
+    return BudgetWindow(f"{start}-{end}", first + start * hour, first + end * hour)
+
+
+def test_what_overlapping_windows_gave_by_themselves_is_carried_over():
+    own = Used(settled=1, reserved=2)
+    others = [
+        (hours(0, 4), Used(settled=5, reserved=2)),
+        (hours(4, 8), Used(settled=1, reserved=9)),
+    ]
+
+    assert carried(own, []) == Used()
+    assert carried(own, others[:1]) == Used(settled=4)
+    assert carried(own, others) == Used(settled=4, reserved=7)
+    assert carried(own, others[::-1]) == Used(settled=4, reserved=7)
+
+
+def test_of_windows_that_overlap_each_other_the_fullest_is_carried_over():
+    together = [
+        (hours(0, 4), Used(settled=3)),
+        (hours(3, 6), Used(settled=4)),
+        (hours(4, 8), Used(reserved=2)),
+    ]
+
+    assert carried(Used(), together[:2]) == Used(settled=4)
+    assert carried(Used(), together) == Used(settled=3, reserved=2)
+
+
+def test_what_is_charged_here_counts_once_though_it_is_in_the_others_too():
+    own = Used(settled=4, reserved=4)
+
+    assert carried(own, [(hours(0, 4), Used(settled=1, reserved=9))]) == Used(reserved=5)
+    assert carried(own, [(hours(0, 4), own), (hours(4, 6), own)]) == Used()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 9)), max_size=7),
+    st.integers(0, 5),
+)
+def test_the_most_that_windows_apart_add_up_to_is_carried_over(found, here):
+    others = [(hours(start, start + length), Used(settled=used)) for start, length, used in found]
+    sums = [
+        sum(max(used.settled - here, 0) for _, used in some)
+        for count in range(len(others) + 1)
+        for some in combinations(others, count)
+        if not any(one.overlaps(other) for (one, _), (other, _) in combinations(some, 2))
+    ]
+
+    assert carried(Used(settled=here), others).total == max(sums)
+
+
+NEW = ResetRule("Asia/Singapore", time(12, 0))
+
+
+def test_a_request_is_charged_to_every_window_that_overlaps_and_what_they_gave_counts():
+    [here] = charged(request(), [OWN])
+    there = window_at(WindowKind.DAY, NOW, reset=NEW)
+    opened = {(OWN.id, here.window): Used(settled=4, reserved=3), (ALL.id, there.name): Used()}
+    wanted = charges(request(), [OWN], {}, reset=NEW, now=NOW, opened=opened)
+
+    assert [(one.window, one.carried, one.ends_at) for one in wanted] == [
+        (there.name, 7, there.end),
+        (here.window, 0, there.end),
+    ]
+    refused = first_refusal([replace(one, amount=4) for one in wanted], opened)
+    assert (refused.used, refused.limit) == (7, 10)
+    assert "3 of 10 left" in refused.sentence
+    assert first_refusal(wanted, opened) is None
+
+
+def test_windows_before_and_after_are_not_charged():
+    window = window_at(WindowKind.DAY, NOW, reset=RULE)
+    around = [
+        window_at(WindowKind.DAY, at, reset=RULE).name for at in (window.start - TICK, window.end)
+    ]
+    opened = {(OWN.id, name): Used(settled=10) for name in (*around, window.name)}
+
+    [only] = charges(request(), [OWN], {}, reset=RULE, now=NOW, opened=opened)
+    assert (only.window, only.carried) == (window.name, 0)
+
+
+def test_shared_caps_and_caps_per_run_have_no_windows_that_overlap():
+    names = [window_at(WindowKind.DAY, NOW, reset=rule).name for rule in (RULE, NEW, ResetRule())]
+    opened = {(cap.id, name): Used(settled=1) for cap in (SHARED, PER_RUN) for name in names}
+
+    wanted = charges(request(run="r"), [SHARED, PER_RUN], {}, reset=RULE, now=NOW, opened=opened)
+    assert [(one.cap, one.carried) for one in wanted] == [(SHARED.id, 0), (PER_RUN.id, 0)]
+
+
+def test_what_was_carried_over_does_not_make_it_another_charge():
+    assert charge(carried=3) == charge()
+
+
+def test_a_cap_counts_for_its_unit_and_its_connector_or_all():
+    assert counts_for(OWN, request())
+    assert counts_for(PER_RUN, request(connector="apollo"))
+    assert not counts_for(OWN, request(connector="apollo"))
+    assert not counts_for(ALL, request())
+
+
+@given(st.data())
+def test_however_the_rule_changes_two_windows_that_overlap_give_no_more_than_the_limit(data):
+    now, kept, given_in = NOW, {}, []
+    rules = [RULE, NEW, ResetRule(), ResetRule("America/New_York", time(17, 45))]
+    for number in range(data.draw(st.integers(1, 12))):
+        now += data.draw(st.timedeltas(timedelta(0), timedelta(hours=9)))
+        rule = data.draw(st.sampled_from(rules))
+        asked = request(key=f"k{number}", amounts={"credits": data.draw(st.integers(0, 10))})
+        wanted = charges(asked, [OWN], {}, reset=rule, now=now, opened=kept)
+        if first_refusal(wanted, kept) is None:
+            for one in wanted:
+                there = kept.get((one.cap, one.window), Used())
+                kept[one.cap, one.window] = Used(reserved=there.reserved + one.amount)
+            window = window_at(WindowKind.DAY, now, reset=rule)
+            given_in.append((window, asked.amounts["credits"]))
+        for one, _ in given_in:
+            for other, _ in given_in:
+                both = [amount for window, amount in given_in if window in (one, other)]
+                assert not one.overlaps(other) or sum(both) <= OWN.limit
+
+
+@given(
+    st.integers(0, 10), st.integers(0, 10), st.integers(0, 10), st.sampled_from([NEW, ResetRule()])
+)
+def test_after_a_change_all_that_was_given_away_in_windows_that_overlap_counts(
+    yesterday, today, more, rule
+):
+    window = window_at(WindowKind.DAY, NOW, reset=rule)
+    before = [window_at(WindowKind.DAY, at, reset=RULE) for at in (window.start, window.end - TICK)]
+    opened = {
+        (OWN.id, one.name): Used(settled=amount)
+        for one, amount in zip(before, (yesterday, today), strict=True)
+    }
+    wanted = charges(
+        request(amounts={"credits": more}), [OWN], {}, reset=rule, now=NOW, opened=opened
+    )
+
+    assert (first_refusal(wanted, opened) is None) == (yesterday + today + more <= OWN.limit)
 
 
 def test_a_refusal_that_is_no_caps_doing_tells_of_none():

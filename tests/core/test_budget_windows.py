@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.budget_windows import FOR_EVER, BudgetWindow, ResetRule, WindowKind, window_at
+from stoker.core.budget_windows import (
+    FOR_EVER,
+    BudgetWindow,
+    ResetRule,
+    WindowKind,
+    names_about,
+    window_at,
+    window_named,
+)
 from stoker.core.budget_windows import resets_text as resets
+from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.errors import ConfigError
 
 HOUR, DAY, WEEK, RUN = WindowKind
@@ -257,6 +266,98 @@ def test_a_window_that_is_over_resets_in_no_time_and_a_runs_window_never():
 
     assert resets(day, now=late, reset=ResetRule()) == "resets in 0 s (00:00 UTC)"
     assert resets(run, now=late, reset=ResetRule()) == "does not reset; the next run has its own"
+
+
+@given(timed, anywhere())
+def test_a_name_tells_its_window_whole_whatever_the_rule(kind, place):
+    now, rule = place
+    window = window_at(kind, now, reset=rule)
+
+    assert window_named(window.name) == window
+
+
+@given(timed, anywhere(), st.sampled_from(ZONES), minutes)
+def test_windows_that_can_matter_have_names_between_two_others(kind, place, zone, at):
+    """Whatever window a moment falls into, all that overlap it are found, under any other rule."""
+    now, rule = place
+    since, until = names_about(kind, now)
+    for late in (timedelta(0), CLOCK_TOLERANCE):
+        window = window_at(kind, now + late, reset=rule)
+        assert since <= window.name < until
+        for moment in (window.start, now + late, window.end - TICK):
+            assert since <= window_at(kind, moment, reset=ResetRule(zone, at)).name < until
+
+
+def test_no_more_names_are_looked_at_than_can_matter():
+    assert names_about(DAY, utc("2026-11-16T02:10")) == (
+        "day 2026-11-13T22:10:00+00:00",
+        "day 2026-11-17T04:20:00+00:00",
+    )
+    assert names_about(HOUR, utc("2026-11-16T02:10") + TICK) == (
+        "hour 2026-11-15T22:10:00+00:00",
+        "hour 2026-11-16T04:20:00+00:00",
+    )
+    assert names_about(WEEK, utc("2026-11-16T02:10")) == (
+        "week 2026-11-01T22:10:00+00:00",
+        "week 2026-11-23T04:20:00+00:00",
+    )
+
+
+def test_a_day_of_another_length_says_so_in_its_name():
+    rule = ResetRule("Europe/Paris")
+    usual, longer = (
+        window_at(DAY, utc(day), reset=rule) for day in ("2026-11-16T12:00", "2026-10-25T12:00")
+    )
+
+    assert usual.name == "day 2026-11-15T23:00:00+00:00"
+    assert longer.name == "day 2026-10-24T22:00:00+00:00 to 2026-10-25T23:00:00+00:00"
+    # So the same start under a rule that does not set its clocks is another window.
+    assert window_at(DAY, utc("2026-10-25T12:00"), reset=ResetRule("UTC", time(22, 0))) == (
+        BudgetWindow(
+            "day 2026-10-24T22:00:00+00:00", utc("2026-10-24T22:00"), utc("2026-10-25T22:00")
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "day",
+        "day ",
+        "run r1",
+        "month 2026-11-01T00:00:00+00:00",
+        "day 2026-11-16",
+        "day 2026-11-16T00:00:00",
+        "day 2026-11-16T00:00:00+01:00",
+        "day 2026-11-16T00:00:00Z",
+        "day 2026-11-16T00:00:00+00:00 to",
+        "day 2026-11-16T00:00:00+00:00 to tomorrow",
+        "day 9999-12-31T23:00:00+00:00",
+    ],
+)
+def test_what_is_no_name_of_a_window_of_time_is_refused(name):
+    with pytest.raises(ConfigError, match=r"is no window of time$"):
+        window_named(name)
+
+
+def test_a_long_name_is_not_repeated_whole():
+    with pytest.raises(ConfigError) as refused:
+        window_named("x" * 9000)
+    assert len(str(refused.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "overlaps"),
+    [(0, 1, False), (0, 2, False), (0, 3, True), (3, 4, True), (5, 9, True), (6, 9, False)],
+)
+def test_windows_overlap_when_some_moment_lies_in_both(start, end, overlaps):
+    first = utc("2026-11-16T00:00")
+    hour = timedelta(hours=1)
+    one = BudgetWindow("one", first + 2 * hour, first + 6 * hour)
+    other = BudgetWindow("other", first + start * hour, first + end * hour)
+
+    assert one.overlaps(other) is other.overlaps(one) is overlaps
 
 
 def test_a_budget_resets_at_midnight_utc_unless_told_otherwise():

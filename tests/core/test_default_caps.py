@@ -7,13 +7,23 @@ from hypothesis import strategies as st
 from stoker.core.budget import Request, charges
 from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import Cap, CapChange, Scope
-from stoker.core.default_caps import Allowances, cap_named, caps_in_force, default_caps
+from stoker.core.default_caps import (
+    Allowances,
+    added_caps,
+    cap_named,
+    caps_in_force,
+    default_caps,
+)
 from stoker.errors import ConfigError
 
 DAILY = Allowances(
     tavily_calls=1,
+    tavily_credits=11,
     lusha_calls=2,
+    lusha_credits=12,
     zerobounce_calls=3,
+    zerobounce_credits=13,
+    openai_calls=14,
     openai_tokens=4,
     pull_units=5,
     money=6,
@@ -45,9 +55,13 @@ def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
         ("tenant/*/money:SGD/day", 6),
         ("tenant/*/pull_units/day", 5),
         ("tenant_connector/lusha/calls/day", 2),
+        ("tenant_connector/lusha/credits/day", 12),
+        ("tenant_connector/openai/calls/day", 14),
         ("tenant_connector/openai/tokens/day", 4),
         ("tenant_connector/tavily/calls/day", 1),
+        ("tenant_connector/tavily/credits/day", 11),
         ("tenant_connector/zerobounce/calls/day", 3),
+        ("tenant_connector/zerobounce/credits/day", 13),
     ]
 
 
@@ -125,6 +139,17 @@ def test_a_raise_alone_adds_no_cap():
     raised = CapChange(cap="tenant/*/calls/day", raised_to=9, raised_until=NOW)
 
     assert caps_in_force((), {raised.cap: raised}, shared=False) == ()
+    assert added_caps((), {raised.cap: raised}) == []
+
+
+def test_added_caps_are_those_that_were_not_given_with_their_limit_as_it_is_now():
+    given_caps = default_caps(DAILY)
+    changes = said("connector/tavily/calls/day", 5) | said("tenant/*/pull_units/day", 99)
+
+    for limit in (5, 6):
+        changes |= said("connector/tavily/calls/day", limit)
+        [added] = added_caps(given_caps, changes)
+        assert (added.id, added.limit) == ("connector/tavily/calls/day", limit)
 
 
 def test_what_tenants_share_and_what_is_a_tenants_own_are_kept_apart():

@@ -60,6 +60,22 @@ def test_changes_people_made_are_in_force():
     assert [charge.limit for charge in asked(Standing(changes=changes))] == [7]
 
 
+def test_caps_people_added_are_charged_although_the_caller_does_not_know_them():
+    own, other = "tenant_connector/lusha/credits/week", "tenant_connector/apollo/credits/week"
+    changes = {cap: CapChange(cap=cap, limit=7) for cap in (own, SHARED, other)}
+    found = asked(Standing(changes=changes))
+    assert [(charge.cap, charge.limit) for charge in found] == [
+        (SHARED, 7),
+        (DAILY.id, 100),
+        (own, 7),
+    ]
+
+
+def test_a_cap_a_person_added_covers_a_unit_that_had_none():
+    changes = {SHARED: CapChange(cap=SHARED, limit=7)}
+    assert [charge.cap for charge in asked(Standing(changes=changes), caps=[])] == [SHARED]
+
+
 def test_windows_are_those_of_the_later_time():
     midnight = datetime(2026, 2, 8, tzinfo=UTC)
     standing = Standing(latest=midnight + timedelta(minutes=1))
@@ -122,9 +138,9 @@ def test_a_request_is_kept_with_run_and_account_of_a_length_to_find_them_by():
     fits = replace(WANTED, run="x" * 500, account="x" * 500)
     assert kept_request(fits) is fits
     assert kept_request(WANTED) is WANTED
-    with pytest.raises(PermanentError, match="a run's name"):
+    with pytest.raises(PermanentError, match="a run's name is longer"):
         kept_request(replace(WANTED, run="x" * 501))
-    with pytest.raises(PermanentError, match="an account"):
+    with pytest.raises(PermanentError, match="an account is longer"):
         kept_request(replace(WANTED, account="x" * 501))
 
 

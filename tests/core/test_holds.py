@@ -17,6 +17,7 @@ from stoker.core.holds import (
     released,
     sent,
     settled,
+    settled_late,
     uncertain,
 )
 from stoker.errors import ConfigError, ConflictError
@@ -114,9 +115,35 @@ def test_settling_twice_with_other_numbers_is_a_conflict():
 
 
 @pytest.mark.parametrize("phase", [Phase.RELEASED, Phase.EXPIRED], ids=str)
-def test_what_was_given_back_cannot_be_settled(phase):
-    with pytest.raises(ConflictError, match=f"k1 is {phase} already; it cannot be settled"):
-        settled(hold(phase), {}, now=LATER)
+def test_what_was_given_back_and_cost_something_all_the_same_is_settled_late(phase):
+    back = hold(phase, closed_at=NOW, reason="nothing was done")
+    late = settled(back, COST, now=LATER)
+
+    assert late == replace(
+        back, phase=Phase.SETTLED, actual=COST, closed_at=LATER, reason="SETTLED_LATE"
+    )
+    assert settled_late(late)
+    assert overrun(late) == COST  # nothing was promised for it any more
+    assert counts(late) == {(CREDITS, "w1"): (2, 0), (MONEY, "w1"): (30, 0)}
+    assert settled(late, dict(COST), now=LATER + TICK) is late
+
+
+def test_one_unit_that_cost_something_is_enough_to_be_settled_late():
+    assert settled(hold(Phase.RELEASED), {"credits": 1}, now=LATER).phase is Phase.SETTLED
+
+
+@pytest.mark.parametrize("phase", [Phase.RELEASED, Phase.EXPIRED], ids=str)
+@pytest.mark.parametrize("cost", [{}, {"credits": 0}], ids=str)
+def test_that_what_was_given_back_cost_nothing_is_no_news(phase, cost):
+    back = hold(phase, closed_at=NOW)
+
+    assert settled(back, cost, now=LATER) is back
+
+
+def test_what_was_settled_in_time_is_not_late():
+    assert not settled_late(settled(hold(), COST, now=LATER))
+    assert not settled_late(settled(hold(Phase.UNCERTAIN, reason="?"), COST, now=LATER))
+    assert not settled_late(hold(Phase.RELEASED, reason="SETTLED_LATE"))
 
 
 def test_what_was_not_said_to_have_been_used_counts_as_nothing():
@@ -169,10 +196,17 @@ def test_a_promise_of_unknown_outcome_is_kept_aside_and_the_second_time_is_the_f
     assert uncertain(aside, reason="still none") is aside
 
 
-@pytest.mark.parametrize("phase", [Phase.SETTLED, Phase.RELEASED, Phase.EXPIRED], ids=str)
-def test_a_promise_whose_outcome_is_known_is_not_kept_aside(phase):
-    with pytest.raises(ConflictError, match=f"k1 is {phase} already; its outcome is known"):
-        uncertain(hold(phase), reason="?")
+def test_a_promise_whose_cost_is_known_is_not_kept_aside():
+    with pytest.raises(ConflictError, match="k1 is SETTLED already; its outcome is known"):
+        uncertain(hold(Phase.SETTLED), reason="?")
+
+
+@pytest.mark.parametrize("phase", [Phase.RELEASED, Phase.EXPIRED], ids=str)
+def test_what_was_given_back_counts_as_promised_again_when_its_outcome_is_unknown(phase):
+    aside = uncertain(hold(phase, closed_at=NOW, reason="no"), reason="no answer")
+
+    assert aside == replace(hold(), phase=Phase.UNCERTAIN, reason="no answer")
+    assert counts(aside) == counts(hold())
 
 
 @given(phases)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.limits import Rate, Turn, pushed_back, rest, turn
+from stoker.core.limits import LONGEST_PUSH_BACK, Rate, Turn, pushed_back, rest, turn
+from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.errors import ConfigError
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
@@ -67,10 +68,10 @@ def most_in_any_stretch(moments, per):
 
 
 @given(rates(), st.lists(st.floats(-0.5, 1.5), max_size=60))
-def test_in_no_stretch_go_more_calls_than_allowed_whatever_the_clock_does(rate, gaps):
-    moments, now = [], NOW
+def test_in_no_stretch_go_more_calls_than_allowed_when_clocks_are_an_hour_apart(rate, gaps):
+    moments, now = [NOW], NOW
     for gap in gaps:
-        now += rate.per * gap / 4
+        now = max(now + rate.per * gap / 4, max(moments) - LONGEST_PUSH_BACK)
         moments += [now] * 3
 
     assert most_in_any_stretch(grants(rate, moments), rate.per) <= allowed_calls(rate)
@@ -143,7 +144,7 @@ def test_a_larger_burst_is_paid_for_with_a_slower_pace():
     assert Rate(calls=10, per=SECOND).slack == timedelta(0)
 
 
-@given(rates(), st.timedeltas(timedelta(0), timedelta(hours=3)))
+@given(rates(), st.timedeltas(timedelta(0), LONGEST_PUSH_BACK))
 def test_a_refusal_says_when_and_the_very_moment_before_is_too_early(rate, waited):
     next_at = NOW + waited
     answer = turn(rate, next_at, now=NOW)
@@ -163,6 +164,48 @@ def test_asking_uses_nothing_up_and_a_refusal_leaves_what_was_remembered():
 
     assert first == turn(rate, None, now=NOW) == Turn(True, NOW, NOW + SECOND)
     assert turn(rate, first.next_at, now=NOW) == Turn(False, NOW + SECOND, NOW + SECOND)
+
+
+def farthest(rate):
+    """The latest moment that a burst, the longest push back and an honest clock can leave."""
+    return NOW + LONGEST_PUSH_BACK + rate.interval + rate.slack + CLOCK_TOLERANCE
+
+
+@given(rates())
+def test_the_longest_push_back_is_waited_for_whatever_honest_clock_told_it(rate):
+    until = NOW + LONGEST_PUSH_BACK
+    for ahead in (timedelta(0), CLOCK_TOLERANCE):
+        told = pushed_back(None, until=rest(rate, until=until + ahead))
+
+        assert not turn(rate, told, now=NOW).allowed
+        assert not turn(rate, told, now=until - TICK).allowed
+        assert turn(rate, told, now=NOW).next_at == told
+
+
+@given(rates(), st.timedeltas(TICK, timedelta(days=900)))
+def test_a_clock_that_was_far_ahead_makes_nobody_wait_for_it(rate, beyond):
+    answer = turn(rate, farthest(rate) + beyond, now=NOW)
+
+    assert answer == Turn(False, NOW + rate.interval, NOW + rate.interval + rate.slack)
+    # As if the burst had gone just now, so what really went is not exceeded either.
+    assert eager(rate, 2, next_at=answer.next_at) == [NOW + rate.interval, NOW + 2 * rate.interval]
+
+
+@given(rates())
+def test_the_farthest_moment_that_is_believed_is_believed_to_the_tick(rate):
+    assert turn(rate, farthest(rate), now=NOW).next_at == farthest(rate)
+    assert turn(rate, farthest(rate) + TICK, now=NOW).next_at < farthest(rate)
+
+
+@given(rates(), st.timedeltas(timedelta(0), timedelta(days=9)))
+def test_no_wait_is_longer_than_the_longest_push_back_and_a_call(rate, ahead):
+    answer = turn(rate, NOW + ahead, now=NOW)
+
+    assert answer.at - NOW <= LONGEST_PUSH_BACK + rate.interval + CLOCK_TOLERANCE
+
+
+def test_a_vendor_is_left_alone_for_an_hour_at_most():
+    assert timedelta(hours=1) == LONGEST_PUSH_BACK
 
 
 def test_idle_time_is_not_saved_up_beyond_the_burst():

@@ -2,11 +2,13 @@
 
 The gate here is what a store is without its database: the core's functions and three dictionaries.
 The model is written on its own: it keeps a list of promises and sums it up from the beginning each
-time, works out windows by plain division, and has a vendor with a charge counter of its own.
+time, works out windows by plain division, and has a vendor with a charge counter of its own. The
+rule by which budgets reset changes on the way, as settings do.
 """
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
+from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -31,7 +33,11 @@ from stoker.errors import ConflictError
 
 START = datetime(2026, 11, 13, 15, 50, tzinfo=UTC)
 HOUR, LEASE = timedelta(hours=1), timedelta(minutes=10)
-RULE = ResetRule("Asia/Singapore", time(6, 0))
+RULES = {  # by how many hours they are ahead of days that begin at midnight in UTC
+    2: ResetRule("Asia/Singapore", time(6, 0)),
+    0: ResetRule("UTC", time(0, 0)),
+    -9: ResetRule("Asia/Tokyo", time(18, 0)),
+}
 LUSHA = {"connector": "lusha"}
 CAPS = [
     Cap(scope=Scope.TENANT_CONNECTOR, **LUSHA, unit="credits", window=WindowKind.DAY, limit=12),
@@ -51,13 +57,15 @@ class Gate:
     changes: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
     latest: datetime | None = None
+    rule: ResetRule = RULES[2]
 
     def reserve(self, request, *, now):
         if request.key in self.kept:
             return self.kept[request.key]
         late = clock_refusal(now, latest=self.latest)
         at = self._at(now)
-        wanted = charges(request, CAPS, self.changes, reset=RULE, now=at)
+        opened = self.opened()
+        wanted = charges(request, CAPS, self.changes, reset=self.rule, now=at, opened=opened)
         refused = late or first_refusal(wanted, self.totals)
         if refused:
             self.notes.append(refused_note(request, refused, now=at))
@@ -79,6 +87,9 @@ class Gate:
         self.kept[key] = after
         self.notes.append(phase_note(before, after, now=at))
         return after
+
+    def opened(self):
+        return self.totals
 
     def lapse(self, hold, at):
         return holds.lapsed(hold, now=at)
@@ -108,21 +119,32 @@ class Promised:
 
     amount: int
     run: str
-    places: dict
+    own: dict  # by cap, the window it was asked for in
+    places: dict  # by cap, all windows it was charged to
     until: datetime
     state: str
     charged: int = 0  # by the vendor, on its own counter
     cost: int = 0
+    late: bool = False  # it had been given back when its cost became known
+    again: bool = False  # it had been given back when it was kept aside
 
 
-def plain_window(cap, at, run):
-    """The window of a moment, by division: eight hours ahead of UTC, with a day from six."""
+def plain_window(cap, at, run, ahead):
+    """The window of a moment, by division: from when until when, in seconds."""
     if cap.window is WindowKind.RUN:
         return run
-    if cap.window is WindowKind.HOUR:
-        return int(at.timestamp()) // 3600
-    day = (int(at.timestamp()) + (8 - 6) * 3600) // 86400
-    return day if cap.window is WindowKind.DAY else (day + 3) // 7  # 1970 began on a Thursday
+    if cap.shared:
+        ahead = 0
+    length = {"hour": 3600, "day": 86400, "week": 7 * 86400}[cap.window]
+    shift = ahead * 3600 + (3 * 86400 if cap.window is WindowKind.WEEK else 0)  # 1970: a Thursday
+    start = (int(at.timestamp()) + shift) // length * length - shift
+    return (start, start + length)
+
+
+def overlap(one, other):
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return one[0] < other[1] and other[0] < one[1]
 
 
 class MoneyMachine(RuleBasedStateMachine):
@@ -137,6 +159,7 @@ class MoneyMachine(RuleBasedStateMachine):
         self.raised: dict[str, tuple[int, datetime]] = {}
         self.highest: dict = {}
         self.names: dict = {}
+        self.ahead = 2
 
     @initialize()
     def begin(self):
@@ -152,7 +175,7 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def given_away(self, place, cap):
         factor = FACTORS[cap.unit]
-        there = [one for one in self.model.values() if one.places.get(cap.id) == place]
+        there = [one for one in self.model.values() if place in one.places[cap.id]]
         reserved = sum(one.amount for one in there if one.state in ("held", "sent", "aside"))
         return sum(one.cost for one in there) * factor, reserved * factor
 
@@ -176,11 +199,15 @@ class MoneyMachine(RuleBasedStateMachine):
         )
         went_back = self.latest - self.now > timedelta(minutes=5)
         self.tick()
-        places = {cap.id: plain_window(cap, self.latest, run) for cap in CAPS}
-        room = all(
-            sum(self.given_away(places[cap.id], cap)) + amount * FACTORS[cap.unit]
-            <= self.limit(cap)
+        own = {cap.id: plain_window(cap, self.latest, run, self.ahead) for cap in CAPS}
+        places = {
+            cap.id: {own[cap.id]} | {at for at in self.opened(cap) if overlap(at, own[cap.id])}
             for cap in CAPS
+        }
+        room = all(
+            gone + amount * FACTORS[cap.unit] <= self.limit(cap)
+            for cap in CAPS
+            for gone in self.gone(cap, own[cap.id], places[cap.id])
         )
 
         answer = self.gate.reserve(request, now=self.now)
@@ -191,16 +218,49 @@ class MoneyMachine(RuleBasedStateMachine):
         self.model[key] = Promised(
             amount=amount,
             run=run,
+            own=own,
             places=places,
             until=self.latest + LEASE,
             state="sent" if at_once else "held",
         )
         for cap in CAPS:
-            place = (cap.id, places[cap.id])
-            self.highest[place] = max(self.highest.get(place, 0), self.limit(cap))
-        for charge in answer.charges:
-            name = self.names.setdefault((charge.cap, places[charge.cap]), charge.window)
-            assert name == charge.window
+            for window in places[cap.id]:
+                place = (cap.id, window)
+                self.highest[place] = max(self.highest.get(place, 0), self.limit(cap))
+            charged = [charge.window for charge in answer.charges if charge.cap == cap.id]
+            assert len(charged) == len(places[cap.id])
+            for window, told in zip(sorted(places[cap.id]), charged, strict=True):
+                assert self.names.setdefault((cap.id, window), told) == told
+
+    def opened(self, cap):
+        """All windows of a cap that were ever charged."""
+        return {window for one in self.model.values() for window in one.places[cap.id]}
+
+    def gone(self, cap, own, charged):
+        """How full each window is that a request is charged to, the one it is asked for in first.
+
+        Of that one, also what others gave away by themselves: whichever of them, of all that do
+        not overlap each other, is the most.
+        """
+        spent, promised = self.given_away(own, cap)
+        others = {window: self.given_away(window, cap) for window in charged - {own}}
+        alone = {
+            window: max(0, there[0] - spent) + max(0, there[1] - promised)
+            for window, there in others.items()
+        }
+        apart = [
+            some
+            for count in range(len(others) + 1)
+            for some in combinations(others, count)
+            if not any(overlap(one, other) for one, other in combinations(some, 2))
+        ]
+        carried = max(sum(alone[window] for window in some) for some in apart)
+        return [spent + promised + carried, *(sum(there) for there in others.values())]
+
+    @rule(ahead=st.sampled_from(sorted(RULES)))
+    def settings_change_when_budgets_reset(self, ahead):
+        self.ahead = ahead
+        self.gate.rule = RULES[ahead]
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -243,18 +303,21 @@ class MoneyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule(data=st.data(), over=st.sampled_from([0, 0, 0, 3]), less=st.integers(0, 3))
     def settle(self, data, over, less):
-        """At what the vendor charged: the promise, less of it, or more."""
+        """At what the vendor charged: the promise, less of it, or more, also long after."""
         key, one = self.pick(data)
-        open_ = one.state in ("held", "sent", "aside")
-        cost = (one.charged or max(one.amount - less, 0)) + over if open_ else one.cost
+        returned = one.state in ("back", "gone")
+        cost = (one.charged or max(one.amount - less, 0)) + over
+        if one.state == "settled":
+            cost = one.cost
         actual = {unit: cost * factor for unit, factor in FACTORS.items()}
 
         def step(hold, at):
             return self.gate.settle(hold, actual, at)
 
-        self.moved(key, step, to="settled", allowed=open_ or one.state == "settled")
-        if open_:
-            one.cost = one.charged = cost
+        to = one.state if returned and not cost else "settled"
+        one.late = one.late or (returned and cost > 0)
+        self.moved(key, step, to=to, allowed=True)
+        one.cost = one.charged = cost
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -277,7 +340,8 @@ class MoneyMachine(RuleBasedStateMachine):
         def step(hold, at):
             return holds.uncertain(hold, reason="no answer")
 
-        self.moved(key, step, to="aside", allowed=one.state in ("held", "sent", "aside"))
+        one.again = one.again or one.state in ("back", "gone")
+        self.moved(key, step, to="aside", allowed=one.state != "settled")
 
     @rule()
     def owners_that_fell_silent_lapse(self):
@@ -306,7 +370,7 @@ class MoneyMachine(RuleBasedStateMachine):
     @invariant()
     def the_totals_are_what_the_model_adds_up_to(self):
         for cap in CAPS:
-            for place in {one.places[cap.id] for one in self.model.values()}:
+            for place in self.opened(cap):
                 settled, reserved = self.given_away(place, cap)
                 total = self.total(cap.id, self.names[cap.id, place])
                 assert total == Used(settled=settled, reserved=reserved)
@@ -317,18 +381,25 @@ class MoneyMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_cap_gave_away_more_than_it_ever_allowed_but_for_overruns(self):
-        """I1, on the vendor's own counter."""
-        for (cap, place), highest in self.highest.items():
-            there = [one for one in self.model.values() if one.places[cap] == place]
-            factor = FACTORS[cap.split("/")[2]]
-            overrun = sum(max(one.cost - one.amount, 0) for one in there) * factor
-            assert sum(one.charged for one in there) * factor <= highest + overrun
+        """I1, on the vendor's own counter, for every two windows that overlap together."""
+        for cap, place in self.highest:
+            for other in {
+                at for at_cap, at in self.highest if at_cap == cap and overlap(at, place)
+            }:
+                there = [one for one in self.model.values() if one.own[cap] in (place, other)]
+                factor = FACTORS[cap.split("/")[2]]
+                over = sum(
+                    one.charged if one.late or one.again else max(one.cost - one.amount, 0)
+                    for one in there
+                )
+                highest = max(self.highest[cap, place], self.highest[cap, other])
+                assert sum(one.charged for one in there) * factor <= highest + over * factor
 
     @invariant()
     def what_is_spent_or_promised_is_never_less_than_the_vendor_charged(self):
         """I2: money may be counted that was not spent, never the other way round."""
         for (cap, place), name in self.names.items():
-            there = [one for one in self.model.values() if one.places[cap] == place]
+            there = [one for one in self.model.values() if one.own[cap] == place]
             charged = sum(one.charged for one in there) * FACTORS[cap.split("/")[2]]
             assert self.total(cap, name).total >= charged
 
@@ -390,7 +461,25 @@ class HastyGate(Gate):
             super().count(hold, sign=sign)
 
 
-@pytest.mark.parametrize("twin", [ReturningGate, CuttingGate, TrustingGate, HastyGate])
+class ForgettingGate(Gate):
+    """Looks at the window of now alone, so that a changed rule opens a second budget."""
+
+    def opened(self):
+        return {}
+
+
+class DeafGate(Gate):
+    """Will not hear of a cost once a promise was given back."""
+
+    def settle(self, hold, actual, at):
+        if hold.phase in holds.RETURNED:
+            return hold
+        return holds.settled(hold, actual, now=at)
+
+
+@pytest.mark.parametrize(
+    "twin", [ReturningGate, CuttingGate, TrustingGate, HastyGate, ForgettingGate, DeafGate]
+)
 def test_the_machine_catches_a_gate_that_is_wrong(twin):
     class Twin(MoneyMachine):
         gate_kind = twin

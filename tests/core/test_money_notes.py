@@ -148,6 +148,29 @@ def test_a_cost_above_the_promise_is_noted_as_overrun():
     )
 
 
+@pytest.mark.parametrize("phase", [Phase.RELEASED, Phase.EXPIRED], ids=str)
+def test_a_cost_that_came_late_is_noted_with_its_code_and_all_of_it_as_overrun(phase):
+    back = replace(HOLD, phase=phase, closed_at=NOW, reason="no")
+    paid = settled(back, {"credits": 2}, now=NOW)
+
+    assert noted(back, paid) == (
+        "SETTLED",
+        "it cost 2 credits, 0 money:USD, and had been given back",
+        {
+            "from": phase.value,
+            "actual": {"credits": 2, "money:USD": 0},
+            "code": "SETTLED_LATE",
+            "overrun": {"credits": 2},
+        },
+    )
+
+
+def test_a_promise_kept_aside_after_it_was_given_back_is_noted_as_any_other():
+    back = released(HOLD, now=NOW, reason="no")
+
+    assert noted(back, uncertain(back, reason="?")) == ("UNCERTAIN", "?", {"from": "RELEASED"})
+
+
 def test_a_step_without_a_reason_says_that_there_was_none():
     assert noted(HOLD, released(HOLD, now=NOW, reason=""))[1] == "no reason was given"
 

@@ -1,5 +1,6 @@
 """Moves change totals by exactly what they say, in one order, and new promises keep to limits."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -52,6 +53,25 @@ def test_a_new_promise_reserves_within_the_limit_of_each_cap():
         ("connector", "credits"): (0, 10, 90),
         ("tenant", "credits"): (0, 10, 100),
         ("tenant", "calls"): (0, 2, 80),
+    }
+
+
+def test_what_was_carried_over_leaves_less_room_under_the_limit():
+    hold = promise()
+    fuller = replace(hold, charges=tuple(replace(one, carried=30) for one in hold.charges))
+    assert changed(given_move(fuller))["tenant", "credits"] == (0, 10, 70)
+
+
+def test_a_cost_that_came_late_is_added_and_a_promise_taken_up_again_counts_again():
+    hold = promise(at_once=False)
+    back = released(hold, now=LATER, reason="")
+    assert changed(later_move(back, settled(back, {"credits": 25}, now=LATER))) == {
+        ("connector", "credits"): (25, 0, None),
+        ("tenant", "credits"): (25, 0, None),
+    }
+    assert changed(later_move(back, uncertain(back, reason=""))) == {
+        ("connector", "credits"): (0, 10, None),
+        ("tenant", "credits"): (0, 10, None),
     }
 
 

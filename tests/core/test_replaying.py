@@ -98,6 +98,11 @@ NOTHING = {(CAP, "w1"): Used(), (MONEY, "w1"): Used()}
         ([back], NOTHING),
         ([aside, back], NOTHING),
         ([paid()], NOTHING),
+        ([back, paid(credits=2)], {**NOTHING, (CAP, "w1"): Used(settled=2)}),
+        ([died, paid(credits=9)], {**NOTHING, (CAP, "w1"): Used(settled=9)}),
+        ([back, aside], PROMISED),
+        ([died, aside, back], NOTHING),
+        ([back, aside, paid(credits=1)], {**NOTHING, (CAP, "w1"): Used(settled=1)}),
         ([paid(credits=2)], {**NOTHING, (CAP, "w1"): Used(settled=2)}),
         ([sent, paid(credits=9)], {**NOTHING, (CAP, "w1"): Used(settled=9)}),
         (
@@ -213,6 +218,30 @@ def test_a_settlement_of_nothing_or_of_what_was_closed_counts_for_nothing_and_is
     assert replay.faults == [
         "entry 1 says SETTLED of k1, which was never promised",
         "entry 4 says SETTLED of k1, which was closed before",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["SENT", "RELEASED", "EXPIRED"])
+def test_what_was_given_back_is_neither_sent_nor_given_back_again(kind):
+    notes, _ = story(hold(), back)
+    replay = Replay()
+
+    replay.read(ledger(*notes, replace(notes[1], kind=kind)))
+
+    assert (replay.own, replay.open) == (NOTHING, {})
+    assert replay.faults == [f"entry 3 says {kind} of k1, which was closed before"]
+
+
+def test_a_late_settlement_that_cannot_be_read_counts_for_nothing_and_a_sound_one_still_does():
+    notes, _ = story(hold(), back, paid(credits=2))
+    replay = Replay()
+
+    replay.read(ledger(*notes[:2], replace(notes[2], data={}), notes[2], notes[2]))
+
+    assert replay.own[CAP, "w1"] == Used(settled=2)
+    assert replay.faults == [
+        "entry 3 does not say what was charged",
+        "entry 5 says SETTLED of k1, which was closed before",
     ]
 
 

@@ -79,6 +79,23 @@ def test_an_ended_window_is_shown_as_long_as_something_is_reserved_in_it():
     ]
 
 
+def test_what_overlapping_windows_gave_away_is_in_the_window_of_now():
+    before = "day 2029-12-31T18:00:00+00:00"  # from when days began at another time
+    used = {
+        (DAY.id, before): Used(settled=3, reserved=1),
+        (DAY.id, TODAY): Used(settled=1),
+        (DAY.id, YESTERDAY): Used(settled=9),
+    }
+    lines = stated(DAY, used=used)
+
+    assert [(line.window, line.used, line.free, line.resets) for line in lines] == [
+        (TODAY, Used(settled=3, reserved=1), 6, "resets in 3 h 12 m (00:00 +08)"),
+        (before, Used(settled=3, reserved=1), 6, "counts in the window of now too"),
+    ]
+    [only] = stated(DAY, used=used | {(DAY.id, before): Used(settled=4)})
+    assert only.used == Used(settled=4)
+
+
 def test_a_cap_per_run_has_a_line_for_each_run_with_promises_and_for_the_latest():
     used = {
         (RUN.id, "run 20300101_010000"): Used(reserved=1),

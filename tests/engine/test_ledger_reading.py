@@ -1,12 +1,12 @@
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
 from stoker.core.selecting import Selection
-from stoker.engine.ledger_reading import PAGE, last_entry, newest, noted, pages
+from stoker.engine.ledger_reading import PAGE, last_entry, newest, pages
 from stoker.stores.memory import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -78,14 +78,3 @@ def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
     found, looks = asyncio.run(look())
     assert found == 5
     assert looks < 20
-
-
-@pytest.mark.parametrize(("late", "at"), [(-3, NOW), (0, NOW), (3, NOW + timedelta(hours=3))])
-def test_a_note_is_never_earlier_than_the_entry_before_it(late, at):
-    async def write():
-        ledger = await filled(1)
-        now = NOW + timedelta(hours=late)
-        return await noted(ledger, lambda moment: note(2, at=moment), now=now)
-
-    [entry] = asyncio.run(write())
-    assert (entry.seq, entry.at) == (2, at)

@@ -13,7 +13,7 @@ from stoker.core.limits import Rate
 from stoker.core.model import TenantId
 from stoker.core.reasons import Reason
 from stoker.engine.pacing import OwnPace, paced
-from stoker.engine.paying import Done, Earlier, Gate, Paid, attempt
+from stoker.engine.paying import Earlier, Gate, Paid, attempt
 from stoker.engine.promises import Promises
 from stoker.engine.turnstile import Turnstile
 from stoker.errors import (
@@ -23,6 +23,7 @@ from stoker.errors import (
     TransientError,
     UncertainError,
 )
+from stoker.sources import Done
 from stoker.stores.memory import MemoryBackend
 from stoker.stores.sqlite import SqliteBackend
 from stoker.testing import FakeClock
@@ -394,7 +395,7 @@ def test_what_another_process_promised_under_the_same_key_is_left_to_it():
     assert run(office.hold()).phase is Phase.SENT
 
 
-def test_a_cost_that_comes_after_somebody_closed_its_promise_is_told_once_and_not_owed():
+def test_a_cost_that_comes_after_somebody_closed_its_promise_is_settled_late():
     office = Office()
 
     async def scenario():
@@ -404,11 +405,11 @@ def test_a_cost_that_comes_after_somebody_closed_its_promise_is_told_once_and_no
             await office.money.release("pull-1", reason="by hand", now=office.clock.now())
             return Done(answer="found", cost={"credits": 2})
 
-        with pytest.raises(ConflictError):
-            await Gate(promises, clock=office.clock).pay_for(asking(), meanwhile)
-        return await promises.tend()
+        paid = await Gate(promises, clock=office.clock).pay_for(asking(), meanwhile)
+        return paid.hold, await promises.tend()
 
-    assert run(scenario()) == []
+    late, lapsed = run(scenario())
+    assert (late.reason, late.actual, lapsed) == ("SETTLED_LATE", {"credits": 2}, [])
 
 
 def test_a_refusal_for_an_unreadable_budget_leaves_the_key_good():

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from stoker import wiring
 from stoker.core.budget import Request
+from stoker.core.events import OutcomeUncertain
 from stoker.core.model import TenantId
 from stoker.core.runs import RunState
 from stoker.engine.upkeep import CHECKED_FOR
@@ -37,11 +38,12 @@ def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
 
 
 def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
+    told = Recorder()
     settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def scenario():
         clock = FakeClock()
-        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+        async with wiring.opened(settings, clock=clock, observer=told) as app:
             [tenant] = settings.active_tenants()
             store, now = app.backend.tenant(tenant), clock.now()
             for key, at_once in (("kept", False), ("sent", True)):
@@ -63,4 +65,5 @@ def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path
     assert run.state is RunState.DONE
     assert run.manifest.counts["holds_expired"] == 1
     assert run.manifest.counts["holds_uncertain"] == 1
+    assert [event.key for event in told.of(OutcomeUncertain)] == ["sent"]
     assert any("tavily" in cap for cap in run.manifest.budgets)

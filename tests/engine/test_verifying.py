@@ -134,3 +134,53 @@ def test_tenants_cannot_have_taken_more_of_a_shared_cap_than_its_total(total, pr
     found = asyncio.run(look())
     assert len(found) == problems
     assert all("tenants took 14, its total says 13" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        (14, 14, None),
+        (13, 15, None),  # somebody spent while we read
+        (
+            15,
+            15,
+            "tenants took 14, its total says 15; unless a tenant is missing from the settings",
+        ),
+        (13, 13, "tenants took 14, its total says 13"),
+    ],
+)
+def test_a_shared_total_is_neither_more_nor_less_than_all_tenants_took(before, after, problem):
+    async def look():
+        backend = MemoryBackend()
+        stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
+        verdicts = [await verified(store) for store in stores]
+        first = await Said(before).usage()
+        return await shared_differences(Said(after), verdicts, before=first)
+
+    found = asyncio.run(look())
+    assert len(found) == (problem is not None)
+    assert all(problem in line for line in found)
+
+
+def test_a_shared_total_that_no_tenant_ever_took_from_is_told():
+    async def look():
+        first = await Said(1).usage()
+        return await shared_differences(Said(1), [], before=first)
+
+    assert len(asyncio.run(look())) == 1
+
+
+def test_the_naive_twin_that_reads_totals_only_afterwards_takes_use_for_damage():
+    async def look():
+        backend = MemoryBackend()
+        store = await used(backend.tenant(TenantId("acme")))
+        before = await backend.shared().usage()
+        verdict = await verified(store)
+        await store.money.settle("k4", {"calls": 4}, now=NOW)
+        naive = await shared_differences(
+            backend.shared(), [verdict], before=await backend.shared().usage()
+        )
+        return naive, await shared_differences(backend.shared(), [verdict], before=before)
+
+    naive, sound = asyncio.run(look())
+    assert (len(naive), sound) == (1, [])

@@ -27,10 +27,11 @@ from stoker.core.limits import Rate, Turn
 from stoker.core.model import TenantId
 from stoker.engine.clock import SystemClock
 from stoker.engine.pacing import OwnPace, Pace, SharedPace
-from stoker.engine.paying import Done, Earlier, Gate, Paid, attempt
+from stoker.engine.paying import Earlier, Gate, Paid, attempt
 from stoker.engine.promises import Promises
 from stoker.errors import PermanentError, TransientError, UncertainError
 from stoker.ports import MoneyStore, SharedStore
+from stoker.sources import Done
 from stoker.stores.sqlite import SqliteBackend
 
 TENANT = TenantId("acme")

@@ -33,15 +33,55 @@ from stoker.stores.sql import Transaction
 
 ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
 TENANTS = (ACME, GLOBEX)
-MONEY = {  # rows as they are, since only whose they are matters here
+ROWS = {  # rows as they are, since only whose they are matters here
     "holds": "(:tenant, 'k', 'c', '', 'SENT', '', now(), now(), NULL, NULL, NULL, '',"
     " '{}', '{}', '{}')",
     "budgets": "(:tenant, 'cap', 'day', 1, 1)",
     "cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
     "stops": "(:tenant, 'c', now(), '')",
+    "site_pages": "(:tenant, 's', 'u', 200, '', '', '', now(), now())",
+    "vendor_answers": "(:tenant, 'k', 'zerobounce', '[1]', '{}', now(), now())",
+    "tenant_users": "(:tenant, 'u', '', 'r', true)",
+    "onboarding_status": "(:tenant, 's', now())",
+    "odoo_connections": "(:tenant, 'odoo', 'u', 'd', true, NULL)",
+    "icp_rules": "(:tenant, 'r', '[]', 1, 2, 2000, 2025)",
+    "account_marks": "(:tenant, 'm', now())",
+    "companies": "(:tenant, 'c', 'n', true, '', NULL, '', '', NULL, now())",
+    "icp_candidate_companies": "(:tenant, 'r', 'c')",
+    "company_findings": "(:tenant, 'c', now(), 'r', '', '[]', '{}')",
+    "contacts": "(:tenant, 'c', 0, 'n', '', '', '', 's', 1)",
+    "lead_emails": "(:tenant, 'c', 0, 'e', 'valid')",
+    "lead_features": "(:tenant, 'c', '{}', 'h')",
+    "lead_scores": "(:tenant, 'c', 1, 'High', '')",
+    "company_enrichment_runs": "(:tenant, 'r', 'c', 0, 'DEEP', 'waiting', '', NULL, '', '[]', '{}',"
+    " '{}', '{}', NULL)",
+    "crm_sent_rows": "(:tenant, 'r', 'x', 'm', 'd', '{}', '{}', now())",
+    "touch_profiles": "(:tenant, 'u', 'n', 'active', NULL)",
+    "touch_plans": "(:tenant, '2026-W07', 1, '{}')",
+    "touches": "(:tenant, '2026-W07', '2026-02-09', 'u', 'n', now(), 1, NULL, false, 1, NULL)",
+    "touch_outcomes": "(:tenant, '2026-02-09', 'u', 'done', now())",
+    "touch_handovers": "(:tenant, '2026-02-09', 'u', 'file', now(), '')",
+    "touch_counters": "(:tenant, 'c', 1)",
 }
-TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger", *MONEY)
-SHARED = ("shared_budgets", "shared_cap_changes", "shared_stops", "rates", "places")
+VIEWS = ("enrichment_runs", "email_verification_cache")
+TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger", *ROWS, *VIEWS)
+REGISTER = (
+    "registry_loads",
+    "registry_rejects",
+    "registry_seen",
+    "staging_acra_companies",
+    "staging_raw_acra",
+    "ssic_ref",
+)
+SHARED = (
+    "shared_budgets",
+    "shared_cap_changes",
+    "shared_stops",
+    "rates",
+    "places",
+    "tenants",
+    *REGISTER,
+)
 START = datetime(2030, 1, 1, tzinfo=UTC)
 SAW = "SELECT tenant_id FROM stoker.ledger"
 
@@ -56,7 +96,7 @@ async def fill(
     """Give each tenant a few rows in every table; all but the tenant is the same."""
     for tenant in tenants:
         store = backend.tenant(tenant)
-        run = Run(key=RunKey(START, 1), kind="discover")
+        run = Run(key=RunKey(START, 1), kind="nightly")
         jobs = [Job.found(source="board", url=f"https://x/{n}", title="t") for n in range(rows)]
         await store.runs.insert_run(run)
         await store.runs.insert_jobs(run.key, jobs)
@@ -68,11 +108,11 @@ async def fill(
             wanted = Lease(name=f"lease{n}", owner="me", epoch=1, beat=1, until=START)
             await store.schedule.swap_lease(None, wanted)
             await store.schedule.decide_slot(slot(n), fence=None)
-        await backend.transact(tenant, WRITE, partial(_fill_money, tenant))
+        await backend.transact(tenant, WRITE, partial(_fill_rows, tenant))
 
 
-def _fill_money(tenant: TenantId, tx: Transaction) -> None:
-    for table, row in MONEY.items():
+def _fill_rows(tenant: TenantId, tx: Transaction) -> None:
+    for table, row in ROWS.items():
         tx.change(f"INSERT INTO {table} VALUES {row}", tenant=tenant)
 
 

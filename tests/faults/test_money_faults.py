@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import pg
-from faults.money_trials import CAP, MOST, chaos, rushed, rushed_naively
+from faults.money_trials import CAP, MOST, chaos, chaos_naively, rushed, rushed_naively
 from faults.pg_proxy import Fate, Proxy
 from stoker.core.budget import Refused, Request, Used
 from stoker.core.budget_windows import ResetRule, WindowKind
@@ -66,13 +66,18 @@ def test_fifty_workers_spend_exactly_what_fits_and_a_naive_twin_does_not(place, 
 
 def test_killed_processes_lose_no_promise_and_exceed_no_cap(place, request):
     seed = random.randrange(10**6)
-    order = {"workers": 4, "tasks": 8, "operations": 600, "seed": seed, "pause": 0.3}
+    order = {"workers": 4, "tasks": 8, "operations": 600, "seed": seed, "kill_every": 40}
     trial = chaos({**place[0], **order})
     told(request, f"A2 money on {next(iter(place[0]))}, seed {seed}", trial)
     assert trial.broken == []
     assert trial.counted["kills"]
+    assert trial.counted["cut off"]
     assert trial.counted["looks"]
     assert trial.counted["granted"]
+    assert trial.counted["refused"]
+
+    torn = chaos_naively({**place[1], **order, "operations": 300, "kill_every": 10})
+    assert torn, "a harness whose kills never come between two writes sees nothing"
 
 
 async def reserve(backend, key, *, caps=(DAILY,), credits_=10):

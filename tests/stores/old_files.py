@@ -34,6 +34,41 @@ INSERT INTO slots SELECT 'acme', 'nightly ' || n, '{at}', 'MISSED', '{at}', 'a r
 INSERT INTO ledger SELECT 'acme', n, '{at}', 'MISSED', 'nightly', 'a reason', '{{"n":1}}',
     'before', 'digest' FROM numbers;
 """,
+    4: """
+INSERT INTO holds SELECT 'acme', 'key – ' || n, 'lusha', printf('%032x', n),
+    CASE n % 3 WHEN 0 THEN 'SENT' WHEN 1 THEN 'SETTLED' ELSE 'UNCERTAIN' END, 'owner', '{at}',
+    '{at}', CASE WHEN n % 3 = 1 THEN '{at}' END, 'run', NULL, 'ünï 🙂', '{{"credits":' || n || '}}',
+    '[["tenant/*/credits/day",false,"day 2026-02-07T00:00:00+00:00",' || n || ',100,"{at}","R"]]',
+    CASE WHEN n % 3 = 1 THEN '{{"credits":1}}' ELSE '{{}}' END FROM numbers;
+INSERT INTO budgets SELECT 'acme', 'tenant/*/credits/day', 'day ' || n, n, 2 * n FROM numbers;
+INSERT INTO shared_budgets SELECT 'connector/lusha/credits/day', 'day ' || n, n, 0 FROM numbers;
+INSERT INTO rates SELECT 'key ' || n, '{at}' FROM numbers;
+INSERT INTO places SELECT 'name', 'owner ' || n, '{at}' FROM numbers;
+INSERT INTO cap_changes VALUES ('acme', 'tenant/*/credits/day', 5, 7, '{at}');
+INSERT INTO shared_cap_changes VALUES ('connector/lusha/credits/day', NULL, 7, '{at}');
+INSERT INTO stops VALUES ('acme', '', '{at}', 'the bill'), ('umbrella', 'lusha', '{at}', '');
+INSERT INTO shared_stops VALUES ('lusha', '{at}', 'ünï 🙂');
+""",
+    5: """
+INSERT INTO registry_loads SELECT 'load ' || n, '2026-01-31', 'A', 'a.csv', '{at}', NULL, n, 0, 0,
+    0, 0, 0 FROM numbers;
+INSERT INTO registry_rejects SELECT n, 'load 1', n, 'no number', 'a,b' FROM numbers;
+INSERT INTO registry_seen SELECT 'T' || n, '2026-01-31', 'content', '{at}', NULL FROM numbers;
+INSERT INTO staging_acra_companies SELECT 'T' || n, 'ünï 🙂', '', '', '', 1, '2015-03-01', '62011',
+    '', '', '', '', 2, '[]', 'd' FROM numbers;
+INSERT INTO staging_raw_acra SELECT 'T' || n, '{{"uen":"T"}}' FROM numbers;
+INSERT INTO ssic_ref SELECT '2020', 'code ' || n, 'title', 'class' FROM numbers;
+INSERT INTO site_pages SELECT 'acme', 'a.test', 'https://a.test/' || n, 200, '', '', 'f', '{at}',
+    '{at}' FROM numbers;
+INSERT INTO vendor_answers SELECT 'acme', 'key ' || n, 'zerobounce', '[{{"n":1}}]', '{{}}', '{at}',
+    '{at}' FROM numbers;
+""",
+    6: """
+INSERT INTO companies SELECT 'acme', 'T' || n, 'ünï 🙂', 1, '62011', 2015, '', '', NULL, '{at}'
+    FROM numbers;
+INSERT INTO company_enrichment_runs SELECT 'acme', '20260207_013000', 'T' || n, n, 'DEEP',
+    'waiting', '', NULL, 'never scored', '[]', '{{}}', '{{}}', '{{}}', NULL FROM numbers;
+""",
 }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import psycopg
 import pytest
@@ -18,9 +18,11 @@ from stoker.core.model import TenantId
 from stoker.engine.verifying import verified
 from stoker.errors import PermanentError, TransientError
 from stoker.stores.postgres import WRITE, PostgresBackend, _Door
+from stoker.stores.postgres_moves import write_moves_at_once
 from stoker.stores.row_security import lint
 from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_moves import Missed
+from stoker.stores.sql_standing import DOOR
 from stoker.stores.sqlite import SqliteBackend
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
@@ -219,6 +221,71 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
         await backend.close()
 
     asyncio.run(scenario())
+
+
+class NoDoors:
+    """The naive twin: a database in which nobody waits for others to open a window."""
+
+    def __init__(self, database):
+        self._database = database
+
+    def __getattr__(self, name):
+        return getattr(self._database, name)
+
+    async def write(self, work):
+        return await self._database.write(lambda tx: work(Hurried(tx)))
+
+
+class Hurried:
+    def __init__(self, transaction):
+        self._transaction = transaction
+
+    def __getattr__(self, name):
+        return getattr(self._transaction, name)
+
+    def change(self, query, **values):
+        return 0 if query == DOOR else self._transaction.change(query, **values)
+
+
+ROUNDS = 12
+RULES = [ResetRule(), *(ResetRule("UTC", time(hour, 30)) for hour in (1, 6, 17, 23))]
+
+
+async def overspent(url, database_of):
+    """Ask at once, under many rules, for more than half of a budget; count the second grants."""
+    backend = PostgresBackend(url, connections=8)
+    spent = 0
+    for number in range(ROUNDS):
+        tenant = TenantId(f"t{number}")
+        database = database_of(_Door(backend, tenant))
+        money = SqlMoney(database, tenant, write=write_moves_at_once)
+        answers = await asyncio.gather(
+            *(
+                money.reserve(
+                    Request(key=f"k{n}", connector="lusha", amounts={"credits": 60}),
+                    caps=[DAILY],
+                    reset=RULES[n % len(RULES)],
+                    owner="me",
+                    until=NOW + timedelta(minutes=1),
+                    now=NOW,
+                )
+                for n in range(10)
+            )
+        )
+        spent += sum(not isinstance(answer, Refused) for answer in answers) - 1
+        assert (await verified(backend.tenant(tenant))).problems == ()
+    await backend.close()
+    return spent
+
+
+def test_many_at_once_who_reset_by_different_rules_open_one_budget(database, record_property):
+    found = asyncio.run(overspent(database[1], lambda door: door))
+    record_property("fault", f"rules for resetting at once: n={ROUNDS} budgets, {found} overspent")
+    assert found == 0
+
+
+def test_a_database_without_doors_is_caught(database):
+    assert asyncio.run(overspent(database[1], NoDoors)) > 0
 
 
 def test_promises_survive_closing_and_opening(sqlite_file):

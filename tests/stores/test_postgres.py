@@ -188,7 +188,10 @@ def test_the_app_itself_never_migrates(postgres):
 def test_every_table_says_what_the_app_may_do_with_it(postgres):
     admin_url, _ = fresh_database(postgres)
     with psycopg.connect(admin_url) as admin:
-        tables = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'stoker'")
+        tables = admin.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'stoker' UNION ALL"
+            " SELECT viewname FROM pg_views WHERE schemaname = 'stoker'"
+        )
         assert {name for (name,) in tables} == GRANTS.keys()
         assert GRANTS.keys() == {"meta", *TABLES, *SHARED}, "a table that nobody attacks"
 

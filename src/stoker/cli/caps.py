@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from stoker.cli.books import EVERYBODY
 from stoker.cli.money import (
     position,
     shared_statements,
@@ -21,15 +22,12 @@ from stoker.cli.output import Asked, pass_asked, run_async, say, show_json, take
 from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
 from stoker.core.caps import CapChange, limit_in_force
 from stoker.core.default_caps import cap_named
-from stoker.core.money_notes import cap_note
-from stoker.engine.ledger_reading import noted
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.core.caps import Cap
     from stoker.wiring import App
 
-EVERYBODY = "everybody"
 # An amount below zero must reach us as an amount, to be answered as one.
 _AMOUNTS_FOLLOW = {"ignore_unknown_options": True}
 
@@ -52,12 +50,9 @@ def list_caps(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
 
 
 async def _list(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
-    settings = asked.settings()
     async with asked.app(only_to_read=True) as app:
-        now = app.clock.now()
-        found = [
-            await position(app, tenant, now=now) for tenant in chosen_tenants(settings, tenants)
-        ]
+        now, chosen = app.clock.now(), chosen_tenants(app.settings, tenants)
+        found = [await position(app, tenant, now=now) for tenant in chosen]
         shared = await shared_statements(app, now=now)
         everybody = await app.backend.shared().stops()
     lines = [(str(one.tenant), line) for one in found for line in one.statements]
@@ -117,7 +112,7 @@ async def _set(asked: Asked, cap: str, limit: int, *, tenant: str | None, as_jso
         raised = f", raised to {known.raised}" if known.raised else ""
         say(f"{cap} allows {limit} from now on; it was {known.limit}{raised}.")
     else:
-        say(f"{cap} is added and allows {limit}; it counts for runs that start from now on.")
+        say(f"{cap} is added and allows {limit}; it counts from now on.")
 
 
 @caps.command("raise", context_settings=_AMOUNTS_FOLLOW)
@@ -205,9 +200,5 @@ async def _say(app: App, cap: Cap, change: CapChange, *, tenant: str | None) -> 
         return whose
     if tenant is not None:
         raise ConfigError(f"{cap.id} is shared by all tenants; leave out --tenant")
-    # The note comes first: an entry without its change is a smaller fault than the reverse.
-    for known in app.settings.tenants:
-        ledger = app.backend.tenant(known.id).ledger
-        await noted(ledger, lambda at: cap_note(change, now=at), now=now)
-    await app.backend.shared().change_cap(change)
+    await app.backend.shared().change_cap(change, now=now)
     return EVERYBODY

@@ -1,60 +1,84 @@
-"""`stoker demo`: the real thing on the embedded store, with no keys, no network and no set-up.
+"""`stoker demo`: a whole night on a make-believe internet, with no keys, no network and no set-up.
 
-Two tenants in different time zones live through four months on a clock we turn; then one real
-run is done now. Everything shown is read back from the store, as the other commands would.
+Two tenants, the production engine and connectors, and a sandbox in a process of its own. Everything
+shown is read back from the store or told by the vendors' own counters.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.output import (
-    Exit,
-    exit_for_run,
-    progress,
-    run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
-)
-from stoker.core.cadence import compute_next_run, preview
-from stoker.core.localtime import clock_note, local_text
+from stoker.cli.output import Exit, run_async, say, show_json, show_table, takes_json
+from stoker.core.icp import IcpRule
+from stoker.core.model import TenantId
+from stoker.errors import ConfigError, TransientError
 
 if TYPE_CHECKING:
+    from stoker.cli.night_telling import Told
     from stoker.config.settings import Settings
-    from stoker.core.events import Event
-    from stoker.core.model import Json, TenantId
-    from stoker.ports import Weight
+    from stoker.core.companies import Dossier
+    from stoker.core.model import Json
     from stoker.wiring import App
 
-NIGHTS = 120
-OFF_FROM, OFF_FOR = timedelta(days=80), timedelta(days=3)  # when the make-believe machine is off
+COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
+EACH = 100  # companies a tenant looks at
+RULES: Mapping[TenantId, IcpRule] = {
+    TenantId("merlion"): IcpRule(),
+    TenantId("hudson"): IcpRule(
+        industries=("64", "65", "66", "69", "70", "71", "72", "73", "74"),
+        employees=(2, 500),
+        years=(1990, 2025),
+    ),
+}
 SETTINGS = """\
-# Written by `stoker demo`. Two tenants, each on its own night.
+# Written by `stoker demo`. Two tenants; all vendors and all sites are make-believe.
+[sandbox]
+address = "{address}"
+
 [scheduling]
-cron = "0 1 * * *"
-timezone = "Asia/Singapore"
+company_concurrency = 40
+daily_cap_per_tenant = {each}
 
-[retention]
-enabled = false   # so that `stoker prune --dry-run` has something to show
-days = 60
-keep_latest_n_runs = 14
+[crawl]
+concurrency = 120
+timeout_s = 3                 # some sites hang on purpose
 
+[caps]                        # small enough that the night meets some of them
+openai_daily_tokens = 200000
+tavily_queries = 90
+lusha_contact_lookups = 3
+{paces}
 [tenants.merlion]
 name = "Merlion Analytics"
 
 [tenants.hudson]
 name = "Hudson Revenue"
 timezone = "America/New_York"
-scheduling.cron = "30 2 * * *"   # a time that clocks skip every spring
 """
+# Real vendors are slower: make-believe ones let us show a night in less than a minute.
+_PACES = "".join(
+    f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
+    for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo")
+)
+_DIALS = {
+    "zerobounce.calls": "1000000",
+    "tavily.latency": "120ms",
+    "openai.latency": "400ms",
+    "lusha.latency": "120ms",
+    "zerobounce.latency": "300ms",
+    "sites.latency": "30ms",
+}
+_DATE = "2025-12-31"
 
 
 @click.command()
@@ -66,172 +90,199 @@ scheduling.cron = "30 2 * * *"   # a time that clocks skip every spring
 )
 @takes_json
 def demo(keep: Path | None, as_json: bool) -> Exit:
-    """See it work: two tenants, four months of nights, no keys, no network."""
+    """See it work: two tenants, 200 companies, one night, no keys, no network."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise click.UsageError(f"{keep} is not empty; name a new directory")
-        return run_async(_demo(keep, kept=True, as_json=as_json))
+        return _in(keep, kept=True, as_json=as_json)
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as directory:
-        return run_async(_demo(Path(directory), kept=False, as_json=as_json))
+        return _in(Path(directory), kept=False, as_json=as_json)
 
 
-async def _demo(directory: Path, *, kept: bool, as_json: bool) -> Exit:
+def _in(directory: Path, *, kept: bool, as_json: bool) -> Exit:
     from stoker import wiring
-    from stoker.engine.clock import SystemClock
 
-    (directory / wiring.CONFIG_FILE).write_text(SETTINGS, encoding="utf-8")
-    # Only what stands in the demo's own file counts: whatever is set outside is for real work.
-    settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
-    now = SystemClock().now()
-    if not as_json:
-        _show_schedules(settings, now)
-    await _live_through(settings, until=now, quiet=as_json)
+    with sandbox() as address:
+        text = SETTINGS.format(address=address, each=EACH, paces=_PACES)
+        (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
+        # Only what stands in the demo's own file counts: whatever is set outside is for real work.
+        settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
+        return run_async(_demo(settings, directory if kept else None, as_json=as_json))
+
+
+@contextmanager
+def sandbox() -> Iterator[str]:
+    """Serve the make-believe internet from a process of its own; yield its address."""
+    words = ["sandbox", "serve", "--port", "0", "--companies", str(COMPANIES)]
+    words += ["--seed", str(SEED), "--json"]
+    for dial, value in _DIALS.items():
+        words += ["--dial", f"{dial}={value}"]
+    serving = subprocess.Popen(  # noqa: S603 - our own program, our own words
+        [sys.executable, "-m", "stoker.cli.main", *words], stdout=subprocess.PIPE
+    )
+    try:
+        yield _address(serving)
+    finally:
+        serving.terminate()
+        serving.communicate()
+
+
+def _address(serving: subprocess.Popen[bytes]) -> str:
+    first = serving.stdout.readline() if serving.stdout else b""
+    try:
+        return str(json.loads(first)["address"])
+    except (ValueError, KeyError, TypeError):
+        raise TransientError("the sandbox did not start; try: stoker sandbox serve") from None
+
+
+async def _demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
+    from stoker import wiring
+    from stoker.cli.night_progress import LiveNight
+    from stoker.cli.nightly import Wish, nights
+    from stoker.core.nights import Step
+
+    began = time.monotonic()
     async with wiring.opened(settings, observer=_unheard) as app:
-        tenants = settings.active_tenants()
-        tonight = await app.scheduler(tenants).start_now(app.task(tenants[0]))
-        stories = {tenant: await _story(app, tenant, now) for tenant in tenants}
-    if as_json:
-        told: dict[str, Json] = {tenant: _story_json(story) for tenant, story in stories.items()}
-        show_json({"run": tonight.name, "state": tonight.state.value, "tenants": told})
-        return exit_for_run(tonight.state)
-    _show_history(stories)
-    say(f"\nAnd one run just now, for real: {tonight.name} of {tenants[0]}, {tonight.state.value}")
-    show_table(
-        ["step", "seconds", "items"],
-        [(step.step, f"{step.seconds:.4f}", step.items) for step in tonight.manifest.steps],
-    )
-    _show_next(directory if kept else None)
-    return exit_for_run(tonight.state)
-
-
-def _show_schedules(settings: Settings, now: datetime) -> None:
-    say("Two tenants, each on its own clock. Their next nights:\n")
-    rows = []
-    for tenant in settings.active_tenants():
-        zone = settings.for_tenant(tenant).scheduling.timezone
-        schedule = settings.schedule_for(tenant)
-        coming = preview(now, schedule, 400)
-        special = next((at for at in coming if clock_note(at, zone)), None)
-        for at in [*coming[:3], *([special] if special else [])]:
-            utc, wall = f"{at:%Y-%m-%d %H:%M}", local_text(at, zone)
-            rows.append((tenant, utc, wall, clock_note(at, zone)))
-    show_table(["tenant", "utc", "local", "note"], rows)
-
-
-async def _live_through(settings: Settings, *, until: datetime, quiet: bool) -> None:
-    """Let the production scheduler live through the nights on a clock that we turn."""
-    from stoker import wiring
-    from stoker.engine.clock import VirtualClock
-
-    began = until - timedelta(days=NIGHTS)
-    clock = VirtualClock(began)
-    async with wiring.opened(settings, clock=clock, observer=_unheard) as app:
-        tenants = settings.active_tenants()
-        scheduler = app.scheduler(tenants)
-        schedules = [settings.schedule_for(tenant) for tenant in tenants]
-        if not quiet:
-            say(f"\nLiving through {NIGHTS} nights; the machine is off for three of them …")
-        with progress(range(NIGHTS), label="nights", length=NIGHTS) as nights:
-            for _ in nights:
-                end_of_night = clock.now() + timedelta(days=1)
-                while (due := min(compute_next_run(clock.now(), s) for s in schedules)) < min(
-                    end_of_night, until
-                ):
-                    clock.advance(due - clock.now())
-                    if not OFF_FROM <= clock.now() - began < OFF_FROM + OFF_FOR:
-                        await scheduler.tick()
-                clock.advance(end_of_night - clock.now())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Story:
-    """What the store says about one tenant afterwards."""
-
-    runs: int
-    missed: tuple[str, ...]
-    unexplained: int
-    ledger_entries: int
-    ledger_sound: bool
-    prunable: Weight
-
-
-async def _story(app: App, tenant: TenantId, now: datetime) -> Story:
-    from stoker.core import retention
-    from stoker.core.audit import FindingKind
-    from stoker.engine.upkeep import audited
-    from stoker.engine.verifying import verified
-    from stoker.wiring import retention_rule
-
-    store, own, task = app.backend.tenant(tenant), app.settings.for_tenant(tenant), app.task(tenant)
-    since = now - timedelta(days=NIGHTS + 1)
-    findings = await audited(
-        store, task.name, task.schedule, since=since, until=now, now=now, rule=retention_rule(own)
-    )
-    runs = await store.runs.runs()
-    going = retention.prunable(
-        runs,
-        rule=retention_rule(own),
-        now=now,
-        current=None,
-        window_since=retention.longest_window_start(now, own.scheduling.timezone),
-    )
-    verdict = await verified(store)
-    return Story(
-        runs=len(runs),
-        missed=tuple(f.sentence for f in findings if f.kind is FindingKind.MISSED),
-        unexplained=sum(f.kind in (FindingKind.GAP, FindingKind.LOST) for f in findings),
-        ledger_entries=verdict.entries,
-        ledger_sound=not verdict.problems,
-        prunable=await store.runs.weigh([run.at for run in going]),
-    )
-
-
-def _show_history(stories: dict[TenantId, Story]) -> None:
-    say("\nWhat the store says about them:\n")
-    show_table(
-        ["tenant", "runs", "missed", "unexplained", "ledger", "retention would remove"],
-        [
-            (
-                tenant,
-                story.runs,
-                len(story.missed),
-                story.unexplained,
-                f"{story.ledger_entries} entries, {'sound' if story.ledger_sound else 'BROKEN'}",
-                f"{story.prunable.runs} runs, {story.prunable.rows} rows, "
-                f"{story.prunable.bytes} bytes",
+        registered = await _set_up(app)
+        if not as_json:
+            _show_beginning(settings, registered)
+        with LiveNight(sys.stderr, otherwise=_unheard) as live:
+            done, failed = await nights(
+                app, tuple(RULES), Wish(limit=EACH, steps=tuple(Step)), observer=live
             )
-            for tenant, story in stories.items()
-        ],
+        charged = await _charged(app)
+    for _, error in failed:
+        raise error
+    took = time.monotonic() - began
+    if as_json:
+        show_json(_json(done, charged, took=took))
+    else:
+        _show_end(done, charged, took=took)
+        _show_next(kept, done, settings)
+    return Exit.OK  # that caps left something out is what the demo is there to show
+
+
+async def _set_up(app: App) -> int:
+    """Read the make-believe register, and say whom each tenant looks for; return its size."""
+    from stoker.cli.registry_reading import Outcome, Wanted, read_files
+
+    outcome = Outcome()
+    await read_files(
+        app,
+        ["http://sandbox.test/registry.csv"],
+        Wanted(release=_DATE),
+        outcome,
+        directory=Path(),
     )
-    for tenant, story in stories.items():
-        for sentence in story.missed[:1]:
-            say(f"\nWhy {tenant} missed a night: {sentence}")
+    if not outcome.read:
+        raise ConfigError("the make-believe register could not be read; see what was said above")
+    for tenant, rule in RULES.items():
+        await app.backend.tenant(tenant).accounts.put_rule(rule)
+    return sum(each.load.count.read for each in outcome.read)
 
 
-def _show_next(kept: Path | None) -> None:
+async def _charged(app: App) -> dict[str, dict[str, int]]:
+    """Ask the sandbox what its vendors charged, by their own counters."""
+    from datetime import timedelta
+
+    from stoker.connectors.http import Call
+
+    reply = await app.connectors.http().send(
+        Call(method="GET", url="http://sandbox.test/charges", deadline=timedelta(seconds=10))
+    )
+    total: dict[str, dict[str, int]] = json.loads(reply.body)["total"]
+    return total
+
+
+def _show_beginning(settings: Settings, registered: int) -> None:
+    say(
+        f"A make-believe internet is up: {registered} registered companies with sites of their own,"
+    )
+    say("a search engine, a model, a contact database, a mail verifier and two CRMs.")
+    names = " and ".join(each.name for each in settings.tenants)
+    say(f"Tonight {names} look at {EACH} companies each …\n")
+
+
+def _show_end(done: list[Told], charged: Mapping[str, Mapping[str, int]], *, took: float) -> None:
+    from stoker.cli.night_telling import show_told
+
+    for told in done:
+        show_told(told)
+    rows = [
+        (
+            f"{dossier.score.value:.2f}",
+            told.tenant,
+            dossier.company.name,
+            _address_of(dossier),
+        )
+        for told in done
+        for dossier in told.best
+        if dossier.score
+    ]
+    show_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
+    for dossier in done[0].best[:1]:
+        say(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
+    ours, theirs = _credits(done), {name: each.get("credits", 0) for name, each in charged.items()}
+    told_by = ", ".join(f"{name} {ours[name]}" for name in ours)
+    agree = all(theirs.get(name, 0) == amount for name, amount in ours.items())
+    say(
+        f"\nCredits by our ledger: {told_by}; the vendors' own counters "
+        f"{'say the same' if agree else f'say {theirs}'}."
+    )
+    say(f"{sum(len(each.run.manifest.selected) for each in done)} companies in {took:.0f} s.")
+
+
+def _credits(done: list[Told]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for told in done:
+        for name, amount in told.run.manifest.cost.items():
+            connector, _, unit = name.partition("/")
+            if unit == "credits":
+                found[connector] = found.get(connector, 0) + amount
+    return found
+
+
+def _address_of(dossier: Dossier) -> str:
+    from stoker.core.crm import best_contact, usable_email
+
+    contact = best_contact(dossier)
+    return usable_email(contact) if contact else ""
+
+
+def _show_next(kept: Path | None, done: list[Told], settings: Settings) -> None:
     if kept is None:
         say("\nNothing is left behind. To look around in it yourself:")
         say("  stoker demo --keep demo-out")
         say("To begin with your own tenants:")
-        say("  stoker init && stoker doctor && stoker schedule next")
+        say("  stoker init && stoker doctor && stoker tenant add acme")
         return
+    told = done[0]
+    company = told.best[0].company.id if told.best else told.run.manifest.selected[0]
     say(f"\nLook around in {kept}:")
-    for command in ("schedule audit", "runs list", "prune --dry-run", "config show"):
+    for command in (
+        f"why {told.tenant}/{company}",
+        "leads --limit 10",
+        f"runs show latest --tenant {told.tenant}",
+        "caps list",
+        "ledger verify",
+    ):
         say(f"  stoker -C {kept} {command}")
+    port = (settings.sandbox.address or "").rpartition(":")[2]
+    say("The vendors are gone; bring them back in another terminal, and the night goes on:")
+    say(f"  stoker sandbox serve --port {port} --companies {COMPANIES} --seed {SEED}")
+    say(f"  stoker -C {kept} nightly")
 
 
-def _story_json(story: Story) -> dict[str, Json]:
-    weight = story.prunable
+def _json(done: list[Told], charged: Mapping[str, Mapping[str, int]], *, took: float) -> Json:
+    from stoker.cli.night_telling import told_json
+
     return {
-        "runs": story.runs,
-        "missed": list(story.missed),
-        "unexplained": story.unexplained,
-        "ledger_entries": story.ledger_entries,
-        "ledger_sound": story.ledger_sound,
-        "would_prune": {"runs": weight.runs, "rows": weight.rows, "bytes": weight.bytes},
+        "seconds": round(took, 1),
+        "nights": [told_json(each) for each in done],
+        "charged": {vendor: dict(units) for vendor, units in charged.items()},
     }
 
 
-def _unheard(_: Event) -> None:
+def _unheard(_: object) -> None:
     """The demo tells its story itself."""

@@ -21,7 +21,10 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
+from stoker.config.joining import joined
+from stoker.config.places import is_make_believe
 from stoker.config.settings import Settings
+from stoker.connecting import NEEDS, addresses, why_off
 from stoker.core.cadence import Interval, compute_next_run
 from stoker.core.localtime import duration_text
 from stoker.core.model import Json, TenantId
@@ -50,6 +53,7 @@ def doctor(asked: Asked, *, as_json: bool) -> Exit:
     except ConfigError as error:
         checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
     else:
+        settings = run_async(_with_known_tenants(settings))
         checks = run_async(examined(settings, clock=SystemClock()))
         caps = {
             tenant: settings.for_tenant(tenant).caps_in_force()
@@ -64,10 +68,27 @@ def doctor(asked: Asked, *, as_json: bool) -> Exit:
     return Exit.OK if healthy else Exit.PROBLEMS
 
 
+async def _with_known_tenants(settings: Settings) -> Settings:
+    """Return the settings with the tenants the store knows, if it can be asked."""
+    try:
+        backend = wiring.backend_for(settings)
+    except StokerError:
+        return settings  # the checks say what is wrong
+    try:
+        there = await backend.schema_version() > 0
+        return joined(settings, await backend.directory().tenants()) if there else settings
+    except StokerError:
+        return settings  # as above
+    finally:
+        await backend.close()
+
+
 async def examined(settings: Settings, *, clock: Clock) -> list[Check]:
     """Return what every check found, in the order people think about them."""
     now = clock.now()
-    checks = [_settings(settings), *(_key(settings, vendor) for vendor in VENDORS)]
+    checks = [_settings(settings), *_sandbox(settings)]
+    checks += [_key(settings, vendor) for vendor in VENDORS]
+    checks += [_connectors(settings, tenant) for tenant in settings.active_tenants()]
     checks += [*_zones(settings, now), _plausible(now)]
     try:
         backend = wiring.backend_for(settings)
@@ -113,6 +134,32 @@ async def _clock_against(backend: Backend, tenant: TenantId, now: datetime) -> C
 def _settings(settings: Settings) -> Check:
     given = sum(1 for line in settings.shown() if line.origin != "default")
     return Check(what="settings", ok=True, detail=f"readable; {given} differ from the defaults")
+
+
+def _sandbox(settings: Settings) -> list[Check]:
+    address = settings.sandbox.address
+    if address is None:
+        return []
+    loud = f"ON, at {address}: vendors are make-believe and real keys stay here; to work for real, "
+    return [Check(what="SANDBOX", ok=True, detail=f"{loud}unset sandbox.address")]
+
+
+def _connectors(settings: Settings, tenant: TenantId) -> Check:
+    """Say which connectors are on, and whether some of them are real while others rehearse."""
+    own = settings.for_tenant(tenant)
+    off = [name for name in NEEDS if why_off(own, name)]
+    on = [name for name in NEEDS if name not in off]
+    told = f"on: {', '.join(on)}"
+    if off:
+        told += f"; off: {', '.join(off)} (why: stoker connector list)"
+    real = [
+        name
+        for name in on
+        if name != "crawl" and not any(map(is_make_believe, addresses(own, name)))
+    ]
+    if settings.sandbox.address is not None and real:
+        told += f"; REAL although the sandbox is on: {', '.join(real)}"
+    return Check(what=f"connectors, {tenant}", ok=True, detail=told)
 
 
 def _key(settings: Settings, vendor: str) -> Check:

@@ -1,7 +1,8 @@
 """Writes rows to a file that other programs open: JSON, CSV or Parquet, page by page.
 
 Memory stays flat however many rows there are, and a file is there whole or not at all. What text
-may stand in a cell is decided in `core.cells`; what a row is, by whoever exports.
+may stand in a cell is decided in `core.cells`; what a row is, by whoever exports. A person at a
+terminal sees every character as itself; files and pipes get text as it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stoker.core.cells import cell, page_safe_json
 from stoker.core.model import Json
 from stoker.core.runs import compact_json
 from stoker.errors import ConfigError
+from stoker.telemetry import inert
 
 ROWS_PER_GROUP = 10_000  # of a Parquet file; what is waiting for a group to be full is kept
 
@@ -63,10 +65,11 @@ class CsvExport:
     def __init__(self, stream: BinaryIO, columns: Columns) -> None:
         self._stream = stream
         self._columns = columns
+        self._cell = _seen_cell if stream.isatty() else cell
         self._write([list(columns)])
 
     def add(self, rows: Sequence[Row]) -> None:
-        self._write([[cell(_flat(row.get(name))) for name in self._columns] for row in rows])
+        self._write([[self._cell(_flat(row.get(name))) for name in self._columns] for row in rows])
 
     def close(self) -> None:
         """Do nothing: a CSV file ends where it ends."""
@@ -148,6 +151,11 @@ def _finished(kind: str, stream: BinaryIO, columns: Columns) -> Iterator[Export]
     writing = FORMATS[kind](stream, columns)
     yield writing
     writing.close()
+
+
+def _seen_cell(value: str | float | None) -> str | float:
+    shown = cell(value)
+    return inert(shown) if isinstance(shown, str) else shown
 
 
 def _json(value: Json | datetime) -> Json:

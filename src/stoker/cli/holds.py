@@ -52,12 +52,9 @@ def holds(ctx: click.Context, asked: Asked, tenants: tuple[str, ...], as_json: b
 
 
 async def _list(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
-    settings = asked.settings()
     async with asked.app(only_to_read=True) as app:
-        now = app.clock.now()
-        found = [
-            await position(app, tenant, now=now) for tenant in chosen_tenants(settings, tenants)
-        ]
+        now, chosen = app.clock.now(), chosen_tenants(app.settings, tenants)
+        found = [await position(app, tenant, now=now) for tenant in chosen]
     held = [(one.tenant, hold) for one in found for hold in one.holds]
     lines = [(str(one.tenant), line) for one in found for line in one.statements]
     wrong = [f"{one.tenant}: {line}" for one in found for line in one.wrong]

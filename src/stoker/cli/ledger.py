@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from stoker.cli.books import EVERYBODY, Book, books, takes_shared
 from stoker.cli.exporting import FORMATS, Row, export
 from stoker.cli.output import (
     Asked,
@@ -27,11 +28,13 @@ from stoker.core.runs import compact_json
 from stoker.core.selecting import Selection, said
 from stoker.engine.ledger_reading import newest, pages
 from stoker.engine.verifying import Mark, Verdict, shared_differences, verified
+from stoker.engine.verifying_orders import verified_orders
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.core.ledger import Entry
-    from stoker.core.model import Json, TenantId
+    from stoker.core.model import Json
+    from stoker.wiring import App
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -80,6 +83,7 @@ def ledger() -> None:
 
 @ledger.command("list")
 @takes_tenants
+@takes_shared
 @takes_filters
 @click.option(
     "--limit",
@@ -95,14 +99,23 @@ def list_entries(
     asked: Asked,
     /,
     tenants: tuple[str, ...],
+    shared: bool,
     limit: int,
     before: int | None,
     as_json: bool,
     **filters: str | None,
 ) -> None:
     """Show entries, newest first."""
-    selection = _selection(**filters)
-    run_async(_list(asked, tenants, selection, limit=limit, before=before, as_json=as_json))
+    listing = _list(
+        asked,
+        tenants,
+        _selection(**filters),
+        shared=shared,
+        limit=limit,
+        before=before,
+        as_json=as_json,
+    )
+    run_async(listing)
 
 
 async def _list(
@@ -110,20 +123,19 @@ async def _list(
     tenants: tuple[str, ...],
     selection: Selection,
     *,
+    shared: bool,
     limit: int,
     before: int | None,
     as_json: bool,
 ) -> None:
-    settings = asked.settings()
-    chosen = chosen_tenants(settings, tenants)
-    if before is not None and len(chosen) > 1:
-        raise ConfigError("--before counts in one ledger; say whose with --tenant")
-    found: list[tuple[TenantId, Entry]] = []
+    found: list[tuple[str, Entry]] = []
     async with asked.app(only_to_read=True) as app:
-        for tenant in chosen:
-            book = app.backend.tenant(tenant).ledger
+        chosen = books(app, tenants, shared=shared)
+        if before is not None and len(chosen) > 1:
+            raise ConfigError("--before counts in one ledger; say whose with --tenant")
+        for whose, book in chosen:
             there = await newest(book, selection, before=before, limit=limit)
-            found += [(tenant, entry) for entry in there]
+            found += [(whose, entry) for entry in there]
     if len(chosen) > 1:
         found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
     found = found[:limit]
@@ -134,14 +146,14 @@ async def _list(
         ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
         [
             (
-                tenant,
+                whose,
                 entry.seq,
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
                 entry.subject,
                 _why(entry),
             )
-            for tenant, entry in found
+            for whose, entry in found
         ],
         empty="no such entries",
     )
@@ -152,22 +164,22 @@ async def _list(
 @ledger.command("show")
 @click.argument("seq", type=_SEQ, metavar="SEQ")
 @takes_tenant
+@takes_shared
 @takes_json
 @pass_asked
-def show_entry(asked: Asked, seq: int, tenant: str | None, as_json: bool) -> None:
+def show_entry(asked: Asked, seq: int, tenant: str | None, shared: bool, as_json: bool) -> None:
     """Show everything one entry says. SEQ is its number, as `stoker ledger list` shows it."""
-    run_async(_show(asked, seq, tenant=tenant, as_json=as_json))
+    run_async(_show(asked, seq, tenant=tenant, shared=shared, as_json=as_json))
 
 
-async def _show(asked: Asked, seq: int, *, tenant: str | None, as_json: bool) -> None:
-    settings = asked.settings()
-    whose = one_tenant(settings, tenant)
+async def _show(asked: Asked, seq: int, *, tenant: str | None, shared: bool, as_json: bool) -> None:
     async with asked.app(only_to_read=True) as app:
-        found = await app.backend.tenant(whose).ledger.entries(after=seq - 1, limit=1)
+        whose, book = _one_book(app, tenant, shared=shared)
+        found = await book.entries(after=seq - 1, limit=1)
     if not found or found[0].seq != seq:
         raise ConfigError(
             f"{whose} has no ledger entry {seq}; see those there are with: "
-            f"stoker ledger list --tenant {whose}"
+            f"stoker ledger list {'--shared' if shared else f'--tenant {whose}'}"
         )
     [entry] = found
     if as_json:
@@ -188,53 +200,68 @@ async def _show(asked: Asked, seq: int, *, tenant: str | None, as_json: bool) ->
 
 @ledger.command("verify")
 @takes_tenants
+@takes_shared
 @click.option(
     "--head",
     metavar="SEQ:DIGEST",
-    help="What an earlier verify of this tenant said its head was; it must still be there.",
+    help="What an earlier verify of this ledger said its head was; it must still be there.",
 )
 @takes_json
 @pass_asked
-def verify(asked: Asked, tenants: tuple[str, ...], head: str | None, as_json: bool) -> Exit:
+def verify(
+    asked: Asked, tenants: tuple[str, ...], shared: bool, head: str | None, as_json: bool
+) -> Exit:
     """Recompute every total from the entries, check the chain, and compare.
 
-    Exit code 1 when something differs; the entry where the chain breaks is named. Caps that
-    tenants share are compared too when no tenant is named. Keep the head it prints somewhere
-    else: with it, also entries taken off the end are found.
+    Exit code 1 when something differs; the entry where the chain breaks is named. What tenants
+    share is compared too when no tenant is named: its caps' totals, and the stops and caps that
+    operators ordered. Keep the head it prints somewhere else: with it, also entries taken off the
+    end are found.
     """
     mark = _mark(head) if head is not None else None
-    if mark and len(set(tenants)) != 1:
-        raise ConfigError("--head is of one ledger; say whose with --tenant")
-    return run_async(_verify(asked, tenants, mark=mark, as_json=as_json))
+    if shared and tenants:
+        raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
+    if mark and not shared and len(set(tenants)) != 1:
+        raise ConfigError("--head is of one ledger; say whose with --tenant, or --shared")
+    return run_async(_verify(asked, tenants, shared=shared, mark=mark, as_json=as_json))
 
 
 async def _verify(
-    asked: Asked, tenants: tuple[str, ...], *, mark: Mark | None, as_json: bool
+    asked: Asked, tenants: tuple[str, ...], *, shared: bool, mark: Mark | None, as_json: bool
 ) -> Exit:
-    settings = asked.settings()
-    chosen = chosen_tenants(settings, tenants) if tenants else [t.id for t in settings.tenants]
+    verdicts: list[tuple[str, Verdict]] = []
+    totals: list[str] = []
     async with asked.app(only_to_read=True) as app:
-        verdicts = [
-            (tenant, await verified(app.backend.tenant(tenant), mark=mark)) for tenant in chosen
-        ]
-        shared: list[str] = []
-        if not tenants:
-            shared = await shared_differences(
-                app.backend.shared(), [verdict for _, verdict in verdicts]
+        all_of_them = [tenant.id for tenant in app.settings.tenants]
+        chosen = chosen_tenants(app.settings, tenants) if tenants else all_of_them
+        before = await app.backend.shared().usage()
+        if not shared:
+            doors = [app.backend.tenant(tenant) for tenant in chosen]
+            verdicts = [(door.tenant, await verified(door, mark=mark)) for door in doors]
+        if not shared and not tenants:
+            totals = await shared_differences(
+                app.backend.shared(), [one for _, one in verdicts], before=before
             )
-    bad = sum(len(verdict.problems) for _, verdict in verdicts) + len(shared)
+        if not tenants:
+            orders = await verified_orders(app.backend.shared(), mark=mark)
+            if shared or orders.entries or orders.problems:
+                verdicts.append((EVERYBODY, orders))
+    bad = sum(len(verdict.problems) for _, verdict in verdicts) + len(totals)
     if as_json:
-        told = [_verdict_json(tenant, verdict) for tenant, verdict in verdicts]
-        show_json({"ok": not bad, "tenants": told, "shared": shared})
+        told = [_verdict_json(*pair) for pair in verdicts if pair[0] != EVERYBODY]
+        ordered = [_verdict_json(*pair) for pair in verdicts if pair[0] == EVERYBODY]
+        everybody = ordered[0] if ordered else None
+        show_json({"ok": not bad, "tenants": told, "shared": totals, "everybody": everybody})
         return Exit.PROBLEMS if bad else Exit.OK
-    for tenant, verdict in verdicts:
-        sound = "the chain is sound and totals agree" if not verdict.problems else "WRONG"
-        say(f"{tenant}: {verdict.entries} entries, {sound}")
+    for whose, verdict in verdicts:
+        agree = "orders are in force" if whose == EVERYBODY else "totals agree"
+        sound = f"the chain is sound and {agree}" if not verdict.problems else "WRONG"
+        say(f"{whose}: {verdict.entries} entries, {sound}")
         for problem in verdict.problems:
             say(f"  {problem}")
         if verdict.head and not verdict.problems:
             say(f"  head {_head(verdict)}")
-    for problem in shared:
+    for problem in totals:
         say(f"shared: {problem}")
     return Exit.PROBLEMS if bad else Exit.OK
 
@@ -251,6 +278,7 @@ async def _verify(
 )
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
 @takes_tenants
+@takes_shared
 @takes_filters
 @click.option("--limit", type=click.IntRange(1), help="Write at most this many of each tenant.")
 @click.option(
@@ -264,13 +292,15 @@ def export_entries(
     out: Path | None,
     force: bool,
     tenants: tuple[str, ...],
+    shared: bool,
     limit: int | None,
     as_json: bool,
     **filters: str | None,
 ) -> None:
     """Write entries to a file, oldest first, tenant by tenant.
 
-    In CSV, text that a spreadsheet could take for a formula has a ' in front.
+    In CSV, text that a spreadsheet could take for a formula has a ' in front; on a terminal,
+    characters that could move the cursor are made visible.
     """
     selection = _selection(**filters)
     if as_json and out is None:
@@ -278,7 +308,9 @@ def export_entries(
             "--json tells what was written where, and needs --out FILE; "
             "for the entries themselves use --format json"
         )
-    exporting = _export(asked, tenants, selection, kind=kind, out=out, force=force, limit=limit)
+    exporting = _export(
+        asked, tenants, selection, shared=shared, kind=kind, out=out, force=force, limit=limit
+    )
     count = run_async(exporting)
     if as_json:
         show_json({"entries": count, "out": str(out), "format": kind})
@@ -291,28 +323,29 @@ async def _export(
     tenants: tuple[str, ...],
     selection: Selection,
     *,
+    shared: bool,
     kind: str,
     out: Path | None,
     force: bool,
     limit: int | None,
 ) -> int:
-    settings = asked.settings()
     count = 0
     async with asked.app(only_to_read=True) as app:
         place = out and asked.directory / out
+        chosen = books(app, tenants, shared=shared)
         with export(kind, COLUMNS, out=place, replace=force) as writing:
-            for tenant in chosen_tenants(settings, tenants):
+            for whose, book in chosen:
                 left = limit
-                async for page in pages(app.backend.tenant(tenant).ledger):
+                async for page in pages(book):
                     wanted = [entry for entry in page if selection.wants(entry)][:left]
-                    writing.add([export_row(tenant, entry) for entry in wanted])
+                    writing.add([export_row(whose, entry) for entry in wanted])
                     count += len(wanted)
                     if left is not None and (left := left - len(wanted)) == 0:
                         break
     return count
 
 
-def export_row(tenant: TenantId, entry: Entry) -> Row:
+def export_row(tenant: str, entry: Entry) -> Row:
     """Return an entry as a row: what it says most often has a column of its own."""
     about = {name: said(entry, name) for name in ("code", "connector", "account", "run")}
     return {
@@ -329,7 +362,7 @@ def export_row(tenant: TenantId, entry: Entry) -> Row:
     }
 
 
-def entry_json(tenant: TenantId, entry: Entry) -> Json:
+def entry_json(tenant: str, entry: Entry) -> Json:
     """Return an entry for programs."""
     return {
         "tenant": tenant,
@@ -352,12 +385,19 @@ def _selection(*, since: str | None, until: str | None, **rest: str | None) -> S
     return Selection(since=start, until=end, **rest)
 
 
+def _one_book(app: App, tenant: str | None, *, shared: bool) -> Book:
+    named = (tenant,) if tenant is not None else ()
+    if shared or tenant is not None:
+        return books(app, named, shared=shared)[0]
+    return books(app, (one_tenant(app.settings, None),), shared=False)[0]
+
+
 def _why(entry: Entry) -> str:
     code = said(entry, "code")
     return f"{code}: {entry.reason}" if code else entry.reason
 
 
-def _verdict_json(tenant: TenantId, verdict: Verdict) -> Json:
+def _verdict_json(tenant: str, verdict: Verdict) -> Json:
     return {
         "tenant": tenant,
         "entries": verdict.entries,

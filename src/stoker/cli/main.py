@@ -6,6 +6,7 @@ therefore stand here. What a command does is its own module's business.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from stoker import __version__
 from stoker.cli.output import Asked, Exit, complain, exit_for_error
 from stoker.errors import StokerError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 class Lazy(NamedTuple):
     """Where a command is, and the line `stoker --help` shows about it."""
@@ -31,6 +34,12 @@ COMMANDS = {
     "init": Lazy("stoker.cli.setup:init", "Write a commented stoker.toml with small caps."),
     "doctor": Lazy("stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."),
     "config": Lazy("stoker.cli.setup:config", "Show every setting and where it came from."),
+    "tenant": Lazy("stoker.cli.tenant:tenant", "Add, list, show and switch off tenants."),
+    "icp": Lazy("stoker.cli.icp:icp", "Say and see which companies a tenant looks for."),
+    "crm": Lazy("stoker.cli.connect:crm", "Say and see where a tenant's results go."),
+    "nightly": Lazy("stoker.cli.nightly:nightly", "Do tenants' nights now; quote them before."),
+    "leads": Lazy("stoker.cli.lead_list:leads", "List the best leads, with reasons."),
+    "why": Lazy("stoker.cli.why:why", "Say what happened to one company, and why."),
     "db": Lazy("stoker.cli.db:db", "Set up, migrate and describe the store."),
     "schedule": Lazy("stoker.cli.schedule:schedule", "Run, preview and audit the schedule."),
     "upkeep": Lazy("stoker.cli.schedule:upkeep", "Do one upkeep run now."),
@@ -41,6 +50,24 @@ COMMANDS = {
     "stop": Lazy("stoker.cli.stopping:stop", "Grant nothing more; show what is in flight."),
     "resume": Lazy("stoker.cli.stopping:resume", "Take a stop back."),
     "ledger": Lazy("stoker.cli.ledger:ledger", "List, show, verify and export the ledger."),
+    "export": Lazy("stoker.cli.leads:export_files", "Write leads to a file, with their sources."),
+    "undo": Lazy("stoker.cli.undo:undo", "Take back what a run wrote into the CRM."),
+    "touches": Lazy(
+        "stoker.cli.touches:touches", "Stay in touch: a weekly plan, today's queue, outcomes."
+    ),
+    "registry": Lazy(
+        "stoker.cli.registry:registry", "Read, download and look at the register of companies."
+    ),
+    "sandbox": Lazy(
+        "stoker.cli.sandbox:sandbox", "Serve a make-believe internet to try things on."
+    ),
+    "connector": Lazy(
+        "stoker.cli.connector:connector", "List connectors; see whether each is there."
+    ),
+    "crawl": Lazy("stoker.cli.crawl:crawl", "Visit one site and show what was found."),
+    "simulate": Lazy(
+        "stoker.cli.simulate:simulate", "Rehearse the weekly touch plan; see what it does."
+    ),
     "demo": Lazy("stoker.cli.demo:demo", "See it work: two tenants, no keys, no network."),
 }
 
@@ -120,10 +147,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _answered(arguments, secrets=set())
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes stdout once more while it shuts down; let that go nowhere, quietly.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_stdout_go()
         return Exit.BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _let_stdout_go()
+        why = os.strerror(error.errno)
+        complain(f"what was to be printed is not all there ({why}); make room, and look again")
+        return Exit.UNCERTAIN
     return code
+
+
+def _let_stdout_go() -> None:
+    # Python flushes stdout once more while it shuts down; let that go nowhere, quietly.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
@@ -149,8 +187,10 @@ def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
     except StokerError as error:
         complain(_redacted(str(error), secrets))
         return exit_for_error(error)
-    except BrokenPipeError:
-        raise
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or error.errno in _NO_ROOM:
+            raise
+        return _bug(error, secrets)
     except Exception as error:  # noqa: BLE001 - the one place a fault of ours becomes a sentence
         return _bug(error, secrets)
 

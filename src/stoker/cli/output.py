@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -90,6 +90,12 @@ class Asked:
     config: Path | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # learnt with the settings; never printed
+
+    def on_sandbox(self, address: str | None) -> Asked:
+        """Return the same, asked on the sandbox at an address; without one, as settings say."""
+        if address is None:
+            return self
+        return replace(self, flags={**self.flags, "sandbox.address": address})
 
     def settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""

@@ -52,10 +52,9 @@ def list_runs(
 async def _list(
     asked: Asked, tenants: tuple[str, ...], *, kind: str | None, limit: int, as_json: bool
 ) -> None:
-    settings = asked.settings()
     found: list[tuple[TenantId, Run]] = []
     async with asked.app(only_to_read=True) as app:
-        for tenant in chosen_tenants(settings, tenants):
+        for tenant in chosen_tenants(app.settings, tenants):
             there = await app.backend.tenant(tenant).runs.runs(kind=kind, limit=limit)
             found += [(tenant, run) for run in there]
     found.sort(key=lambda pair: (pair[1].at, pair[0]), reverse=True)
@@ -91,9 +90,8 @@ def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None
 
 
 async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
-    settings = asked.settings()
-    whose = one_tenant(settings, tenant)
     async with asked.app(only_to_read=True) as app:
+        whose = one_tenant(app.settings, tenant)
         run = await _found(app.backend.tenant(whose), name)
     if as_json:
         show_json(run_shown(whose, run))
@@ -140,9 +138,8 @@ async def _compare(
 ) -> None:
     from stoker.core.comparing import compared
 
-    settings = asked.settings()
-    whose = one_tenant(settings, tenant)
     async with asked.app(only_to_read=True) as app:
+        whose = one_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
         left, right = await _found(store, one), await _found(store, other)
     differences = compared(left, right)
@@ -181,8 +178,8 @@ async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_js
         )
     answers: list[tuple[TenantId, list[Verdict], Weight]] = []
     async with asked.app(only_to_read=dry_run) as app:
-        for tenant in chosen_tenants(settings, tenants):
-            own = settings.for_tenant(tenant)
+        for tenant in chosen_tenants(app.settings, tenants):
+            own = app.settings.for_tenant(tenant)
             now = app.clock.now()
             store = app.backend.tenant(tenant)
             verdicts = retention.verdicts(

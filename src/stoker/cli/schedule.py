@@ -48,8 +48,10 @@ def schedule() -> None:
 def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bool) -> Exit:
     """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
 
-    Any number of these may share a store: each instant is started once. With --once the exit
-    code tells how the runs ended, or that a tenant could not be attended to.
+    Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
+    as scheduling.tenant_concurrency says, the others after them. Any number of these may share a
+    store: each instant is started once. With --once the exit code tells how the runs ended, or
+    that a tenant could not be attended to.
     """
     return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
 
@@ -57,12 +59,12 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
 async def _run_schedule(
     asked: Asked, tenants: tuple[str, ...], *, once: bool, as_json: bool
 ) -> Exit:
-    settings = asked.settings()
-    taking_part = _scheduled(settings, chosen_tenants(settings, tenants))
     async with asked.app() as app:
+        taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
+        nights = await _with_nights(app, taking_part)
         if once:
-            return await _once(app, taking_part, as_json=as_json)
-        scheduler = app.scheduler(taking_part)
+            return await _once(app, taking_part, nights, as_json=as_json)
+        scheduler = app.scheduler(taking_part, nights=nights)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -71,7 +73,16 @@ async def _run_schedule(
     return Exit.OK
 
 
-async def _once(app: App, tenants: tuple[TenantId, ...], *, as_json: bool) -> Exit:
+async def _with_nights(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+    """Return who of these is set up for nights."""
+    from stoker.cli.tenant import readiness
+
+    return tuple([tenant for tenant in tenants if (await readiness(app, tenant)).has_nights])
+
+
+async def _once(
+    app: App, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
+) -> Exit:
     from stoker.core.events import ClockWentBack, Event, TenantFailed
 
     not_attended: list[Event] = []
@@ -81,7 +92,7 @@ async def _once(app: App, tenants: tuple[TenantId, ...], *, as_json: bool) -> Ex
         if isinstance(event, TenantFailed | ClockWentBack):
             not_attended.append(event)
 
-    ended = await replace(app, observer=observer).scheduler(tenants).tick()
+    ended = await replace(app, observer=observer).scheduler(tenants, nights=nights).tick()
     empty = "nothing was started; the log says why" if not_attended else "nothing is due"
     shown = _show_ended(ended, as_json=as_json, empty=empty)
     return Exit.LATER if not_attended and shown is Exit.OK else shown
@@ -112,12 +123,11 @@ async def _next_instants(
     from stoker.core.cadence import upcoming
     from stoker.core.localtime import clock_note, local_text
 
-    settings = asked.settings()
     rows: list[tuple[TenantId, datetime, str, str]] = []
     async with asked.app(only_to_read=True) as app:
         now = moment(after, what="--after") if after else app.clock.now()
-        for tenant in chosen_tenants(settings, tenants):
-            zone = settings.for_tenant(tenant).scheduling.timezone
+        for tenant in chosen_tenants(app.settings, tenants):
+            zone = app.settings.for_tenant(tenant).scheduling.timezone
             task = app.task(tenant)
             last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
             decided = last.instant if last else None
@@ -161,7 +171,6 @@ async def _audit(
     from stoker.engine.upkeep import LOOKS_BACK, audited
     from stoker.wiring import retention_rule
 
-    settings = asked.settings()
     async with asked.app(only_to_read=True) as app:
         now = app.clock.now()
         to = moment(until, what="--to") if until else now + timedelta(microseconds=1)
@@ -169,10 +178,10 @@ async def _audit(
         if start >= to:
             raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
         found: list[tuple[TenantId, Finding]] = []
-        for tenant in chosen_tenants(settings, tenants):
+        for tenant in chosen_tenants(app.settings, tenants):
             task = app.task(tenant)
             store = app.backend.tenant(tenant)
-            rule = retention_rule(settings.for_tenant(tenant))
+            rule = retention_rule(app.settings.for_tenant(tenant))
             findings = await audited(
                 store, task.name, task.schedule, since=start, until=to, now=now, rule=rule
             )
@@ -209,10 +218,9 @@ def accept_clock(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
 async def _accept_clock(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
     from stoker.core.timekeeping import accepted_note, went_back
 
-    settings = asked.settings()
     accepted: list[Json] = []
     async with asked.app() as app:
-        for tenant in chosen_tenants(settings, tenants):
+        for tenant in chosen_tenants(app.settings, tenants):
             store, now = app.backend.tenant(tenant), app.clock.now()
             latest = await store.schedule.latest_decision_at()
             if latest is not None and went_back(now, latest=latest):
@@ -234,9 +242,8 @@ def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
 
 
 async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
-    settings = asked.settings()
     async with asked.app() as app:
-        chosen = chosen_tenants(settings, tenants)
+        chosen = chosen_tenants(app.settings, tenants)
         scheduler = app.scheduler(chosen)
         ended, busy = [], []
         for tenant in chosen:

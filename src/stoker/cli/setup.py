@@ -21,9 +21,13 @@ from stoker.config.values import as_json
 SMALL_CAPS = {
     "scheduling.daily_cap_per_tenant": 100,
     "caps.openai_daily_tokens": 15_000,
+    "caps.openai_calls": 200,
     "caps.tavily_queries": 80,
+    "caps.tavily_credits": 100,
     "caps.lusha_contact_lookups": 50,
+    "caps.lusha_credits": 100,
     "caps.zerobounce_verifications": 100,
+    "caps.zerobounce_credits": 100,
     "caps.pull_units_per_day": 100,
     "caps.money_per_day_minor": 200,
 }

@@ -1,6 +1,7 @@
 """`stoker stop` and `stoker resume`: nothing more is granted, in any process, until taken back.
 
-What was promised before goes on and is settled as usual; `stop` shows what that is.
+What was promised before goes on and is settled as usual; `stop` shows what that is. A stop for
+everybody is an entry in the ledger of operators, one for a tenant in the tenant's own.
 """
 
 from __future__ import annotations
@@ -14,15 +15,9 @@ from stoker.cli.money import open_holds, show_stops, stop_json
 from stoker.cli.output import Asked, pass_asked, run_async, say, show_json, takes_json
 from stoker.cli.tenants import one_tenant
 from stoker.core.caps import connector_name
-from stoker.core.money_notes import resume_note, stop_note
-from stoker.engine.ledger_reading import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from stoker.core.holds import Hold
-    from stoker.core.ledger import Note
     from stoker.core.model import TenantId
     from stoker.ports import Stop
     from stoker.wiring import App
@@ -57,7 +52,7 @@ async def _stop(
             tenants: tuple[TenantId, ...] = (whose,)
         else:
             tenants = tuple(known.id for known in app.settings.tenants)
-            await _stop_everybody(app, connector, reason=reason, now=now)
+            await app.backend.shared().stop(connector, reason=reason, now=now)
         going = [(name, await _in_flight(app, name, connector)) for name in tenants]
         stops = await _in_force(app, tenant)
         strange = connector and connector not in await _connectors(app, tenants)
@@ -72,7 +67,7 @@ async def _stop(
         return
     show_stops(stops)
     if strange:
-        say(f"No cap speaks of {connector}; check its name with: stoker caps list")
+        say(f"There is no connector {connector}; check its name with: stoker connector list")
     if flat:
         say(f"In flight, {len(flat)} promises given before:")
     show_holds(flat, now=now, empty="Nothing is in flight.")
@@ -97,9 +92,7 @@ async def _resume(asked: Asked, tenant: str | None, connector: str, *, as_json: 
             whose = one_tenant(app.settings, tenant)
             was = await app.backend.tenant(whose).money.resume(connector, now=now)
         else:
-            was = await app.backend.shared().resume(connector)
-            if was:
-                await _note_all(app, lambda at: resume_note(connector, now=at), now=now)
+            was = await app.backend.shared().resume(connector, now=now)
         stops = await _in_force(app, tenant)
     if as_json:
         show_json({"resumed": was, "stops": [stop_json(each) for each in stops]})
@@ -107,19 +100,6 @@ async def _resume(asked: Asked, tenant: str | None, connector: str, *, as_json: 
     what = f"{connector or 'spending'} for {tenant or 'everybody'}"
     say(f"Resumed: {what}." if was else f"There was no stop of {what}.")
     show_stops(stops)
-
-
-async def _stop_everybody(app: App, connector: str, *, reason: str, now: datetime) -> None:
-    shared = app.backend.shared()
-    before = {each.connector for each in await shared.stops()}
-    await shared.stop(connector, reason=reason, now=now)  # first of all; notes can wait
-    if connector not in before:
-        await _note_all(app, lambda at: stop_note(connector, reason=reason, now=at), now=now)
-
-
-async def _note_all(app: App, note: Callable[[datetime], Note], *, now: datetime) -> None:
-    for known in app.settings.tenants:
-        await noted(app.backend.tenant(known.id).ledger, note, now=now)
 
 
 async def _in_flight(app: App, tenant: TenantId, connector: str) -> list[Hold]:
@@ -137,4 +117,7 @@ async def _in_force(app: App, tenant: str | None) -> list[Stop]:
 
 
 async def _connectors(app: App, tenants: tuple[TenantId, ...]) -> set[str]:
-    return {cap.connector for name in tenants for cap in await app.caps_for(name)}
+    """Return the connectors there are, and those that somebody's caps speak of."""
+    from stoker.connecting import NEEDS
+
+    return {*NEEDS} | {cap.connector for name in tenants for cap in await app.caps_for(name)}

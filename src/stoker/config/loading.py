@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from stoker.config import make_believe
 from stoker.config.merging import Merged, merged
-from stoker.config.sections import KNOWN, Tenancy
+from stoker.config.sections import CONNECTORS, KNOWN, Tenancy
 from stoker.config.settings import DEFAULT_TENANT, Settings, Tenant, schedule_of
 from stoker.config.sources import env_file_values, environment_values, flag_values, toml_values
 from stoker.errors import ConfigError
@@ -47,7 +48,7 @@ def load(
             f"\n… and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         )
         raise ConfigError("\n".join(problems[:MOST_PROBLEMS]) + more)
-    return settings
+    return make_believe.rehearsed(settings)
 
 
 def contradictions(settings: Settings) -> Iterator[str]:
@@ -72,16 +73,31 @@ def contradictions(settings: Settings) -> Iterator[str]:
                     f"{settings.origin(key)}: {key} names {tenant}, which is not configured; "
                     f"configured: {', '.join(sorted(known))}"
                 )
+    for name in CONNECTORS:
+        try:
+            settings.connector(name).rate()
+        except ConfigError as error:
+            yield f"{settings.origin(f'{name}.calls')}: {name}.calls, burst and share: {error}"
+    yield from make_believe.contradictions(settings)
     told = set()
     for tenant_id in sorted(known):
         own = settings.for_tenant(tenant_id)
-        try:
-            schedule_of(own.scheduling)
-        except ConfigError as error:
-            line = f"{own.origin('scheduling.mode')}: {error}"
+        for line in _impossible(own):
             if line not in told:
                 told.add(line)
                 yield line
+
+
+def _impossible(own: Settings) -> Iterator[str]:
+    """Yield what cannot be true at once for one tenant."""
+    try:
+        schedule_of(own.scheduling)
+    except ConfigError as error:
+        yield f"{own.origin('scheduling.mode')}: {error}"
+    try:
+        own.score.rule()
+    except ConfigError as error:
+        yield f"{own.origin('score.high_from')}: score: {error}"
 
 
 def _tenants(found: Merged, tenancy: Tenancy) -> tuple[Tenant, ...]:

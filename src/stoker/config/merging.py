@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from stoker.config.sections import KNOWN, SECTIONS, TENANT_KEYS, Explained
+from stoker.config.explained import Explained
+from stoker.config.sections import KNOWN, SECTIONS, TENANT_KEYS
 from stoker.config.sources import Given
 from stoker.config.values import MASK
 from stoker.core.model import TenantId, tenant_id

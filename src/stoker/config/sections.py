@@ -8,12 +8,28 @@ all made from it. How values get here is `config`'s business.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import time
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stoker.config.connectors import (
+    Boards,
+    ConnectorSection,
+    DataGov,
+    DataGovDownloads,
+    Lusha,
+    Odoo,
+    OpenAi,
+    Tavily,
+    ZeroBounce,
+)
+from stoker.config.explained import Explained
+from stoker.config.explained import setting as _is
+from stoker.config.explained import tenant_setting as _each
+from stoker.config.places import LOOPBACK
+from stoker.config.touching import Touches
 from stoker.config.values import (
     BOOLEAN,
     CRON,
@@ -28,7 +44,6 @@ from stoker.config.values import (
     TEXT,
     WALL_TIME,
     ZONE,
-    Kind,
     Secret,
     choice,
     integer,
@@ -37,27 +52,10 @@ from stoker.config.values import (
 )
 from stoker.core.cadence import CatchUp, Fold, Gap
 from stoker.core.model import TenantId
+from stoker.core.scoring import DEFAULT_WEIGHTS, ScoreRule
 
 _A_LOT = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """What is known about one setting besides its value."""
-
-    kind: Kind
-    help: str
-    env: tuple[str, ...] = ()  # the first is its name, the rest are aliases
-    per_tenant: bool = False  # a tenant's own table may say otherwise
-
-
-def _is(kind: Kind, default: Any, help: str, *env: str, per_tenant: bool = False) -> Any:  # noqa: A002 - it is what the sentence is
-    about = Explained(kind=kind, help=help, env=env, per_tenant=per_tenant)
-    return field(default=default, metadata={"about": about})
-
-
-def _each(kind: Kind, default: Any, help: str, *env: str) -> Any:  # noqa: A002 - as above
-    return _is(kind, default, help, *env, per_tenant=True)
+_WEIGHT = number(0, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +100,11 @@ class Scheduling:
         "Companies a tenant's run takes on at most.",
         "SCHED_DAILY_CAP_PER_TENANT",
         "SHORTLIST_DAILY_CAP",
+    )
+    deadline_minutes: int = _each(
+        integer(1, 1440),
+        90,
+        "Minutes a night may take; the least valuable companies are left out to end in time.",
     )
     tenant_include: tuple[TenantId, ...] = _is(
         TENANTS, (), "Only these tenants run; empty means all.", "SCHED_TENANT_INCLUDE"
@@ -159,14 +162,26 @@ class Caps:
     openai_daily_tokens: int = _each(
         integer(0, _A_LOT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
     )
+    openai_calls: int = _each(integer(0, _A_LOT), 2000, "OpenAI calls a day.")
     tavily_queries: int = _each(
         integer(0, _A_LOT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
+    )
+    tavily_credits: int = _each(
+        integer(0, _A_LOT), 1000, "Tavily credits a day; a search costs one, a deeper one two."
     )
     lusha_contact_lookups: int = _each(
         integer(0, _A_LOT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
     )
+    lusha_credits: int = _each(
+        integer(0, _A_LOT),
+        1000,
+        "Lusha credits a day; looking for people costs one, each address one.",
+    )
     zerobounce_verifications: int = _each(
         integer(0, _A_LOT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
+    )
+    zerobounce_credits: int = _each(
+        integer(0, _A_LOT), 1000, "ZeroBounce credits a day; an address costs one at most."
     )
     pull_units_per_day: int = _each(
         integer(0, _A_LOT), 300, "Pull units a day, over all connectors."
@@ -189,8 +204,48 @@ class Pulls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """Who shares the vendors' rates, and how tenants share busy vendors."""
+
+    processes: str = _is(
+        choice("auto", "one", "many"),
+        "auto",
+        "Whether one process or many use the vendors' keys: one keeps rates in memory, many share "
+        "them through the store; auto is many, except in memory.",
+    )
+    weight: int = _each(
+        integer(1, 1000), 1, "The tenant's share of a busy connector, against the others' weights."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """A make-believe internet to rehearse on; `stoker sandbox serve` is one."""
+
+    address: str | None = _is(
+        LOOPBACK,
+        None,
+        "Where names ending in .test lead. While it is set, vendors without an address of their "
+        "own are the sandbox's, and only keys with the word sandbox in them go there.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crawl:
     """How company sites are read."""
+
+    gap_s: float = _is(
+        number(0.001, 3600),
+        0.5,
+        "Seconds between two requests to one host; more if its robots.txt asks for more.",
+    )
+    concurrency: int = _is(integer(1, 10_000), 32, "Pages read at once, over all hosts.")
+    shallow_units: int | None = _each(
+        integer(1, 1000), None, "Pull units of a shallow look; pulls.shallow_units, if not set."
+    )
+    deep_units: int | None = _each(
+        integer(1, 1000), None, "Pull units of a deep look; pulls.deep_units, if not set."
+    )
 
     max_pages: int = _is(integer(1, 1000), 6, "Pages read per company.", "CRAWL_MAX_PAGES")
     timeout_s: float = _is(number(0.1, 600), 15.0, "Seconds a page may take.", "CRAWLER_TIMEOUT_S")
@@ -219,7 +274,7 @@ class Extract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """When a score is good enough."""
+    """What counts for a lead, and when its score is good enough."""
 
     min_export: float = _each(
         number(0, 1),
@@ -228,6 +283,34 @@ class Score:
         "SCORE_MIN_EXPORT",
         "LEAD_THRESHOLD",
     )
+    high_from: float = _each(number(0, 1), 0.66, "The least score that is called High.")
+    medium_from: float = _each(number(0, 1), 0.40, "The least score that is called Medium.")
+    industry_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["industry"], "How much it counts that the industry is wanted."
+    )
+    size_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["size"], "How much it counts that the size fits."
+    )
+    reachable_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["reachable"], "How much an address that works counts."
+    )
+    decision_maker_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["decision_maker"], "How much somebody who decides counts."
+    )
+    presence_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["presence"], "How much a site that says a lot counts."
+    )
+    momentum_weight: float = _each(
+        _WEIGHT, DEFAULT_WEIGHTS["momentum"], "How much hiring and growing count."
+    )
+
+    def rule(self) -> ScoreRule:
+        """Return how leads are scored. Raises ConfigError when these cannot all hold."""
+        return ScoreRule(
+            weights={name: getattr(self, f"{name}_weight") for name in DEFAULT_WEIGHTS},
+            high_from=self.high_from,
+            medium_from=self.medium_from,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +324,17 @@ class Icp:
 class Keys:
     """The vendors' keys. Each is optional; without one, that vendor is not called."""
 
-    openai: Secret | None = _is(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
-    tavily: Secret | None = _is(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
-    lusha: Secret | None = _is(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
-    zerobounce: Secret | None = _is(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
+    openai: Secret | None = _each(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
+    tavily: Secret | None = _each(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
+    lusha: Secret | None = _each(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
+    zerobounce: Secret | None = _each(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
+    odoo: Secret | None = _each(SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY")
+    webhook: Secret | None = _each(
+        SECRET, None, "What a tenant's webhook knows our deliveries by; 16 characters or more."
+    )
+    datagov: Secret | None = _is(
+        SECRET, None, "data.gov.sg's key; it only allows more.", "DATA_GOV_SG_API_KEY"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,10 +363,21 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "logging": Logging,
         "caps": Caps,
         "pulls": Pulls,
+        "pacing": Pacing,
+        "sandbox": Sandbox,
+        "tavily": Tavily,
+        "openai": OpenAi,
+        "lusha": Lusha,
+        "zerobounce": ZeroBounce,
+        "odoo": Odoo,
+        "datagov": DataGov,
+        "datagov_downloads": DataGovDownloads,
+        "boards": Boards,
         "crawl": Crawl,
         "extract": Extract,
         "score": Score,
         "icp": Icp,
+        "touches": Touches,
         "keys": Keys,
         "tenancy": Tenancy,
     }
@@ -290,6 +391,11 @@ def _explained(prefix: str, section: type[Any]) -> Iterator[tuple[str, Explained
         env = about.env or (f"STOKER_{prefix}_{setting.name}".upper(),)
         yield setting.name, replace(about, env=env)
 
+
+CONNECTORS = tuple(
+    name for name, section in SECTIONS.items() if issubclass(section, ConnectorSection)
+)
+"""The connectors that have a rate of their own, by the names of their sections."""
 
 KNOWN: Mapping[str, Explained] = MappingProxyType(
     {

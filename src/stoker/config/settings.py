@@ -13,7 +13,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stoker.config.connectors import (
+    Boards,
+    ConnectorSection,
+    DataGov,
+    DataGovDownloads,
+    Lusha,
+    Odoo,
+    OpenAi,
+    Tavily,
+    ZeroBounce,
+)
 from stoker.config.sections import (
+    CONNECTORS,
     KNOWN,
     Caps,
     Crawl,
@@ -21,13 +33,16 @@ from stoker.config.sections import (
     Icp,
     Keys,
     Logging,
+    Pacing,
     Pulls,
     Retention,
+    Sandbox,
     Scheduling,
     Score,
     Storage,
     Tenancy,
 )
+from stoker.config.touching import Touches
 from stoker.config.values import as_json, show
 from stoker.core.cadence import Cron, Interval, Schedule, Window
 from stoker.core.model import Json, TenantId
@@ -66,10 +81,21 @@ class Settings:
     logging: Logging = field(default_factory=Logging)
     caps: Caps = field(default_factory=Caps)
     pulls: Pulls = field(default_factory=Pulls)
+    pacing: Pacing = field(default_factory=Pacing)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    tavily: Tavily = field(default_factory=Tavily)
+    openai: OpenAi = field(default_factory=OpenAi)
+    lusha: Lusha = field(default_factory=Lusha)
+    zerobounce: ZeroBounce = field(default_factory=ZeroBounce)
+    odoo: Odoo = field(default_factory=Odoo)
+    datagov: DataGov = field(default_factory=DataGov)
+    datagov_downloads: DataGovDownloads = field(default_factory=DataGovDownloads)
+    boards: Boards = field(default_factory=Boards)
     crawl: Crawl = field(default_factory=Crawl)
     extract: Extract = field(default_factory=Extract)
     score: Score = field(default_factory=Score)
     icp: Icp = field(default_factory=Icp)
+    touches: Touches = field(default_factory=Touches)
     keys: Keys = field(default_factory=Keys)
     tenancy: Tenancy = field(default_factory=Tenancy)
     tenants: tuple[Tenant, ...] = (Tenant(id=DEFAULT_TENANT, name=str(DEFAULT_TENANT)),)
@@ -160,9 +186,30 @@ class Settings:
         limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
         return {**{key: self.value(key) for key in limits}, **caps}
 
+    def connector(self, name: str) -> ConnectorSection:
+        """Return how a connector is called, or raise ConfigError naming those there are."""
+        if name not in CONNECTORS:
+            known = ", ".join(CONNECTORS)
+            raise ConfigError(f"there are no settings for connector {name!r}; there are: {known}")
+        section: ConnectorSection = getattr(self, name)
+        return section
+
+    def pull_units(self, connector: str, *, deep: bool) -> int:
+        """Return what one look through a connector counts; for a tenant, ask its own settings."""
+        section = self.crawl if connector == "crawl" else self.connector(connector)
+        own = section.deep_units if deep else section.shallow_units
+        return own or (self.pulls.deep_units if deep else self.pulls.shallow_units)
+
     def secret_values(self) -> frozenset[str]:
         """Return every text that must not be shown, for the redactor."""
-        secrets = [self.value(key) for key, about in KNOWN.items() if about.kind.secret]
+        hidden = {key for key, about in KNOWN.items() if about.kind.secret}
+        secrets = [self.value(key) for key in hidden]
+        secrets += [
+            value
+            for tenant in self.tenants
+            for key, value in tenant.overrides.items()
+            if key in hidden
+        ]
         return frozenset(part for secret in secrets if secret for part in secret.parts())
 
     def snapshot(self) -> dict[str, Json]:
@@ -177,7 +224,10 @@ class Settings:
             tenant.id: {
                 "name": tenant.name,
                 "enabled": tenant.enabled,
-                "overrides": {key: as_json(value) for key, value in tenant.overrides.items()},
+                "overrides": {
+                    key: as_json(value, secret=KNOWN[key].kind.secret)
+                    for key, value in tenant.overrides.items()
+                },
             }
             for tenant in self.tenants
         }

@@ -26,7 +26,7 @@ _YES_NO = {"true": True, "yes": True, "on": True, "1": True}
 _YES_NO |= {"false": False, "no": False, "off": False, "0": False}
 # A URL that holds no surprise; anything else is masked as a whole.
 _PLAIN_URL = re.compile(
-    r"(?P<scheme>[a-z]+)://(?:(?P<user>[^:@/?#]*)(?P<colon>:[^@/?#]*)?@)?(?P<place>[^@?#]*)"
+    r"(?P<scheme>[a-z]{1,30})://(?:(?P<user>[^:@/?#]*)(?P<colon>:[^@/?#]*)?@)?(?P<place>[^@?#]*)"
     r"(?:\?[^@#]*)?"
 )
 _IN_URL = re.compile(r"(?:(?<=://)[^:/]*:(?=.*@)|password=)((?:(?!@[^@]*$)[^&])+)")

@@ -1,13 +1,14 @@
 """Which caps there are: those that settings switch on, and those a person added.
 
 Caps are on by default, with small numbers. What is spent against them, and who may change them, is
-not known here; a cap that was added counts from the moment it is first read.
+not known here; a cap that was added counts what is reserved from that moment on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stoker.core.budget_windows import WindowKind
 from stoker.core.caps import Cap, CapChange, Scope
@@ -19,8 +20,12 @@ class Allowances:
     """What a tenant may use in one of its days, as settings say it. Money is in minor units."""
 
     tavily_calls: int
+    tavily_credits: int
     lusha_calls: int
+    lusha_credits: int
     zerobounce_calls: int
+    zerobounce_credits: int
+    openai_calls: int
     openai_tokens: int
     pull_units: int
     money: int
@@ -31,8 +36,12 @@ def default_caps(daily: Allowances) -> tuple[Cap, ...]:
     """Return the caps these allowances mean, sorted by id."""
     caps = [
         _with("tavily", "calls", daily.tavily_calls),
+        _with("tavily", "credits", daily.tavily_credits),
         _with("lusha", "calls", daily.lusha_calls),
+        _with("lusha", "credits", daily.lusha_credits),
         _with("zerobounce", "calls", daily.zerobounce_calls),
+        _with("zerobounce", "credits", daily.zerobounce_credits),
+        _with("openai", "calls", daily.openai_calls),
         _with("openai", "tokens", daily.openai_tokens),
         _of_tenant("pull_units", daily.pull_units),
         _of_tenant(f"money:{daily.currency}", daily.money),
@@ -76,6 +85,26 @@ def caps_in_force(
         if cap_id not in caps and change.limit is not None:
             caps[cap_id] = cap_named(cap_id, limit=change.limit)
     return tuple(caps[cap_id] for cap_id in sorted(caps))
+
+
+def added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
+    """Return the caps people added by naming a limit that are not among those given.
+
+    Asked with every reservation, so that a cap binds whoever was already at work when it came.
+    """
+    if not changes:
+        return []
+    known = {cap.id for cap in given}
+    return [
+        _once_named(cap_id, change.limit)
+        for cap_id, change in changes.items()
+        if cap_id not in known and change.limit is not None
+    ]
+
+
+@lru_cache(maxsize=1024)  # reading a name takes longer than all the rest of a reservation's caps
+def _once_named(cap_id: str, limit: int) -> Cap:
+    return cap_named(cap_id, limit=limit)
 
 
 def _with(connector: str, unit: str, limit: int) -> Cap:

@@ -174,3 +174,134 @@ class Migrated(Event):
 
     def sentence(self) -> str:
         return f"schema: {self.step}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrun(Event):
+    """A vendor charged more than was promised; the next reservation sees it."""
+
+    level = Level.WARNING
+
+    key: str
+    connector: str
+    over: str
+
+    def sentence(self) -> str:
+        return f"{self.connector} charged {self.over} more than was promised for {self.key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeUncertain(Event):
+    """Nobody knows whether something was charged; its promise stands until somebody finds out."""
+
+    level = Level.WARNING
+
+    key: str
+    connector: str
+    reason: str
+
+    def sentence(self) -> str:
+        return (
+            f"whether {self.connector} charged for {self.key} is not known ({self.reason}); "
+            "its promise stands until somebody says: stoker holds"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorOff(Event):
+    """A vendor will answer nothing before a person acts; it is not asked any more in this run."""
+
+    level = Level.WARNING
+
+    connector: str
+    reason: str
+
+    def sentence(self) -> str:
+        return f"{self.connector} is not asked any more in this run: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterRead(Event):
+    """A file of the register of companies was read to its end."""
+
+    source: str
+    release: str
+    part: str
+    rows: int
+    new: int
+    changed: int
+    rejected: int
+    gone: int
+
+    def sentence(self) -> str:
+        return (
+            f"register {self.release}, {self.part}: {self.rows} rows read from {self.source}, "
+            f"{self.new} new, {self.changed} changed, {self.rejected} rejected, {self.gone} gone"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightPlanned(Event):
+    """Tonight's companies are chosen, and the night has its deadline."""
+
+    run: str
+    companies: int
+    deep: int
+    candidates: int
+    taken_over_from: str  # an earlier run of the same day; empty: chosen anew
+    deadline: datetime
+
+    def sentence(self) -> str:
+        chosen = f"{self.companies} companies, {self.deep} of them looked at deeply"
+        origin = (
+            f"left by run {self.taken_over_from}"
+            if self.taken_over_from
+            else (f"chosen from {self.candidates} candidates")
+        )
+        return f"run {self.run}: {chosen}, {origin}; to be done by {self.deadline:%H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightProgress(Event):
+    """How far a night has come, and when it will be through."""
+
+    run: str
+    ended: int
+    under_way: int
+    left: int
+    finish: datetime
+    late: bool
+
+    def sentence(self) -> str:
+        late = ", after its deadline" if self.late else ""
+        return (
+            f"run {self.run}: {self.ended} done, {self.under_way} under way, {self.left} left; "
+            f"through at about {self.finish:%H:%M:%S} UTC{late}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitsShed(Event):
+    """Companies were left out so that the more valuable ones are done in time."""
+
+    level = Level.WARNING
+
+    run: str
+    units: int
+
+    def sentence(self) -> str:
+        return f"run {self.run}: {self.units} companies are left out to end in time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyEnded(Event):
+    """One company's night came to its end."""
+
+    run: str
+    company: str
+    state: str
+    reasons: tuple[str, ...]
+
+    def sentence(self) -> str:
+        because = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        return f"run {self.run}: {self.company} {self.state}{because}"

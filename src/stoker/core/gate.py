@@ -6,13 +6,14 @@ asked here, in one order, by every store. Writing the answer down is the stores'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from stoker.core.budget import Charge, Refused, Request, charges, clock_refusal
+from stoker.core.budget import Charge, Place, Refused, Request, Used, charges, clock_refusal
 from stoker.core.budget_windows import ResetRule
 from stoker.core.caps import Cap, CapChange, Scope, connector_name
+from stoker.core.default_caps import added_caps
 from stoker.core.holds import Hold
 from stoker.core.keeping import kept_text
 from stoker.core.model import in_utc
@@ -30,6 +31,7 @@ class Standing:
     latest: datetime | None = None  # the moment of the last ledger entry
     changes: Mapping[str, CapChange] = field(default_factory=dict)
     stops: Mapping[str, str] = field(default_factory=dict)  # connector to reason
+    opened: Mapping[Place, Used] = field(default_factory=dict)  # windows near this moment
 
     def moment(self, now: datetime) -> datetime:
         """Return the time as money counts it: never earlier than what is already written."""
@@ -97,14 +99,18 @@ def asked_again(hold: Hold, request: Request) -> Hold:
 
 
 def considered(
-    request: Request, caps: Iterable[Cap], standing: Standing, *, reset: ResetRule, now: datetime
+    request: Request, caps: Sequence[Cap], standing: Standing, *, reset: ResetRule, now: datetime
 ) -> tuple[Charge, ...] | Refused:
     """Return what a new request must be charged, or who says no whatever room there is.
 
-    Raises ConfigError when a unit asked for has no cap.
+    Caps that people added count beside those given, also when they were added since. Raises
+    ConfigError when a unit asked for has no cap.
     """
     moment = standing.moment(now)
-    wanted = charges(request, caps, standing.changes, reset=reset, now=moment)
+    together = [*caps, *added_caps(caps, standing.changes)]
+    wanted = charges(
+        request, together, standing.changes, reset=reset, now=moment, opened=standing.opened
+    )
     refused = clock_refusal(in_utc(now), latest=standing.latest)
     return refused or stop_refusal(request.connector, standing.stops) or tuple(wanted)
 

@@ -5,6 +5,8 @@
       │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once somebody found out
       └────▶ SETTLED | RELEASED | UNCERTAIN | EXPIRED
 
+    RELEASED | EXPIRED ──▶ SETTLED | UNCERTAIN   its owner came back, and it was done after all
+
 A HELD promise of a dead owner comes back by itself. One that may have been SENT does not: money
 we are unsure about must not be handed out twice. Knows nothing of stores or clocks.
 """
@@ -18,6 +20,7 @@ from enum import StrEnum
 
 from stoker.core.budget import Charge, Request
 from stoker.core.caps import amount, cap_unit, unit
+from stoker.core.reasons import Reason
 from stoker.errors import ConflictError
 
 
@@ -33,6 +36,7 @@ class Phase(StrEnum):
 
 
 OPEN = frozenset({Phase.HELD, Phase.SENT, Phase.UNCERTAIN})
+RETURNED = frozenset({Phase.RELEASED, Phase.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,10 @@ def sent(hold: Hold) -> Hold:
 def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
     """Return the promise with what it really cost, be it more than was promised.
 
-    Settling again with the same numbers changes nothing; with others, or after a release, it is
-    a conflict. What was not said to have been used counts as zero.
+    Settling again with the same numbers changes nothing; with others it is a conflict. What was
+    not said to have been used counts as zero. A promise that had been given back, and cost
+    something all the same, is settled late: money that is gone is counted, whoever thought it
+    was not. That it cost nothing is what giving it back had said.
     """
     said = {
         unit(name): amount(number, what=f"{hold.key}: {name}") for name, number in actual.items()
@@ -97,16 +103,20 @@ def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
     if unknown := set(said) - set(hold.amounts):
         raise ConflictError(f"{hold.key} was not promised any {', '.join(sorted(unknown))}")
     cost = {name: said.get(name, 0) for name in hold.amounts}
-    if hold.phase is Phase.SETTLED and dict(hold.actual) == cost:
-        return hold
-    if hold.phase not in OPEN:
-        raise ConflictError(f"{hold.key} is {hold.phase} already; it cannot be settled")
+    if hold.phase is Phase.SETTLED:
+        if dict(hold.actual) == cost:
+            return hold
+        raise ConflictError(f"{hold.key} is {hold.phase} already; it cannot be settled otherwise")
+    if hold.phase in RETURNED:
+        if not any(cost.values()):
+            return hold
+        hold = replace(hold, reason=Reason.SETTLED_LATE.value)
     return replace(hold, phase=Phase.SETTLED, actual=cost, closed_at=now)
 
 
 def released(hold: Hold, *, now: datetime, reason: str) -> Hold:
     """Return the promise given back whole. The second time is the first."""
-    if hold.phase in (Phase.RELEASED, Phase.EXPIRED):
+    if hold.phase in RETURNED:
         return hold
     if hold.phase is Phase.SETTLED:
         raise ConflictError(f"{hold.key} is settled already; it cannot be released")
@@ -114,12 +124,16 @@ def released(hold: Hold, *, now: datetime, reason: str) -> Hold:
 
 
 def uncertain(hold: Hold, *, reason: str) -> Hold:
-    """Return the promise kept aside until somebody finds out. The second time is the first."""
+    """Return the promise kept aside until somebody finds out. The second time is the first.
+
+    One that had been given back counts as promised again: whoever acted on it is unsure, so the
+    money may be gone.
+    """
     if hold.phase is Phase.UNCERTAIN:
         return hold
-    if hold.phase not in OPEN:
+    if hold.phase is Phase.SETTLED:
         raise ConflictError(f"{hold.key} is {hold.phase} already; its outcome is known")
-    return replace(hold, phase=Phase.UNCERTAIN, reason=reason)
+    return replace(hold, phase=Phase.UNCERTAIN, reason=reason, closed_at=None)
 
 
 def lapsed(hold: Hold, *, now: datetime) -> Hold:
@@ -148,8 +162,17 @@ def counts(hold: Hold) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def overrun(hold: Hold) -> dict[str, int]:
-    """Return by how much the real cost was above the promise, by unit; empty when it was not."""
+    """Return by how much the real cost was above the promise, by unit; empty when it was not.
+
+    Of a promise that had been given back nothing was left, so all of its cost is.
+    """
     if hold.phase is not Phase.SETTLED:
         return {}
-    over = {name: cost - hold.amounts[name] for name, cost in hold.actual.items()}
+    promised = dict.fromkeys(hold.amounts, 0) if settled_late(hold) else hold.amounts
+    over = {name: cost - promised[name] for name, cost in hold.actual.items()}
     return {name: more for name, more in over.items() if more > 0}
+
+
+def settled_late(hold: Hold) -> bool:
+    """Say whether a promise had been given back before its cost became known."""
+    return hold.phase is Phase.SETTLED and hold.reason == Reason.SETTLED_LATE

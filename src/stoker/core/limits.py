@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
 
+from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.errors import ConfigError
 
+LONGEST_PUSH_BACK = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
 _LONGEST = timedelta(days=36_500)  # beyond it, moments would leave the calendar
 
 
@@ -60,7 +62,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Whether a call may go now. If not, `at` says when; if so, `next_at` is to be remembered."""
+    """Whether a call may go now, and if not, `at` says when; `next_at` is to be remembered."""
 
     allowed: bool
     at: datetime
@@ -70,8 +72,13 @@ class Turn:
 def turn(rate: Rate, next_at: datetime | None, *, now: datetime) -> Turn:
     """Decide about one call, given what was remembered for its key (None: never called).
 
-    Calling it does not use anything up: the caller does, by keeping `next_at`.
+    Calling it does not use anything up: the caller does, by keeping `next_at`, also of a call that
+    may not go. What no clock that is about right can have left there is not believed: one that is
+    a day ahead would otherwise make everybody wait for a day. Whoever finds such a moment waits
+    as if the whole burst had gone just now.
     """
+    if next_at is not None and next_at > _farthest(rate, now=now):
+        next_at = rest(rate, until=now + rate.interval)
     due = max(next_at, now) if next_at else now
     opens_at = due - rate.slack
     if opens_at > now:
@@ -93,3 +100,8 @@ def rest(rate: Rate, *, until: datetime) -> datetime:
     The first call may go at that moment, the others at the steady pace after it.
     """
     return until + rate.slack
+
+
+def _farthest(rate: Rate, *, now: datetime) -> datetime:
+    # A burst that has just gone, or the longest push back, as an honest clock may have told it.
+    return rest(rate, until=now + LONGEST_PUSH_BACK + rate.interval) + CLOCK_TOLERANCE

@@ -21,6 +21,8 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 LONGEST_TEXT = 100_000  # characters in one value; more than any real title, URL or page excerpt
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+# Whose ledger keeps what is done for everybody. It is no tenant, and none may be called so.
+OPERATORS = TenantId("0-operators")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -34,6 +36,8 @@ def tenant_id(text: str) -> TenantId:
             f"{text!r} is not a tenant id; use 1 to 63 of a-z, 0-9, '-' and '_', "
             "beginning with a letter or digit"
         )
+    if text == OPERATORS:
+        raise ConfigError(f"{text!r} is kept for what operators do; give the tenant another id")
     return TenantId(text)
 
 

@@ -13,9 +13,10 @@ from enum import StrEnum
 
 from stoker.core.budget import Refused, Request
 from stoker.core.caps import CapChange
-from stoker.core.holds import Hold, Phase, overrun
+from stoker.core.holds import Hold, Phase, overrun, settled_late
 from stoker.core.ledger import Note
 from stoker.core.model import Json, in_utc
+from stoker.core.reasons import Reason
 
 ANY_CONNECTOR = "*"  # the subject of a stop that names no connector
 
@@ -75,7 +76,7 @@ def refused_note(request: Request, refused: Refused, *, now: datetime) -> Note:
 
 
 def phase_note(before: Hold, after: Hold, *, now: datetime) -> Note:
-    """Return the note of a promise that moved on, from one phase to a later one.
+    """Return the note of a promise that moved on, from one phase to another.
 
     A verb that changed nothing has nothing to note: call this only when the phases differ.
     """
@@ -85,6 +86,8 @@ def phase_note(before: Hold, after: Hold, *, now: datetime) -> Note:
     }
     if after.phase is Phase.SETTLED:
         data["actual"] = dict(after.actual)
+        if settled_late(after):
+            data["code"] = Reason.SETTLED_LATE.value
         if over := overrun(after):
             data["overrun"] = dict(over)
     kind = MoneyKind(after.phase.value)
@@ -165,6 +168,8 @@ def _phase_text(hold: Hold) -> str:
         return "it may be on its way to the vendor"
     if hold.phase is Phase.SETTLED:
         cost = f"it cost {_amounts_text(hold.actual)}"
+        if settled_late(hold):
+            return f"{cost}, and had been given back"
         over = overrun(hold)
         return f"{cost}, {_amounts_text(over)} more than promised" if over else cost
     return hold.reason or "no reason was given"

@@ -51,7 +51,7 @@ def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
             added[place] = (settled + is_now[0] - was[0], reserved + is_now[1] - was[1])
             # Only a new promise is held to the limit: what was charged already has happened.
             if move.before is None:
-                limits[place] = charge.limit
+                limits[place] = charge.limit - charge.carried
     return [
         TotalChange(
             shared=not place[0],

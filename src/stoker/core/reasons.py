@@ -1,4 +1,4 @@
-"""Why something was not done: the closed list of codes, with a sentence for each.
+"""Why something was not done, or not in time: the closed list of codes, with a sentence for each.
 
 Codes are for filters and dashboards, sentences for people. The numbers behind a refusal travel
 beside its code, in `Refused` and in the ledger. What is not on this list is no reason.
@@ -41,6 +41,9 @@ class Reason(StrEnum):
     CAP_SHARED_DAY = "CAP_SHARED_DAY", "today's cap that all tenants share is used up"
     CAP_SHARED_WEEK = "CAP_SHARED_WEEK", "this week's cap that all tenants share is used up"
     CAP_SHARED_RUN = "CAP_SHARED_RUN", "the run's cap that all tenants share is used up"
+
+    # After the fact: counted all the same
+    SETTLED_LATE = "SETTLED_LATE", "its cost became known after its promise had been given back"
 
     # How fast: later
     RATE_LIMIT = "RATE_LIMIT", "the vendor may not be called this often; it goes later"

@@ -11,14 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stoker.core.budget import Used
+from stoker.core.budget import Place, Used
 from stoker.core.caps import cap_unit
 from stoker.core.holds import OPEN, Phase
 from stoker.core.ledger import Entry
 from stoker.core.money_notes import MoneyKind
-
-Place = tuple[str, str]
-"""A cap, and one of its windows."""
 
 _LATER = frozenset(phase.value for phase in Phase if phase is not Phase.HELD)
 
@@ -47,7 +44,8 @@ class Replay:
     shared: dict[Place, Used] = field(default_factory=dict)
     open: dict[str, Promise] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    _closed: set[str] = field(default_factory=set)
+    _settled: set[str] = field(default_factory=set)
+    _returned: dict[str, Promise] = field(default_factory=dict)  # given back; may turn out done
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Go on reading where the last page ended."""
@@ -62,7 +60,7 @@ class Replay:
 
     def _promised(self, entry: Entry) -> None:
         key = entry.subject
-        if key in self.open or key in self._closed:
+        if key in self.open or key in self._returned or key in self._settled:
             self._fault(entry, f"promises {key} a second time")
             return
         promise = Promise(
@@ -76,18 +74,24 @@ class Replay:
 
     def _moved_on(self, entry: Entry) -> None:
         key, phase = entry.subject, Phase(entry.kind)
-        promise = self.open.get(key)
+        promise, counted = self.open.get(key), 1
+        if promise is None and phase in (Phase.SETTLED, Phase.UNCERTAIN):
+            promise, counted = self._returned.get(key), 0
         if promise is None:
-            what = "was closed before" if key in self._closed else "was never promised"
+            known = key in self._settled or key in self._returned
+            what = "was closed before" if known else "was never promised"
             self._fault(entry, f"says {phase} of {key}, which {what}")
             return
+        actual = _actual(_said(entry)["actual"]) if phase is Phase.SETTLED else {}
+        self.open.pop(key, None)
+        self._returned.pop(key, None)
         if phase in OPEN:
             self.open[key] = replace(promise, phase=phase)
-            return
-        actual = _actual(_said(entry)["actual"]) if phase is Phase.SETTLED else {}
-        del self.open[key]
-        self._closed.add(key)
-        self._count(promise, actual, promised=-1)
+        elif phase is Phase.SETTLED:
+            self._settled.add(key)
+        else:
+            self._returned[key] = promise
+        self._count(promise, actual, promised=(phase in OPEN) - counted)
 
     def _count(self, promise: Promise, actual: Mapping[str, int], *, promised: int) -> None:
         for charges, totals in ((promise.charges, self.own), (promise.shared, self.shared)):

@@ -11,13 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.core.budget import Used, reset_for
+from stoker.core.budget import Place, Used, carried, overlapping, reset_for
 from stoker.core.budget_windows import ResetRule, WindowKind, resets_text, window_at
 from stoker.core.caps import Cap, CapChange, limit_in_force
 from stoker.core.holds import OPEN, Hold
-
-Place = tuple[str, str]
-"""A cap, and one of its windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +49,9 @@ def statements(
 ) -> list[Statement]:
     """Return the window each cap is in now, and every other that still has something reserved.
 
-    Sorted by cap. A cap per run is in many windows at once; one that is in none yet has a line
-    with nothing used.
+    Sorted by cap. What windows that overlap the one of now gave away is in it: they began under
+    another rule for resetting, and it counts against the limit. A cap per run is in many windows
+    at once; one that is in none yet has a line with nothing used.
     """
     found: list[Statement] = []
     known = set()
@@ -100,11 +98,20 @@ def _of_cap(
         if cap_id == cap.id and there.reserved
     }
     if cap.window is WindowKind.RUN:
-        own = max((window for cap_id, window in used if cap_id == cap.id), default="run")
-        windows |= dict.fromkeys([own, *windows], "does not reset; the next run has its own")
+        last = max((window for cap_id, window in used if cap_id == cap.id), default="run")
+        windows |= dict.fromkeys([last, *windows], "does not reset; the next run has its own")
     else:
         current = window_at(cap.window, now, reset=reset)
+        others = overlapping(cap, current, used)
+        for other in others:
+            if other.name in windows:
+                windows[other.name] = "counts in the window of now too"
         windows[current.name] = resets_text(current, now=now, reset=reset)
+        place = (cap.id, current.name)
+        own = used.get(place, Used())
+        before = carried(own, ((other, used[cap.id, other.name]) for other in others))
+        both = Used(settled=own.settled + before.settled, reserved=own.reserved + before.reserved)
+        used = {**used, place: both}
     until = change.raised_until if change else None
     for window, resets in windows.items():
         yield Statement(

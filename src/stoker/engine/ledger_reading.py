@@ -1,4 +1,4 @@
-"""Reads ledgers a page at a time, forwards and backwards, in flat memory; and adds at the end.
+"""Reads ledgers a page at a time, forwards and backwards, in flat memory.
 
 A store pages forward from a seq, and seqs have no gaps; that is enough to find the end quickly and
 to go back from it. Which entries are wanted is decided in `core.selecting`.
@@ -6,10 +6,9 @@ to go back from it. Which entries are wanted is decided in `core.selecting`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
 
-from stoker.core.ledger import Entry, Note
+from stoker.core.ledger import Entry
 from stoker.core.selecting import Selection
 from stoker.ports import LedgerStore
 
@@ -52,14 +51,3 @@ async def newest(
         found += [entry for entry in reversed(mine) if selection.wants(entry)]
         before = start + 1
     return found[:limit]
-
-
-async def noted(
-    ledger: LedgerStore, note: Callable[[datetime], Note], *, now: datetime
-) -> list[Entry]:
-    """Append a note of this moment, but never one earlier than the entry before it.
-
-    A clock that runs late would otherwise reopen, for money, a window that is over.
-    """
-    last = await last_entry(ledger)
-    return await ledger.append([note(max(now, last.at) if last else now)])

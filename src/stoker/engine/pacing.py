@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol
 
-from stoker.core.limits import Rate, rest
+from stoker.core.limits import LONGEST_PUSH_BACK, Rate, rest
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Clock, SharedStore
 
-LONGEST_PUSH_BACK = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
 LOOK_AGAIN = timedelta(milliseconds=25)  # nobody tells us when a place becomes free
 BEATS_PER_LEASE = 3
 _MICROSECOND = timedelta(microseconds=1)

@@ -7,7 +7,7 @@ core, promises are kept by `promises`, and how fast steps may go is `pacing`'s b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,16 +19,9 @@ from stoker.core.timekeeping import CLOCK_TOLERANCE
 from stoker.engine.promises import Promises
 from stoker.errors import PermanentError, StokerError, TransientError
 from stoker.ports import Clock
+from stoker.sources import Done
 
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[Answer]):
-    """What a step did: the answer it got, and what that cost by unit."""
-
-    answer: Answer
-    cost: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

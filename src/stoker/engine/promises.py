@@ -1,7 +1,8 @@
 """One process's open promises: given, kept alive while it works, and ended whatever happens.
 
 A promise whose end could not be written down stays ours, and is tried again with the next sign of
-life. What each kind of failure says about money is `paying`'s business.
+life. A cost above its promise, and an outcome nobody knows, are told as events. What each kind of
+failure says about money is `paying`'s business.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from stoker.core.budget import Refused, Request
 from stoker.core.budget_windows import ResetRule
 from stoker.core.caps import Cap
 from stoker.core.holds import Hold, Phase
-from stoker.core.model import clean_text
+from stoker.core.model import TenantId, clean_text
+from stoker.core.money_events import news_of
 from stoker.core.reasons import Reason
 from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
-from stoker.ports import Clock, MoneyStore
+from stoker.ports import Clock, MoneyStore, Observer
 
 BEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
 PAUSES = tuple(timedelta(seconds=wait) for wait in (0.05, 0.25, 1))
@@ -32,7 +34,8 @@ class Promises:
     """What one owner has promised of one tenant's money. Open it with `async with`.
 
     `owner` must be unlike that of any other process of this tenant, also of those long gone: a
-    promise under our own name that we do not remember would otherwise be acted on twice.
+    promise under our own name that we do not remember would otherwise be acted on twice. Caps that
+    people add later bind it too: the store asks for them with every promise.
     """
 
     def __init__(
@@ -44,8 +47,12 @@ class Promises:
         owner: str,
         clock: Clock,
         lease: timedelta,
+        tenant: TenantId | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._money = money
+        self._tenant = tenant
+        self._observer = observer
         self._caps = caps
         self._reset = reset
         self._owner = owner
@@ -146,13 +153,16 @@ class Promises:
         """
         now, alive_at = self._clock.now(), self._clock.elapsed()
         if self._going:
-            await self._money.renew(self._owner, until=now + self._lease)
+            await self._money.renew(self._owner, until=now + self._lease, now=now)
             self._alive_at = alive_at
         for key in self._owed.keys() - self._endings.keys():
             await self._written(key)
         for key in list(self._not_acted_on):
             await self._taken_back(key)
-        return await self._money.expire(now=now)
+        lapsed = await self._money.expire(now=now)
+        for hold in lapsed:
+            self._tell(hold)
+        return lapsed
 
     async def __aenter__(self) -> Promises:
         self._beating = asyncio.create_task(self._beat())
@@ -222,6 +232,7 @@ class Promises:
             self._ended(key)  # saying it again would be refused again
             raise
         self._ended(key)
+        self._tell(hold)
         return hold
 
     async def _taken_back(self, key: str) -> None:
@@ -237,6 +248,12 @@ class Promises:
             del self._not_acted_on[key]
         finally:
             self.leave(key)
+
+    def _tell(self, hold: Hold) -> None:
+        """Let the observer know what a person may have to look at."""
+        news = news_of(hold, tenant=self._tenant, at=self._clock.now())
+        if self._observer is not None and news is not None:
+            self._observer(news)
 
     def _ended(self, key: str) -> None:
         self._owed.pop(key, None)

@@ -17,6 +17,7 @@ from stoker.core.audit import Finding
 from stoker.core.cadence import Schedule
 from stoker.core.events import RunsPruned
 from stoker.core.holds import Phase
+from stoker.core.money_events import news_of
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import RunState
 from stoker.engine.running import Ending, OpenRun
@@ -76,6 +77,9 @@ class Upkeep:
         with run.step("holds") as step:
             lapsed = await run.store.money.expire(now=now)
             step.items = len(lapsed)
+        for hold in lapsed:
+            if news := news_of(hold, tenant=run.store.tenant, at=now):
+                run.observer(news)
         with run.step("audit") as step:
             findings = await audited(
                 run.store,

@@ -6,13 +6,13 @@ only; a store that is in use meanwhile is judged at a moment at which it stood s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.core.budget import Used
+from stoker.core.budget import Place, Used
 from stoker.core.holds import OPEN, Phase
 from stoker.core.ledger import Entry, first_break
-from stoker.core.replaying import Place, Replay, differences
+from stoker.core.replaying import Replay, differences
 from stoker.engine.ledger_reading import PAGE, pages
 from stoker.errors import TransientError
 from stoker.ports import MoneyStore, SharedStore, Store, Usage
@@ -66,30 +66,38 @@ async def verified(store: Store, *, mark: Mark | None = None) -> Verdict:
     )
 
 
-async def shared_differences(shared: SharedStore, verdicts: Sequence[Verdict]) -> list[str]:
-    """Return where tenants took more out of caps they share than the totals of those caps say.
+async def shared_differences(
+    shared: SharedStore, verdicts: Sequence[Verdict], *, before: Sequence[Usage] | None = None
+) -> list[str]:
+    """Return where caps that tenants share say something else than tenants took out of them.
 
-    A total may well be higher than that: tenants that are not among these may have taken the rest.
+    A total may be too low for what these tenants took. With `before`, which is `shared.usage()`
+    as it was before the ledgers were read, and with the verdicts of all tenants there are, it may
+    also be too high.
     """
-    taken: dict[Place, Used] = {}
+    taken: dict[Place, int] = {}
     for verdict in verdicts:
         for place, used in verdict.shared.items():
-            there = taken.get(place, Used())
-            taken[place] = Used(
-                settled=there.settled + used.settled, reserved=there.reserved + used.reserved
+            taken[place] = taken.get(place, 0) + used.settled
+    # Only what is settled is compared: it never becomes less. So ledgers have at least what totals
+    # said before they were read, and at most what totals say after, whoever spends meanwhile. What
+    # is reserved comes and goes.
+    first, last = places(before or ()), places(await shared.usage())
+    found = []
+    for place in sorted(taken.keys() | first.keys()):
+        took = taken.get(place, 0)
+        least, most = first.get(place, Used()).settled, last.get(place, Used()).settled
+        if took > most:
+            found.append(f"{place[0]} in {place[1]}: tenants took {took}, its total says {most}")
+        elif took < least:
+            found.append(
+                f"{place[0]} in {place[1]}: tenants took {took}, its total says {least}; unless a "
+                "tenant is missing from the settings, the total is wrong"
             )
-    # Only what is settled is compared: it never becomes less, so a total read after the ledgers
-    # has at least what they say, whoever spends meanwhile. What is reserved comes and goes.
-    totals = places(await shared.usage())
-    return [
-        f"{cap} in {window}: tenants took {used.settled}, its total says "
-        f"{totals.get((cap, window), Used()).settled}"
-        for (cap, window), used in sorted(taken.items())
-        if used.settled > totals.get((cap, window), Used()).settled
-    ]
+    return found
 
 
-def places(usages: list[Usage]) -> dict[Place, Used]:
+def places(usages: Iterable[Usage]) -> dict[Place, Used]:
     """Return totals by cap and window."""
     return {(usage.cap, usage.window): usage.used for usage in usages}
 

@@ -17,11 +17,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from stoker.accounts import Directory
 from stoker.core.keeping import kept_json, kept_run, kept_text
 from stoker.core.model import Enriched, Job, JobScore, Json, TenantId, in_utc, tenant_id
 from stoker.core.runs import Run, RunKey, RunState, run_name
 from stoker.errors import ConfigError, ConflictError, PermanentError
 from stoker.ports import Backend, Check, SharedStore, Store, Weight
+from stoker.sources import RegistryStore
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import Disk, meaning
 from stoker.stores.json_rows import ENRICHED, JOBS, SCORES, Shape, Value
@@ -231,6 +233,12 @@ class JsonBackend:
 
     def shared(self) -> SharedStore:
         return self._schedule.shared()
+
+    def registry(self) -> RegistryStore:
+        return self._schedule.registry()
+
+    def directory(self) -> Directory:
+        return self._schedule.directory()
 
     async def migrate(self) -> list[str]:
         return await self._schedule.migrate()

@@ -28,8 +28,13 @@ from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Check, Store, Weight
+from stoker.stores.memory_accounts import MemoryAccounts, MemoryDirectory
+from stoker.stores.memory_knowledge import MemoryAnswers, MemoryPages
 from stoker.stores.memory_money import MemoryMoney
+from stoker.stores.memory_nights import MemoryNights
+from stoker.stores.memory_registry import MemoryRegistry
 from stoker.stores.memory_shared import MemoryShared
+from stoker.stores.memory_touches import MemoryTouches
 
 
 class _AboutJob(Protocol):
@@ -221,23 +226,36 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._stores: dict[TenantId, Store] = {}
-        self._shared = MemoryShared()
+        self._shared = MemoryShared(MemoryLedger())
+        self._registry = MemoryRegistry()
+        self._directory = MemoryDirectory()
 
     def tenant(self, tenant: TenantId) -> Store:
         tenant_id(tenant)  # a door that cannot be named plainly is not opened
         if tenant not in self._stores:
-            book = MemoryLedger()
+            book, accounts = MemoryLedger(), MemoryAccounts()
             self._stores[tenant] = Store(
                 tenant=tenant,
                 runs=MemoryRuns(),
                 schedule=MemorySchedule(book),
                 ledger=book,
                 money=MemoryMoney(tenant, book, self._shared),
+                pages=MemoryPages(),
+                answers=MemoryAnswers(),
+                accounts=accounts,
+                nights=MemoryNights(accounts),
+                touches=MemoryTouches(),
             )
         return self._stores[tenant]
 
     def shared(self) -> MemoryShared:
         return self._shared
+
+    def registry(self) -> MemoryRegistry:
+        return self._registry
+
+    def directory(self) -> MemoryDirectory:
+        return self._directory
 
     async def migrate(self) -> list[str]:
         return []

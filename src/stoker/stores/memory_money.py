@@ -107,15 +107,15 @@ class MemoryMoney:
         kept_text(reason, what="a reason")
         return self._moved(key, now, lambda hold, _: phases_of.uncertain(hold, reason=reason))
 
-    async def renew(self, owner: str, *, until: datetime) -> int:
-        owner, until = kept_owner(owner), in_utc(until)
+    async def renew(self, owner: str, *, until: datetime, now: datetime) -> int:
+        owner, end = kept_owner(owner), self._standing().lease_end(until, now=now)
         mine = [
             hold
             for hold in self._holds.values()
             if hold.owner == owner and hold.phase in (Phase.HELD, Phase.SENT)
         ]
         for hold in mine:
-            self._holds[hold.key] = replace(hold, until=max(hold.until, until))
+            self._holds[hold.key] = replace(hold, until=max(hold.until, end))
         return len(mine)
 
     async def expire(self, *, now: datetime) -> list[Hold]:
@@ -177,6 +177,7 @@ class MemoryMoney:
             latest=self._book.latest_at,
             changes={**self._kept.changes, **self._shared.changes},
             stops={connector: stop.reason for connector, stop in stops.items()},
+            opened=self._kept.totals,
         )
 
     def _moved(self, key: str, now: datetime, rule: Callable[[Hold, datetime], Hold]) -> Hold:

@@ -5,16 +5,33 @@ Each verb is plain code without a wait in it, so on one event loop it is atomic 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from stoker.core import limits
 from stoker.core.budget import Used
 from stoker.core.caps import CapChange, said_together
-from stoker.core.gate import kept_change, kept_name, kept_owner, kept_stop
+from stoker.core.gate import Standing, kept_change, kept_name, kept_owner, kept_stop
+from stoker.core.ledger import Entry, Note
 from stoker.core.limits import Rate, Turn
 from stoker.core.model import in_utc
-from stoker.ports import Stop, Usage
+from stoker.core.money_notes import cap_note, resume_note, stop_note
+from stoker.ports import LedgerStore, Stop, Usage
+
+
+class Book(LedgerStore, Protocol):
+    """A ledger that a verb can write to as part of itself."""
+
+    def add(self, notes: Sequence[Note]) -> list[Entry]:
+        """Append without waiting."""
+        ...
+
+    @property
+    def latest_at(self) -> datetime | None:
+        """The moment of the last entry."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -40,7 +57,8 @@ class Kept:
 class MemoryShared:
     """A `SharedStore` in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, book: Book) -> None:
+        self.ledger = book
         self.kept = Kept()
         self._next_at: dict[str, datetime] = {}
         self._places: dict[str, dict[str, datetime]] = {}
@@ -48,8 +66,7 @@ class MemoryShared:
     async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
         key, now = kept_name(key, what="a rate's key"), in_utc(now)
         turn = limits.turn(rate, self._next_at.get(key), now=now)
-        if turn.allowed:
-            self._next_at[key] = turn.next_at
+        self._next_at[key] = turn.next_at
         return turn
 
     async def push_back(self, key: str, *, until: datetime) -> None:
@@ -73,21 +90,34 @@ class MemoryShared:
         self._places.get(name, {}).pop(owner, None)
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector = kept_stop(connector, reason=reason)
-        stop = Stop(tenant=None, connector=connector, since=in_utc(now), reason=reason)
-        self.kept.stops.setdefault(connector, stop)
+        connector, moment = kept_stop(connector, reason=reason), self._moment(now)
+        if connector in self.kept.stops:
+            return
+        self.ledger.add([stop_note(connector, reason=reason, now=moment)])
+        self.kept.stops[connector] = Stop(
+            tenant=None, connector=connector, since=moment, reason=reason
+        )
 
-    async def resume(self, connector: str) -> bool:
-        return self.kept.stops.pop(kept_stop(connector), None) is not None
+    async def resume(self, connector: str, *, now: datetime) -> bool:
+        connector, moment = kept_stop(connector), self._moment(now)
+        if self.kept.stops.pop(connector, None) is None:
+            return False
+        self.ledger.add([resume_note(connector, now=moment)])
+        return True
 
     async def stops(self) -> list[Stop]:
         return [self.kept.stops[connector] for connector in sorted(self.kept.stops)]
 
-    async def change_cap(self, change: CapChange) -> None:
-        self.kept.change(kept_change(change, shared=True))
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        change = kept_change(change, shared=True)
+        self.ledger.add([cap_note(change, now=self._moment(now))])
+        self.kept.change(change)
 
     async def cap_changes(self) -> dict[str, CapChange]:
         return dict(self.kept.changes)
 
     async def usage(self) -> list[Usage]:
         return self.kept.usage()
+
+    def _moment(self, now: datetime) -> datetime:
+        return Standing(latest=self.ledger.latest_at).moment(now)

@@ -1,20 +1,20 @@
 """How a promise, a cap's change, a stop and a total stand in the rows of the money tables.
 
 Rows that come out are read as either database's driver gives them: moments and JSON as text or
-decoded.
+decoded. A row that makes no sense is no row of ours: it is named and refused, never made the best
+of, for what cannot be read must not be spent against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.core.budget import Charge, Used
-from stoker.core.caps import CapChange
+from stoker.core.caps import CapChange, amount, cap_unit, unit
 from stoker.core.holds import Hold, Phase
 from stoker.core.model import Json, TenantId
 from stoker.core.runs import compact_json
-from stoker.errors import ConfigError, TransientError
 from stoker.ports import Stop, Usage
 from stoker.stores.sql import (
     Value,
@@ -23,6 +23,7 @@ from stoker.stores.sql import (
     moment_text,
     optional_moment,
     optional_moment_text,
+    refusing_garbage,
 )
 
 HOLD = (
@@ -55,22 +56,23 @@ def hold_of(row: tuple[Any, ...]) -> Hold:
     """Return the promise in a row of `HOLD`."""
     key, connector, fingerprint, phase, owner, until_at, reserved_at, closed_at = row[:8]
     run, account, reason, amounts, charges, actual = row[8:]
-    return Hold(
-        key=key,
-        connector=connector,
-        fingerprint=fingerprint,
-        amounts=json_value(amounts),
-        charges=tuple(_charge(said) for said in json_value(charges)),
-        phase=Phase(phase),
-        owner=owner,
-        until=moment(until_at),
-        reserved_at=moment(reserved_at),
-        run=run,
-        account=account,
-        actual=json_value(actual),
-        closed_at=optional_moment(closed_at),
-        reason=reason,
-    )
+    with refusing_garbage(f"the promise {key}"):
+        return Hold(
+            key=key,
+            connector=connector,
+            fingerprint=fingerprint,
+            amounts=_amounts(json_value(amounts)),
+            charges=tuple(_charge(said) for said in _listed(json_value(charges))),
+            phase=Phase(phase),
+            owner=owner,
+            until=moment(until_at),
+            reserved_at=moment(reserved_at),
+            run=run,
+            account=account,
+            actual=_amounts(json_value(actual)),
+            closed_at=optional_moment(closed_at),
+            reason=reason,
+        )
 
 
 def change_of(row: tuple[Any, ...]) -> CapChange:
@@ -79,15 +81,10 @@ def change_of(row: tuple[Any, ...]) -> CapChange:
     Raises TransientError when it makes no sense: a cap that cannot be read refuses.
     """
     cap, limit, raised_to, raised_until = row
-    try:
+    with refusing_garbage(f"what was said about the cap {cap}"):
         return CapChange(
             cap=cap, limit=limit, raised_to=raised_to, raised_until=optional_moment(raised_until)
         )
-    except (ValueError, ConfigError) as error:
-        raise TransientError(
-            f"what was said about the cap {cap} cannot be read ({error}); nothing was done, "
-            "restore the store from a backup"
-        ) from error
 
 
 def change_values(change: CapChange) -> dict[str, Value]:
@@ -102,10 +99,11 @@ def change_values(change: CapChange) -> dict[str, Value]:
 
 def stops_of(rows: Iterable[tuple[Any, ...]], *, tenant: TenantId | None) -> list[Stop]:
     """Return the stops in rows of connector, since_at, reason."""
-    return [
-        Stop(tenant=tenant, connector=connector, since=moment(since_at), reason=reason)
-        for connector, since_at, reason in rows
-    ]
+    with refusing_garbage("a stop"):
+        return [
+            Stop(tenant=tenant, connector=connector, since=moment(since_at), reason=reason)
+            for connector, since_at, reason in rows
+        ]
 
 
 def usage_of(rows: Iterable[tuple[Any, ...]]) -> list[Usage]:
@@ -132,14 +130,29 @@ def charges_json(hold: Hold) -> list[Json]:
     ]
 
 
-def _charge(said: list[Any]) -> Charge:
-    cap, shared, window, amount, limit, ends_at, reason = said
+def _charge(said: Any) -> Charge:
+    cap, shared, window, number, limit, ends_at, reason = _listed(said)
+    cap_unit(cap)  # found out now, before anything is counted
+    if not isinstance(shared, bool) or not isinstance(window, str):
+        raise TypeError(f"{said!r} is no charge")
     return Charge(
         cap=cap,
         shared=shared,
         window=window,
-        amount=amount,
-        limit=limit,
+        amount=amount(number),
+        limit=amount(limit),
         ends_at=moment(ends_at),
         reason=reason,
     )
+
+
+def _listed(said: Any) -> list[Any]:
+    if not isinstance(said, list):
+        raise TypeError(f"{type(said).__name__} where a list is expected")
+    return said
+
+
+def _amounts(said: Any) -> Mapping[str, int]:
+    if not isinstance(said, dict):
+        raise TypeError(f"{type(said).__name__} where an object is expected")
+    return {unit(name): amount(number) for name, number in said.items()}

@@ -15,7 +15,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TypeVar
 
-from stoker.core.model import TenantId, tenant_id
+from stoker.core.model import OPERATORS, TenantId, tenant_id
 from stoker.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.ports import Check, Store
 from stoker.stores.migrations import pending
@@ -35,12 +35,17 @@ from stoker.stores.postgres_transaction import READ, WRITE, NoAnswer, PostgresTr
 from stoker.stores.row_security import lint, refuse_if_void, role_findings
 from stoker.stores.schema_postgres import MIGRATIONS
 from stoker.stores.sql import Transaction
+from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
+from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
 from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_moves import Missed
+from stoker.stores.sql_nights import PASSING_OVER, SqlNights
+from stoker.stores.sql_registry import SqlRegistry
 from stoker.stores.sql_runs import SqlRuns
 from stoker.stores.sql_schedule import SqlSchedule
 from stoker.stores.sql_shared import SqlShared
+from stoker.stores.sql_touches import SqlTouches
 
 Result = TypeVar("Result")
 
@@ -80,10 +85,21 @@ class PostgresBackend:
             schedule=SqlSchedule(database, tenant),
             ledger=SqlLedger(database, tenant),
             money=SqlMoney(database, tenant, write=write_moves_at_once),
+            pages=SqlPages(database, tenant),
+            answers=SqlAnswers(database, tenant),
+            accounts=SqlAccounts(database, tenant),
+            nights=SqlNights(database, tenant, passing_over=PASSING_OVER),
+            touches=SqlTouches(database, tenant),
         )
 
     def shared(self) -> SqlShared:
-        return SqlShared(_Door(self, None))
+        return SqlShared(_Door(self, None), operators=_Door(self, OPERATORS))
+
+    def registry(self) -> SqlRegistry:
+        return SqlRegistry(_Door(self, None))
+
+    def directory(self) -> SqlDirectory:
+        return SqlDirectory(_Door(self, None))
 
     async def migrate(self) -> list[str]:
         """Say that nothing is to be done; the app's role may not change the schema itself."""

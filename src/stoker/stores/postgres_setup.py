@@ -59,7 +59,10 @@ INSERT INTO stoker.meta (key, value) VALUES ('schema_version', %s)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
-_TABLES = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = 'stoker'"
+_TABLES = """
+SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = 'stoker'
+UNION ALL SELECT viewname::text FROM pg_catalog.pg_views WHERE schemaname = 'stoker'
+"""
 
 # Whoever was given the schema by `set_up` is an app role, and needs each new table too.
 _APPS = """

@@ -13,7 +13,8 @@ from stoker.errors import ConfigError
 from stoker.stores.postgres_link import Connection, errors
 
 # `meta` holds the schema's version, and what tenants share is of none of them: rates, places, stops
-# and sums. These tables have no tenant_id, and must not come to have one.
+# and sums, the public register, and who the tenants are. These tables have no tenant_id, and must
+# not come to have one.
 LINT = """
 WITH
 ours AS (
@@ -24,7 +25,8 @@ ours AS (
 ),
 shared AS (
     SELECT * FROM ours WHERE relname IN ('meta', 'shared_budgets', 'shared_cap_changes',
-        'shared_stops', 'rates', 'places')
+        'shared_stops', 'rates', 'places', 'registry_loads', 'registry_rejects', 'registry_seen',
+        'staging_acra_companies', 'staging_raw_acra', 'ssic_ref', 'tenants')
 ),
 tables AS (SELECT * FROM ours WHERE oid NOT IN (SELECT oid FROM shared)),
 readers AS (

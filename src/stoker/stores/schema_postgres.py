@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
+from stoker.stores import schema_knowledge, schema_nights, schema_touches
 from stoker.stores.migrations import Migration
 from stoker.stores.postgres_moves import WRITE_MOVES
 
 OWNER = "stoker_owner"
 SCHEMA = "stoker"
 
-# What the app may do with each table. The ledger grows, and nothing else.
+# What the app may do with each table and view. The ledger grows, and nothing else.
 GRANTS: Final[dict[str, LiteralString]] = {
     "meta": "SELECT",
     "runs": "SELECT, INSERT, UPDATE, DELETE",
@@ -33,6 +34,37 @@ GRANTS: Final[dict[str, LiteralString]] = {
     "shared_stops": "SELECT, INSERT, DELETE",
     "rates": "SELECT, INSERT, UPDATE",
     "places": "SELECT, INSERT, UPDATE, DELETE",
+    "registry_loads": "SELECT, INSERT, UPDATE",
+    "registry_rejects": "SELECT, INSERT, UPDATE, DELETE",
+    "registry_seen": "SELECT, INSERT, UPDATE",
+    "staging_acra_companies": "SELECT, INSERT, UPDATE",
+    "staging_raw_acra": "SELECT, INSERT, UPDATE",
+    "ssic_ref": "SELECT, INSERT, DELETE",
+    "site_pages": "SELECT, INSERT, UPDATE, DELETE",
+    "vendor_answers": "SELECT, INSERT, UPDATE, DELETE",
+    "tenants": "SELECT, INSERT, UPDATE",
+    "tenant_users": "SELECT, INSERT, UPDATE",
+    "onboarding_status": "SELECT, INSERT",
+    "odoo_connections": "SELECT, INSERT, UPDATE",
+    "icp_rules": "SELECT, INSERT, UPDATE",
+    "account_marks": "SELECT, INSERT, UPDATE",
+    "companies": "SELECT, INSERT, UPDATE",
+    "icp_candidate_companies": "SELECT, INSERT, DELETE",
+    "company_findings": "SELECT, INSERT, UPDATE",
+    "contacts": "SELECT, INSERT, DELETE",
+    "lead_emails": "SELECT, INSERT, DELETE",
+    "lead_features": "SELECT, INSERT, UPDATE",
+    "lead_scores": "SELECT, INSERT, UPDATE",
+    "company_enrichment_runs": "SELECT, INSERT, UPDATE",
+    "crm_sent_rows": "SELECT, INSERT, UPDATE",
+    "enrichment_runs": "SELECT",
+    "email_verification_cache": "SELECT",
+    "touch_profiles": "SELECT, INSERT, UPDATE",
+    "touch_plans": "SELECT, INSERT, UPDATE",
+    "touches": "SELECT, INSERT, DELETE",
+    "touch_outcomes": "SELECT, INSERT, UPDATE",
+    "touch_handovers": "SELECT, INSERT",
+    "touch_counters": "SELECT, INSERT, UPDATE",
 }
 
 # Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
@@ -253,5 +285,20 @@ MIGRATIONS = (
         number=4,
         name="money",
         script=_MONEY + _SHARED + WRITE_MOVES + _fence("holds", "budgets", "cap_changes", "stops"),
+    ),
+    Migration(
+        number=5,
+        name="registry, pages and answers",
+        script=schema_knowledge.POSTGRES + _fence("site_pages", "vendor_answers"),
+    ),
+    Migration(
+        number=6,
+        name="tenants, companies and nights",
+        script=schema_nights.POSTGRES + _fence(*schema_nights.OWNED),
+    ),
+    Migration(
+        number=7,
+        name="touches",
+        script=schema_touches.POSTGRES + _fence(*schema_touches.OWNED),
     ),
 )

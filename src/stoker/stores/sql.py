@@ -8,11 +8,13 @@ its values `:like_this`; each backend says them in its own way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from stoker.core.model import in_utc
+from stoker.core.model import clean_text, in_utc
+from stoker.errors import ConfigError, TransientError
 
 Value = str | int | float | None
 Result = TypeVar("Result")
@@ -82,3 +84,27 @@ def json_value(value: Any) -> Any:
     """Return the JSON a driver gave back, as text or decoded already."""
     # Our JSON columns hold objects and lists only, so a str is never a decoded value.
     return json.loads(value) if isinstance(value, str) else value
+
+
+@contextmanager
+def refusing_garbage(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong in reading a row into TransientError: it fails closed.
+
+    Nothing was done, and once the row has been put right it can be.
+    """
+    try:
+        yield
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        ConfigError,
+    ) as bad:
+        why = " ".join(clean_text(f"{type(bad).__name__}: {bad}").split())[:200]
+        raise TransientError(
+            f"{clean_text(what)[:200]} cannot be read ({why}); nothing was done, "
+            "restore the store from a backup"
+        ) from bad

@@ -10,7 +10,15 @@ from stoker.core.keeping import kept_note
 from stoker.core.ledger import Entry, Note
 from stoker.core.model import TenantId
 from stoker.core.runs import compact_json
-from stoker.stores.sql import SqlDatabase, Transaction, Value, json_value, moment, moment_text
+from stoker.stores.sql import (
+    SqlDatabase,
+    Transaction,
+    Value,
+    json_value,
+    moment,
+    moment_text,
+    refusing_garbage,
+)
 
 COLUMNS = "seq, at, kind, subject, reason, data, previous, digest"
 
@@ -87,13 +95,14 @@ def _values(entry: Entry) -> dict[str, Value]:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     seq, at, kind, subject, reason, data, previous, digest = row
-    return Entry(
-        seq=seq,
-        at=moment(at),
-        kind=kind,
-        subject=subject,
-        reason=reason,
-        data=json_value(data),
-        previous=previous,
-        digest=digest,
-    )
+    with refusing_garbage(f"entry {seq} of the ledger"):
+        return Entry(
+            seq=seq,
+            at=moment(at),
+            kind=kind,
+            subject=subject,
+            reason=reason,
+            data=dict(json_value(data)),
+            previous=previous,
+            digest=digest,
+        )

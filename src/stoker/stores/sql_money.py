@@ -22,10 +22,24 @@ from stoker.core.money_notes import phase_note, refused_note, reserved_note
 from stoker.core.movements import Move
 from stoker.errors import ConflictError, TransientError
 from stoker.stores.money_rows import HOLD, hold_of
-from stoker.stores.sql import Result, SqlDatabase, Transaction, moment_text, optional_moment
+from stoker.stores.sql import (
+    Result,
+    SqlDatabase,
+    Transaction,
+    moment_text,
+    optional_moment,
+    refusing_garbage,
+)
 from stoker.stores.sql_ledger import added_as_they_are
 from stoker.stores.sql_moves import Missed, Writer, write_moves
-from stoker.stores.sql_standing import SqlStanding, asked, standing, used
+from stoker.stores.sql_standing import (
+    LAST_MOMENT,
+    SqlStanding,
+    asked,
+    hold_doors,
+    standing,
+    used,
+)
 
 ATTEMPTS = 20  # each miss means that somebody else got something done
 
@@ -71,12 +85,15 @@ class SqlMoney(SqlStanding):
         until, now = in_utc(until), in_utc(now)
 
         def reserve(tx: Transaction, *, looking: bool) -> Hold | Refused:
-            stands, known = asked(tx, self._tenant, key=request.key)
+            stands, known = asked(tx, self._tenant, request, caps, now=now)
             if known:
                 [row] = tx.rows(HELD, tenant=self._tenant, key=request.key)
                 return asked_again(hold_of(row), request)
             moment = stands.moment(now)
             wanted = considered(request, caps, stands, reset=reset, now=now)
+            if not isinstance(wanted, Refused) and hold_doors(tx, self._tenant, wanted, stands):
+                stands, _ = asked(tx, self._tenant, request, caps, now=now)
+                wanted = considered(request, caps, stands, reset=reset, now=now)
             if looking and not isinstance(wanted, Refused):
                 wanted = first_refusal(wanted, used(tx, self._tenant, wanted)) or wanted
             if isinstance(wanted, Refused):
@@ -108,11 +125,14 @@ class SqlMoney(SqlStanding):
         kept_text(reason, what="a reason")
         return await self._moved(key, now, lambda hold, _: phases_of.uncertain(hold, reason=reason))
 
-    async def renew(self, owner: str, *, until: datetime) -> int:
-        values = {"owner": kept_owner(owner), "until": moment_text(until)}
-        return await self._database.write(
-            lambda tx: tx.change(RENEW, tenant=self._tenant, **values)
-        )
+    async def renew(self, owner: str, *, until: datetime, now: datetime) -> int:
+        owner, until, now = kept_owner(owner), in_utc(until), in_utc(now)
+
+        def renew(tx: Transaction) -> int:
+            end = standing(tx, self._tenant).lease_end(until, now=now)
+            return tx.change(RENEW, tenant=self._tenant, owner=owner, until=moment_text(end))
+
+        return await self._database.write(renew)
 
     async def expire(self, *, now: datetime) -> list[Hold]:
         now = in_utc(now)
@@ -121,7 +141,10 @@ class SqlMoney(SqlStanding):
             moment = standing(tx, self._tenant).moment(now)
             moves = []
             for row in tx.rows(SILENT, tenant=self._tenant, now=moment_text(moment)):
-                before = hold_of(row)
+                try:
+                    before = hold_of(row)
+                except TransientError:
+                    continue  # it still counts, and must not keep the others from coming back
                 after = phases_of.lapsed(before, now=moment)
                 note = phase_note(before, after, now=moment)
                 moves.append(Move(before=before, after=after, note=note))
@@ -157,7 +180,8 @@ class SqlMoney(SqlStanding):
             rows = tx.rows(HELD_AND_LATEST, tenant=self._tenant, key=key)
             if not rows:
                 raise ConflictError(f"nothing was promised under {key}; reserve first")
-            moment = Standing(latest=optional_moment(rows[0][0])).moment(now)
+            with refusing_garbage(LAST_MOMENT):
+                moment = Standing(latest=optional_moment(rows[0][0])).moment(now)
             before = hold_of(rows[0][1:])
             after = rule(before, moment)
             if after != before:

@@ -10,12 +10,14 @@ from datetime import datetime
 
 from stoker.core import limits
 from stoker.core.caps import CapChange
-from stoker.core.gate import kept_change, kept_name, kept_owner, kept_stop
+from stoker.core.gate import Standing, kept_change, kept_name, kept_owner, kept_stop
 from stoker.core.limits import Rate, Turn
-from stoker.core.model import in_utc
+from stoker.core.model import OPERATORS, in_utc
+from stoker.core.money_notes import cap_note, resume_note, stop_note
 from stoker.ports import Stop, Usage
 from stoker.stores.money_rows import change_of, change_values, stops_of, usage_of
-from stoker.stores.sql import SqlDatabase, Transaction, moment, moment_text
+from stoker.stores.sql import SqlDatabase, Transaction, moment, moment_text, refusing_garbage
+from stoker.stores.sql_ledger import SqlLedger, added_as_they_are
 
 NEXT_AT = "SELECT next_at FROM rates WHERE key = :key"
 FIRST_TURN = "INSERT INTO rates (key, next_at) VALUES (:key, :next_at) ON CONFLICT DO NOTHING"
@@ -54,31 +56,40 @@ ON CONFLICT (cap) DO UPDATE SET
     raised_to = COALESCE(excluded.raised_to, shared_cap_changes.raised_to),
     raised_until = COALESCE(excluded.raised_until, shared_cap_changes.raised_until)
 """
+LATEST = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 USAGE = """
 SELECT cap, window_name, settled, reserved FROM shared_budgets ORDER BY cap, window_name
 """
 
 
 class SqlShared:
-    """A `SharedStore` in the tables `rates`, `places` and `shared_*`."""
+    """A `SharedStore` in the tables `rates`, `places` and `shared_*`.
 
-    def __init__(self, database: SqlDatabase) -> None:
+    `operators` is the door behind which the ledger of what is done for everybody stands; what
+    tenants share can be reached through it as well.
+    """
+
+    def __init__(self, database: SqlDatabase, *, operators: SqlDatabase) -> None:
         self._database = database
+        self._operators = operators
+        self.ledger = SqlLedger(operators, OPERATORS)
 
     async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
         key, now = kept_name(key, what="a rate's key"), in_utc(now)
 
         def take(tx: Transaction) -> Turn:
             while True:
-                [seen] = [row[0] for row in tx.rows(NEXT_AT, key=key)] or [None]
-                turn = limits.turn(rate, seen and moment(seen), now=now)
-                if not turn.allowed:
+                rows = tx.rows(NEXT_AT, key=key)
+                with refusing_garbage(f"when {key} was last called"):
+                    seen = moment(rows[0][0]) if rows else None
+                turn = limits.turn(rate, seen, now=now)
+                if turn.next_at == seen:
                     return turn
                 values = {"key": key, "next_at": moment_text(turn.next_at)}
                 if seen is None:
                     taken = tx.change(FIRST_TURN, **values)
                 else:
-                    taken = tx.change(TURN, seen=moment_text(moment(seen)), **values)
+                    taken = tx.change(TURN, seen=moment_text(seen), **values)
                 if taken:
                     return turn
 
@@ -110,22 +121,42 @@ class SqlShared:
         await self._database.write(lambda tx: tx.change(LEAVE, name=name, owner=owner))
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector, since_at = kept_stop(connector, reason=reason), moment_text(now)
-        values = {"connector": connector, "since_at": since_at, "reason": reason}
-        await self._database.write(lambda tx: tx.change(STOP, **values))
+        connector, now = kept_stop(connector, reason=reason), in_utc(now)
 
-    async def resume(self, connector: str) -> bool:
-        connector = kept_stop(connector)
-        gone = await self._database.write(lambda tx: tx.change(RESUME, connector=connector))
-        return gone == 1
+        def stop(tx: Transaction) -> None:
+            since = _moment(tx, now)
+            values = {"connector": connector, "since_at": moment_text(since), "reason": reason}
+            if tx.change(STOP, **values):
+                note = stop_note(connector, reason=reason, now=since)
+                added_as_they_are(tx, OPERATORS, [note])
+
+        await self._operators.write(stop)
+
+    async def resume(self, connector: str, *, now: datetime) -> bool:
+        connector, now = kept_stop(connector), in_utc(now)
+
+        def resume(tx: Transaction) -> bool:
+            at = _moment(tx, now)
+            if not tx.change(RESUME, connector=connector):
+                return False
+            added_as_they_are(tx, OPERATORS, [resume_note(connector, now=at)])
+            return True
+
+        return await self._operators.write(resume)
 
     async def stops(self) -> list[Stop]:
         rows = await self._database.read(lambda tx: tx.rows(SHARED_STOPS))
         return stops_of(rows, tenant=None)
 
-    async def change_cap(self, change: CapChange) -> None:
-        values = change_values(kept_change(change, shared=True))
-        await self._database.write(lambda tx: tx.change(SAY, **values))
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        change, now = kept_change(change, shared=True), in_utc(now)
+
+        def say(tx: Transaction) -> None:
+            at = _moment(tx, now)
+            tx.change(SAY, **change_values(change))
+            added_as_they_are(tx, OPERATORS, [cap_note(change, now=at)])
+
+        await self._operators.write(say)
 
     async def cap_changes(self) -> dict[str, CapChange]:
         rows = await self._database.read(lambda tx: tx.rows(CHANGES))
@@ -133,3 +164,10 @@ class SqlShared:
 
     async def usage(self) -> list[Usage]:
         return usage_of(await self._database.read(lambda tx: tx.rows(USAGE)))
+
+
+def _moment(tx: Transaction, now: datetime) -> datetime:
+    # Orders wait for each other here, or one could be dated earlier than the entry before it.
+    tx.change(DOOR, name=OPERATORS, now=moment_text(now))
+    latest = [moment(at) for (at,) in tx.rows(LATEST, tenant=OPERATORS)]
+    return Standing(latest=latest[0] if latest else None).moment(now)

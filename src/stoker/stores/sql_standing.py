@@ -6,17 +6,29 @@ same transaction. Promises themselves are in `sql_money.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
-from stoker.core.budget import Charge, Used
-from stoker.core.caps import CapChange
+from stoker.core.budget import Charge, Request, Used, counts_for
+from stoker.core.budget_windows import WindowKind, names_about, window_named
+from stoker.core.caps import Cap, CapChange
+from stoker.core.default_caps import added_caps
 from stoker.core.gate import Standing, kept_change, kept_stop
 from stoker.core.model import TenantId, in_utc
 from stoker.core.money_notes import cap_note, resume_note, stop_note
 from stoker.ports import Stop, Usage
 from stoker.stores.money_rows import change_of, change_values, stops_of, usage_of
-from stoker.stores.sql import SqlDatabase, Transaction, moment, moment_text
+from stoker.stores.sql import (
+    SqlDatabase,
+    Transaction,
+    Value,
+    moment,
+    moment_text,
+    refusing_garbage,
+)
 from stoker.stores.sql_ledger import added_as_they_are
 from stoker.stores.sql_shared import SHARED_STOPS
 
@@ -37,6 +49,21 @@ SELECT 'latest', '', NULL, NULL, at, ''
 FROM (SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1) AS last
 """
 
+# Windows of one cap near a moment, as further lines of the same question.
+WINDOWS = """
+UNION ALL
+SELECT 'window', cap, settled, reserved, NULL, window_name FROM budgets
+WHERE tenant_id = :tenant AND cap = :cap_{n}
+    AND window_name >= :since_{n} AND window_name < :until_{n}
+"""
+
+# The row without a window is nobody's budget: holding it still is having the cap to oneself.
+DOOR = """
+INSERT INTO budgets (tenant_id, cap, window_name, settled, reserved)
+VALUES (:tenant, :cap, '', 0, 0)
+ON CONFLICT (tenant_id, cap, window_name) DO UPDATE SET settled = budgets.settled
+"""
+
 USED = """
 SELECT settled, reserved FROM budgets
 WHERE tenant_id = :tenant AND cap = :cap AND window_name = :window
@@ -45,7 +72,8 @@ SHARED_USED = """
 SELECT settled, reserved FROM shared_budgets WHERE cap = :cap AND window_name = :window
 """
 USAGE = """
-SELECT cap, window_name, settled, reserved FROM budgets WHERE tenant_id = :tenant
+SELECT cap, window_name, settled, reserved FROM budgets
+WHERE tenant_id = :tenant AND window_name <> ''
 ORDER BY cap, window_name
 """
 CHANGES = """
@@ -67,6 +95,9 @@ INSERT INTO stops (tenant_id, connector, since_at, reason)
 VALUES (:tenant, :connector, :since_at, :reason) ON CONFLICT DO NOTHING
 """
 RESUME = "DELETE FROM stops WHERE tenant_id = :tenant AND connector = :connector"
+
+
+LAST_MOMENT = "the moment of the last ledger entry"
 
 
 class SqlStanding:
@@ -128,24 +159,41 @@ class SqlStanding:
 
 
 def standing(tx: Transaction, tenant: TenantId) -> Standing:
-    """Return what stands for a tenant at this moment."""
-    return asked(tx, tenant, key="")[0]
+    """Return what stands for a tenant at this moment, apart from its windows."""
+    return _stands(tx.rows(STANDING, tenant=tenant, key=""))[0]
 
 
-def asked(tx: Transaction, tenant: TenantId, *, key: str) -> tuple[Standing, bool]:
-    """Return what stands, and whether something was promised under this key before."""
-    latest, changes, stops, known = None, {}, {}, False
-    for what, name, new_limit, raised_to, at, reason in tx.rows(STANDING, tenant=tenant, key=key):
-        match what:
-            case "change":
-                changes[name] = change_of((name, new_limit, raised_to, at))
-            case "stop":
-                stops[name] = reason
-            case "hold":
-                known = True
-            case _:
-                latest = moment(at)
-    return Standing(latest=latest, changes=changes, stops=stops), known
+def asked(
+    tx: Transaction, tenant: TenantId, request: Request, caps: Sequence[Cap], *, now: datetime
+) -> tuple[Standing, bool]:
+    """Return what stands for a request, and whether something was promised under its key before."""
+    query, values = _question(request, caps, now=now)
+    found, known = _stands(tx.rows(query, tenant=tenant, key=request.key, **values))
+    added = added_caps(caps, found.changes)
+    if not known and added:
+        query, values = _question(request, added, now=now)
+        also, _ = _stands(tx.rows(query, tenant=tenant, key="", **values))
+        found = replace(found, opened={**found.opened, **also.opened})
+    return found, known
+
+
+def hold_doors(
+    tx: Transaction, tenant: TenantId, charges: Iterable[Charge], stands: Standing
+) -> bool:
+    """Keep others from opening windows of caps that are to have a new one; say if there are any.
+
+    Two who reset by different rules would otherwise open two windows that overlap, each without
+    having seen the other's. What was read before may be old by the time the doors are held.
+    """
+    opening = [
+        charge.cap
+        for charge in charges
+        if not charge.shared and (charge.cap, charge.window) not in stands.opened
+    ]
+    timed = sorted({cap for cap in opening if not cap.endswith(f"/{WindowKind.RUN}")})
+    for cap in timed:
+        tx.change(DOOR, tenant=tenant, cap=cap)
+    return bool(timed)
 
 
 def used(
@@ -163,3 +211,43 @@ def used(
         for settled, reserved in rows:
             found[charge.cap, charge.window] = Used(settled=settled, reserved=reserved)
     return found
+
+
+def _question(
+    request: Request, caps: Iterable[Cap], *, now: datetime
+) -> tuple[str, dict[str, Value]]:
+    timed = [
+        cap
+        for cap in caps
+        if counts_for(cap, request) and not cap.shared and cap.window is not WindowKind.RUN
+    ]
+    values: dict[str, Value] = {}
+    for n, cap in enumerate(timed):
+        since, until = names_about(cap.window, now)
+        values |= {f"cap_{n}": cap.id, f"since_{n}": since, f"until_{n}": until}
+    return _question_about(len(timed)), values
+
+
+@lru_cache(maxsize=64)
+def _question_about(caps: int) -> str:
+    return STANDING + "".join(WINDOWS.format(n=n) for n in range(caps))
+
+
+def _stands(rows: Iterable[tuple[Any, ...]]) -> tuple[Standing, bool]:
+    latest, changes, stops, opened, known = None, {}, {}, {}, False
+    for what, name, first, second, at, text in rows:
+        match what:
+            case "change":
+                changes[name] = change_of((name, first, second, at))
+            case "stop":
+                stops[name] = text
+            case "hold":
+                known = True
+            case "window":
+                with refusing_garbage(f"a window of {name}"):
+                    window_named(text)
+                opened[name, text] = Used(settled=first, reserved=second)
+            case _:
+                with refusing_garbage(LAST_MOMENT):
+                    latest = moment(at)
+    return Standing(latest=latest, changes=changes, stops=stops, opened=opened), known

@@ -23,11 +23,16 @@ from stoker.ports import Check, Store
 from stoker.stores.group_commit import GroupCommit
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.stores.sql import Result, Transaction, Value
+from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
+from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
 from stoker.stores.sql_money import SqlMoney
+from stoker.stores.sql_nights import SqlNights
+from stoker.stores.sql_registry import SqlRegistry
 from stoker.stores.sql_runs import SqlRuns
 from stoker.stores.sql_schedule import SqlSchedule
 from stoker.stores.sql_shared import SqlShared
+from stoker.stores.sql_touches import SqlTouches
 from stoker.stores.sqlite_checks import durability_checks, file_checks
 from stoker.stores.sqlite_file import (
     opened_for_reading,
@@ -89,10 +94,21 @@ class SqliteBackend:
             schedule=SqlSchedule(self, tenant),
             ledger=SqlLedger(self, tenant),
             money=SqlMoney(self, tenant),
+            pages=SqlPages(self, tenant),
+            answers=SqlAnswers(self, tenant),
+            accounts=SqlAccounts(self, tenant),
+            nights=SqlNights(self, tenant),
+            touches=SqlTouches(self, tenant),
         )
 
     def shared(self) -> SqlShared:
-        return SqlShared(self)
+        return SqlShared(self, operators=self)
+
+    def registry(self) -> SqlRegistry:
+        return SqlRegistry(self)
+
+    def directory(self) -> SqlDirectory:
+        return SqlDirectory(self)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `SqlDatabase`."""

@@ -32,6 +32,8 @@ OLDEST = (3, 51, 3)
 
 FULL = 2  # what `PRAGMA synchronous` answers when every commit is fsynced
 
+LOOKS_APART = (0.001, 0.002, 0.003, 0.004, 0.005)  # seconds, while another process writes
+
 _Result = TypeVar("_Result")
 
 
@@ -192,10 +194,28 @@ def _reader(name: str, *, busy: timedelta) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection, *, busy: timedelta) -> None:
-    connection.set_busy_timeout(int(busy.total_seconds() * 1000))
+    connection.set_busy_handler(_patience(busy))
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")  # a schema from elsewhere runs no functions
     connection.execute("PRAGMA cell_size_check = ON")  # notice damage sooner
+
+
+def _patience(busy: timedelta) -> Callable[[int], bool]:
+    """Return how to wait for another process: look often, and give up after so long.
+
+    SQLite's own way comes to look ten times a second. Whoever writes without a pause holds the
+    file for all but moments, and with so few looks an order to stop takes seconds to meet one.
+    """
+    began = 0.0
+
+    def wait(looks: int) -> bool:
+        nonlocal began
+        if looks == 0:
+            began = time.monotonic()
+        time.sleep(LOOKS_APART[looks % len(LOOKS_APART)])
+        return time.monotonic() - began < busy.total_seconds()
+
+    return wait
 
 
 def _may(mode: int, path: Path) -> bool:

@@ -1,0 +1,173 @@
+"""Weekly touch plans: how fast, and whether they do what they are for.
+
+Time is measured of one process's own processor, so that a busy machine does not count against it;
+memory is the most a process of its own ever held, profiles and plan together. For the million the
+collector of garbage is paused, as there is none: all that is made is kept. Coverage is what
+twelve weeks leave when a touch in five comes to nothing, beside the same planner asked on Mondays
+only; nothing beats touching the longest-waiting first.
+
+    python -m bench.touches weeks 10000     count broken promises in so many weeks
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from stoker.core.coverage.planning import plan_week
+from stoker.core.coverage.rehearsing import Odds
+from stoker.core.coverage.values import PlanRule, Profile
+from stoker.simulate.coverage import compared
+from stoker.simulate.timing import timed
+
+MONDAY = date(2026, 2, 9)
+NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)
+USUAL = Odds(failed=0.10, already_reacted=0.05, no_posts=0.05)
+ZONES = ["UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]
+LARGE = PlanRule(
+    weekly_budget=800_000,
+    weekly_cap=800_000,
+    daily_mean=114_000,
+    daily_std=10_000,
+    daily_min=80_000,
+    daily_max=150_000,
+    daily_cap=150_000,
+    hourly_cap=40_000,
+    force_limit=50_000,
+    gap=timedelta(milliseconds=100),
+    burst_least=3_000,
+    burst_most=5_000,
+    light_by=3_000,
+)
+
+
+def people(number: int, *, now: datetime = NOW, seed: int = 0) -> list[Profile]:
+    return [
+        Profile(
+            url=f"https://people.test/{nth:07d}",
+            name=f"Person {nth}",
+            last_done_at=now - timedelta(minutes=(nth * 7919 + seed * 613) % 16_000),
+        )
+        for nth in range(number)
+    ]
+
+
+def small(turns: int = 20) -> float:
+    """Return the best of some plans for a hundred profiles, in seconds."""
+    hundred, took = people(100), []
+    for nth in range(turns):
+        began = time.process_time()
+        plan_week(
+            hundred,
+            monday=MONDAY + timedelta(weeks=nth),
+            rule=PlanRule(),
+            seed=nth,
+            zone="Asia/Singapore",
+            created_at=NOW,
+        )
+        took.append(time.process_time() - began)
+    return sorted(took)[len(took) // 2]
+
+
+def large() -> tuple[float, float, int]:
+    """Return seconds and the most megabytes of a plan for a million profiles, and its touches."""
+    million = people(1_000_000)
+    gc.disable()
+    began = time.process_time()
+    plan = plan_week(
+        million, monday=MONDAY, rule=LARGE, seed=1, zone="Asia/Singapore", created_at=NOW
+    )
+    took = time.process_time() - began
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return took, most, sum(len(slot.touches) for slot in plan.days)
+
+
+def broken(weeks: int) -> dict[str, int]:
+    """Plan so many weeks, in several zones; count every promise that one of them breaks."""
+    rule, counts = PlanRule(), dict.fromkeys(("total", "day", "hours", "gap", "consecutive"), 0)
+    for seed in range(weeks):
+        monday = MONDAY + timedelta(weeks=seed % 1500)
+        zone = ZONES[seed % len(ZONES)]
+        now = datetime.combine(monday, datetime.min.time(), UTC) - timedelta(hours=12)
+        known = people(60 + seed % 90, now=now, seed=seed)
+        plan = plan_week(known, monday=monday, rule=rule, seed=seed, zone=zone, created_at=now)
+        wall, days = ZoneInfo(zone), defaultdict(list)
+        for each in known:
+            days[each.url].append(each.last_done_at.astimezone(wall).date())
+        counts["total"] += sum(slot.budget for slot in plan.days) > 80
+        for slot in plan.days:
+            counts["day"] += not 5 <= slot.budget <= 20 or len(slot.touches) > slot.budget
+            for touch in slot.touches:
+                here = touch.at.astimezone(wall)
+                counts["hours"] += here.date() != slot.day or not 9 <= here.hour < 18
+                days[touch.url].append(slot.day)
+            counts["gap"] += sum(b.at - a.at < rule.gap for a, b in pairwise(slot.touches))
+        counts["consecutive"] += sum(
+            (b - a).days <= 1 for made in days.values() for a, b in pairwise(sorted(made))
+        )
+    return counts
+
+
+def main() -> list[tuple[str, str, str, str]]:
+    alone = subprocess.run(
+        [sys.executable, "-m", "bench.touches", "large"], capture_output=True, text=True, check=True
+    )
+    seconds, megabytes, touches = alone.stdout.split()
+    ours, weekly, best = compared(profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule())
+    seen = timed(days=10_000, per_day=12, rule=PlanRule())
+    wrong = broken(300)
+    return [
+        (
+            "touch plan for 100 profiles, processor time (n=20)",
+            f"{small() * 1e3:.1f} ms",
+            "20 ms asked",
+            "-",
+        ),
+        (
+            f"touch plan for 1,000,000 profiles, {int(touches):,} touches (n=1)",
+            f"{float(seconds):.1f} s, {float(megabytes):.0f} MB",
+            "10 s, 1 GB asked",
+            "-",
+        ),
+        (
+            f"gaps within 14 days, a touch in five fails (n={sum(ours.gaps):,}); on Mondays only",
+            f"{ours.within:.2%}",
+            f"{weekly.within:.2%}",
+            ours.within / weekly.within,
+        ),
+        (
+            "the same beside the longest wait first",
+            f"{ours.within:.2%}",
+            f"{best.within:.2%}",
+            ours.within / best.within,
+        ),
+        (
+            "promises broken in weekly plans (n=300 weeks)",
+            str(sum(wrong.values())),
+            "0 asked",
+            "-",
+        ),
+        (
+            f"touches by hour against the rates, chi-square (n={sum(seen.drawn):,})",
+            f"p = {seen.p:.3f}",
+            "0.01 asked",
+            "-",
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["large"]:
+        print(*large())
+    elif sys.argv[1:2] == ["weeks"]:
+        print(broken(int(sys.argv[2])))
+    else:
+        for row in main():
+            print(*row, sep="  ")

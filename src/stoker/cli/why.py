@@ -1,0 +1,226 @@
+"""`stoker why`: what happened to one company, in sentences, with the numbers behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.output import (
+    Asked,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.cli.tenants import known_id, one_tenant
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.core.companies import Company, Dossier
+    from stoker.core.icp import Fit
+    from stoker.core.model import Json, TenantId
+    from stoker.core.nights import Unit
+    from stoker.ports import Store
+    from stoker.wiring import App
+
+_MATCHES = 5
+_PAGE = 1000
+_ENDED = {
+    "waiting": "is waiting for its turn",
+    "taken": "is being worked on",
+    "done": "was looked at, and nothing was left out",
+    "degraded": "was looked at, but something was left out",
+    "poisoned": "could not be worked on",
+    "shed": "was left out so that more valuable ones were done in time",
+    "unknown": "was looked at, but an answer that may have been paid for was lost",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Everything that is known about one company's latest night."""
+
+    tenant: TenantId
+    dossier: Dossier
+    run: str
+    unit: Unit | None
+    fit: Fit | None  # None: the tenant has no rule
+    least: float
+
+    @property
+    def company(self) -> Company:
+        """Whom it is about."""
+        return self.dossier.company
+
+
+@click.command()
+@click.argument("which", metavar="[TENANT/]COMPANY")
+@takes_json
+@pass_asked
+def why(asked: Asked, which: str, as_json: bool) -> None:
+    """Say what happened to one company: why it was chosen, each step, cost, refusals, its score.
+
+    COMPANY is its number in the register, or a part of its name. TENANT may be left out when there
+    is only one.
+    """
+    story = run_async(_story(asked, which))
+    if as_json:
+        show_json(_json(story))
+    else:
+        _show(story)
+
+
+async def _story(asked: Asked, which: str) -> Story:
+    from stoker.core.icp import fit
+
+    whose, slash, wanted = which.partition("/")
+    if not slash:
+        whose, wanted = "", which
+    async with asked.app(only_to_read=True) as app:
+        if not whose and app.settings.default_tenant() is None:
+            names = ", ".join(each.id for each in app.settings.tenants)
+            raise ConfigError(f"say whose: stoker why TENANT/{which[:40]} (one of {names})")
+        tenant = one_tenant(app.settings, known_id(whose) if whose else None)
+        store, own = app.backend.tenant(tenant), app.settings.for_tenant(tenant)
+        dossier = await _found(app, store, wanted.strip())
+        rule = await store.accounts.rule(own.icp.rule_name)
+        seen = await store.nights.last_look(dossier.company.id)
+    run, unit = seen or ("", None)
+    return Story(
+        tenant=tenant,
+        dossier=dossier,
+        run=run,
+        unit=unit,
+        fit=fit(dossier.company, rule) if rule else None,
+        least=own.score.min_export,
+    )
+
+
+async def _found(app: App, store: Store, wanted: str) -> Dossier:
+    from stoker.core.companies import CompanyId
+
+    if not wanted:
+        raise ConfigError("say which company: stoker why TENANT/COMPANY")
+    if found := await store.accounts.dossier(CompanyId(wanted.upper())):
+        return found
+    matches: list[Company] = []
+    after, words = "", wanted.casefold()
+    while len(matches) <= _MATCHES and (
+        page := await store.accounts.companies(after=after, limit=_PAGE)
+    ):
+        after = page[-1].id
+        matches += [each for each in page if words in each.name.casefold()]
+    if len(matches) > 1:
+        named = ", ".join(f"{each.id} ({each.name})" for each in matches[:_MATCHES])
+        raise ConfigError(f"{wanted!r} could be any of {named}; give its number")
+    if matches and (found := await store.accounts.dossier(matches[0].id)):
+        return found
+    registered = await app.backend.registry().entity(wanted.upper())
+    if registered is not None:
+        raise ConfigError(
+            f"{registered.name} is in the register, but {store.tenant} has not taken it over yet; "
+            "its next night does, with: stoker nightly"
+        )
+    raise ConfigError(
+        f"{store.tenant} knows no company {wanted[:60]!r}; give a number of the register or a part "
+        "of a name, e.g. from: stoker leads"
+    )
+
+
+def _show(story: Story) -> None:
+    company, unit = story.company, story.unit
+    say(f"{company.name} ({company.id}), for {story.tenant}")
+    say(f"  {company.website or 'its site is not known'}")
+    if story.fit is not None:
+        say(f"\nDoes it fit? {'Yes' if story.fit.fits else 'No'}: {story.fit.because}.")
+    if unit is None:
+        say("\nNo night has looked at it yet." + _not_chosen(story))
+    else:
+        _show_unit(story.run, unit)
+    _show_known(story)
+
+
+def _not_chosen(story: Story) -> str:
+    if story.fit is None:
+        return f" {story.tenant} has no rule; set one with: stoker icp set --tenant {story.tenant}"
+    if not story.fit.fits:
+        return " It does not fit the rule, so none will."
+    return " Others came before it; see the order with: stoker nightly --dry-run"
+
+
+def _show_unit(run: str, unit: Unit) -> None:
+    from stoker.cli.night_telling import by_connector
+    from stoker.core.nights import Step
+
+    say(f"\nRun {run} had it at place {unit.place + 1}, {unit.depth.lower()}: {unit.because}.")
+    say(f"It {_ENDED[unit.state.value]}.")
+    for reason in unit.reasons:
+        say(f"  - {reason}")
+    say(f"It cost {by_connector(unit.cost) or 'nothing'}.")
+    if unit.saved:
+        say(f"Not paid for again: {by_connector(unit.saved)}.")
+    if unit.seconds:
+        took = ", ".join(
+            f"{step} {unit.seconds[step]:.1f} s" for step in Step if step in unit.seconds
+        )
+        say(f"It took {took}.")
+
+
+def _show_known(story: Story) -> None:
+    dossier, score = story.dossier, story.dossier.score
+    if score is None:
+        say("\nIt has no score yet.")
+    else:
+        lead = "a lead" if score.value >= story.least else f"no lead, which takes {story.least:g}"
+        say(f"\nScore {score.value:.2f}, {lead}. {score.rationale}")
+        show_table(
+            ["feature", "value"], [(name, f"{value:.2f}") for name, value in score.features.items()]
+        )
+    if dossier.contacts:
+        say("\nWhom to write to:")
+        show_table(
+            ["name", "title", "email", "verdict", "phone", "from"],
+            [
+                (each.name, each.title, each.email, each.verdict.value, each.phone, each.source)
+                for each in dossier.contacts
+            ],
+        )
+    if dossier.findings:
+        say("\nWhat was found, and where:")
+        show_table(
+            ["what", "value", "sure", "how", "source"],
+            [
+                (each.field.value, each.value[:60], f"{each.confidence:.2f}", each.how, each.source)
+                for each in dossier.findings
+            ],
+        )
+
+
+def _json(story: Story) -> Json:
+    from stoker.core.lead_rows import lead_row
+
+    unit, looked = story.unit, story.dossier.looked_at
+    night: dict[str, Json] | None = None
+    if unit is not None:
+        night = {
+            "run": story.run,
+            "place": unit.place,
+            "depth": unit.depth.value,
+            "because": unit.because,
+            "state": unit.state.value,
+            "reasons": list(unit.reasons),
+            "cost": dict(unit.cost),
+            "saved": dict(unit.saved),
+            "seconds": dict(unit.seconds),
+        }
+    known = lead_row(story.tenant, story.dossier) | {
+        "looked_at": looked.isoformat() if looked else None
+    }
+    fits: Json = None
+    if story.fit is not None:
+        fits = {"fits": story.fit.fits, "because": story.fit.because}
+    return {**known, "fit": fits, "night": night}  # type: ignore[dict-item]  # no date is left

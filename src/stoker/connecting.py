@@ -1,0 +1,418 @@
+"""This process's connectors, each built from settings when first asked for; which are off, and why.
+
+All of them share one HTTP client, so that all of them pass the same guard. A connector without its
+key is off: a sentence for whoever looks, an error only for whoever asks for it. What a connector
+does is its own module's business; what may be spent on it is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from stoker.config.make_believe import is_stand_in
+from stoker.config.places import is_make_believe
+from stoker.config.sections import KNOWN
+from stoker.config.settings import Settings
+from stoker.config.values import Secret
+from stoker.core.model import TenantId
+from stoker.engine.traffic import Traffic
+from stoker.errors import ConfigError, TransientError
+from stoker.ports import Clock, Stop
+from stoker.sources import Health, Pacer
+
+if TYPE_CHECKING:
+    # Imported where they are built, so that nobody pays for the vendors they do not use.
+    from stoker.connectors.boards.ashby import Ashby
+    from stoker.connectors.boards.feeds import Feeds
+    from stoker.connectors.boards.greenhouse import Greenhouse
+    from stoker.connectors.boards.lever import Lever
+    from stoker.connectors.boards.presence import Boards
+    from stoker.connectors.crawling import CrawlConnector, Crawler
+    from stoker.connectors.data_gov import DataGov
+    from stoker.connectors.http import Http
+    from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal
+    from stoker.connectors.odoo import Odoo
+    from stoker.connectors.openai import OpenAiExtraction
+    from stoker.connectors.tavily import TavilyReading, TavilySearch
+    from stoker.connectors.vendor import Vendor
+    from stoker.connectors.zerobounce import ZeroBounce
+
+NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "crawl": (),
+        "tavily": ("keys.tavily",),
+        "openai": ("keys.openai",),
+        "lusha": ("keys.lusha",),
+        "zerobounce": ("keys.zerobounce",),
+        "odoo": ("odoo.url", "odoo.database", "keys.odoo"),
+        "datagov": (),
+        "boards": (),
+    }
+)
+"""Every connector there is, and the settings without which it is off."""
+ADDRESSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "crawl": (),
+        "tavily": ("tavily.base_url",),
+        "openai": ("openai.base_url",),
+        "lusha": ("lusha.base_url",),
+        "zerobounce": ("zerobounce.base_url",),
+        "odoo": ("odoo.url",),
+        "datagov": ("datagov.base_url", "datagov_downloads.base_url"),
+        "boards": ("boards.greenhouse_url", "boards.lever_url", "boards.ashby_url"),
+    }
+)
+"""Which settings say where a connector goes; the crawler goes wherever it is sent."""
+
+SPARE_CONNECTIONS = 100  # for vendors, while sites take as many as are read at once
+
+_Made = TypeVar("_Made")
+
+
+class _Checked(Protocol):
+    async def check(self) -> Health: ...
+
+
+def why_off(own: Settings, name: str) -> str:
+    """Say why a tenant's settings leave a connector off; empty when it is on.
+
+    Raises ConfigError when there is no such connector.
+    """
+    if name not in NEEDS:
+        raise ConfigError(f"there is no connector {name[:40]!r}; there are: {', '.join(NEEDS)}")
+    return _not_set([key for key in NEEDS[name] if own.value(key) is None])
+
+
+def addresses(own: Settings, name: str) -> list[str]:
+    """Return where a tenant's settings send a connector, each address once."""
+    said = [own.value(key) for key in ADDRESSES[name]]
+    return list(dict.fromkeys(url for url in said if url))
+
+
+class Connectors:
+    """The connectors of one process, as an async context manager.
+
+    `stops` tells what is stopped for a tenant. Paid calls are stopped at the gate; what passes no
+    gate and writes, the CRM, asks here before every request.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        hosts: Pacer,
+        traffic: Traffic,
+        clock: Clock,
+        stops: Callable[[TenantId], Awaitable[Sequence[Stop]]],
+    ) -> None:
+        self._settings = settings
+        self._hosts = hosts
+        self._traffic = traffic
+        self._clock = clock
+        self._stops = stops
+        self._made: dict[tuple[str, TenantId | None], Any] = {}
+        self._http: Http | None = None
+
+    def http(self) -> Http:
+        """Return the client everything goes through."""
+        if self._http is None:
+            from stoker.connectors.http import Http
+
+            said = self._settings
+            self._http = Http(
+                user_agent=said.crawl.user_agent,
+                sandbox=said.sandbox.address,
+                connections=said.crawl.concurrency + SPARE_CONNECTIONS,
+            )
+        return self._http
+
+    async def __aenter__(self) -> Connectors:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    def why_off(self, name: str, tenant: TenantId) -> str:
+        """Say why a connector is off for a tenant; empty when it is on. Raises ConfigError."""
+        return why_off(self._own(tenant), name)
+
+    def addresses(self, name: str, tenant: TenantId) -> list[str]:
+        """Return where a connector goes, as settings say, each once; none where nobody said."""
+        return addresses(self._own(tenant), name)
+
+    async def checked(self, name: str, tenant: TenantId) -> Health:
+        """Find out at no cost how a connector is. Never raises for what a vendor does."""
+        if because := self.why_off(name, tenant):
+            return Health(ok=False, detail=f"it is off: {because}")
+        checks: dict[str, Callable[[], _Checked]] = {
+            "crawl": lambda: self.crawl(tenant),
+            "tavily": lambda: self.search(tenant),
+            "openai": lambda: self.extractor(tenant),
+            "lusha": lambda: self.people(tenant),
+            "zerobounce": lambda: self.verifier(tenant),
+            "odoo": lambda: self.crm(tenant, despite_stops=True),
+            "datagov": self.portal,
+            "boards": self.boards,
+        }
+        try:
+            return await checks[name]().check()
+        except ConfigError as error:
+            return Health(ok=False, detail=str(error))
+
+    def crawler(self, *, max_pages: int | None = None) -> Crawler:
+        """Return what visits sites: one for everybody, so that robots.txt files are read once."""
+        from stoker.connectors.crawling import Crawler
+        from stoker.connectors.site_visiting import CrawlLimits
+
+        crawl = self._settings.crawl
+
+        def made(pages: int) -> Crawler:
+            return Crawler(
+                self.http(),
+                pacer=self._hosts,
+                clock=self._clock,
+                user_agent=crawl.user_agent,
+                limits=CrawlLimits(pages=pages, request=timedelta(seconds=crawl.timeout_s)),
+                gap=timedelta(seconds=crawl.gap_s),
+            )
+
+        if max_pages is not None and max_pages != crawl.max_pages:
+            return made(max_pages)
+        return self._once("crawler", None, lambda: made(crawl.max_pages))
+
+    def crawl(
+        self, tenant: TenantId, *, deep: bool = False, max_pages: int | None = None
+    ) -> CrawlConnector:
+        """Return looks at sites, at what they count for this tenant."""
+        from stoker.connectors.crawling import CrawlConnector
+
+        units = self._own(tenant).pull_units("crawl", deep=deep)
+        return CrawlConnector(self.crawler(max_pages=max_pages), units=units)
+
+    def search(self, tenant: TenantId) -> TavilySearch:
+        """Return the web search. Raises ConfigError when it is off, as all below do."""
+        from stoker.connectors.tavily import TavilySearch
+
+        return TavilySearch(self._tavily(tenant))
+
+    def reading(self, tenant: TenantId) -> TavilyReading:
+        """Return what reads pages that do not let us in."""
+        from stoker.connectors.tavily import TavilyReading
+
+        return TavilyReading(self._tavily(tenant))
+
+    def people(self, tenant: TenantId) -> LushaPeople:
+        """Return what finds people at a company."""
+        from stoker.connectors.lusha import LushaPeople
+
+        return LushaPeople(self._lusha(tenant))
+
+    def reveal(self, tenant: TenantId) -> LushaReveal:
+        """Return what reveals addresses of people."""
+        from stoker.connectors.lusha import LushaReveal
+
+        return LushaReveal(self._lusha(tenant))
+
+    def companies(self, tenant: TenantId) -> LushaCompanies:
+        """Return what tells how large a company is."""
+        from stoker.connectors.lusha import LushaCompanies
+
+        return LushaCompanies(self._lusha(tenant))
+
+    def verifier(self, tenant: TenantId) -> ZeroBounce:
+        """Return what verifies addresses."""
+        from stoker.connectors.zerobounce import ZeroBounce
+
+        own = self._on("zerobounce", tenant)
+        return self._once(
+            "zerobounce",
+            tenant,
+            lambda: ZeroBounce(
+                self.http(), key=_revealed(own.keys.zerobounce), base_url=own.zerobounce.base_url
+            ),
+        )
+
+    def extractor(self, tenant: TenantId) -> OpenAiExtraction:
+        """Return the model that makes facts of pages."""
+        from stoker.connectors.openai import OpenAiExtraction, Prices, openai
+
+        own = self._on("openai", tenant)
+
+        def made() -> OpenAiExtraction:
+            said = own.openai
+            key = _revealed(own.keys.openai)
+            prices = Prices(
+                input=_as_written(said.input_price),
+                cached=_as_written(said.cached_price),
+                output=_as_written(said.output_price),
+            )
+            return OpenAiExtraction(
+                openai(self.http(), key=key, base_url=said.base_url),
+                model=said.model,
+                effort=said.effort,
+                max_output_tokens=said.max_output_tokens,
+                # Money in another currency than its cap's could not be promised.
+                prices=prices if own.caps.currency == "USD" else None,
+            )
+
+        return self._once("openai", tenant, made)
+
+    def crm(
+        self,
+        tenant: TenantId,
+        *,
+        url: str = "",
+        database: str = "",
+        despite_stops: bool = False,
+    ) -> Odoo:
+        """Return a tenant's Odoo: at the place given, or else where settings say.
+
+        A stop ends what is sent there, except by a person who looks or takes something back.
+        """
+        from stoker.connectors.odoo import Odoo
+
+        own = self._own(tenant)
+        key, said = own.keys.odoo, own.odoo
+        url, database = url or said.url or "", database or said.database or ""
+        there = {"odoo.url": url, "odoo.database": database, "keys.odoo": key}
+        if because := _not_set([name for name, value in there.items() if not value]):
+            raise ConfigError(f"odoo is off for {tenant}: {because}")
+        if is_make_believe(url) and not is_stand_in(key):
+            raise ConfigError(
+                f"{url} is make-believe, and {tenant}'s key of Odoo may be real: it stays here"
+            )
+        return self._once(
+            f"odoo {url} {database} {despite_stops}",
+            tenant,
+            lambda: Odoo(
+                self.http(),
+                url=url,
+                database=database,
+                key=_revealed(key),
+                login=said.login or "",
+                protocol="" if said.protocol == "auto" else said.protocol,
+                turn=self._pace_of_crm(tenant, despite_stops=despite_stops),
+            ),
+        )
+
+    def _pace_of_crm(
+        self, tenant: TenantId, *, despite_stops: bool
+    ) -> Callable[[], Awaitable[None]]:
+        pace = self._traffic.pace("odoo", tenant=tenant)
+
+        async def turn() -> None:
+            await pace.turn()
+            for stop in () if despite_stops else await self._stops(tenant):
+                if stop.connector in ("", "odoo"):
+                    why = stop.reason or "no reason was given"
+                    raise TransientError(
+                        f"odoo is stopped ({why}); nothing more is sent until `stoker resume`"
+                    )
+
+        return turn
+
+    def portal(self) -> DataGov:
+        """Return where the register is published, at the pace it allows."""
+        from stoker.connectors.data_gov import DataGov
+
+        key = self._settings.keys.datagov
+        lists, downloads = self._settings.datagov, self._settings.datagov_downloads
+        return self._once(
+            "datagov",
+            None,
+            lambda: DataGov(
+                self.http(),
+                clock=self._clock,
+                lists=self._traffic.pace("datagov"),
+                downloads=self._traffic.pace("datagov_downloads"),
+                list_url=lists.base_url,
+                download_url=downloads.base_url,
+                key=None if key is None else key.reveal(),
+            ),
+        )
+
+    def greenhouse(self) -> Greenhouse:
+        """Return what reads Greenhouse's boards."""
+        from stoker.connectors.boards.greenhouse import Greenhouse
+
+        return Greenhouse(self.http(), base_url=self._settings.boards.greenhouse_url)
+
+    def lever(self) -> Lever:
+        """Return what reads Lever's boards."""
+        from stoker.connectors.boards.lever import Lever
+
+        return Lever(self.http(), base_url=self._settings.boards.lever_url)
+
+    def ashby(self) -> Ashby:
+        """Return what reads Ashby's boards."""
+        from stoker.connectors.boards.ashby import Ashby
+
+        return Ashby(self.http(), base_url=self._settings.boards.ashby_url)
+
+    def feeds(self) -> Feeds:
+        """Return what reads feeds of postings, wherever they are."""
+        from stoker.connectors.boards.feeds import Feeds
+
+        return Feeds(self.http())
+
+    def boards(self) -> Boards:
+        """Return all boards, to see whether they are there."""
+        from stoker.connectors.boards.presence import Boards
+
+        said = self._settings.boards
+        urls = {"greenhouse": said.greenhouse_url, "lever": said.lever_url}
+        return Boards(self.http(), urls={**urls, "ashby": said.ashby_url})
+
+    def _tavily(self, tenant: TenantId) -> Vendor:
+        from stoker.connectors.tavily import tavily
+
+        own = self._on("tavily", tenant)
+        key, url = own.keys.tavily, own.tavily.base_url
+        return self._once(
+            "tavily", tenant, lambda: tavily(self.http(), key=_revealed(key), base_url=url)
+        )
+
+    def _lusha(self, tenant: TenantId) -> Vendor:
+        from stoker.connectors.lusha import lusha
+
+        own = self._on("lusha", tenant)
+        key, url = own.keys.lusha, own.lusha.base_url
+        return self._once(
+            "lusha", tenant, lambda: lusha(self.http(), key=_revealed(key), base_url=url)
+        )
+
+    def _on(self, name: str, tenant: TenantId) -> Settings:
+        """Return what is in force for a tenant, if that switches a connector on."""
+        if because := self.why_off(name, tenant):
+            raise ConfigError(f"{name} is off for {tenant}: {because}")
+        return self._own(tenant)
+
+    def _own(self, tenant: TenantId) -> Settings:
+        return self._once("settings", tenant, lambda: self._settings.for_tenant(tenant))
+
+    def _once(self, name: str, tenant: TenantId | None, make: Callable[[], _Made]) -> _Made:
+        if (name, tenant) not in self._made:
+            self._made[name, tenant] = make()
+        made: _Made = self._made[name, tenant]
+        return made
+
+
+def _not_set(keys: list[str]) -> str:
+    """Say which settings are missing, and their names in the environment; empty when none is."""
+    if not keys:
+        return ""
+    names = ", ".join(f"{key} ({KNOWN[key].env[0]})" for key in keys)
+    return f"{names} {'is' if len(keys) == 1 else 'are'} not set"
+
+
+def _revealed(key: Secret | None) -> str:
+    return "" if key is None else key.reveal()
+
+
+def _as_written(price: float) -> Decimal:
+    return Decimal(str(price))

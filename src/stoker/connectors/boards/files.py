@@ -1,0 +1,139 @@
+"""Jobs from files on disk: CSV with a header, or one JSON object to a line.
+
+Read line by line, so size does not matter; a line that makes no sense is set aside with its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from stoker.connectors.reading import read_json
+from stoker.core.model import Json
+from stoker.core.picking import object_in
+from stoker.core.postings import Postings, RawPosting, taken
+from stoker.errors import ConfigError, PermanentError
+
+NAME = "file"
+LONGEST_LINE = 1_000_000  # bytes
+MOST_COLUMNS = 200
+_TOO_LONG = b"x" * (csv.field_size_limit() + 1) + b"\n"
+# What people call the columns; the first that is there counts.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "url": ("url", "link", "job_url", "apply_url", "absolute_url"),
+    "title": ("title", "job_title", "position", "role", "name"),
+    "company": ("company", "company_name", "employer", "organisation", "organization"),
+    "location": ("location", "city", "place", "country"),
+    "posted": ("posted_at", "posted", "date_posted", "published_at", "published", "date"),
+}
+
+
+class Files:
+    """Reads files ending in .csv or .jsonl."""
+
+    name = NAME
+
+    async def postings(self, path: Path, *, company: str = "") -> Postings:
+        """Return what a file lists. Raises ConfigError when it cannot be read at all."""
+        return await asyncio.to_thread(_read, path, company)
+
+
+def _read(path: Path, company: str) -> Postings:
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".csv":
+                return taken(NAME, _csv(file), company=company)
+            if path.suffix.lower() in (".jsonl", ".ndjson"):
+                return taken(NAME, _json_lines(file), company=company)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    raise ConfigError(f"{path} is neither .csv nor .jsonl")
+
+
+def _json_lines(file: BinaryIO) -> Iterator[RawPosting]:
+    for number, line in _lines(file):
+        where = f"line {number}"
+        if line is None:
+            yield RawPosting(where=where, unreadable=f"it has more than {LONGEST_LINE} bytes")
+        elif line.strip():
+            try:
+                data = read_json(line)
+            except PermanentError:
+                yield RawPosting(where=where, unreadable="it is no JSON")
+                continue
+            if isinstance(data, Mapping):
+                yield _raw(where, data)
+            else:
+                yield RawPosting(where=where, unreadable="it is no JSON object")
+
+
+def _csv(file: BinaryIO) -> Iterator[RawPosting]:
+    rows = csv.reader(_texts(file))
+    header: list[str] | None = None
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield RawPosting(where=f"line {rows.line_num}", unreadable="it is no CSV")
+            continue
+        if header is None:
+            header = [_plain(name) for name in row[:MOST_COLUMNS]]
+            if not {"url", "title"} <= {known for known in _NAMES if _column(header, known)}:
+                raise ConfigError("the file's first line must name a url and a title column")
+        elif any(row):
+            cells: dict[str, Json] = dict(zip(header, row, strict=False))
+            yield _raw(f"line {rows.line_num}", cells)
+
+
+def _texts(file: BinaryIO) -> Iterator[str]:
+    for number, line in _lines(file):
+        # What is too long stays too long, so that the reader of rows sets it aside.
+        text = (line or _TOO_LONG).decode("utf-8", "replace")
+        yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield lines with their numbers; None for one that is too long."""
+    number = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            pass
+        yield number, None
+
+
+def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
+    plain = {_plain(name): value for name, value in object_in(fields).items()}
+
+    def said(known: str) -> Json:
+        column = _column(plain, known)
+        return plain[column] if column else None
+
+    def text(known: str) -> str:
+        value = said(known)
+        return value if isinstance(value, str) else ""
+
+    return RawPosting(
+        where=where,
+        url=text("url"),
+        title=text("title"),
+        company=text("company"),
+        location=text("location"),
+        posted=said("posted"),
+    )
+
+
+def _column(names: list[str] | Mapping[str, Json], known: str) -> str:
+    return next((name for name in _NAMES[known] if name in names), "")
+
+
+def _plain(name: str) -> str:
+    return "_".join(name.strip().lower().replace("-", " ").split())

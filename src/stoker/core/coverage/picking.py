@@ -1,0 +1,145 @@
+"""Who is touched on one day, and with what probability each of them was picked.
+
+The longest without a touch come first: whoever waited too long is included by force, the rest is
+drawn from the best of the others, by weight and without putting back. Works on whole columns, so
+that a million profiles take no longer than they must. A day's picks follow from who was done when;
+nothing here knows names, times or weeks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stoker.core.coverage.chance import Chance, Flags, Floats, Ints
+from stoker.core.coverage.values import PlanRule
+
+NEVER = -1_000_000  # the day, as a number, on which somebody never touched was last done
+_REST = 2  # days: done yesterday, not today
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picks:
+    """Columns about those picked: who (places in the roster), and why."""
+
+    places: Ints
+    scores: Floats
+    since: Ints  # days; more than any calendar has for somebody never touched
+    forced: Flags
+    probability: Floats
+
+
+def scored(since: Ints, *, rule: PlanRule, chance: Chance) -> Floats:
+    """Return each profile's score: what its wait is worth up to a ceiling, and some chance."""
+    waits: Floats = np.minimum(rule.score_per_day * since, rule.score_ceiling)
+    return waits + rule.score_noise * chance.some(len(since))
+
+
+def day_picks(
+    last_done: Ints,
+    *,
+    day: int,
+    budget: int,
+    rule: PlanRule,
+    chance: Chance,
+    barred: Ints | None = None,
+    forced_already: int = 0,
+) -> Picks:
+    """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
+
+    `barred` are places not to pick: they have a touch that day already, `forced_already` of them
+    by force. Nobody done the day before is picked.
+    """
+    since = day - last_done
+    scores = scored(since, rule=rule, chance=chance)
+    free = since >= _REST
+    if barred is not None:
+        free[barred] = False
+    limit = max(rule.force_limit - forced_already, 0)
+    forced = _forced(since, scores, free, budget=budget, limit=limit, rule=rule)
+    free[forced] = False
+    others = np.flatnonzero(free)
+    # Chance has its say among the best only, or the longest-waiting could be passed over.
+    pool = others[_best(scores[others], int(rule.pool_factor * budget))]
+    drawn, probability = sampled(scores[pool], budget - len(forced), chance=chance)
+    places = np.concatenate([forced, pool[drawn]])
+    return Picks(
+        places=places,
+        scores=scores[places],
+        since=since[places],
+        forced=np.arange(len(places)) < len(forced),
+        probability=np.concatenate([np.ones(len(forced)), probability[drawn]]),
+    )
+
+
+def sampled(weights: Floats, number: int, *, chance: Chance) -> tuple[Ints, Floats]:
+    """Draw so many of these without putting back; return their places, and everybody's probability.
+
+    Systematic sampling in shuffled order: the probability of being drawn is the share of the
+    weight times the number, exactly, and 1 for a weight too large for that.
+    """
+    size = len(weights)
+    number = min(number, size)
+    if number <= 0:
+        return np.zeros(0, np.int64), np.zeros(size)
+    probability = inclusion(weights, number)
+    certain = probability >= 1.0
+    order = chance.order(size)
+    order = order[~certain[order]]
+    open_places = number - int(certain.sum())
+    reach = np.cumsum(probability[order])
+    start = chance.one()
+    if not open_places or not len(order):
+        return np.flatnonzero(certain), probability
+    # Sums of fractions end a hair beside the whole number they stand for.
+    reach *= open_places / reach[-1]
+    hits = np.searchsorted(reach, start + np.arange(open_places), side="right")
+    # One step is at least as long as any probability; rounding may still hit a place twice.
+    hits = np.maximum.accumulate(hits - np.arange(open_places)) + np.arange(open_places)
+    hits = np.minimum(hits, len(order) - open_places + np.arange(open_places))
+    return np.concatenate([np.flatnonzero(certain), order[hits]]), probability
+
+
+def inclusion(weights: Floats, number: int) -> Floats:
+    """Return each one's probability of being among so many drawn, in proportion to its weight."""
+    probability = np.zeros(len(weights))
+    rest = np.arange(len(weights))
+    left = number
+    shares = np.where(weights > 0, weights, 0.0)
+    if not shares.any():
+        shares = np.ones(len(weights))
+    # Whoever would be more than certain is certain; the others share what that leaves. Each turn
+    # makes somebody certain, so there are at most as many turns as places.
+    while left > 0 and len(rest):
+        whole = float(shares[rest].sum())
+        wanted = (
+            shares[rest] * (left / whole) if whole > 0 else np.full(len(rest), left / len(rest))
+        )
+        over = wanted >= 1.0
+        if not over.any():
+            probability[rest] = wanted
+            break
+        probability[rest[over]] = 1.0
+        left -= int(over.sum())
+        rest = rest[~over]
+    return probability
+
+
+def _forced(
+    since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
+) -> Ints:
+    # A touch in five fails, so one last try is no promise: four of them are. From then on the
+    # limit no longer holds, and whoever is near the end of the window goes in, oldest first.
+    pressing = rule.window.days - rule.pressing.days
+    overdue = np.flatnonzero(free & (since > min(rule.force_after.days, pressing - 1)))
+    oldest = overdue[np.lexsort((-scores[overdue], -since[overdue]))]
+    late = int(np.count_nonzero(since[oldest] >= pressing))
+    return oldest[: min(budget, max(limit, late))]
+
+
+def _best(scores: Floats, number: int) -> Ints:
+    if number >= len(scores):
+        return np.arange(len(scores))
+    best = np.argpartition(-scores, number)[:number] if number else np.zeros(0, np.int64)
+    return np.sort(best)

@@ -1,0 +1,235 @@
+"""A week of touches: budgets, then day after day who and when, on the state projected so far.
+
+A profile planned on Tuesday counts as done on Tuesday when Wednesday is chosen. The same profiles,
+rule and seed give the same plan, byte for byte. What cannot be given is said in the plan's notes.
+How a week goes on after something else happened is for repairing to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+
+import numpy as np
+
+from stoker.core.coverage.budgets import Bounds, Budgets, week_budgets
+from stoker.core.coverage.chance import Chance, Ints, Purpose
+from stoker.core.coverage.hours import cut, moment, open_stretches, room, ticks
+from stoker.core.coverage.picking import NEVER, Picks, day_picks
+from stoker.core.coverage.rosters import Roster, roster_of
+from stoker.core.coverage.timing import day_times, gap_of, grain_of
+from stoker.core.coverage.values import DaySlot, PlanRule, Profile, Touch, WeeklyPlan
+from stoker.core.model import in_utc
+from stoker.errors import ConfigError
+
+_DIGITS = 6  # of scores and probabilities; beyond them processors differ
+
+
+def plan_week(
+    profiles: Iterable[Profile],
+    *,
+    monday: date,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    created_at: datetime,
+) -> WeeklyPlan:
+    """Return the plan of the week that begins on this Monday. Raises ConfigError."""
+    if monday.isoweekday() != 1:
+        raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
+    roster = roster_of(profiles, zone=zone)
+    budgets, notes = budgets_of(monday, rule=rule, seed=seed, zone=zone)
+    last_done = roster.last_done.copy()
+    slots = []
+    for place, budget in enumerate(budgets.days):
+        slot = DaySlot(
+            day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
+        )
+        filled, said = filled_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
+        slots.append(filled)
+        notes += said
+    year, week, _ = monday.isocalendar()
+    return WeeklyPlan(
+        iso_year=year,
+        iso_week=week,
+        monday=monday,
+        total=sum(budgets.days),
+        days=tuple(slots),
+        seed=seed,
+        zone=zone,
+        created_at=in_utc(created_at),
+        notes=notes,
+    )
+
+
+def budgets_of(
+    monday: date, *, rule: PlanRule, seed: int, zone: str
+) -> tuple[Budgets, tuple[str, ...]]:
+    """Return a week's daily budgets, and in sentences what of the rule they could not keep."""
+    bounds, notes = [], []
+    for place in range(7):
+        day = monday + timedelta(days=place)
+        fitting = _fitting(day, rule, zone)
+        most = min(rule.most, fitting)
+        bounds.append(Bounds(min(rule.daily_min, most), most))
+        if fitting < rule.daily_min and day.isoweekday() in rule.weekdays:
+            notes.append(
+                f"{day}: only {fitting} touches fit into its open hours, fewer than the daily "
+                f"minimum of {rule.daily_min}"
+            )
+    drawn = week_budgets(bounds, rule=rule, chance=_chance(seed, Purpose.BUDGETS, monday))
+    if (total := sum(drawn.days)) < rule.target:
+        notes.append(
+            f"the week has room for {total} touches, fewer than the {rule.target} asked for; "
+            "lengthen the hours, or raise the daily maximum, the daily or the hourly cap"
+        )
+    return drawn, tuple(notes)
+
+
+@lru_cache(maxsize=1024)
+def _fitting(day: date, rule: PlanRule, zone: str) -> int:
+    return room(
+        open_stretches(day, rule=rule, zone=zone),
+        gap=gap_of(rule),
+        cap=rule.hourly_cap,
+        taken={},
+        grain=grain_of(rule),
+    )
+
+
+def picks_of(
+    last_done: Ints,
+    *,
+    day: date,
+    budget: int,
+    rule: PlanRule,
+    seed: int,
+    barred: Ints | None = None,
+    forced_already: int = 0,
+) -> Picks:
+    """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
+    return day_picks(
+        last_done,
+        day=day.toordinal(),
+        budget=budget,
+        rule=rule,
+        chance=_chance(seed, Purpose.PICKS, day),
+        barred=barred,
+        forced_already=forced_already,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    touches: tuple[Touch, ...]
+    places: Ints
+
+
+def filled_day(
+    slot: DaySlot,
+    roster: Roster,
+    last_done: Ints,
+    *,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    not_before: datetime | None = None,
+) -> tuple[DaySlot, tuple[str, ...]]:
+    """Return the slot with touches up to its budget, and what did not fit, in sentences.
+
+    Touches it has stay as they are. Whoever is planned counts as done in `last_done` from here on.
+    """
+    kept = _Kept(slot.touches, roster.places(touch.url for touch in slot.touches))
+    wanted = max(slot.budget - len(kept.touches), 0)
+    times, said = _times(slot, kept, wanted, rule=rule, seed=seed, zone=zone, since=not_before)
+    picks = picks_of(
+        last_done,
+        day=slot.day,
+        budget=len(times),
+        rule=rule,
+        seed=seed,
+        barred=kept.places,
+        forced_already=sum(touch.forced for touch in kept.touches),
+    )
+    if (short := len(times) - len(picks.places)) > 0:
+        said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
+    last_done[picks.places] = slot.day.toordinal()
+    touches = _touches(slot.day, picks, times, roster, seed=seed)
+    if kept.touches:
+        touches = sorted([*kept.touches, *touches], key=lambda touch: (touch.at, touch.url))
+    return replace(slot, touches=tuple(touches)), said
+
+
+def _times(
+    slot: DaySlot,
+    kept: _Kept,
+    wanted: int,
+    *,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    since: datetime | None,
+) -> tuple[Ints, tuple[str, ...]]:
+    stretches = open_stretches(slot.day, rule=rule, zone=zone)
+    taken: Counter[int] = Counter()
+    if since is not None or kept.touches:
+        grain = grain_of(rule)
+        standing = sorted(ticks(touch.at) for touch in kept.touches)
+        for stretch in stretches:
+            taken[stretch.hour] += sum(stretch.start <= at < stretch.end for at in standing)
+        begins = 0 if since is None else -(-ticks(since) // grain) * grain
+        stretches = cut(stretches, not_before=begins, kept=standing, gap=gap_of(rule), grain=grain)
+    chance = _chance(seed, Purpose.TIMES, slot.day)
+    times = day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
+    if len(times) < wanted:
+        return times, (
+            f"{slot.day}: {wanted - len(times)} of {slot.budget} touches do not fit into the open "
+            "hours that are left, with the minimum gap and the hourly cap",
+        )
+    return times, ()
+
+
+def _touches(day: date, picks: Picks, times: Ints, roster: Roster, *, seed: int) -> list[Touch]:
+    # Made in the roster's order, because a million profiles are read faster one after the other;
+    # who gets which time is left to chance.
+    by_place = np.argsort(picks.places)
+    turns = _chance(seed, Purpose.TIMES, day, 1).order(len(by_place))
+    columns = zip(
+        picks.places[by_place].tolist(),
+        _spread(times, len(by_place))[turns].tolist(),
+        np.round(picks.scores[by_place], _DIGITS).tolist(),
+        picks.since[by_place].tolist(),
+        picks.forced[by_place].tolist(),
+        np.round(picks.probability[by_place], _DIGITS).tolist(),
+        strict=True,
+    )
+    longest = day.toordinal() - NEVER
+    profiles = roster.profiles
+    made = [
+        Touch(
+            url=(profile := profiles[place]).url,
+            name=profile.name,
+            day=day,
+            at=moment(at),
+            score=score,
+            days_since=None if since == longest else since,
+            forced=forced,
+            probability=probability,
+        )
+        for place, at, score, since, forced, probability in columns
+    ]
+    return [made[turn] for turn in np.argsort(turns).tolist()]
+
+
+def _spread(times: Ints, number: int) -> Ints:
+    # Fewer profiles than times: every so many is used, not the morning alone.
+    return (
+        times if number == len(times) else times[np.arange(number) * len(times) // max(number, 1)]
+    )
+
+
+def _chance(seed: int, purpose: Purpose, day: date, *more: int) -> Chance:
+    return Chance(seed, purpose, day.toordinal(), *more)

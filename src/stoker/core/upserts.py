@@ -1,0 +1,219 @@
+"""What is written into a CRM, given what we wrote before and what stands there now.
+
+A field somebody else changed since we wrote it is theirs. A record somebody deleted stays deleted.
+Nothing is sent that is there already. Undoing is decided in `taking_back`; nothing is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+from stoker.core.crm import Cell, CrmField, CrmRecord, CrmRow, why_not_sendable
+from stoker.core.model import Json
+from stoker.core.runs import compact_json
+
+ID = "id"  # among what is remembered of a row: the record's own number in the CRM
+PLACE = "in which CRM"  # among the same, and no column's name: where that record is
+UNDONE = "undone:"  # before the digest of what was written and taken back
+_Fields = Mapping[str, CrmField]
+
+
+class Remembered(Protocol):
+    """What we last wrote into a record, and what was there before."""
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def values(self) -> Mapping[str, Json]: ...
+
+    @property
+    def before(self) -> Mapping[str, Json]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One row to be sent: only these cells, all others stay as they are."""
+
+    row: CrmRow
+    cells: Mapping[str, Cell]  # empty: nothing needs sending, only remembering
+    digest: str
+    before: Mapping[str, Json]  # empty: the record is made by this
+    # What may be found there as ours if the answer is lost: for each field the old or the new.
+    intent: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A row that is not sent, and why."""
+
+    external_id: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertPlan:
+    """What is sent, in order, and what is not."""
+
+    writes: tuple[Write, ...]
+    left: tuple[Left, ...]
+
+
+def digest_of(row: CrmRow) -> str:
+    """Return a short text that is the same for rows that want the same."""
+    wanted: dict[str, Json] = {
+        "values": dict(row.values),
+        "once": dict(row.once),
+        "links": dict(row.links),
+    }
+    return blake2b(compact_json(wanted).encode(), digest_size=16).hexdigest()
+
+
+def changed(rows: Sequence[CrmRow], sent: Mapping[str, Remembered]) -> list[CrmRow]:
+    """Return the rows that want something else than was last written, each id once.
+
+    The last row of an id counts. The CRM need not be asked about the others. What was taken back
+    is not wanted again: only something else is.
+    """
+    latest = {row.external_id: row for row in rows}
+    return [
+        row
+        for id_, row in latest.items()
+        if id_ not in sent or sent[id_].digest.removeprefix(UNDONE) != digest_of(row)
+    ]
+
+
+def written_there(sent: Remembered, place: str) -> bool:
+    """Say whether a row was last written into this CRM, and not into another one before it."""
+    return sent.values.get(PLACE, place) == place
+
+
+def planned(
+    rows: Sequence[CrmRow],
+    *,
+    sent: Mapping[str, Remembered],
+    there: Mapping[str, CrmRecord],
+    fields: Mapping[str, _Fields],
+) -> UpsertPlan:
+    """Decide what of these rows is sent. A row comes after those it links to.
+
+    `there` has what was found for each external id, also a record of somebody else's that is the
+    one there may be. `fields` has each model's fields; what the CRM does not have is not sent.
+    """
+    writes: list[Write] = []
+    left: dict[str, str] = {}
+    for row in rows:
+        id_ = row.external_id
+        decided = _decided(row, sent.get(id_), there, fields.get(row.model, {}), left)
+        if isinstance(decided, Write):
+            writes.append(decided)
+        else:
+            left[id_] = decided
+    return UpsertPlan(
+        writes=tuple(writes),
+        left=tuple(Left(external_id=id_, because=why) for id_, why in left.items()),
+    )
+
+
+def remembered(write: Write, record: CrmRecord, sent: Remembered | None) -> dict[str, Json]:
+    """Return what to remember of a row after it was sent, as the CRM made of it.
+
+    As it stands there, because a CRM may write a phone number its own way, and that is not a
+    person's doing. What was left to somebody else is remembered as we last had it.
+    """
+    kept: dict[str, Json] = {ID: record.id}
+    for column, wanted in write.row.values.items():
+        current = record.values.get(column)
+        if column in write.cells or current == wanted:
+            kept[column] = current
+        elif sent is not None and column in sent.values:
+            kept[column] = sent.values[column]
+    return kept
+
+
+def _decided(
+    row: CrmRow,
+    sent: Remembered | None,
+    there: Mapping[str, CrmRecord],
+    fields: _Fields,
+    left: Mapping[str, str],
+) -> Write | str:
+    if why := why_not_sendable(row):
+        return f"it cannot be sent: {why}"
+    record = there.get(row.external_id)
+    if record is not None and record.external_id != row.external_id:
+        return "somebody else has put it into the CRM; theirs is left as it is"
+    if record is None and sent is not None and sent.values.get(ID):
+        return "somebody has deleted it in the CRM"
+    if record is None:
+        return _made(row, there, fields, left)
+    cells = {
+        column: value
+        for column, value in _usable(row.values, fields).items()
+        if _may_change(column, value, sent, record)
+    }
+    before = {column: record.values.get(column) for column in row.values}
+    intent: dict[str, Json] = {ID: record.id}
+    for column in row.values:
+        known = sent.values.get(column) if sent is not None else None
+        intent[column] = _either(known, cells[column]) if column in cells else known
+    return Write(
+        row=row,
+        cells=cells,
+        digest=digest_of(row),
+        # Ours, and never remembered: the answer to its making was lost.
+        before=before if sent is not None and sent.values.get(ID) else {},
+        intent=intent,
+    )
+
+
+def _made(
+    row: CrmRow, there: Mapping[str, CrmRecord], fields: _Fields, left: Mapping[str, str]
+) -> Write | str:
+    cells = _usable({**row.values, **row.once}, fields)
+    for column, id_ in row.links.items():
+        linked = there.get(id_)
+        if column not in fields:
+            continue
+        if linked is not None and linked.external_id != id_:
+            cells[f"{column}/.id"] = str(linked.id)
+        elif id_ in left:
+            return f"what it belongs to is not in the CRM: {left[id_]}"
+        else:
+            cells[f"{column}/id"] = id_
+    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent=dict(row.values))
+
+
+def _usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
+    return {
+        column: value
+        for column, value in values.items()
+        if value != ""
+        and (known := fields.get(column)) is not None
+        and not known.readonly
+        and (not known.choices or value in known.choices)
+    }
+
+
+def _may_change(column: str, wanted: Cell, sent: Remembered | None, record: CrmRecord) -> bool:
+    current = record.values.get(column)
+    if current == wanted:
+        return False
+    if sent is not None and sent.values.get(column):
+        return is_ours(sent.values[column], current)
+    return not current
+
+
+def _either(known: Json, wanted: Cell) -> list[Json]:
+    older = list(known) if isinstance(known, list | tuple) else [known]
+    return [*[each for each in older if each != wanted], wanted]
+
+
+def is_ours(ours: Json, current: Json) -> bool:
+    """Whether a value is what we wrote, or one of the two it may be."""
+    if isinstance(ours, list | tuple):
+        return any((each or False) == (current or False) for each in ours)
+    return (ours or False) == (current or False)

@@ -1,0 +1,294 @@
+"""A vendor asked up to three times: each attempt promised, let through, kept and settled.
+
+An answer is kept before it is settled, so that whoever dies in between has paid for something.
+What each kind of failure means for trying again is here; whether an answer is there already, and
+how questions are bundled, is told by whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from stoker.core.budget import Refused, Request
+from stoker.core.events import ConnectorOff
+from stoker.core.holds import OPEN, Hold, Phase
+from stoker.core.money_events import news_of
+from stoker.core.questions import Record
+from stoker.core.waiting import backoff
+from stoker.engine.passages import Passages
+from stoker.engine.paying import Gate, Paid, attempt
+from stoker.errors import (
+    ConfigError,
+    ConflictError,
+    PermanentError,
+    StokerError,
+    TransientError,
+)
+from stoker.ports import Clock, Observer, Store
+from stoker.sources import Connector, Done, Kept
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+ATTEMPTS = 3
+LONGEST_PATIENCE = timedelta(minutes=15)  # a vendor that wants us gone for longer is left alone
+
+
+class Ending(StrEnum):
+    """How asking can end without an answer: what may be done next."""
+
+    LATER = "later"  # nothing was done; another time it may work
+    NEVER = "never"  # nothing was done, and this question will not work
+    UNKNOWN = "unknown"  # it may have been charged; not asked again before somebody finds out
+    OFF = "off"  # nothing will work with this connector until a person acts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """There is no answer, and why, in a sentence."""
+
+    ending: Ending
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Somebody else is asking this very question; look again for their answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping(Generic[Answer]):
+    """What is kept of a question: of its answer, and where needed a mark before it is asked.
+
+    Both are given the key of the promise it is asked under. `moot` says whether somebody else has
+    asked it meanwhile: a process may be held still for so long that another one does its work.
+    """
+
+    answers: Callable[[Done[Answer], str], Sequence[Kept]]
+    marks: Callable[[str], Sequence[Kept]] | None = None
+    moot: Callable[[], Awaitable[bool]] | None = None
+
+
+class Attempts:
+    """One tenant's attempts to ask vendors, in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        gate: Gate,
+        passages: Passages,
+        clock: Clock,
+        observer: Observer,
+        chance: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._passages = passages
+        self._clock = clock
+        self._observer = observer
+        self._chance = chance
+        self._off: dict[str, tuple[str | None, str]] = {}  # by connector: in which run, and why
+
+    async def take(
+        self,
+        connector: Connector[Asked, Answer],
+        question: Asked,
+        *,
+        key: str,
+        account: str,
+        run: str | None,
+        keeping: Keeping[Answer],
+    ) -> Done[Answer] | Refused | Failed | Elsewhere:
+        """Ask, and try again while that may help and costs nothing.
+
+        Attempts under a key are numbered for ever, each with a promise of its own. One whose
+        outcome nobody knows stands in the way of the next. Raises what the store raises when it
+        cannot even be read.
+        """
+        try:
+            request = Request(
+                key=key,
+                connector=connector.name,
+                amounts=connector.price(question),
+                run=run,
+                account=account,
+            )
+        except PermanentError as error:
+            return Failed(ending=Ending.NEVER, because=str(error))
+        for tried in range(1, ATTEMPTS + 1):
+            off_in, because = self._off.get(connector.name, (None, ""))
+            if because and off_in == run:
+                return Failed(ending=Ending.OFF, because=because)
+            number, latest = await self._latest(key)
+            if latest is not None and latest.phase is Phase.UNCERTAIN:
+                return _unknown(latest)
+            if latest is not None and latest.phase in OPEN:
+                return Elsewhere()
+            step = _Step(
+                connector, question, attempt(request, number + 1).key, keeping, self._store
+            )
+            outcome = await self._tried(request, number + 1, step)
+            if isinstance(outcome, _MootError):
+                return Elsewhere()
+            if isinstance(outcome, Done):
+                await self._slowed(connector.name, outcome)
+            if not isinstance(outcome, TransientError):
+                return outcome
+            wait = await self._heeded(connector.name, outcome, tried)
+            if tried == ATTEMPTS or wait > LONGEST_PATIENCE:
+                return Failed(ending=Ending.LATER, because=str(outcome))
+            await self._clock.sleep(wait)
+        raise AssertionError("the last attempt always returns")
+
+    async def standing(self, under: str) -> Hold | None:
+        """Return the promise something was asked under, as it is."""
+        return await self._store.money.hold(under)
+
+    async def repair(self, record: Record) -> None:
+        """Settle the promise of an answer that is there, if whoever kept it got no further."""
+        with suppress(StokerError):  # the answer is good whatever becomes of its promise
+            hold = await self._store.money.hold(record.under)
+            if hold is None or hold.phase is Phase.SETTLED:
+                return
+            now = self._clock.now()
+            hold = await self._store.money.settle(record.under, record.cost, now=now)
+            news = news_of(hold, tenant=self._store.tenant, at=now)
+            if news is not None:
+                self._observer(news)
+
+    async def _tried(
+        self, request: Request, number: int, step: _Step[Asked, Answer]
+    ) -> Done[Answer] | Refused | Failed | Elsewhere | TransientError:
+        weight = max(1, *request.amounts.values())
+        passage = self._passages.through(request.connector, weight)
+        try:
+            outcome = await self._gate.pay_for(
+                attempt(request, number), step.taken, passage=passage
+            )
+        except StokerError as error:
+            return step.done or self._judged(error, request, began=step.began)
+        if isinstance(outcome, Refused):
+            return outcome
+        return Elsewhere() if step.done is None or not isinstance(outcome, Paid) else step.done
+
+    def _judged(
+        self, error: StokerError, request: Request, *, began: bool
+    ) -> Failed | Elsewhere | TransientError:
+        """Say what a failure means for the question. What it means for money is settled already."""
+        if isinstance(error, TransientError):
+            return error
+        if isinstance(error, ConfigError | _OffError):
+            return self._switched_off(request, str(error))
+        if isinstance(error, PermanentError):
+            return Failed(ending=Ending.NEVER, because=str(error))
+        if isinstance(error, ConflictError) and not began:
+            return Elsewhere()  # another process was quicker to promise it
+        return Failed(ending=Ending.UNKNOWN, because=str(error))
+
+    def _switched_off(self, request: Request, because: str) -> Failed:
+        self._off[request.connector] = (request.run, because)
+        self._observer(
+            ConnectorOff(
+                at=self._clock.now(),
+                tenant=self._store.tenant,
+                connector=request.connector,
+                reason=because,
+            )
+        )
+        return Failed(ending=Ending.OFF, because=because)
+
+    async def _heeded(self, connector: str, error: TransientError, tried: int) -> timedelta:
+        """Return how long to wait; what the vendor asked for holds for everybody with its key."""
+        wait = backoff(tried, chance=self._chance())
+        if error.retry_after is None:
+            return wait
+        with suppress(StokerError):  # we wait ourselves in any case
+            until = self._clock.now() + error.retry_after
+            await self._passages.wait_until(connector, until)
+        return max(wait, error.retry_after)
+
+    async def _slowed(self, connector: str, done: Done[Answer]) -> None:
+        """Heed what the vendor says is left, for everybody with its key."""
+        if done.quota is None:
+            return
+        with suppress(StokerError):  # the answer is here; the vendor says it again with the next
+            resets_at = self._clock.now() + done.quota.lasts
+            await self._passages.heed_quota(connector, left=done.quota.left, resets_at=resets_at)
+
+    async def _latest(self, key: str) -> tuple[int, Hold | None]:
+        """Return the number and promise of the latest attempt; numbers have no gaps."""
+        money = self._store.money
+        low, high, found = 0, 1, None
+        while (hold := await money.hold(f"{key}/{high}")) is not None:
+            low, high, found = high, high * 2, hold
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (hold := await money.hold(f"{key}/{middle}")) is None:
+                high = middle
+            else:
+                low, found = middle, hold
+        return low, found
+
+
+class _OffError(PermanentError):
+    """The vendor said that nothing will work; nothing was done, so the promise comes back."""
+
+
+class _MootError(TransientError):
+    """Somebody else has asked this meanwhile; nothing was done."""
+
+
+class _Step(Generic[Asked, Answer]):
+    """One attempt at the vendor, and the answer it got."""
+
+    def __init__(
+        self,
+        connector: Connector[Asked, Answer],
+        question: Asked,
+        key: str,
+        keeping: Keeping[Answer],
+        store: Store,
+    ) -> None:
+        self._connector = connector
+        self._question = question
+        self._key = key
+        self._keeping = keeping
+        self._store = store
+        self.began = False
+        self.done: Done[Answer] | None = None
+
+    async def taken(self) -> Done[Answer]:
+        await self._prepared()
+        self.began = True
+        try:
+            done = await self._connector.ask(self._question, key=self._key)
+        except ConfigError as error:
+            raise _OffError(str(error)) from error
+        self.done = done
+        with suppress(StokerError):  # then it serves this time only; it is paid for in any case
+            await self._store.answers.keep_answers(self._keeping.answers(done, self._key))
+        return done
+
+    async def _prepared(self) -> None:
+        """Look once more whether it must be asked, at the last moment, and mark that it is."""
+        keeping = self._keeping
+        try:
+            if keeping.moot is not None and await keeping.moot():
+                raise _MootError("nothing was asked: somebody else did meanwhile")
+            if keeping.marks is not None:
+                await self._store.answers.keep_answers(keeping.marks(self._key))
+        except _MootError:
+            raise
+        except StokerError as error:
+            raise TransientError(f"nothing was asked: {error}") from error
+
+
+def _unknown(hold: Hold) -> Failed:
+    because = f"whether {hold.connector} was paid for this is not known: {hold.reason}"
+    return Failed(ending=Ending.UNKNOWN, because=because)

@@ -1,0 +1,51 @@
+"""Which of a tenant's companies fit what it looks for, and which of those are tonight's.
+
+Pages through companies, so that a register of any size takes the memory of one night. What fits
+and in what order is decided in the core.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+
+from stoker.accounts import AccountStore
+from stoker.core.companies import CompanyId, Standing
+from stoker.core.icp import IcpRule, fit
+from stoker.core.targets import PLENTY, DepthRule, Selection, rank, select
+
+PAGE = 1000
+
+
+async def find_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE) -> int:
+    """Hold every company against the rule and remember those that fit; return how many."""
+    fitting: list[CompanyId] = []
+    after = ""
+    while companies := await accounts.companies(after=after, limit=page):
+        fitting += [company.id for company in companies if fit(company, rule).fits]
+        after = companies[-1].id
+    await accounts.put_candidates(fitting, rule=rule.name)
+    return len(fitting)
+
+
+async def select_targets(
+    accounts: AccountStore,
+    rule: IcpRule,
+    *,
+    cap: int,
+    now: datetime,
+    depths: DepthRule,
+    pull_units: int = PLENTY,
+    page: int = PAGE,
+) -> Selection:
+    """Choose tonight's companies among the candidates, in order."""
+    best: list[Standing] = []
+    seen, after = 0, ""
+    while standings := await accounts.candidates(rule=rule.name, after=after, limit=page):
+        seen += len(standings)
+        after = standings[-1].id
+        best = heapq.nsmallest(cap, chain(best, standings), key=rank)
+    chosen = select(best, cap=cap, now=now, rule=depths, pull_units=pull_units)
+    return replace(chosen, candidates=seen, over_cap=max(seen - cap, 0))

@@ -1,0 +1,134 @@
+"""Rows into a tenant's CRM: remember what is meant, send it, remember what became of it.
+
+What is meant is remembered first, so that after a crash our own half-done write is not mistaken for
+a person's. What is sent is decided in `core.upserts`; which rows there are, in `core.crm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from stoker.accounts import NightStore, SentRow
+from stoker.core.crm import CrmRecord, CrmRow
+from stoker.core.upserts import ID, PLACE, Write, changed, planned, remembered, written_there
+from stoker.sources import Crm, Upserting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What became of rows. Reasons are sentences a tenant can read, by external id."""
+
+    written: tuple[str, ...] = ()
+    same: int = 0  # nothing needed to be sent
+    left: Mapping[str, str]  # left as they are, because of what people did or the row says
+    refused: Mapping[str, str]  # set aside: the CRM will not have them as they are
+    later: Mapping[str, str]  # to be sent another time
+    retry_after: timedelta | None = None
+
+
+async def send_rows(
+    rows: Sequence[CrmRow], *, crm: Crm, store: NightStore, run: str, now: datetime
+) -> Sending:
+    """Bring the CRM up to date with these rows, once, however often it is called.
+
+    Rows that want what they wanted last time cost nothing. What went into another CRM before says
+    nothing about this one. Raises as `Crm` does.
+    """
+    ever = await store.sent_rows([row.external_id for row in rows])
+    sent = {id_: each for id_, each in ever.items() if written_there(each, crm.place)}
+    wanted = changed(rows, sent)
+    same = len({row.external_id for row in rows}) - len(wanted)
+    if not wanted:
+        return Sending(same=same, left={}, refused={}, later={})
+    there = await _there(rows, wanted, crm, sent)
+    fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
+    plan = planned(wanted, sent=sent, there=there, fields=fields)
+    writes = [write for write in plan.writes if write.cells]
+    idle = [write for write in plan.writes if not write.cells]
+    await store.keep_sent([_meant(write, crm.place, run, now) for write in writes])
+    told = await crm.upsert(writes) if writes else {}
+    done = [write for write in writes if told[write.row.external_id].id is not None]
+    after = {**there, **await _read_back(done, told, crm)}
+    kept = [
+        _became(write, after[write.row.external_id], sent, crm.place, run, now)
+        for write in (*done, *idle)
+        if write.row.external_id in after
+    ]
+    await store.keep_sent(kept)
+    failed = [each for each in told.values() if each.id is None]
+    return Sending(
+        written=tuple(write.row.external_id for write in done),
+        same=same + len(idle),
+        left={each.external_id: each.because for each in plan.left},
+        refused={each.external_id: each.because for each in failed if not each.later},
+        later={each.external_id: each.because for each in failed if each.later},
+        retry_after=max(
+            (each.retry_after for each in failed if each.retry_after is not None), default=None
+        ),
+    )
+
+
+async def _there(
+    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], crm: Crm, sent: Mapping[str, SentRow]
+) -> dict[str, CrmRecord]:
+    """Find what stands there for these rows and for what they link to."""
+    linked = {id_ for row in wanted for id_ in row.links.values()}
+    asked = {row.external_id: row for row in rows if row.external_id in linked}
+    asked |= {row.external_id: row for row in wanted}
+    return await crm.found(list(asked.values()), known=numbers(sent))
+
+
+async def _read_back(
+    done: Sequence[Write], told: Mapping[str, Upserting], crm: Crm
+) -> dict[str, CrmRecord]:
+    known = {
+        write.row.external_id: id_
+        for write in done
+        if (id_ := told[write.row.external_id].id) is not None
+    }
+    return await crm.found([write.row for write in done], known=known) if done else {}
+
+
+def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
+    """Return the records' own numbers in the CRM, by external id, as far as they are remembered."""
+    return {
+        external_id: number
+        for external_id, each in sent.items()
+        if isinstance(number := each.values.get(ID), int)
+    }
+
+
+def _meant(write: Write, place: str, run: str, now: datetime) -> SentRow:
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest="",  # of nothing that was wanted: it is looked at again until it is done
+        values={**write.intent, PLACE: place},
+        before=write.before,
+        run=run,
+        at=now,
+    )
+
+
+def _became(
+    write: Write,
+    record: CrmRecord,
+    sent: Mapping[str, SentRow],
+    place: str,
+    run: str,
+    now: datetime,
+) -> SentRow:
+    earlier = sent.get(write.row.external_id)
+    # Who wrote nothing has nothing to undo: the run that did stays in charge.
+    idle = earlier is not None and not write.cells and earlier.values.get(ID)
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest=write.digest,
+        values={**remembered(write, record, earlier), PLACE: place},
+        before=earlier.before if idle and earlier else write.before,
+        run=earlier.run if idle and earlier else run,
+        at=now,
+    )

@@ -1,0 +1,93 @@
+"""The right to look at a company, paid in pull units: once a day, however often we come back.
+
+Sites are free; what is rationed is our own attention. The promise is settled at once, so a crash
+afterwards finds it paid, and looking again the same day costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from stoker.core.budget import Refused, Request
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.companies import CompanyId
+from stoker.core.holds import Phase
+from stoker.core.nights import Depth
+from stoker.engine.paying import Earlier, Gate, attempt
+from stoker.errors import ConflictError
+from stoker.ports import MoneyStore
+from stoker.sources import Done
+
+CONNECTOR = "crawl"
+UNIT = "pull_units"
+_ATTEMPTS = 5  # promises that came to nothing before; more are somebody's mistake
+_NOTHING_CAME_OF_IT = (Phase.RELEASED, Phase.EXPIRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A look that may be taken, how deep, and what it cost this time."""
+
+    depth: Depth
+    cost: Mapping[str, int] = field(default_factory=dict)
+
+
+class Looking:
+    """One tenant's looks at companies, in one run."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        money: MoneyStore,
+        *,
+        prices: Mapping[Depth, int],
+        reset: ResetRule,
+        run: str,
+    ) -> None:
+        self._gate = gate
+        self._money = money
+        self._run = run
+        self._prices = prices
+        self._reset = reset
+
+    async def allowed(self, company: CompanyId, depth: Depth, *, now: datetime) -> Look | Refused:
+        """Pay for a look, or for a shallower one when only that fits; or say who refused."""
+        outcome = await self._paid(company, depth, now)
+        if isinstance(outcome, Refused) and outcome.cap and depth is Depth.DEEP:
+            shallower = await self._paid(company, Depth.SHALLOW, now)
+            return outcome if isinstance(shallower, Refused) else shallower
+        return outcome
+
+    async def _paid(self, company: CompanyId, depth: Depth, now: datetime) -> Look | Refused:
+        price = {UNIT: self._prices[depth]}
+        day = window_at(WindowKind.DAY, now, reset=self._reset).start
+        request = Request(
+            key=f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price[UNIT]}",
+            connector=CONNECTOR,
+            amounts=price,
+            run=self._run,
+            account=company,
+        )
+
+        async def at_once() -> Done[None]:
+            return Done(answer=None, cost=price)
+
+        for number in range(1, _ATTEMPTS + 1):
+            asked = attempt(request, number)
+            # Whichever run of today asked: to the gate, the same key in another one is a conflict.
+            hold = await self._money.hold(asked.key)
+            if hold is None:
+                try:
+                    outcome = await self._gate.pay_for(asked, at_once)
+                except ConflictError:
+                    break  # another run has paid in this very moment
+                if isinstance(outcome, Refused):
+                    return outcome
+                if not isinstance(outcome, Earlier):
+                    return Look(depth=depth, cost=price)
+                hold = outcome.hold
+            if hold.phase not in _NOTHING_CAME_OF_IT:
+                break
+        return Look(depth=depth)  # paid for earlier today

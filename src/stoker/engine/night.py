@@ -1,0 +1,289 @@
+"""A tenant's night: plan it, let its companies flow through, put the results into the CRM.
+
+The order of things, and what becomes of them in the manifest. Planning, one company's night, the
+flow and the watch are modules of their own; what may be spent, the gate decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from stoker.core.events import CompanyEnded, NightPlanned
+from stoker.core.money_events import news_of
+from stoker.core.night_notes import Summary, Tally
+from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit
+from stoker.core.runs import Run, RunKey, RunState
+from stoker.engine.asking import Asking
+from stoker.engine.batching import Batching
+from stoker.engine.company_look import CompanyLook
+from stoker.engine.company_night import CompanyNight, NightRule
+from stoker.engine.company_sources import CompanySources
+from stoker.engine.handing_out import StoreUnits
+from stoker.engine.looking import Looking
+from stoker.engine.night_exports import Exported, Exports
+from stoker.engine.night_planning import KIND, NightOrder, NightPlan, Planning
+from stoker.engine.night_watch import NightWatch, Times
+from stoker.engine.parking import UnitFlow
+from stoker.engine.paying import Gate
+from stoker.engine.running import Ending, OpenRun
+from stoker.errors import ConfigError, StokerError
+from stoker.ports import Clock, Observer, Store
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flowed:
+    """How the companies' part of a night ended."""
+
+    summary: Summary
+    refused: str = ""  # why not everything was begun
+    room_at: datetime | None = None  # when a full cap has room again
+
+
+class Night:
+    """The nightly work of one tenant."""
+
+    kind = KIND
+
+    def __init__(
+        self,
+        order: NightOrder,
+        *,
+        planning: Planning,
+        gate: Callable[[], Awaitable[Gate]],
+        asking: Callable[[], Awaitable[Asking]],
+        sources: CompanySources,
+        exports: Exports | None,
+        owner: str,
+    ) -> None:
+        self._order = order
+        self._planning = planning
+        self._gate = gate
+        self._asking = asking
+        self._sources = sources
+        self._exports = exports
+        self._owner = owner
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Carry out the night. Caps, stops and bad days degrade it and are told in its ending."""
+        began_at, name = run.clock.now(), Run(key=run.key, kind=run.kind).name
+        await _bury(run)
+        try:
+            plan = await self._planning.plan(run)
+        except ConfigError as error:
+            return Ending(state=RunState.CANCELLED, reason=str(error))
+        # All of them at once, so that whoever takes over finds the whole night or none of it.
+        await run.store.nights.plan_units(name, plan.units)
+        # The pace is that of companies: a long refresh says nothing about how long they take.
+        times = Times(
+            began_at=run.clock.now(),
+            deadline=began_at + self._order.may_take,
+            expected=plan.quote.p50,
+        )
+        run.observer(
+            NightPlanned(
+                at=run.clock.now(),
+                tenant=run.store.tenant,
+                run=name,
+                companies=len(plan.units),
+                deep=plan.deep,
+                candidates=plan.candidates,
+                taken_over_from=plan.taken_over_from,
+                deadline=times.deadline,
+            )
+        )
+        flowed = await self._flow(run, name, plan, times)
+        exported = await self._export(run)
+        return _ending(plan, flowed, exported, missing=self._sources.missing)
+
+    async def plan(self, store: Store, *, clock: Clock, observer: Observer) -> NightPlan:
+        """Return what a night begun now would do, without a run, a vendor or a promise.
+
+        Companies and candidates are brought up to date. Raises ConfigError without a rule.
+        """
+        key = RunKey(clock.now().replace(microsecond=0) + timedelta(seconds=1), 0)
+        open_run = OpenRun(key=key, kind=KIND, store=store, clock=clock, observer=observer)
+        return await self._planning.plan(open_run)
+
+    async def _flow(self, run: OpenRun, name: str, plan: NightPlan, times: Times) -> Flowed:
+        if not plan.units or not set(OF_COMPANIES) & set(self._order.steps):
+            return Flowed(summary=await _added_up(run.store, name))
+        with run.step("companies") as step:
+            async with AsyncExitStack() as stack:
+                batching = await self._batching(stack, run, name)
+                units = StoreUnits(run.store.nights, name, owner=self._owner, clock=run.clock)
+                work = await self._work(run, name, plan, batching, units)
+                flow = UnitFlow(
+                    work,
+                    units,
+                    places=self._order.at_once,
+                    parked=self._order.parked,
+                    clock=run.clock,
+                    told=lambda unit: _tell(run, name, unit),
+                    coming=batching.coming if batching else nullcontext,
+                )
+                await _watched(flow, run, name, times)
+            step.items = flow.ended
+        summary = await _added_up(run.store, name)
+        run.timings += summary.timings
+        refused = flow.refused
+        moments = [work.room_at, refused.resets_at if refused else None]
+        return Flowed(
+            summary=summary,
+            refused=refused.sentence if refused else "",
+            room_at=min((at for at in moments if at is not None), default=None),
+        )
+
+    async def _batching(self, stack: AsyncExitStack, run: OpenRun, name: str) -> Batching | None:
+        if self._sources.verifier is None or Step.VERIFY not in self._order.steps:
+            return None
+        batching = Batching(
+            await self._asking(), self._sources.verifier, run=name, wait=self._order.gathers_for
+        )
+        return await stack.enter_async_context(batching)
+
+    async def _work(
+        self,
+        run: OpenRun,
+        name: str,
+        plan: NightPlan,
+        batching: Batching | None,
+        units: StoreUnits,
+    ) -> CompanyNight:
+        order, verifier = self._order, self._sources.verifier
+        prices = {
+            Depth.SHALLOW: order.depths.shallow_units,
+            Depth.DEEP: order.depths.deep_units,
+        }
+        return CompanyNight(
+            run.store,
+            look=CompanyLook(
+                run.store,
+                asking=await self._asking(),
+                sources=self._sources,
+                steps=order.steps,
+                corpus_limit=order.corpus_limit,
+                run=name,
+            ),
+            looking=Looking(
+                await self._gate(), run.store.money, prices=prices, reset=order.reset, run=name
+            ),
+            verifying=batching,
+            verifier=verifier.name if verifier else "",
+            units=units,
+            rule=NightRule(icp=plan.rule, score=order.score),
+            steps=order.steps,
+            run=name,
+            clock=run.clock,
+        )
+
+    async def _export(self, run: OpenRun) -> Exported:
+        if self._exports is None or Step.EXPORT not in self._order.steps:
+            return Exported()
+        with run.step(Step.EXPORT) as step:
+            try:
+                exported = await self._exports.export(run)
+            except StokerError as error:
+                # What was found is safe here; a later night sends it.
+                return Exported(later=1, reasons=(f"{Step.EXPORT}: {error}",))
+            step.items = exported.companies
+        return exported
+
+
+async def _bury(run: OpenRun) -> None:
+    """See to what a dead process had promised, so that nobody waits for its answers."""
+    now = run.clock.now()
+    for hold in await run.store.money.expire(now=now):
+        if (news := news_of(hold, tenant=run.store.tenant, at=now)) is not None:
+            run.observer(news)
+
+
+async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> None:
+    watch = NightWatch(
+        run.store, name, flow=flow, times=times, clock=run.clock, observer=run.observer
+    )
+    watching = asyncio.create_task(watch.keep_watch())
+    flowing = asyncio.create_task(flow.go())
+    try:
+        await asyncio.wait({watching, flowing}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done() and watching.exception():
+            await asyncio.wait({flowing})  # a fault of the watch is no reason to stop working
+    finally:
+        # Whoever ends first ends the other: the work is through, or its time is.
+        watching.cancel()
+        flowing.cancel()
+        await asyncio.wait({watching, flowing})
+    if not flowing.cancelled():
+        flowing.result()
+
+
+async def _added_up(store: Store, name: str) -> Summary:
+    tally, after = Tally(), -1
+    while page := await store.nights.units(name, after=after, limit=PAGE):
+        tally.add(page)
+        after = page[-1].place
+    return tally.summary()
+
+
+def _tell(run: OpenRun, name: str, unit: Unit) -> None:
+    run.observer(
+        CompanyEnded(
+            at=run.clock.now(),
+            tenant=run.store.tenant,
+            run=name,
+            company=unit.company,
+            state=unit.state.value,
+            reasons=unit.reasons,
+        )
+    )
+
+
+def _ending(
+    plan: NightPlan, flowed: Flowed, exported: Exported, *, missing: tuple[str, ...]
+) -> Ending:
+    summary = flowed.summary
+    state, reason = summary.ending()
+    reasons = [*summary.reasons, *exported.reasons]
+    if flowed.refused:
+        reasons.insert(0, flowed.refused)
+        reason = f"{reason}: {flowed.refused}"
+    if missing and plan.deep:
+        reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
+    if exported.later:
+        state = RunState.PARTIAL
+        reason = "; ".join(filter(None, (reason, f"{exported.later} rows wait for the CRM")))
+    if plan.over_budget:
+        state = RunState.PARTIAL
+        waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
+        reason = "; ".join(filter(None, (reason, waiting)))
+    if plan.taken_over_from and not plan.units:
+        reason = reason or f"run {plan.taken_over_from} had left nothing to do"
+    reason = reason or plan.nobody
+    return Ending(
+        state=state,
+        reason=reason,
+        counts=_counts(plan, summary) | dict(exported.counts),
+        cost=summary.cost,
+        selected=summary.selected,
+        reasons=tuple(reasons),
+        remaining=summary.remaining,
+        resume_at=(flowed.room_at or plan.room_at) if state is RunState.PARTIAL else None,
+    )
+
+
+def _counts(plan: NightPlan, summary: Summary) -> dict[str, int]:
+    counts: Mapping[str, int] = {
+        "register_new": plan.refreshed.new,
+        "register_changed": plan.refreshed.changed,
+        "candidates": plan.candidates,
+        "selected": len(plan.units),
+        "deep": plan.deep,
+        "over_cap": plan.over_cap,
+        "over_budget": plan.over_budget,
+    }
+    return {**counts, **summary.counts}

@@ -1,0 +1,176 @@
+"""Tonight's units: what an earlier run left, exactly an earlier selection, or a new one; its quote.
+
+Brings the tenant's companies and candidates up to date first. Nothing here asks a vendor or
+spends, so a plan can be made to be looked at only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from stoker.accounts import AccountStore
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.expectations import expected
+from stoker.core.forecast import Quote, Room, quote
+from stoker.core.icp import IcpRule
+from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit
+from stoker.core.scoring import ScoreRule
+from stoker.core.targets import PLENTY, DepthRule
+from stoker.engine.candidates import find_candidates, select_targets
+from stoker.engine.looking import CONNECTOR, UNIT
+from stoker.engine.refreshing import Refreshed, refresh
+from stoker.engine.resuming import TakenOver, left_undone, selection_of
+from stoker.engine.running import OpenRun
+from stoker.errors import ConfigError
+from stoker.sources import RegistryStore
+
+KIND = "nightly"
+_CHOSE_NOBODY = (
+    "no companies were chosen, because select is left out; "
+    "take it too, or name an earlier run with --from-manifest"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightOrder:
+    """What a night is to do, for one tenant."""
+
+    rule_name: str = "default"
+    companies: int = 1000  # at most
+    depths: DepthRule = field(default_factory=DepthRule)
+    score: ScoreRule = field(default_factory=ScoreRule)
+    steps: tuple[Step, ...] = tuple(Step)
+    at_once: int = 8
+    parked: int = 200
+    gathers_for: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
+    corpus_limit: int = 50_000
+    may_take: timedelta = timedelta(minutes=90)
+    reset: ResetRule = field(default_factory=ResetRule)
+    from_run: str = ""  # exactly that run's selection
+    again: bool = False  # with from_run: also what is done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a night has to go by: pull units left today, and what each connector allows."""
+
+    pull_units: int = PLENTY
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightPlan:
+    """Tonight's units in order, where they come from, and what they are expected to take."""
+
+    rule: IcpRule
+    units: tuple[Unit, ...]
+    quote: Quote
+    taken_over_from: str = ""
+    refreshed: Refreshed = field(default_factory=Refreshed)
+    candidates: int = 0
+    over_cap: int = 0
+    over_budget: int = 0
+    room_at: datetime | None = None  # when there are pull units again for those over budget
+    nobody: str = ""  # why there is no company to look at, and what to do about it
+
+    @property
+    def deep(self) -> int:
+        """How many of the looks are deep."""
+        return sum(unit.depth is Depth.DEEP for unit in self.units)
+
+
+class Planning:
+    """Plans nights of one tenant."""
+
+    def __init__(
+        self,
+        order: NightOrder,
+        *,
+        registry: RegistryStore,
+        means: Callable[[], Awaitable[Means]],
+    ) -> None:
+        self._order = order
+        self._registry = registry
+        self._means = means
+
+    async def plan(self, run: OpenRun) -> NightPlan:
+        """Return the plan of a night. Raises ConfigError when the tenant has no rule."""
+        order, accounts = self._order, run.store.accounts
+        rule = await accounts.rule(order.rule_name)
+        if rule is None:
+            raise ConfigError(
+                f"there is no rule {order.rule_name!r} that says which companies to look for; "
+                "set it with: stoker icp set"
+            )
+        refreshed, means = Refreshed(), await self._means()
+        if Step.REFRESH in order.steps:
+            with run.step(Step.REFRESH) as step:
+                refreshed = await refresh(self._registry, accounts, clock=run.clock)
+                step.items = refreshed.read
+        if Step.CANDIDATES in order.steps:
+            with run.step(Step.CANDIDATES) as step:
+                step.items = await find_candidates(accounts, rule)
+        earlier = await self._earlier(run)
+        if earlier is not None or Step.SELECT not in order.steps:
+            found = earlier.units if earlier else ()
+            units = found[: order.companies]
+            return NightPlan(
+                rule=rule,
+                units=units,
+                quote=self._quote(units, means),
+                taken_over_from=earlier.run if earlier else "",
+                refreshed=refreshed,
+                over_cap=len(found) - len(units),
+                nobody="" if earlier or not self._looks else _CHOSE_NOBODY,
+            )
+        with run.step(Step.SELECT) as step:
+            chosen = await select_targets(
+                accounts,
+                rule,
+                cap=order.companies,
+                now=run.clock.now(),
+                depths=order.depths,
+                pull_units=means.pull_units,
+            )
+            step.items = len(chosen.units)
+        day = window_at(WindowKind.DAY, run.clock.now(), reset=order.reset)
+        return NightPlan(
+            rule=rule,
+            units=chosen.units,
+            quote=self._quote(chosen.units, means),
+            refreshed=refreshed,
+            candidates=chosen.candidates,
+            over_cap=chosen.over_cap,
+            over_budget=chosen.over_budget,
+            room_at=day.end if chosen.over_budget else None,
+            nobody="" if chosen.candidates else await _why_nobody(accounts, rule),
+        )
+
+    @property
+    def _looks(self) -> bool:
+        return any(step in OF_COMPANIES for step in self._order.steps)
+
+    async def _earlier(self, run: OpenRun) -> TakenOver | None:
+        if self._order.from_run:
+            return await selection_of(run.store, self._order.from_run, again=self._order.again)
+        # Whoever only exports leaves what is undone to the run that will do it.
+        if not self._looks:
+            return None
+        return await left_undone(run, kind=KIND, reset=self._order.reset)
+
+    def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
+        looks = Counter(unit.depth for unit in units)
+        needs = expected(set(means.rooms), steps=self._order.steps)
+        told = quote(looks, needs, means.rooms, at_once=self._order.at_once)
+        depths = self._order.depths
+        pulls = looks[Depth.SHALLOW] * depths.shallow_units + looks[Depth.DEEP] * depths.deep_units
+        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost}) if pulls else told
+
+
+async def _why_nobody(accounts: AccountStore, rule: IcpRule) -> str:
+    if await accounts.companies(limit=1):
+        return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
+    return "no companies are known yet; read the register with: stoker registry import --download"

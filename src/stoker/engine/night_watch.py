@@ -1,0 +1,123 @@
+"""Watches a night while it goes on: how far it has come, when it will end, what to leave out.
+
+Tells how it stands every few seconds, and when the deadline is at risk lets the least valuable
+units go that nobody has begun. How the end is reckoned is decided in the core.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from stoker.core.events import NightProgress, UnitsShed
+from stoker.core.forecast import projected_finish, to_shed
+from stoker.core.nights import Unit, UnitState
+from stoker.engine.parking import UnitFlow
+from stoker.errors import TransientError, UncertainError
+from stoker.ports import Clock, Observer, Store
+
+LOOKS_EVERY = timedelta(seconds=5)
+GRACE = timedelta(minutes=10)  # after the deadline, for companies that were under way
+ENOUGH_SEEN = 10  # units that must have ended before their pace is believed
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """When a night began, when it must end, and how long it was expected to take."""
+
+    began_at: datetime
+    deadline: datetime
+    expected: timedelta
+
+
+class NightWatch:
+    """Looks after one run's time."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        *,
+        flow: UnitFlow,
+        times: Times,
+        clock: Clock,
+        observer: Observer,
+        every: timedelta = LOOKS_EVERY,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._flow = flow
+        self._times = times
+        self._clock = clock
+        self._observer = observer
+        self._every = every
+
+    async def keep_watch(self) -> None:
+        """Look again and again, until what is under way has had all the time there is."""
+        while self._clock.now() < self._times.deadline + GRACE:
+            await self._clock.sleep(self._every)
+            with suppress(TransientError, UncertainError):  # the work itself notices a lost store
+                await self.look()
+
+    async def look(self) -> int:
+        """Tell how the night stands, and leave out what cannot be done in time; return how much."""
+        counts = await self._store.nights.count_units(self._run)
+        waiting, ended = counts.get(UnitState.WAITING, 0), self._flow.ended
+        left, now = waiting + self._flow.under_way, self._clock.now()
+        finish = projected_finish(
+            began_at=self._times.began_at,
+            now=now,
+            ended=ended,
+            left=left,
+            expected=self._times.expected,
+        )
+        late = finish > self._times.deadline
+        self._observer(
+            NightProgress(
+                at=now,
+                tenant=self._store.tenant,
+                run=self._run,
+                ended=ended,
+                under_way=self._flow.under_way,
+                left=waiting,
+                finish=finish,
+                late=late,
+            )
+        )
+        if not waiting or not late:
+            return 0
+        if ended < ENOUGH_SEEN and now < self._times.deadline:
+            return 0
+        return await self._shed(now, per_unit=(now - self._times.began_at) / max(ended, 1))
+
+    async def _shed(self, now: datetime, *, per_unit: timedelta) -> int:
+        shed = 0
+        for unit in to_shed(
+            await self._waiting(),
+            now=now + per_unit * self._flow.under_way,
+            deadline=self._times.deadline,
+            per_unit=per_unit,
+        ):
+            gone = replace(
+                unit,
+                state=UnitState.SHED,
+                reasons=("left out: the night would have ended after its deadline",),
+                ended_at=now,
+            )
+            # False when somebody has begun it meanwhile, and then it is done after all.
+            shed += await self._store.nights.finish_unit(self._run, gone, None)
+        if shed:
+            self._observer(UnitsShed(at=now, tenant=self._store.tenant, run=self._run, units=shed))
+        return shed
+
+    async def _waiting(self) -> list[Unit]:
+        units: list[Unit] = []
+        after = -1
+        while page := await self._store.nights.units(
+            self._run, states=(UnitState.WAITING,), after=after, limit=PAGE
+        ):
+            units += page
+            after = page[-1].place
+        return units

@@ -1,0 +1,62 @@
+"""What a paid call waits for on its way to a vendor: the tenant's turn, a place, the rate.
+
+In that order, because the first may take longest and the last is used up once given. What a vendor
+says about waiting is taken here too, and only ever slows us down. Money is `paying`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
+
+from stoker.core.model import TenantId
+from stoker.engine.pacing import paced, spread_until
+from stoker.engine.traffic import Traffic
+from stoker.ports import Clock
+
+
+class Passages:
+    """One tenant's ways to vendors: `gate.pay_for(request, step, passage=passages.through(…))`."""
+
+    def __init__(self, traffic: Traffic, tenant: TenantId, *, clock: Clock) -> None:
+        self._traffic = traffic
+        self._tenant = tenant
+        self._clock = clock
+
+    @asynccontextmanager
+    async def through(self, connector: str, cost: int = 1) -> AsyncIterator[None]:
+        """Wait until a call of this cost may go, and keep its place while inside.
+
+        Tenants are let through by turns, in units of cost. A turn under the rate is used up also
+        by a call that fails. Raises ConfigError for a connector without settings, and what the
+        store raises when processes share the rate: without a turn, nothing goes.
+        """
+        turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
+        places = self._traffic.places(connector, tenant=self._tenant)
+        pace = self._traffic.pace(connector, tenant=self._tenant)
+        async with (
+            turnstile.turn(self._tenant, cost=cost),
+            places.place() if places else nullcontext(),
+            paced(pace),
+        ):
+            yield
+
+    async def wait_until(self, connector: str, until: datetime) -> None:
+        """Heed a vendor that asked us to wait: nobody with this key calls before then.
+
+        An hour at most, however long it wants us gone; then we ask again. Never sooner than what
+        was asked before.
+        """
+        pace = self._traffic.pace(connector, tenant=self._tenant)
+        await pace.push_back(until=until)
+
+    async def heed_quota(self, connector: str, *, left: int, resets_at: datetime) -> None:
+        """Heed what a vendor says is left of its quota: what is left has to last until its reset.
+
+        Slows us down when our own pace would use it up sooner; otherwise changes nothing.
+        """
+        rate = self._traffic.way(connector).rate
+        until = spread_until(rate, left=left, resets_at=resets_at, now=self._clock.now())
+        if until is not None:
+            await self.wait_until(connector, until)

@@ -1,0 +1,243 @@
+"""A tenant's touches from day to day: a plan each week, repaired from what happened, and counters.
+
+Reads the clock, asks `core.coverage`, keeps what it says. Several processes may do so at once: of
+two that change a week, the later reads it again first. How a due touch leaves is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from stoker.core.budget_windows import WindowKind
+from stoker.core.coverage.counters import Count, Counters, limits, verdict, windows
+from stoker.core.coverage.values import (
+    Marked,
+    Outcome,
+    PlanRule,
+    Profile,
+    ProfileStatus,
+    Touch,
+    WeeklyPlan,
+)
+from stoker.core.marking import outcome_named
+from stoker.core.profiles import profile_url
+from stoker.core.touch_queue import (
+    begun,
+    has_begun,
+    local_day,
+    monday_named,
+    monday_of,
+    queue,
+    seed_of,
+    spoken_of,
+    success_rate,
+    week_name,
+)
+from stoker.errors import ConflictError
+from stoker.ports import Clock
+from stoker.touches import KeptPlan, TouchStore
+
+if TYPE_CHECKING:
+    from stoker.core.coverage.certificate import Certificate
+
+ATTEMPTS = 10
+PROFILES_A_PAGE = 10_000
+MEASURED_OVER = timedelta(days=56)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TouchStatus:
+    """How a tenant's touches stand."""
+
+    counters: Counters
+    limits: Mapping[WindowKind, int]
+    week: str
+    plan: WeeklyPlan | None  # of that week, if there is one
+
+    @property
+    def has_plan(self) -> bool:
+        """Say whether this week has a plan."""
+        return self.plan is not None
+
+
+class Touching:
+    """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds."""
+
+    def __init__(
+        self, store: TouchStore, *, rule: PlanRule, zone: str, clock: Clock, tenant: str = "default"
+    ) -> None:
+        self.store = store
+        self.rule = rule
+        self.zone = zone
+        self.tenant = tenant
+        self.clock = clock
+
+    async def check_limits(self) -> tuple[bool, str]:
+        """Say whether one more touch may be made now; if not, which counter is full."""
+        now = self.clock.now()
+        return verdict(await self.counters(now), rule=self.rule, now=now, zone=self.zone)
+
+    async def consume(self, amount: int = 1) -> None:
+        """Count touches that no plan knows of. One that is marked done counts by itself."""
+        names = windows(self.clock.now(), zone=self.zone)
+        await self.store.count(list(names.values()), amount)
+
+    async def counters(self, now: datetime) -> Counters:
+        """Return what was used in the hour, the day and the week of a moment."""
+        names = windows(now, zone=self.zone)
+        counted = await self.store.counted(list(names.values()))
+        return Counters({kind: Count(name, counted[name]) for kind, name in names.items()})
+
+    async def status(self) -> TouchStatus:
+        """Return how touches stand. Nothing is planned for it."""
+        week = week_name(self.today())
+        kept = await self.store.plan(week)
+        return TouchStatus(
+            counters=await self.counters(self.clock.now()),
+            limits=limits(self.rule),
+            week=week,
+            plan=kept.plan if kept else None,
+        )
+
+    def today(self) -> date:
+        """Return the day it is for the tenant."""
+        return local_day(self.clock.now(), self.zone)
+
+    async def kept(self, week: str | None = None) -> WeeklyPlan | None:
+        """Return the plan of a week as it stands, this one's if none is named."""
+        name = week_name(monday_named(week)) if week else week_name(self.today())
+        found = await self.store.plan(name)
+        return found.plan if found else None
+
+    async def planned(self, week: str | None = None, *, seed: int | None = None) -> WeeklyPlan:
+        """Return a week as it would be planned now, without keeping it."""
+        monday = monday_named(week) if week else monday_of(self.today())
+        kept = await self.store.plan(week_name(monday))
+        return await self._anew(kept, monday, seed=seed)
+
+    async def generate_weekly_plan(
+        self, week: str | None = None, *, seed: int | None = None
+    ) -> WeeklyPlan:
+        """Plan a week, this one if none is named, and keep it.
+
+        A week that has begun keeps its budgets, what was handed out and what came of it; the rest
+        is planned anew, from another seed if one is given.
+        """
+        monday = monday_named(week) if week else monday_of(self.today())
+        for _ in range(ATTEMPTS):
+            kept = await self.store.plan(week_name(monday))
+            plan = await self._anew(kept, monday, seed=seed)
+            if await self.store.put_plan(plan, seen=kept.revision if kept else 0):
+                return plan
+        raise _crowded()
+
+    async def get_todays_queue(self) -> list[Touch]:
+        """Return today's pending touches in time order, and fix their times.
+
+        Plans the week if it has no plan yet, and repairs the rest of it from what happened.
+        """
+        active = {each.url for each in await self.people() if each.status is ProfileStatus.ACTIVE}
+        kept = await self.current()
+        return queue(kept.plan, day=self.today(), active=active)
+
+    async def current(self) -> KeptPlan:
+        """Return this week's plan: made if there was none, repaired, today's times fixed."""
+        from stoker.core.coverage.repairing import handed_over
+
+        monday = monday_of(self.today())
+        week = week_name(monday)
+        for _ in range(ATTEMPTS):
+            kept = await self.store.plan(week)
+            plan = await (self._repaired(kept) if kept else self._anew(None, monday))
+            plan = handed_over(plan, day=self.today(), at=self.clock.now())
+            if kept is not None and plan == kept.plan:
+                return kept
+            if await self.store.put_plan(plan, seen=kept.revision if kept else 0):
+                again = await self.store.plan(week)
+                if again is not None:
+                    return again
+        raise _crowded()
+
+    async def mark_outcome(self, url: str, outcome: str) -> bool:
+        """Record what came of a touch; False when that was known. Twice is once.
+
+        It is the latest touch of this url up to today, of this week or the last. Raises
+        PermanentError, with nothing changed, when there is none or the outcome is no outcome.
+        """
+        said, url = outcome_named(outcome), profile_url(url)
+        now, today = self.clock.now(), self.today()
+        weeks = [week_name(today), week_name(today - timedelta(days=7))]
+        kept = [found for week in weeks if (found := await self.store.plan(week)) is not None]
+        plan, touch = spoken_of([each.plan for each in kept], url, today=today)
+        word = Marked(url=url, day=touch.day, outcome=Outcome(said), marked_at=now)
+        names = windows(now, zone=self.zone)
+        return await self.store.mark(plan.week, word, counters=list(names.values()))
+
+    async def people(self) -> list[Profile]:
+        """Return all profiles, whatever their status."""
+        found: list[Profile] = []
+        while page := await self.store.profiles(
+            after=found[-1].url if found else "", limit=PROFILES_A_PAGE
+        ):
+            found += page
+        return found
+
+    async def success_rate(self, *, usual: float) -> float:
+        """Return the share of recent touches that were made; what is usual, while few were."""
+        marks = await self.store.marks(since=self.today() - MEASURED_OVER)
+        return success_rate(marks, usual=usual)
+
+    async def certified(self, *, usual: float, runs: int) -> Certificate:
+        """Return what can be promised from this Monday on, at the success rate that was measured.
+
+        While too few touches were made to tell, `usual` is taken for it.
+        """
+        from stoker.core.coverage.certificate import certified
+
+        monday = monday_of(self.today())
+        return certified(
+            await self.people(),
+            monday=monday,
+            rule=self.rule,
+            seed=seed_of(self.tenant, week_name(monday)),
+            zone=self.zone,
+            success_rate=await self.success_rate(usual=usual),
+            runs=runs,
+        )
+
+    def _made(
+        self, people: list[Profile], monday: date, *, seed: int | None, now: datetime
+    ) -> WeeklyPlan:
+        from stoker.core.coverage.planning import plan_week
+        from stoker.core.coverage.repairing import repaired
+
+        drawn = seed_of(self.tenant, week_name(monday)) if seed is None else seed
+        plan = plan_week(
+            people, monday=monday, rule=self.rule, seed=drawn, zone=self.zone, created_at=now
+        )
+        today = local_day(now, self.zone)
+        if not plan.monday <= today <= plan.days[-1].day:
+            return plan
+        return repaired(begun(plan, today=today), people, [], rule=self.rule, now=now)
+
+    async def _anew(
+        self, kept: KeptPlan | None, monday: date, *, seed: int | None = None
+    ) -> WeeklyPlan:
+        if kept is not None and has_begun(kept.plan):
+            return await self._repaired(kept, seed=seed)
+        return self._made(await self.people(), monday, seed=seed, now=self.clock.now())
+
+    async def _repaired(self, kept: KeptPlan, *, seed: int | None = None) -> WeeklyPlan:
+        from stoker.core.coverage.repairing import repaired
+
+        plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
+        marks = await self.store.marks(since=plan.monday)
+        now = self.clock.now()
+        return repaired(plan, await self.people(), marks, rule=self.rule, now=now)
+
+
+def _crowded() -> ConflictError:
+    return ConflictError("others keep changing this week's plan; nothing was changed, try again")

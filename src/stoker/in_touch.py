@@ -1,0 +1,123 @@
+"""A tenant's touches put together from settings: where they are kept, and the way they leave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stoker.accounts import AccountStore
+from stoker.config.settings import Settings
+from stoker.connecting import Connectors
+from stoker.connectors.touch_files import ByFile
+from stoker.connectors.webhooks import Webhook
+from stoker.core.companies import Dossier
+from stoker.core.coverage.values import PlanRule
+from stoker.core.model import TenantId, tenant_id
+from stoker.core.profiles import ProfilesRead, profiles_of
+from stoker.engine.clock import SystemClock
+from stoker.engine.handing_over import Way
+from stoker.engine.leasing import Leaseholder
+from stoker.engine.touch_scheduler import Scheduler
+from stoker.engine.touch_ways import ByCrm, ByWebhook
+from stoker.engine.touching import Touching
+from stoker.errors import ConfigError, TransientError
+from stoker.nightly import crm_at
+from stoker.ports import Clock, Observer, Store
+from stoker.stores.touch_state_file import TouchStateFile
+
+DOSSIERS_A_PAGE = 200
+LEASE_LENGTH = timedelta(seconds=30)
+_Result = TypeVar("_Result")
+
+
+def touching_for(
+    store: Store, *, own: Settings, clock: Clock, directory: Path, report: Callable[[str], None]
+) -> Touching:
+    """Return a tenant's touches: in its store, or in the one file its settings name."""
+    said = own.touches
+    touches = store.touches
+    if said.state == "file":
+        touches = TouchStateFile(
+            directory / said.state_file, tenant=store.tenant, now=clock.now, report=report
+        )
+    return Touching(
+        touches,
+        rule=said.rule(),
+        zone=own.scheduling.timezone,
+        clock=clock,
+        tenant=store.tenant,
+    )
+
+
+def scheduler_in_file(
+    path: Path,
+    *,
+    zone: str,
+    report: Callable[[str], None],
+    rule: PlanRule | None = None,
+    tenant: str = "default",
+    clock: Clock | None = None,
+) -> Scheduler:
+    """Return touches for a script that has no store: everything is in this one file."""
+    told, name = clock or SystemClock(), tenant_id(tenant)
+    file = TouchStateFile(path, tenant=name, now=told.now, report=report)
+    return Scheduler(Touching(file, rule=rule or PlanRule(), zone=zone, clock=told, tenant=name))
+
+
+async def way_for(store: Store, *, own: Settings, connectors: Connectors, directory: Path) -> Way:
+    """Return the way a tenant's touches leave. Raises ConfigError when a setting is missing."""
+    said, tenant = own.touches, store.tenant
+    if said.way == "file":
+        return ByFile(directory / said.file, tenant=tenant)
+    if said.way == "odoo":
+        crm = crm_at(connectors, tenant, await store.accounts.connection())
+        return ByCrm(crm, tenant=tenant, user=said.odoo_user or "")
+    return ByWebhook(_webhook(own, connectors, tenant), tenant=tenant)
+
+
+async def alone(
+    store: Store,
+    work: Coroutine[Any, Any, _Result],
+    *,
+    owner: str,
+    clock: Clock,
+    observer: Observer,
+) -> _Result:
+    """Do what only one process at a time may do with a tenant's touches.
+
+    Raises TransientError, with nothing done, while another one does.
+    """
+    holder = Leaseholder(owner=owner, clock=clock, observer=observer, length=LEASE_LENGTH)
+    lease = await holder.take(store, "touches", task="touches")
+    if lease is None:
+        work.close()
+        raise TransientError(
+            f"another process hands {store.tenant}'s touches over; nothing was done, try again"
+        )
+    try:
+        return await holder.while_held(store, lease, work)
+    finally:
+        await holder.give_back(store, lease)
+
+
+async def leads_as_profiles(accounts: AccountStore, *, least: float) -> ProfilesRead:
+    """Return a tenant's leads as profiles, those scored at least so much."""
+    return profiles_of([each async for each in _dossiers(accounts, least=least)])
+
+
+async def _dossiers(accounts: AccountStore, *, least: float) -> AsyncIterator[Dossier]:
+    after = ""
+    while page := await accounts.dossiers(after=after, limit=DOSSIERS_A_PAGE, least=least):
+        after = page[-1].company.id
+        for dossier in page:
+            yield dossier
+
+
+def _webhook(own: Settings, connectors: Connectors, tenant: TenantId) -> Webhook:
+    url, secret = own.touches.webhook_url, own.keys.webhook
+    if url is None or secret is None:
+        missing = "touches.webhook_url" if url is None else "keys.webhook"
+        raise ConfigError(f"touches.way is webhook for {tenant}; set {missing} too")
+    return Webhook(connectors.http(), url=url, secret=secret.reveal())

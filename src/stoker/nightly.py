@@ -1,0 +1,186 @@
+"""A tenant's night, put together from settings: its order, its means, and whom it may ask.
+
+Knows which setting means what for a night. What a night does is the engine's business, and how a
+connector is made is `connecting`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from stoker.accounts import CrmConnection
+from stoker.config.settings import Settings
+from stoker.connecting import Connectors
+from stoker.core.budget import Used
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.caps import Cap
+from stoker.core.expectations import room
+from stoker.core.forecast import Room
+from stoker.core.model import TenantId
+from stoker.core.nights import Step
+from stoker.core.statements import statements
+from stoker.core.targets import PLENTY, DepthRule
+from stoker.engine.asking import Asking
+from stoker.engine.company_sources import CompanySources
+from stoker.engine.exporting import CrmExport
+from stoker.engine.night import Night
+from stoker.engine.night_exports import Exports
+from stoker.engine.night_planning import Means, NightOrder, Planning
+from stoker.engine.paying import Gate
+from stoker.ports import Backend, Clock, Store
+from stoker.sources import Crm
+
+PARKED = 200
+GATHERS_FOR = timedelta(seconds=1)
+PAID = ("tavily", "openai", "lusha", "zerobounce")
+_Made = TypeVar("_Made")
+
+
+def order_of(
+    own: Settings,
+    *,
+    reset: ResetRule,
+    limit: int | None = None,
+    steps: Sequence[Step] = tuple(Step),
+    from_run: str = "",
+    again: bool = False,
+) -> NightOrder:
+    """Return what a night is to do, as a tenant's settings and a person say."""
+    scheduling, verifier = own.scheduling, own.zerobounce
+    cap = scheduling.daily_cap_per_tenant
+    return NightOrder(
+        rule_name=own.icp.rule_name,
+        companies=cap if limit is None else min(limit, cap),
+        depths=DepthRule(
+            shallow_units=own.pull_units("crawl", deep=False),
+            deep_units=own.pull_units("crawl", deep=True),
+        ),
+        score=own.score.rule(),
+        steps=tuple(steps),
+        at_once=scheduling.company_concurrency,
+        # As many as may wait while batches of addresses go at their vendor's pace.
+        parked=max(PARKED, 25 * scheduling.company_concurrency),
+        gathers_for=max(GATHERS_FOR, timedelta(seconds=verifier.per_s / verifier.calls)),
+        corpus_limit=own.extract.corpus_char_limit,
+        may_take=timedelta(minutes=scheduling.deadline_minutes),
+        reset=reset,
+        from_run=from_run,
+        again=again,
+    )
+
+
+def sources_for(connectors: Connectors, tenant: TenantId) -> CompanySources:
+    """Return whom a tenant's night may ask: everybody there is a key for."""
+    from stoker.connectors.plain_extraction import plainly_extracted
+    from stoker.connectors.site_visiting import site_named
+
+    def if_on(name: str, make: Callable[[TenantId], _Made]) -> _Made | None:
+        return None if connectors.why_off(name, tenant) else make(tenant)
+
+    return CompanySources(
+        visits=connectors.crawler(),
+        site_named=site_named,
+        plain=plainly_extracted,
+        search=if_on("tavily", connectors.search),
+        model=if_on("openai", connectors.extractor),
+        people=if_on("lusha", connectors.people),
+        reveal=if_on("lusha", connectors.reveal),
+        verifier=if_on("zerobounce", connectors.verifier),
+    )
+
+
+def crm_at(
+    connectors: Connectors,
+    tenant: TenantId,
+    connection: CrmConnection | None,
+    *,
+    despite_stops: bool = False,
+) -> Crm:
+    """Return a tenant's CRM: where the tenant said, or else where settings say.
+
+    Raises ConfigError when it is off.
+    """
+    if connection is None:
+        return connectors.crm(tenant, despite_stops=despite_stops)
+    return connectors.crm(
+        tenant, url=connection.url, database=connection.database, despite_stops=despite_stops
+    )
+
+
+def exports_for(connectors: Connectors, tenant: TenantId, *, own: Settings) -> Exports:
+    """Return what puts a tenant's results into its CRM."""
+    return CrmExport(
+        lambda connection: crm_at(connectors, tenant, connection), least=own.score.min_export
+    )
+
+
+def night_for(
+    tenant: TenantId,
+    order: NightOrder,
+    *,
+    own: Settings,
+    backend: Backend,
+    connectors: Connectors,
+    gate: Callable[[], Awaitable[Gate]],
+    asking: Callable[[], Awaitable[Asking]],
+    caps: Callable[[], Awaitable[tuple[Cap, ...]]],
+    exports: Exports | None,
+    owner: str,
+    clock: Clock,
+) -> Night:
+    """Return a tenant's night."""
+    store = backend.tenant(tenant)
+    on = [name for name in PAID if not connectors.why_off(name, tenant)]
+
+    async def means() -> Means:
+        return await means_of(
+            store, await caps(), own=own, connectors=on, reset=order.reset, clock=clock
+        )
+
+    return Night(
+        order,
+        planning=Planning(order, registry=backend.registry(), means=means),
+        gate=gate,
+        asking=asking,
+        sources=sources_for(connectors, tenant),
+        exports=exports,
+        owner=owner,
+    )
+
+
+async def means_of(
+    store: Store,
+    caps: Sequence[Cap],
+    *,
+    own: Settings,
+    connectors: Sequence[str],
+    reset: ResetRule,
+    clock: Clock,
+) -> Means:
+    """Return what is left of a tenant's own caps now, and how fast its vendors may be called."""
+    now, changes = clock.now(), await store.money.cap_changes()
+    used: dict[tuple[str, str], Used] = {
+        (each.cap, each.window): each.used for each in await store.money.usage()
+    }
+    current = {
+        cap.id: window_at(cap.window, now, reset=reset).name
+        for cap in caps
+        if cap.window is not WindowKind.RUN and not cap.shared
+    }
+    free: dict[str, dict[str, int]] = {}
+    for line in statements(caps, changes, used, reset=reset, now=now):
+        if current.get(line.cap) == line.window:
+            _, connector, unit, _ = line.cap.split("/")
+            known = free.setdefault(connector, {})
+            known[unit] = min(known.get(unit, PLENTY), line.free)
+    rooms = {"crawl": Room()}
+    for name in connectors:
+        said = own.connector(name)
+        per_minute = said.calls * said.share / said.per_s * 60
+        rooms[name] = room(
+            name, free={**free.get("*", {}), **free.get(name, {})}, per_minute=per_minute
+        )
+    units = [free.get(each, {}).get("pull_units", PLENTY) for each in ("*", "crawl")]
+    return Means(pull_units=min(units), rooms=rooms)

@@ -1,0 +1,242 @@
+"""The markup of a company's pages: what they say, and how they tell it to machines.
+
+Everything follows from the company, the page and its version. How a page is sent, or spoilt on
+its way, is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from stoker.sandbox.site_layout import Layout, Place, Style
+from stoker.sandbox.site_words import DETAILS, GENERATORS, NEWS, OPENINGS, ORDERS, PITCHES
+from stoker.sandbox.troubles import Trouble
+from stoker.sandbox.world import Company, World
+
+
+def markup_of(world: World, company: Company, layout: Layout, place: Place, version: int) -> str:
+    """Return a page as its site would send it on a good day."""
+    draws = world.draws("page", company.index, place.path, version)
+    head = [
+        f"<title>{escape(_title(company, place))}</title>",
+        f'<meta name="description" content="{escape(_said(PITCHES[draws.below(5)], company))}">',
+        f'<link rel="canonical" href="http://{company.domain}{place.path}">',
+    ]
+    if generator := GENERATORS[layout.generator % len(GENERATORS)]:
+        head.append(f'<meta name="generator" content="{generator}">')
+    if layout.style is Style.META:
+        head += [
+            f'<meta property="og:site_name" content="{escape(company.brand)}">',
+            f'<meta property="og:url" content="http://{company.domain}/">',
+            f'<meta property="og:title" content="{escape(_title(company, place))}">',
+        ]
+    if layout.style is Style.JSON_LD and place.kind in ("home", "about", "contact"):
+        head.append(json_ld(company))
+    prose = [_said(draws.pick(PITCHES), company)]
+    prose += [_said(draws.pick(DETAILS), company) for _ in range(draws.between(4, 9))]
+    body = [f"<h1>{escape(_title(company, place))}</h1>"]
+    body += [f"<p>{escape(sentence)}</p>" for sentence in prose]
+    body += _SECTIONS.get(place.kind, _nothing)(world, company, layout, place, version)
+    if company.trouble is Trouble.INJECTION:
+        body += _orders(place, version)
+    return _page(head, body, company, layout)
+
+
+def json_ld(company: Company) -> str:
+    """Return what a site says about its company to machines."""
+    about = {
+        "@context": "https://schema.org",
+        "@type": "Organization",
+        "name": company.brand,
+        "legalName": company.name,
+        "url": f"http://{company.domain}/",
+        "email": company.email,
+        "telephone": _spaced(company.phone),
+        "taxID": company.uen,
+        "foundingDate": str(company.incorporated.year),
+        "numberOfEmployees": {"@type": "QuantitativeValue", "value": company.employees},
+        "address": {
+            "@type": "PostalAddress",
+            "streetAddress": street_line(company),
+            "postalCode": company.postal_code,
+            "addressCountry": "SG",
+        },
+        "sameAs": [f"https://www.linkedin.com/company/{company.slug}"],
+    }
+    if company.trouble is Trouble.INJECTION:
+        about["description"] = ORDERS[0]
+    return f'<script type="application/ld+json">{json.dumps(about)}</script>'
+
+
+def street_line(company: Company) -> str:
+    """Return the company's address in one line, as people write it."""
+    unit = f" #{company.level}-{company.unit}" if company.level else ""
+    building = f" {company.building.title()}" if company.building else ""
+    return f"{company.block} {company.street.title()}{unit}{building}"
+
+
+def _page(head: list[str], body: list[str], company: Company, layout: Layout) -> str:
+    links = "".join(
+        f'<li><a href="{path}">{escape(place.kind.title())}</a></li>'
+        for path, place in layout.places.items()
+        if place.kind != "post"
+    )
+    foot = (
+        f"<footer>{escape(company.name)} &middot; UEN {company.uen} &middot; "
+        f"{escape(street_line(company))}, Singapore {company.postal_code} "
+        f'<a href="https://www.linkedin.com/company/{company.slug}">LinkedIn</a> '
+        f'<a href="/admin/login" rel="nofollow">Staff</a></footer>'
+    )
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            *head,
+            f"</head><body><nav><ul>{links}</ul></nav><main>",
+            *body,
+            f"</main>{foot}</body></html>",
+        )
+    )
+
+
+def _title(company: Company, place: Place) -> str:
+    named = {"home": f"{company.brand} | {company.trade}", "post": f"News from {company.brand}"}
+    return named.get(place.kind, f"{place.kind.title()} | {company.brand}")
+
+
+def _said(sentence: str, company: Company, **more: object) -> str:
+    return sentence.format(
+        trade=company.trade,
+        brand=company.brand,
+        year=company.incorporated.year,
+        employees=company.employees,
+        street=company.street.title(),
+        **more,
+    )
+
+
+def _spaced(phone: str) -> str:
+    return f"{phone[:3]} {phone[3:7]} {phone[7:]}"
+
+
+def _nothing(*_: object) -> list[str]:
+    return []
+
+
+def _home(world: World, company: Company, layout: Layout, place: Place, version: int) -> list[str]:
+    draws = world.draws("home", company.index, version)
+    more = {"nth": version + 3, "openings": draws.between(2, 9)}
+    news = [f"<li>{escape(_said(draws.pick(NEWS), company, **more))}</li>" for _ in range(3)]
+    if layout.style is not Style.MICRODATA:
+        return ["<h2>Latest</h2><ul>", *news, "</ul>"]
+    return [
+        '<div itemscope itemtype="https://schema.org/Organization">',
+        f'<span itemprop="name">{escape(company.brand)}</span>',
+        f'<meta itemprop="legalName" content="{escape(company.name)}">',
+        f'<a itemprop="email" href="mailto:{company.email}">{company.email}</a>',
+        f'<span itemprop="telephone">{_spaced(company.phone)}</span>',
+        "</div><ul>",
+        *news,
+        "</ul>",
+    ]
+
+
+def _contact(
+    world: World, company: Company, layout: Layout, place: Place, version: int
+) -> list[str]:
+    if company.trouble is Trouble.HIDDEN_CONTACTS:
+        return hidden_contacts(company)
+    return [
+        f'<p>Write to <a href="mailto:{company.email}">{company.email}</a> or call '
+        f'<a href="tel:{company.phone}">{_spaced(company.phone)}</a>.</p>',
+        f"<address>{escape(street_line(company))}, Singapore {company.postal_code}</address>",
+    ]
+
+
+def hidden_contacts(company: Company) -> list[str]:
+    """Return the company's addresses and numbers in the shapes that hide them from machines."""
+    local, _, domain = company.email.partition("@")
+    spoken = f"{local} (at) {domain.replace('.', ' (dot) ')}"
+    entities = "".join(f"&#{ord(letter)};" for letter in company.email)
+    key = 0x5A
+    masked = f"{key:02x}" + "".join(f"{ord(letter) ^ key:02x}" for letter in company.email)
+    digits = company.phone.removeprefix("+65")
+    lines = [
+        f"<p>Email: {spoken}</p>",
+        f"<p>Or: {local} [at] {domain.replace('.', ' [dot] ')}</p>",
+        f"<p>{entities}</p>",
+        f'<p><a href="mailto:{local}%40{domain}?subject=Hello">Write to us</a></p>',
+        f'<p><a class="masked" data-cfemail="{masked}" href="/cdn-cgi/l/email-protection">'
+        "[email&#160;protected]</a></p>",
+        f"<p>Tel: (65) {digits[:4]} {digits[4:]}</p>",
+        f"<p>Fax: +65-{digits[:4]}-{digits[4:]}</p>",
+        f"<p>Hotline: {digits[:4]}.{digits[4:]} or 65 {digits}</p>",
+        f"<p>UEN {company.uen}, GST M{digits}X</p>",
+    ]
+    for person in company.people[:3]:
+        name, _, host = person.email.partition("@")
+        lines.append(f"<p>{escape(person.name)}: {name} AT {host.replace('.', ' DOT ')}</p>")
+    return lines
+
+
+def _team(world: World, company: Company, layout: Layout, place: Place, version: int) -> list[str]:
+    shown = company.trouble is not Trouble.HIDDEN_CONTACTS
+    cards = [
+        f'<div class="person"><h3>{escape(each.name)}</h3><p>{escape(each.title)}</p>'
+        + (f'<a href="mailto:{each.email}">{each.email}</a>' if nth % 2 == 0 and shown else "")
+        + "</div>"
+        for nth, each in enumerate(company.people)
+    ]
+    return ["<h2>People</h2>", *cards]
+
+
+def _careers(
+    world: World, company: Company, layout: Layout, place: Place, version: int
+) -> list[str]:
+    draws = world.draws("careers", company.index, version)
+    openings = [f"<li>{draws.pick(OPENINGS)}, Singapore</li>" for _ in range(draws.between(0, 6))]
+    lines = ["<h2>Open positions</h2><ul>", *openings, "</ul>"]
+    if company.board:
+        lines.append(f'<a href="http://{company.board}.test/{company.slug}">All openings</a>')
+    return lines
+
+
+def _pricing(
+    world: World, company: Company, layout: Layout, place: Place, version: int
+) -> list[str]:
+    draws = world.draws("pricing", company.index, version)
+    plans = ("Starter", "Team", "Company")
+    rows = [f"<tr><td>{plan}</td><td>S${draws.between(2, 90) * 10}</td></tr>" for plan in plans]
+    return ["<table>", *rows, "</table>"]
+
+
+def _blog(world: World, company: Company, layout: Layout, place: Place, version: int) -> list[str]:
+    posts = [
+        f'<li><a href="{each.path}">{escape(_said(NEWS[nth % 6], company, nth=nth, openings=3))}'
+        "</a></li>"
+        for nth, each in enumerate(layout.of_kind("post"))
+    ]
+    return ["<ul>", *posts, "</ul>"]
+
+
+def _orders(place: Place, version: int) -> list[str]:
+    nth = version + len(place.path)
+    one, two, three, four, five = (ORDERS[(nth + more) % len(ORDERS)] for more in range(5))
+    spread = "\u200b".join(four)
+    return [
+        f"<p>{escape(one)}</p>",
+        f'<div style="display:none">{escape(two)}</div>',
+        f'<img src="/logo.png" alt="{escape(three)}">',
+        f"<p>{escape(spread)}</p>",
+        f'<p style="color:#fff;font-size:1px">{escape(five)}</p><!-- {escape(one)} -->',
+    ]
+
+
+_SECTIONS = {
+    "home": _home,
+    "contact": _contact,
+    "team": _team,
+    "careers": _careers,
+    "pricing": _pricing,
+    "blog": _blog,
+}

@@ -1,0 +1,146 @@
+"""Company sites: what is served under a company's own domain, on which night.
+
+Puts together where a site's pages are, what they say, what the site tells crawlers and what is
+odd about it; and knows what those who have seen a page before are told.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
+from hashlib import blake2b
+
+from stoker.sandbox.dials import SITES, Dials
+from stoker.sandbox.serving import Asked, Told, page_told
+from stoker.sandbox.site_layout import Layout, Place, Validators, layout_of
+from stoker.sandbox.site_maps import robots_of, sitemap_of
+from stoker.sandbox.site_pages import markup_of
+from stoker.sandbox.site_troubles import ODD, spoilt
+from stoker.sandbox.site_words import FOREIGN
+from stoker.sandbox.troubles import Trouble
+from stoker.sandbox.world import Company, World
+
+SiteHandler = Callable[[Asked, Company], Told]
+
+_KEPT_PAGES, _KEPT_LAYOUTS = 4096, 4096
+_MISSING = page_told("<!doctype html><title>Not found</title><h1>Not found</h1>", status=404)
+_STAFF = page_told("<!doctype html><title>Staff</title><form><input type=password></form>")
+
+
+def sites(world: World, dials: Dials) -> SiteHandler:
+    """Return the handler for all company sites of a world."""
+
+    @lru_cache(maxsize=_KEPT_LAYOUTS)
+    def layout(index: int) -> Layout:
+        return layout_of(world, world.company(index))
+
+    @lru_cache(maxsize=_KEPT_PAGES)
+    def page(index: int, path: str, version: int, packed: bool) -> Told:
+        company, laid_out = world.company(index), layout(index)
+        place = laid_out.places[path]
+        markup = markup_of(world, company, laid_out, place, version)
+        return _sent(_lettered(markup, company.trouble), laid_out, place, version, packed=packed)
+
+    def handled(asked: Asked, company: Company) -> Told:
+        odd = ODD.get(company.trouble)
+        if odd is not None and (told := odd(world, company, asked)) is not None:
+            return told
+        laid_out, night = layout(company.index), dials.of(SITES).night
+        if asked.path == "/robots.txt":
+            return robots_of(company, laid_out)
+        place = laid_out.places.get(asked.path)
+        if place is not None:
+            packed = laid_out.gzip and "gzip" in asked.headers.get("accept-encoding", "")
+            told = page(company.index, asked.path, place.version(night), packed)
+            told = _not_modified(told, asked) or told
+            return spoilt(told, company.trouble, asked)
+        if asked.path.startswith("/admin/"):
+            return _STAFF
+        return sitemap_of(company, laid_out, asked.path, night=night) or _MISSING
+
+    return handled
+
+
+def _lettered(markup: str, trouble: Trouble) -> Told:
+    """Return the page in the letters its site uses, and with the claims it makes about them."""
+    match trouble:
+        case Trouble.LATIN_1 | Trouble.MISLABELLED:
+            charset = "latin-1" if trouble is Trouble.LATIN_1 else "utf-8"
+            text = markup.replace("</main>", f"<p>{FOREIGN['latin-1']}</p></main>")
+            text = text.replace('charset="utf-8"', f'charset="{charset}"')
+            body = text.encode("latin-1", "xmlcharrefreplace")
+            return Told(headers={"content-type": f"text/html; charset={charset}"}, body=body)
+        case Trouble.SHIFT_JIS:
+            text = markup.replace("</main>", f"<p>{FOREIGN['shift_jis']}</p></main>")
+            text = text.replace('<meta charset="utf-8">', "")
+            body = text.encode("shift_jis", "xmlcharrefreplace")
+            return Told(headers={"content-type": "text/html"}, body=body)
+        case Trouble.CALENDAR:
+            return page_told(markup.replace("</main>", '<a href="/events">Events</a></main>'))
+        case Trouble.DUPLICATES:
+            text = markup.replace("</ul></nav>", f"{_same_again()}</ul></nav>")
+            return page_told(text)
+        case Trouble.SOFT_404:
+            old = '<a href="/old/page">Archive</a><a href="/missing.html">More</a></main>'
+            return page_told(markup.replace("</main>", old))
+        case _:
+            return page_told(markup)
+
+
+def _same_again() -> str:
+    return "".join(
+        f'<li><a href="/?{query}">Home</a></li>'
+        for query in (
+            "utm_source=mail",
+            "ref=footer",
+            "session=1f",
+            "session=2e",
+            "lang=en",
+            "a=1&b=2",
+        )
+    )
+
+
+def _sent(told: Told, layout: Layout, place: Place, version: int, *, packed: bool) -> Told:
+    headers = dict(told.headers)
+    etag = blake2b(told.body, digest_size=8).hexdigest()
+    match layout.validators:
+        case Validators.BOTH | Validators.ETAG:
+            headers["etag"] = f'"{etag}"'
+        case Validators.WEAK:
+            headers["etag"] = f'W/"{etag}"'
+        case _:
+            pass
+    if layout.validators in (Validators.BOTH, Validators.DATE):
+        changed_at = place.changed_at(version)
+        headers["last-modified"] = format_datetime(changed_at, usegmt=True)
+    if not packed:
+        return told.but(headers=headers)
+    headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
+    return told.but(headers=headers, body=gzip.compress(told.body, compresslevel=5, mtime=0))
+
+
+def _not_modified(told: Told, asked: Asked) -> Told | None:
+    """Return a 304 when the one who asks has seen exactly this, None otherwise."""
+    known, etag = asked.headers.get("if-none-match"), told.headers.get("etag")
+    if known is not None:
+        same = etag is not None and (known == "*" or etag.removeprefix("W/") in known)
+    elif since := asked.headers.get("if-modified-since"):
+        same = _not_since(told.headers.get("last-modified"), since)
+    else:
+        return None
+    if not same:
+        return None
+    kept = {name: text for name, text in told.headers.items() if name in ("etag", "last-modified")}
+    return Told(status=304, headers=kept)
+
+
+def _not_since(changed: str | None, since: str) -> bool:
+    if changed is None:
+        return False
+    try:
+        return parsedate_to_datetime(changed) <= parsedate_to_datetime(since)
+    except (ValueError, TypeError):  # a date that is none, or one without a zone
+        return False

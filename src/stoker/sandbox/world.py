@@ -1,0 +1,209 @@
+"""A make-believe Singapore: its companies and their people, each computed from a seed and a place.
+
+Nothing is kept but a few recent ones, so a world of a million takes no more room than one of ten.
+How companies present themselves on the web, and what vendors say about them, is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+
+from stoker.errors import ConfigError
+from stoker.sandbox.chance import Draws, Lots, drawn
+from stoker.sandbox.identities import (
+    MOST,
+    index_of_slug,
+    index_of_uen,
+    is_branch,
+    tail_of,
+    uen_of,
+    year_of,
+)
+from stoker.sandbox.names import (
+    BUILDINGS,
+    ENDINGS,
+    FIRST_WORDS,
+    GIVEN_NAMES,
+    POSTAL_SECTORS,
+    SECOND_WORDS,
+    STREETS,
+    SURNAMES,
+    TITLES,
+    TRADES,
+)
+from stoker.sandbox.troubles import Trouble, trouble_of
+
+ZONE = "test"  # the top-level name that is reserved for make-believe
+_KEPT = 4096
+_STATUSES = Lots(
+    (
+        ("Live Company", 65),
+        ("Struck Off", 29),
+        ("Gazetted To Be Struck Off", 3),
+        ("Dissolved - Members' Voluntary Winding Up", 2),
+        ("In Liquidation - Compulsory Winding Up", 1),
+    )
+)
+_BOARDS = Lots((("", 70), ("greenhouse", 10), ("lever", 10), ("ashby", 10)))
+_HEADCOUNTS = Lots((((1, 4), 30), ((5, 19), 35), ((20, 99), 24), ((100, 499), 9), ((500, 5000), 2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody who works at a company."""
+
+    name: str
+    first_name: str
+    last_name: str
+    title: str
+    seniority: str
+    department: str
+    email: str
+    phone: str  # international, no spaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Company:
+    """One company of the world: what is true of it, whatever anybody says."""
+
+    index: int
+    uen: str
+    name: str  # as registered
+    brand: str  # as people call it
+    slug: str
+    domain: str
+    ssic: str
+    trade: str  # what it does, in a few words
+    branch: bool  # of a foreign company
+    incorporated: date
+    status: str
+    employees: int
+    block: str
+    street: str
+    level: str
+    unit: str
+    building: str
+    postal_code: str
+    phone: str
+    email: str
+    people: tuple[Person, ...]
+    board: str  # where it lists its openings: greenhouse, lever, ashby, or nowhere
+    trouble: Trouble  # what is odd about its site
+
+    @property
+    def live(self) -> bool:
+        """Whether it is still in business."""
+        return self.status in ("Live Company", "Gazetted To Be Struck Off")
+
+
+class World:
+    """So many companies, from a seed. Two worlds of one seed agree on every company."""
+
+    def __init__(self, *, seed: int = 1, size: int = 1000) -> None:
+        if not 1 <= size <= MOST:
+            raise ConfigError(f"a world has from 1 to {MOST:,} companies, not {size:,}")
+        self.seed, self.size = seed, size
+        self._turn = drawn(seed, "turn") % 1_000_003
+        self._company = lru_cache(maxsize=_KEPT)(self._made)
+
+    def company(self, index: int) -> Company:
+        """Return the company in this place, from 0 up to the world's size."""
+        if not 0 <= index < self.size:
+            raise IndexError(f"this world has companies 0 to {self.size - 1}, not {index}")
+        return self._company(index)
+
+    def by_domain(self, domain: str) -> Company | None:
+        """Return the company whose site is there; with or without `www.`."""
+        name = domain.lower().removesuffix(".").removeprefix("www.")
+        index = index_of_slug(name.removesuffix(f".{ZONE}"))
+        if index is None or index >= self.size:
+            return None
+        company = self.company(index)
+        return company if company.domain == name else None
+
+    def by_uen(self, uen: str) -> Company | None:
+        """Return the company with this number."""
+        index = index_of_uen(uen.strip().upper(), turn=self._turn)
+        return None if index is None or index >= self.size else self.company(index)
+
+    def by_email(self, email: str) -> tuple[Company, Person | None] | None:
+        """Return whose address this is; the person is None for an address of the company."""
+        company = self.by_domain(email.rpartition("@")[2])
+        if company is None:
+            return None
+        wanted = email.lower()
+        if wanted == company.email:
+            return company, None
+        person = next((each for each in company.people if each.email == wanted), None)
+        return None if person is None else (company, person)
+
+    def name_words(self, index: int) -> tuple[str, ...]:
+        """Return the words of a company's name without working out the rest of it."""
+        return _name_words(self.draws("company", index))
+
+    def draws(self, *name: object) -> Draws:
+        """Return numbers that this world gives to a name."""
+        return Draws(self.seed, *name)
+
+    def _made(self, index: int) -> Company:
+        draws = self.draws("company", index)
+        words = _name_words(draws)
+        brand = " ".join(word.title() for word in words)
+        slug = f"{''.join(words)}-{tail_of(index)}"
+        domain = f"{slug}.{ZONE}"
+        ssic, trade = draws.weighted(TRADES)
+        low, high = draws.weighted(_HEADCOUNTS)
+        employees = draws.between(low, high)
+        first_day = date(year_of(index, turn=self._turn), 1, 1)
+        people = tuple(
+            self._person(index, nth, domain) for nth in range(min(employees, draws.between(1, 8)))
+        )
+        return Company(
+            index=index,
+            uen=uen_of(index, turn=self._turn),
+            name=f"{brand.upper()} {draws.weighted(ENDINGS)}",
+            brand=brand,
+            slug=slug,
+            domain=domain,
+            ssic=ssic,
+            trade=trade,
+            branch=is_branch(index),
+            incorporated=first_day + timedelta(days=draws.below(365)),
+            status=draws.weighted(_STATUSES),
+            employees=employees,
+            block=str(draws.between(1, 199)),
+            street=draws.pick(STREETS),
+            level=f"{draws.between(1, 40):02d}" if draws.chance(0.89) else "",
+            unit=f"{draws.between(1, 60):02d}",
+            building=draws.pick(BUILDINGS) if draws.chance(0.78) else "",
+            postal_code=f"{draws.pick(POSTAL_SECTORS)}{draws.below(10_000):04d}",
+            phone=f"+656{draws.pick('234578')}{draws.below(1_000_000):06d}",
+            email=f"{draws.pick(('info', 'hello', 'contact', 'sales', 'enquiry'))}@{domain}",
+            people=people,
+            board=draws.weighted(_BOARDS),
+            trouble=trouble_of(draws),
+        )
+
+    def _person(self, index: int, nth: int, domain: str) -> Person:
+        draws = self.draws("person", index, nth)
+        given, surname = draws.pick(GIVEN_NAMES), draws.pick(SURNAMES)
+        title, seniority, department = draws.weighted(TITLES)
+        # The place keeps two people of one name apart.
+        local = f"{given.replace(' ', '').lower()}.{surname.lower()}{nth or ''}"
+        return Person(
+            name=f"{given} {surname}",
+            first_name=given,
+            last_name=surname,
+            title=title,
+            seniority=seniority,
+            department=department,
+            email=f"{local}@{domain}",
+            phone=f"+659{draws.pick('012345678')}{draws.below(1_000_000):06d}",
+        )
+
+
+def _name_words(draws: Draws) -> tuple[str, ...]:
+    middle = (draws.pick(FIRST_WORDS),) if draws.chance(0.7) else ()
+    return (draws.pick(FIRST_WORDS), *middle, draws.pick(SECOND_WORDS))

@@ -1,0 +1,165 @@
+"""One tenant's memory of what connectors said, in SQL: pages of sites, and paid answers.
+
+Rows are written in the order of their keys, so that two who write the same ones never wait for
+each other crosswise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from stoker.core.model import TenantId
+from stoker.core.pages import PageSeen
+from stoker.core.runs import compact_json
+from stoker.sources import Kept
+from stoker.stores.kept_knowledge import LONGEST_SITE, kept_answer, kept_name, kept_page
+from stoker.stores.sql import SqlDatabase, Transaction, json_value, moment, moment_text
+
+PAGES = """
+SELECT url, status, etag, last_modified, fingerprint, seen_at, changed_at FROM site_pages
+WHERE tenant_id = :tenant AND site = :site ORDER BY url
+"""
+REMEMBER = """
+INSERT INTO site_pages (tenant_id, site, url, status, etag, last_modified, fingerprint, seen_at,
+                        changed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, site, url) DO UPDATE SET
+    status = excluded.status, etag = excluded.etag, last_modified = excluded.last_modified,
+    fingerprint = excluded.fingerprint, seen_at = excluded.seen_at,
+    changed_at = excluded.changed_at
+"""
+FORGET_SITE = "DELETE FROM site_pages WHERE tenant_id = :tenant AND site = :site"
+
+KEEP = """
+INSERT INTO vendor_answers (tenant_id, key, connector, answer, cost, at, good_until)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, key) DO UPDATE SET
+    connector = excluded.connector, answer = excluded.answer, cost = excluded.cost,
+    at = excluded.at, good_until = excluded.good_until
+"""
+ANSWERS = """
+SELECT key, connector, answer, cost, at, good_until FROM vendor_answers
+WHERE tenant_id = :tenant AND key IN
+"""
+# Asked again outside: an answer that was kept anew since it was found to be old stays.
+FORGET_ANSWERS = """
+DELETE FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before AND key IN (
+    SELECT key FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before
+    ORDER BY good_until, key LIMIT :limit)
+"""
+
+KEYS_AT_ONCE = 500  # fewer than any database's limit on values in one statement
+
+
+class SqlPages:
+    """A `PageStore` in the table `site_pages`."""
+
+    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+        self._database = database
+        self._tenant = tenant
+
+    async def pages(self, site: str) -> list[PageSeen]:
+        values = {"tenant": self._tenant, "site": _site(site)}
+        return [
+            _page(row) for row in await self._database.read(lambda tx: tx.rows(PAGES, **values))
+        ]
+
+    async def remember_pages(self, site: str, pages: Sequence[PageSeen]) -> None:
+        place = (self._tenant, _site(site))
+        seen = {page.url: page for page in map(kept_page, pages)}
+        rows = [
+            (
+                *place,
+                url,
+                page.status,
+                page.etag,
+                page.last_modified,
+                page.fingerprint,
+                moment_text(page.seen_at),
+                moment_text(page.changed_at),
+            )
+            for url, page in sorted(seen.items())
+        ]
+        if rows:
+            await self._database.write(lambda tx: tx.change_many(REMEMBER, rows))
+
+    async def forget_site(self, site: str) -> int:
+        values = {"tenant": self._tenant, "site": _site(site)}
+        return await self._database.write(lambda tx: tx.change(FORGET_SITE, **values))
+
+
+class SqlAnswers:
+    """An `AnswerStore` in the table `vendor_answers`."""
+
+    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+        self._database = database
+        self._tenant = tenant
+
+    async def keep_answers(self, answers: Sequence[Kept]) -> None:
+        latest = {kept.key: kept for kept in map(kept_answer, answers)}
+        rows = [
+            (
+                self._tenant,
+                key,
+                kept.connector,
+                # In a list, so that an answer of one word is not taken for JSON not yet read.
+                compact_json([kept.answer]),
+                compact_json(kept.cost),
+                moment_text(kept.at),
+                moment_text(kept.good_until),
+            )
+            for key, kept in sorted(latest.items())
+        ]
+        if rows:
+            await self._database.write(lambda tx: tx.change_many(KEEP, rows))
+
+    async def answers(self, keys: Sequence[str]) -> dict[str, Kept]:
+        asked = sorted({kept_name(key, what="an answer's key") for key in keys})
+
+        def find(tx: Transaction) -> list[tuple[Any, ...]]:
+            found: list[tuple[Any, ...]] = []
+            for start in range(0, len(asked), KEYS_AT_ONCE):
+                some = {f"k{n}": key for n, key in enumerate(asked[start : start + KEYS_AT_ONCE])}
+                query = f"{ANSWERS} (:{', :'.join(some)}) ORDER BY key"
+                found += tx.rows(query, tenant=self._tenant, **some)
+            return found
+
+        rows = await self._database.read(find) if asked else []
+        return {row[0]: _answer(row) for row in rows}
+
+    async def forget_answers(self, *, before: datetime, limit: int = 10_000) -> int:
+        end = moment_text(before)
+        return await self._database.write(
+            lambda tx: tx.change(FORGET_ANSWERS, tenant=self._tenant, before=end, limit=limit)
+        )
+
+
+def _site(site: str) -> str:
+    return kept_name(site, what="a site's name", longest=LONGEST_SITE)
+
+
+def _page(row: tuple[Any, ...]) -> PageSeen:
+    url, status, etag, last_modified, fingerprint, seen_at, changed_at = row
+    return PageSeen(
+        url=url,
+        status=status,
+        etag=etag,
+        last_modified=last_modified,
+        fingerprint=fingerprint,
+        seen_at=moment(seen_at),
+        changed_at=moment(changed_at),
+    )
+
+
+def _answer(row: tuple[Any, ...]) -> Kept:
+    key, connector, answer, cost, at, good_until = row
+    return Kept(
+        key=key,
+        connector=connector,
+        answer=json_value(answer)[0],
+        cost=json_value(cost),
+        at=moment(at),
+        good_until=moment(good_until),
+    )

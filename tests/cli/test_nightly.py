@@ -1,0 +1,216 @@
+"""Nights by hand, and what can be asked about them afterwards."""
+
+import io
+
+import pytest
+
+from night_desk import Desk, small_internet
+from stoker.cli.night_progress import LiveNight
+from stoker.core.events import CompanyEnded, NightPlanned, NightProgress, UnitsShed
+from stoker.core.model import TenantId
+from stoker.testing import Recorder
+
+
+@pytest.fixture(scope="module")
+def box():
+    with small_internet() as running:
+        yield running
+
+
+@pytest.fixture
+def stoker(tmp_path, capsys, box):
+    return Desk(tmp_path, capsys, box)
+
+
+def test_a_night_of_two_tenants_is_told_and_can_be_asked_about(stoker, box):
+    stoker.set_up("acme", "bolt")
+    charged = dict(box.box.charges.get("tavily", {}))
+    code, nights = stoker.told("nightly", "--limit", "3")
+
+    assert code in (0, 3)
+    assert [night["tenant"] for night in nights] == ["acme", "bolt"]
+    for night in nights:
+        assert (night["kind"], len(night["manifest"]["selected"])) == ("nightly", 3)
+        assert night["manifest"]["counts"]["crm_written"] > 0
+    paid = sum(night["manifest"]["cost"].get("tavily/credits", 0) for night in nights)
+    assert box.box.charges["tavily"]["credits"] - charged.get("credits", 0) == paid
+
+    company = nights[0]["manifest"]["selected"][0]
+    _, told = stoker.told("why", f"acme/{company}")
+    assert (told["company"], told["fit"]["fits"]) == (company, True)
+    assert told["night"]["run"] == nights[0]["run"]
+    assert told["night"]["cost"]["crawl/pull_units"] == 3
+    _, story, _ = stoker("why", f"acme/{company.lower()}")
+    assert "had it at place 1, deep: never scored" in story
+    assert "It cost crawl 3 pull units" in story
+
+    found = stoker.told("leads", "--min", "0")[1]
+    assert len(found) == 6
+    assert [lead["score"] for lead in found] == sorted(
+        (lead["score"] for lead in found), reverse=True
+    )
+    assert stoker("leads", "--min", "0", "--csv")[1].count('"acme"') == 3
+    assert stoker("ledger", "verify")[0] == 0
+
+
+def test_the_night_is_told_to_people_in_words(stoker):
+    stoker.set_up("carp")
+    code, out, _ = stoker("nightly", "--limit", "2")
+
+    assert code in (0, 3)
+    assert "carp  run 2" in out
+    assert "looked   2 of" in out
+    assert "spent    crawl 6 pull units" in out
+    assert "rows written" in out
+
+
+@pytest.mark.parametrize("how", ["--dry-run", "--plan"])
+def test_a_plan_asks_nobody_writes_no_crm_and_leaves_no_run(stoker, box, how):
+    stoker.set_up("acme")
+    before, charges = box.tallies.requests, dict(box.box.charges)
+    code, [plan] = stoker.told("nightly", how, "--limit", "4")
+
+    assert (code, plan["companies"], plan["deep"]) == (0, 4, 4)
+    assert plan["quote"]["calls"]["tavily"] == 4
+    assert plan["quote"]["p90_s"] >= plan["quote"]["p50_s"] > 0
+    assert ("selected" in plan) is (how == "--dry-run")
+    assert (box.tallies.requests, box.box.charges) == (before, charges)
+    assert stoker.told("runs", "list")[1] == []
+    _, out, _ = stoker("nightly", how, "--limit", "4")
+    assert "through in" in out
+    assert ("never scored" in out) is (how == "--dry-run")
+
+
+def test_a_plan_of_nobody_says_why_and_what_to_do(stoker):
+    stoker.set_up("acme")
+    stoker("icp", "set", "--tenant", "acme", "--industry", "99")
+    code, out, _ = stoker("nightly", "--plan", "--tenant", "acme")
+    assert code == 0
+    assert "no company fits rule 'default'; see it with: stoker icp show" in out
+    assert "icp show" in stoker.told("nightly", "--plan", "--tenant", "acme")[1][0]["nobody"]
+
+
+def test_a_cap_that_is_reached_is_told_with_the_reason_and_in_the_exit_code(stoker):
+    stoker.set_up("acme")
+    stoker("caps", "set", "tenant_connector/tavily/calls/day", "1", "--tenant", "acme")
+    code, out, _ = stoker("nightly", "--limit", "4")
+
+    assert code == 3
+    assert "PARTIAL" in out
+    assert "tavily was not asked: tenant_connector/tavily/calls/day" in out
+    assert "when the first cap has room" in out
+
+
+def test_an_earlier_selection_is_repeated_exactly(stoker):
+    stoker.set_up("acme")
+    only = [word for step in ("refresh", "candidates", "select") for word in ("--only", step)]
+    [first] = stoker.told("nightly", "--limit", "2", *only)[1]
+    skipped = ("--skip", "export", "--skip", "verify")
+    repeated = ("--from-manifest", first["run"], "--again")
+    [again] = stoker.told("nightly", *repeated, *skipped)[1]
+
+    assert len(first["manifest"]["selected"]) == 2
+    assert first["manifest"]["cost"] == {}
+    assert again["manifest"]["selected"] == first["manifest"]["selected"]
+    assert not {"zerobounce/calls"} & set(again["manifest"]["cost"])
+    assert "crm_written" not in again["manifest"]["counts"]
+
+
+def test_tenants_that_are_not_ready_are_left_out_and_told_why(stoker):
+    stoker.set_up("acme", "bolt")
+    stoker("crm", "connect", "--tenant", "bolt")
+    stoker("crm", "disconnect", "--tenant", "bolt")
+    code, out, err = stoker("nightly", "--plan")
+
+    assert code == 0
+    assert ("acme: " in out, "bolt: " in out) == (True, False)
+    assert "bolt is left out: its CRM is switched off" in err
+    assert "bolt: " in stoker("nightly", "--plan", "--tenant", "bolt")[1]
+
+
+def test_the_daemon_has_the_nights_of_those_who_are_ready(stoker):
+    stoker.set_up("acme", "bolt")
+    stoker("crm", "connect", "--tenant", "bolt")
+    stoker("crm", "disconnect", "--tenant", "bolt")
+    few = ("--set", "scheduling.daily_cap_per_tenant=2")
+    _, ran = stoker.told(*few, "schedule", "run", "--once")
+
+    kinds = sorted((run["tenant"], run["kind"]) for run in ran)
+    assert kinds == [("acme", "nightly"), ("acme", "upkeep"), ("bolt", "upkeep")]
+    assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nightly"], "has no night: it has no rule 'default': stoker icp set"),
+        (["nightly", "--skip", "bake"], "there is no step 'bake'"),
+        (["nightly", "--skip", "crawl", "--only", "crawl"], "is both in --only and in --skip"),
+        (["nightly", "--tenant", "nobody"], "there is no tenant 'nobody'"),
+        (["nightly", "--again"], "--again goes with --from-manifest"),
+        (["nightly", "--limit", "-1"], "-1 is not in the range"),
+        (["why", "default/nobody"], "default knows no company 'nobody'"),
+        (["why", "default/"], "say which company"),
+        (["leads", "--csv", "--json"], "choose one"),
+    ],
+)
+def test_what_cannot_be_meant_is_answered_in_one_line(stoker, words, complaint):
+    code, out, err = stoker(*words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_run_that_is_not_there_is_named_before_anything_begins(stoker):
+    stoker.set_up("acme")
+    code, _, err = stoker("nightly", "--from-manifest", "20200101_000000")
+    assert (code, "acme has no run 20200101_000000" in err) == (2, True)
+    assert stoker.told("runs", "list")[1] == []
+
+
+def test_a_company_nobody_chose_is_told_why(stoker):
+    stoker.set_up("acme")
+    _, [plan] = stoker.told("nightly", "--dry-run", "--limit", "1")
+    stoker("icp", "set", "--industry", "01", "--years", "1801-1802")
+    _, out, _ = stoker("why", plan["selected"][0]["company"])
+
+    assert "Does it fit? No: industry" in out
+    assert "No night has looked at it yet. It does not fit the rule" in out
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def an_event(kind, now, **known):
+    return kind(at=now, tenant=TenantId("acme"), run="r", **known)
+
+
+def test_a_terminal_shows_one_line_and_passes_warnings_on(now):
+    stream, log = Terminal(), Recorder()
+    with LiveNight(stream, otherwise=log, every=0.0) as live:
+        planned = {"companies": 2, "deep": 2, "candidates": 5, "taken_over_from": ""}
+        live(an_event(NightPlanned, now, deadline=now, **planned))
+        live(an_event(CompanyEnded, now, company="a", state="degraded", reasons=()))
+        live(an_event(NightProgress, now, ended=1, under_way=1, left=0, finish=now, late=False))
+        live(an_event(UnitsShed, now, units=1))
+
+    assert "acme 1/2, 1 with less, through at" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+    assert [type(event) for event in log.events] == [UnitsShed]
+
+
+def test_elsewhere_everything_is_passed_on_and_nothing_drawn(now):
+    stream, log = io.StringIO(), Recorder()
+    with LiveNight(stream, otherwise=log) as live:
+        live(an_event(CompanyEnded, now, company="a", state="done", reasons=()))
+
+    assert (stream.getvalue(), len(log.events)) == ("", 1)
+
+
+@pytest.fixture
+def now():
+    from datetime import UTC, datetime
+
+    return datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

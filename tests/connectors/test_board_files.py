@@ -1,0 +1,79 @@
+import asyncio
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from stoker.connectors.boards.files import LONGEST_LINE, Files
+from stoker.errors import ConfigError
+
+
+def read(path, data, **more):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return asyncio.run(Files().postings(path, **more))
+
+
+def test_columns_go_by_what_people_call_them(tmp_path):
+    text = "\ufeffJob Title,Link,Employer,City,Date-Posted\r\nCook,https://a.test/1,A,SG,2026-11-01\r\n"
+    (job,) = read(tmp_path / "jobs.csv", text).jobs
+
+    assert (job.title, job.url, job.company, job.location) == (
+        "Cook",
+        "https://a.test/1",
+        "A",
+        "SG",
+    )
+    assert job.posted_at == datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def test_bad_rows_are_set_aside_with_their_line_and_reason(tmp_path):
+    rows = [
+        "title,url",
+        "Cook,https://a.test/1",
+        "Nowhere,javascript:alert(1)",
+        ",https://a.test/2",
+        "x" * (LONGEST_LINE + 10),
+        '"two\nlines",https://a.test/3',
+        "short",
+        "Last\0,https://a.test/4,more,than,there,are",
+    ]
+    found = read(tmp_path / "jobs.csv", "\n".join(rows))
+
+    assert [job.title for job in found.jobs] == ["Cook", "two lines", "Last"]
+    assert [(each.where, each.because) for each in found.rejects] == [
+        ("line 3", "it has no web address"),
+        ("line 4", "it has no title"),
+        ("line 5", "it is no CSV"),
+        ("line 8", "it has no web address"),
+    ]
+    assert found.rejected == 4
+
+
+def test_json_lines_survive_every_bad_neighbour(tmp_path):
+    good = {"title": "Cook", "url": "https://a.test/1", "posted_at": 1793556000000}
+    lines = [
+        json.dumps(good).encode(),
+        b"{",
+        b"[]",
+        b'{"title": 3, "url": null}',
+        b"x" * (LONGEST_LINE + 10),
+        b"[" * 100_000,
+        b'{"a": 1, "a": 2}',
+        b"\xff",
+        b"",
+        json.dumps({**good, "url": "https://a.test/2", "title": "\ud800Chef"}).encode(),
+    ]
+    found = read(tmp_path / "jobs.jsonl", b"\n".join(lines), company="Acme")
+
+    assert [job.title for job in found.jobs] == ["Cook", "\ufffdChef"]
+    assert {job.company for job in found.jobs} == {"Acme"}
+    assert found.jobs[0].posted_at == datetime(2026, 11, 1, 18, tzinfo=UTC)
+    assert [each.where for each in found.rejects] == [f"line {nth}" for nth in range(2, 9)]
+
+
+def test_a_file_that_cannot_be_meant_is_said_so(tmp_path):
+    for name, data in [("a.txt", "x"), ("b.csv", "name,age\nx,1\n")]:
+        with pytest.raises(ConfigError):
+            read(tmp_path / name, data)
+    with pytest.raises(ConfigError):
+        asyncio.run(Files().postings(tmp_path / "none.csv"))

@@ -1,0 +1,533 @@
+"""What every store promises about tenants, their rules and their companies."""
+
+import asyncio
+from dataclasses import fields, replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from contracts.accounts import (
+    LATER_RUN,
+    RUN,
+    bare,
+    company,
+    connection,
+    contact,
+    dossier,
+    ended,
+    finding,
+    planned,
+    score,
+    taken,
+    tenant,
+    user,
+)
+from contracts.backends import ACME, UMBRELLA
+from contracts.knowledge import HOUR, NOW, POISON
+from stoker.accounts import Upserted
+from stoker.core.companies import Dossier, Standing, Verdict
+from stoker.core.icp import IcpRule
+from stoker.errors import ConfigError, PermanentError, StokerError
+
+LATER = NOW + HOUR
+
+
+async def refused(verb, kind=PermanentError):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+async def looked_at(store, found, *, run=RUN):
+    """Write a dossier in the only way there is: as the end of a unit."""
+    uens = {"T0": 1, "T1": 2, "T2": 3, "T3": 4}
+    await planned(store.nights, uens[found.company.id], run=run)
+    mine = {one.company: one for one in await taken(store.nights, run=run)}
+    one = mine[found.company.id]
+    assert await store.nights.finish_unit(run, ended(one), found)
+
+
+def test_the_directory_knows_who_the_tenants_are_in_id_order(on_backend):
+    async def scenario(backend):
+        directory = backend.directory()
+        assert await directory.tenants() == []
+        assert await directory.put_tenant(tenant("umbrella"))
+        assert await directory.put_tenant(tenant())
+        assert not await directory.put_tenant(tenant())
+        assert await directory.put_tenant(tenant("umbrella", active=False))
+        assert await directory.put_tenant(tenant("umbrella", active=False, name=""))
+        assert await backend.directory().tenants() == [
+            tenant(),
+            tenant("umbrella", active=False, name=""),
+        ]
+
+    on_backend(scenario)
+
+
+def test_who_cannot_be_a_tenant_is_not_listed(on_backend):
+    async def scenario(backend):
+        directory = backend.directory()
+        for name in ("", "ACME", "a b", "0-operators", "a\0"):
+            await refused(directory.put_tenant(tenant(name)), ConfigError)
+        await refused(directory.put_tenant(tenant(name="half \ud800")))
+        assert await directory.tenants() == []
+
+    on_backend(scenario)
+
+
+def test_people_rules_and_the_connection_come_back_as_they_were_last_put(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        assert await accounts.users() == []
+        assert await accounts.rule("default") is None
+        assert await accounts.connection() is None
+        await accounts.put_user(user("zoe@acme.test"))
+        await accounts.put_user(user())
+        await accounts.put_user(user(role="viewer", active=False))
+        assert await accounts.users() == [user(role="viewer", active=False), user("zoe@acme.test")]
+
+        plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
+        await accounts.put_rule(plain)
+        await accounts.put_rule(replace(narrow, industries=()))
+        await accounts.put_rule(narrow)
+        assert await accounts.rule("default") == plain
+        assert await accounts.rule("narrow") == narrow
+
+        await accounts.put_connection(connection())
+        await accounts.put_connection(connection(active=False, key_expires_at=None))
+        assert await accounts.connection() == connection(active=False, key_expires_at=None)
+
+    on_store(scenario)
+
+
+def test_a_step_of_setting_up_is_done_when_it_was_first_done(on_store):
+    async def scenario(store):
+        await store.accounts.put_onboarded("rule", at=LATER)
+        await store.accounts.put_onboarded("crm", at=NOW)
+        await store.accounts.put_onboarded("rule", at=NOW)
+        assert list((await store.accounts.onboarding()).items()) == [("crm", NOW), ("rule", LATER)]
+
+    on_store(scenario)
+
+
+def test_the_mark_is_as_it_was_last_said_also_earlier(on_store):
+    async def scenario(store):
+        assert await store.accounts.mark() is None
+        await store.accounts.put_candidates(["T1"], rule="default")
+        assert await store.accounts.mark() is None
+        for at in (LATER, NOW):
+            await store.accounts.put_mark(at.astimezone(timezone(timedelta(hours=8))))
+            assert await store.accounts.mark() == at
+        await refused(store.accounts.put_mark(NOW.replace(tzinfo=None)), ConfigError)
+
+    on_store(scenario)
+
+
+def test_companies_are_counted_as_new_changed_and_the_same(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        first = [company("T2"), company("T1")]
+        assert await accounts.upsert_companies(first, now=NOW) == Upserted(new=2)
+        again = [company("T1"), company("T2", name="NEW"), company("T3")]
+        counts = await accounts.upsert_companies(again, now=LATER)
+        assert counts == Upserted(new=1, changed=1, same=1)
+        assert await accounts.companies() == [
+            company("T1", last_seen_at=NOW),
+            company("T2", name="NEW", last_seen_at=LATER),
+            company("T3", last_seen_at=LATER),
+        ]
+        assert await accounts.upsert_companies([], now=NOW) == Upserted()
+
+    on_store(scenario)
+
+
+def test_what_is_empty_never_replaces_a_value(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company()], now=NOW)
+        assert await accounts.upsert_companies([bare()], now=LATER) == Upserted(same=1)
+        assert await accounts.companies() == [company(last_seen_at=NOW)]
+        closed = bare(live=False, employees=0)
+        assert await accounts.upsert_companies([closed], now=LATER) == Upserted(changed=1)
+        assert await accounts.companies() == [
+            company(live=False, employees=0, last_seen_at=LATER),
+        ]
+
+    on_store(scenario)
+
+
+def test_when_a_company_was_last_seen_is_the_stores_to_say_and_never_goes_back(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company(last_seen_at=LATER + HOUR)], now=LATER)
+        assert await accounts.companies() == [company(last_seen_at=LATER)]
+        same = company(last_seen_at=NOW)
+        assert await accounts.upsert_companies([same], now=NOW) == Upserted(same=1)
+        await accounts.upsert_companies([company(year=2016)], now=NOW)
+        assert await accounts.companies() == [company(year=2016, last_seen_at=LATER)]
+
+    on_store(scenario)
+
+
+def test_the_same_company_twice_is_one_after_the_other(on_store):
+    async def scenario(store):
+        twice = [company("T2"), company(), company("T2", year=2016), bare("T2"), company("T2")]
+        counts = await store.accounts.upsert_companies(twice, now=NOW)
+        assert counts == Upserted(new=2, changed=2, same=1)
+        assert await store.accounts.companies() == [
+            company(last_seen_at=NOW),
+            company("T2", last_seen_at=NOW),
+        ]
+
+    on_store(scenario)
+
+
+def test_of_companies_one_of_which_cannot_be_kept_none_is(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        for bad in (
+            company(""),
+            company("x" * 501),
+            company(name="a\0b"),
+            company(website="half \ud800"),
+            company(employees=2**80),
+            company(year=-(2**80)),
+        ):
+            await refused(accounts.upsert_companies([company("T0"), bad], now=NOW))
+        await refused(
+            accounts.upsert_companies([company()], now=NOW.replace(tzinfo=None)), ConfigError
+        )
+        assert await accounts.companies() == []
+
+    on_store(scenario)
+
+
+def test_companies_come_in_pages(on_store):
+    async def scenario(store):
+        uens = [f"T{n:04}" for n in range(1_203)]
+        await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
+        found, after = [], ""
+        while page := await store.accounts.companies(after=after, limit=500):
+            found += [one.id for one in page]
+            after = page[-1].id
+        assert found == uens
+        again = await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
+        assert again == Upserted(same=1_203)
+
+    on_store(scenario)
+
+
+def test_what_comes_while_pages_are_read_breaks_none_of_them(on_store):
+    async def scenario(store):
+        accounts, first = store.accounts, [f"T{n:03}" for n in range(60)]
+        await accounts.upsert_companies([company(uen) for uen in first], now=NOW)
+
+        async def read():
+            found, after = [], ""
+            while page := await accounts.companies(after=after, limit=7):
+                found += [one.id for one in page]
+                after = page[-1].id
+            return found
+
+        async def write():
+            for n in range(20):
+                some = [company(f"T{n:03}x"), company(f"T{n:03}", year=1990 + n)]
+                await accounts.upsert_companies(some, now=LATER)
+
+        found, _ = await asyncio.gather(read(), write())
+        assert found == sorted(set(found))
+        assert set(first) <= set(found)
+
+    on_store(scenario)
+
+
+def test_candidates_are_those_that_fit_now_and_no_longer_those_before(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company(f"T{n}") for n in range(5)], now=NOW)
+        await accounts.put_candidates(["T3", "T1", "T1", "nobody"], rule="default")
+        await accounts.put_candidates(["T0"], rule="other")
+        await accounts.put_candidates(["T4", "T3", "T2"], rule="default")
+
+        async def ids(**page):
+            return [one.id for one in await accounts.candidates(rule="default", **page)]
+
+        assert await ids() == ["T2", "T3", "T4"]
+        assert await ids(limit=2) == ["T2", "T3"]
+        assert await ids(after="T2", limit=1) == ["T3"]
+        await accounts.put_candidates([], rule="default")
+        assert await ids() == []
+        assert len(await accounts.candidates(rule="other")) == 1
+        assert await accounts.candidates(rule="nobody's") == []
+
+    on_store(scenario)
+
+
+def test_a_candidate_that_is_no_company_yet_is_one_once_it_is(on_store):
+    async def scenario(store):
+        await store.accounts.put_candidates(["T0", "T1"], rule="default")
+        assert await store.accounts.candidates(rule="default") == []
+        await store.accounts.upsert_companies([company()], now=NOW)
+        assert len(await store.accounts.candidates(rule="default")) == 1
+
+    on_store(scenario)
+
+
+def test_a_candidate_says_what_choosing_needs(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company("T0"), company("T1")], now=NOW)
+        await accounts.put_candidates(["T0", "T1"], rule="default")
+        never = Standing(id="T0", scored=False, contacts=0, last_seen_at=NOW)
+        assert await accounts.candidates(rule="default") == [never, replace(never, id="T1")]
+        await looked_at(store, dossier("T1", looked_at=LATER))
+        seen = Standing(id="T1", scored=True, contacts=2, last_seen_at=NOW, last_looked_at=LATER)
+        assert await accounts.candidates(rule="default") == [never, seen]
+
+    on_store(scenario)
+
+
+def test_those_who_put_candidates_at_once_come_one_after_the_other(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company(f"T{n:02}") for n in range(40)], now=NOW)
+        sets = [[f"T{n:02}" for n in range(5 * k, 5 * k + 10)] for k in range(6)]
+        await asyncio.gather(*(accounts.put_candidates(some, rule="default") for some in sets))
+        found = [one.id for one in await accounts.candidates(rule="default")]
+        assert found in sets
+
+    on_store(scenario)
+
+
+def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(on_store):
+    async def scenario(store):
+        assert await store.accounts.dossier("T1") is None
+        await store.accounts.upsert_companies([company()], now=NOW)
+        found = await store.accounts.dossier("T1")
+        assert found == Dossier(company=company(last_seen_at=NOW))
+        assert await store.accounts.dossiers() == []
+
+    on_store(scenario)
+
+
+def test_a_dossier_comes_back_as_it_was(on_store):
+    async def scenario(store):
+        for found in (
+            dossier("T1"),
+            dossier("T2", contacts=(contact(), contact(), contact(email="", verdict="valid"))),
+        ):
+            await looked_at(store, found, run=f"run of {found.company.id}")
+            assert await store.accounts.dossier(found.company.id) == found
+        assert [one.company.id for one in await store.accounts.dossiers()] == ["T1", "T2"]
+
+    on_store(scenario)
+
+
+def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(on_store):
+    async def scenario(store):
+        await looked_at(store, dossier())
+        empty = Dossier(company=bare())
+        await looked_at(store, empty, run=LATER_RUN)
+        assert await store.accounts.dossier("T1") == dossier()
+        newer = dossier(
+            company=company(website="https://new.test", last_seen_at=LATER),
+            findings=(finding(value="2"),),
+            contacts=(contact(email="", phone="", verdict=Verdict.UNVERIFIED),),
+            score=score(0.1),
+            looked_at=LATER,
+            run=LATER_RUN,
+            extracted_from="new",
+            notes={"other": "note"},
+        )
+        await looked_at(store, newer, run="third")
+        assert await store.accounts.dossier("T1") == newer
+        earlier = replace(newer, company=company(website="https://new.test", last_seen_at=NOW))
+        await looked_at(store, earlier, run="fourth")
+        assert await store.accounts.dossier("T1") == newer
+
+    on_store(scenario)
+
+
+def test_what_the_register_says_leaves_what_was_found_out_alone(on_store):
+    async def scenario(store):
+        await looked_at(store, dossier())
+        await store.accounts.upsert_companies([bare(name="RENAMED")], now=LATER)
+        renamed = company(name="RENAMED", last_seen_at=LATER)
+        assert await store.accounts.dossier("T1") == dossier(company=renamed)
+
+    on_store(scenario)
+
+
+def test_dossiers_are_found_by_run_and_by_score_in_pages(on_store):
+    async def scenario(store):
+        for n, run in enumerate([RUN, LATER_RUN, RUN, RUN]):
+            made = dossier(f"T{n}", run=run, score=score(n / 4) if n else None)
+            await looked_at(store, made, run=f"by {n}")
+
+        async def ids(**asked):
+            return [one.company.id for one in await store.accounts.dossiers(**asked)]
+
+        assert await ids() == ["T0", "T1", "T2", "T3"]
+        assert await ids(run=RUN) == ["T0", "T2", "T3"]
+        assert await ids(run=RUN, limit=2) == ["T0", "T2"]
+        assert await ids(run=RUN, after="T0", limit=1) == ["T2"]
+        assert await ids(run="nobody's") == []
+        assert await ids(least=0.0) == ["T1", "T2", "T3"]
+        assert await ids(least=0.5) == ["T2", "T3"]
+        assert await ids(least=0.51, run=RUN) == ["T3"]
+        assert await ids(least=1.0) == []
+
+    on_store(scenario)
+
+
+def test_one_tenant_knows_nothing_of_anothers_accounts(on_backend):
+    async def scenario(backend):
+        ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
+        await looked_at(ours, dossier())
+        await ours.accounts.put_user(user())
+        await ours.accounts.put_rule(IcpRule())
+        await ours.accounts.put_connection(connection())
+        await ours.accounts.put_onboarded("crm", at=NOW)
+        await ours.accounts.put_mark(NOW)
+        await ours.accounts.put_candidates(["T1"], rule="default")
+
+        for verb in ("users", "companies", "dossiers", "mark", "connection", "onboarding"):
+            assert not await getattr(theirs.accounts, verb)()
+        assert await theirs.accounts.rule("default") is None
+        assert await theirs.accounts.dossier("T1") is None
+        assert await theirs.accounts.candidates(rule="default") == []
+
+        await looked_at(theirs, dossier(contacts=(contact(name="Theirs"),), score=score(0.0)))
+        await theirs.accounts.put_candidates([], rule="default")
+        await theirs.accounts.upsert_companies([company(name="THEIRS")], now=LATER)
+        assert await ours.accounts.dossier("T1") == dossier()
+        assert len(await ours.accounts.candidates(rule="default")) == 1
+
+    on_backend(scenario)
+
+
+def test_those_who_upsert_the_same_companies_at_once_all_get_through(on_store):
+    async def scenario(store):
+        uens = [f"T{n}" for n in range(20)]
+        parts = [{"website": "https://w.test"}, {"employees": 7}, {"year": 1999}, {"name": "N"}]
+        counts = await asyncio.gather(
+            *(
+                store.accounts.upsert_companies(
+                    [bare(uen, **parts[n % 4]) for uen in uens[:: 1 if n % 2 else -1]], now=NOW
+                )
+                for n in range(8)
+            )
+        )
+        assert sum(count.new + count.changed + count.same for count in counts) == 160
+        whole = {"website": "https://w.test", "employees": 7, "year": 1999, "name": "N"}
+        assert await store.accounts.companies() == [
+            bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
+        ]
+
+    on_store(scenario)
+
+
+def texts_of(value):
+    return [one.name for one in fields(value) if type(getattr(value, one.name)) is str]
+
+
+MADE = {
+    "company": lambda **change: dossier(company=company(last_seen_at=NOW, **change)),
+    "finding": lambda **change: dossier(findings=(finding(**change),)),
+    "contact": lambda **change: dossier(contacts=(contact(**change),)),
+    "score": lambda **change: dossier(score=score(**change)),
+    "dossier": dossier,
+    "notes": lambda **change: dossier(notes=change | dict.fromkeys(change.values(), "")),
+    "features": lambda **change: dossier(score=score(features=dict.fromkeys(change.values(), 0.5))),
+}
+TEXTS = [
+    *[("company", name) for name in texts_of(company()) if name != "id"],
+    *[("finding", name) for name in texts_of(finding())],
+    *[("contact", name) for name in texts_of(contact())],
+    *[("score", name) for name in texts_of(score())],
+    *[("dossier", name) for name in texts_of(dossier())],
+    ("notes", "site"),
+    ("features", "fit"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), TEXTS)
+def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
+    on_store, kind, name, record_property
+):
+    async def scenario(store):
+        bad = []
+        for n, poison in enumerate(POISON.values()):
+            found, run = MADE[kind](**{name: poison}), f"run {n}"
+            await planned(store.nights, 2, run=run)
+            _, one = await taken(store.nights, run=run)
+            before = await store.accounts.dossier("T1")
+            try:
+                await store.nights.finish_unit(run, ended(one), found)
+            except StokerError as error:
+                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+                assert await store.accounts.dossier("T1") == before
+                assert (await store.nights.units(run))[1] == one
+                bad.append(poison)
+            else:
+                kept = await store.accounts.dossier("T1")
+                assert kept == (
+                    found if poison or kind in ("notes", "features") else before or kept
+                )
+        return bad
+
+    bad = on_store(scenario)
+    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
+    record_property("fault", f"poison in {kind}.{name}: n={len(POISON)}, {len(bad)} refused")
+
+
+NAMED = {
+    "user.id": (lambda a, p: a.put_user(user(p)), lambda a, p: a.users()),
+    "user.name": (lambda a, p: a.put_user(user(name=p)), lambda a, p: a.users()),
+    "user.role": (lambda a, p: a.put_user(user(role=p)), lambda a, p: a.users()),
+    "rule.name": (lambda a, p: a.put_rule(IcpRule(name=p)), lambda a, p: a.rule(p)),
+    "connection.url": (lambda a, p: a.put_connection(connection(url=p)), None),
+    "connection.kind": (lambda a, p: a.put_connection(connection(kind=p)), None),
+    "connection.database": (lambda a, p: a.put_connection(connection(database=p)), None),
+    "onboarding step": (lambda a, p: a.put_onboarded(p, at=NOW), lambda a, p: a.onboarding()),
+    "company.id": (lambda a, p: a.upsert_companies([bare(p)], now=NOW), lambda a, p: a.companies()),
+    "candidates' rule": (
+        lambda a, p: a.put_candidates(["T1"], rule=p),
+        lambda a, p: a.candidates(rule=p),
+    ),
+    "candidate": (
+        lambda a, p: a.put_candidates([p], rule="default"),
+        lambda a, p: a.candidates(rule="default"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_poison_elsewhere_is_kept_letter_for_letter_or_refused(on_store, what, record_property):
+    put, read = NAMED[what]
+
+    async def scenario(store):
+        accounts, bad = store.accounts, []
+        for poison in POISON.values():
+            try:
+                await put(accounts, poison)
+            except StokerError as error:
+                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+                bad.append(poison)
+                continue
+            found = await (read(accounts, poison) if read else accounts.connection())
+            if "candidate" not in what:
+                assert poison in texts_in(found)
+        return bad
+
+    bad = on_store(scenario)
+    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
+    record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")
+
+
+def texts_in(found):
+    """Return every text in a value or in a list or dictionary of them."""
+    values = list(found) if isinstance(found, list | dict) else [found]
+    texts = [one for one in values if isinstance(one, str)]
+    rest = [one for one in values if not isinstance(one, str)]
+    return texts + [getattr(one, each.name) for one in rest for each in fields(one)]

@@ -1,0 +1,267 @@
+"""What every store promises about pages of sites and about answers that were paid for."""
+
+import asyncio
+from dataclasses import fields, replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from contracts.backends import ACME, UMBRELLA
+from contracts.knowledge import HOUR, NOW, POISON, answer, page
+from stoker.errors import ConfigError, PermanentError, StokerError
+
+SITE = "acme.test"
+
+
+async def refused(verb, kind=PermanentError):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+def test_pages_come_back_as_they_were_by_address(on_store):
+    async def scenario(store):
+        seen = [page("https://acme.test/b"), page(), page("https://acme.test/ü", status=404)]
+        await store.pages.remember_pages(SITE, seen)
+        assert await store.pages.pages(SITE) == [seen[1], seen[0], seen[2]]
+        assert await store.pages.pages("other.test") == []
+
+    on_store(scenario)
+
+
+def test_a_page_remembered_again_takes_the_place_of_what_was_known_of_it(on_store):
+    async def scenario(store):
+        await store.pages.remember_pages(SITE, [page(), page("https://acme.test/team")])
+        newer = page(etag="", fingerprint="new", changed_at=NOW)
+        await store.pages.remember_pages(SITE, [page(status=500), newer])
+        assert await store.pages.pages(SITE) == [newer, page("https://acme.test/team")]
+        await store.pages.remember_pages(SITE, [])
+        assert len(await store.pages.pages(SITE)) == 2
+
+    on_store(scenario)
+
+
+def test_one_address_may_be_known_of_two_sites(on_store):
+    async def scenario(store):
+        await store.pages.remember_pages(SITE, [page(status=200)])
+        await store.pages.remember_pages("other.test", [page(status=301)])
+        assert [seen.status for seen in await store.pages.pages(SITE)] == [200]
+
+    on_store(scenario)
+
+
+def test_a_forgotten_site_is_gone_and_no_other(on_store):
+    async def scenario(store):
+        await store.pages.remember_pages(SITE, [page(), page("https://acme.test/team")])
+        await store.pages.remember_pages("other.test", [page()])
+        assert await store.pages.forget_site(SITE) == 2
+        assert await store.pages.forget_site(SITE) == 0
+        assert await store.pages.pages(SITE) == []
+        assert len(await store.pages.pages("other.test")) == 1
+
+    on_store(scenario)
+
+
+def test_of_pages_one_of_which_cannot_be_kept_none_is(on_store):
+    async def scenario(store):
+        for bad in (
+            page("https://acme.test/\0"),
+            page("https://acme.test/" + "x" * 2_000),
+            page(""),
+            page(status=2**80),
+        ):
+            await refused(store.pages.remember_pages(SITE, [page(), bad]))
+        unzoned = page(seen_at=NOW.replace(tzinfo=None))
+        await refused(store.pages.remember_pages(SITE, [page(), unzoned]), ConfigError)
+        for site in ("", "x" * 301, "half \ud800"):
+            for verb in (
+                store.pages.remember_pages(site, [page()]),
+                store.pages.pages(site),
+                store.pages.forget_site(site),
+            ):
+                await refused(verb)
+        assert await store.pages.pages(SITE) == []
+
+    on_store(scenario)
+
+
+def test_the_longest_site_and_address_still_fit_into_one_key(on_store):
+    async def scenario(store):
+        site, seen = "é" * 150, page("🙂" * 500)
+        await store.pages.remember_pages(site, [seen])
+        assert await store.pages.pages(site) == [seen]
+
+    on_store(scenario)
+
+
+def test_answers_come_back_as_they_were_good_or_not(on_store):
+    async def scenario(store):
+        kept = [answer("b"), answer("a", good_until=NOW - HOUR), answer("c")]
+        await store.answers.keep_answers(kept)
+        found = await store.answers.answers(["c", "a", "a", "nobody's"])
+        assert list(found.items()) == [("a", kept[1]), ("c", kept[2])]
+        assert await store.answers.answers([]) == {}
+
+    on_store(scenario)
+
+
+@pytest.mark.parametrize(
+    "said", [None, True, 0, -1.5, "", "text", '{"not": "parsed"}', [], {}, [[1, "a"], {"b": None}]]
+)
+def test_an_answer_may_be_any_json(on_store, said):
+    async def scenario(store):
+        await store.answers.keep_answers([answer(answer=said)])
+        [kept] = (await store.answers.answers(["k"])).values()
+        assert (kept.answer, type(kept.answer)) == (said, type(said))
+
+    on_store(scenario)
+
+
+def test_an_answer_kept_again_takes_the_place_of_the_older(on_store):
+    async def scenario(store):
+        await store.answers.keep_answers([answer(), answer("other")])
+        newer = answer(answer=[2], cost={}, connector="lusha", good_until=NOW + 2 * HOUR)
+        await store.answers.keep_answers([answer(answer=[1]), newer])
+        assert await store.answers.answers(["k", "other"]) == {
+            "k": newer,
+            "other": answer("other"),
+        }
+
+    on_store(scenario)
+
+
+def test_many_answers_are_found_at_once(on_store):
+    async def scenario(store):
+        kept = [answer(f"{n:04}") for n in range(1_203)]
+        await store.answers.keep_answers(kept)
+        found = await store.answers.answers([one.key for one in kept])
+        assert list(found.values()) == kept
+
+    on_store(scenario)
+
+
+def test_moments_of_any_zone_come_back_in_utc(on_store):
+    async def scenario(store):
+        there = NOW.astimezone(timezone(timedelta(hours=8)))
+        await store.answers.keep_answers([answer(at=there)])
+        await store.pages.remember_pages(SITE, [page(seen_at=there)])
+        [kept], [seen] = (
+            (await store.answers.answers(["k"])).values(),
+            await store.pages.pages(SITE),
+        )
+        assert kept.at.tzinfo == seen.seen_at.tzinfo == NOW.tzinfo
+        assert (kept.at, seen.seen_at) == (NOW, NOW)
+
+    on_store(scenario)
+
+
+def test_answers_that_were_good_until_before_then_are_forgotten_oldest_first(on_store):
+    async def scenario(store):
+        old = [answer(f"{n}", good_until=NOW - n * HOUR) for n in range(5)]
+        await store.answers.keep_answers([*old, answer("good")])
+        assert await store.answers.forget_answers(before=NOW, limit=3) == 3
+        left = await store.answers.answers(["0", "1", "2", "3", "4", "good"])
+        assert list(left) == ["0", "1", "good"]
+        assert await store.answers.forget_answers(before=NOW) == 1
+        assert await store.answers.forget_answers(before=NOW) == 0
+        assert list(await store.answers.answers(["0", "1", "good"])) == ["0", "good"]
+
+    on_store(scenario)
+
+
+def test_of_answers_one_of_which_cannot_be_kept_none_is(on_store):
+    async def scenario(store):
+        loop = []
+        loop.append(loop)
+        for bad in (
+            answer(answer=float("nan")),
+            answer(answer={1, 2}),
+            answer(answer=loop),
+            answer(answer=10**5_000),
+            answer(answer={"a": "half \ud800"}),
+            answer(answer={"a\0": 1}),
+            answer(""),
+            answer("x" * 501),
+        ):
+            await refused(store.answers.keep_answers([answer("a"), bad]))
+        await refused(
+            store.answers.keep_answers([answer("a"), answer(at=NOW.replace(tzinfo=None))]),
+            ConfigError,
+        )
+        assert await store.answers.answers(["a", "k"]) == {}
+
+    on_store(scenario)
+
+
+def test_those_who_write_the_same_things_at_once_all_get_through(on_store):
+    async def scenario(store):
+        keys = [f"{n}" for n in range(20)]
+        await asyncio.gather(
+            *(
+                store.answers.keep_answers([answer(key) for key in keys[:: 1 if n % 2 else -1]])
+                for n in range(8)
+            ),
+            *(
+                store.pages.remember_pages(SITE, [page(key) for key in keys[:: 1 if n % 2 else -1]])
+                for n in range(8)
+            ),
+        )
+        assert len(await store.answers.answers(keys)) == len(await store.pages.pages(SITE)) == 20
+
+    on_store(scenario)
+
+
+def test_one_tenant_knows_nothing_of_what_another_was_told(on_backend):
+    async def scenario(backend):
+        ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
+        await ours.pages.remember_pages(SITE, [page()])
+        await ours.answers.keep_answers([answer()])
+        assert await theirs.pages.pages(SITE) == []
+        assert await theirs.answers.answers(["k"]) == {}
+        assert await theirs.pages.forget_site(SITE) == 0
+        assert await theirs.answers.forget_answers(before=NOW + 2 * HOUR) == 0
+        await theirs.answers.keep_answers([answer(answer="theirs")])
+        await theirs.pages.remember_pages(SITE, [page(status=500)])
+        assert await ours.answers.answers(["k"]) == {"k": answer()}
+        assert await ours.pages.pages(SITE) == [page()]
+
+    on_backend(scenario)
+
+
+TEXTS = [
+    *[
+        ("page", name.name)
+        for name in fields(page())
+        if isinstance(getattr(page(), name.name), str)
+    ],
+    *[("answer", name) for name in ("key", "connector", "answer")],
+]
+
+
+@pytest.mark.parametrize(("value", "name"), TEXTS)
+def test_poison_is_kept_letter_for_letter_or_refused(on_store, value, name, record_property):
+    async def kept(store, poison):
+        if value == "page":
+            given = replace(page(), **{name: poison})
+            await store.pages.remember_pages(SITE, [given])
+            return await store.pages.pages(SITE) == [given]
+        given = replace(answer(), **{name: poison})
+        await store.answers.keep_answers([given])
+        return await store.answers.answers([given.key]) == {given.key: given}
+
+    async def scenario(store):
+        for poison in POISON.values():
+            await store.pages.forget_site(SITE)
+            try:
+                assert await kept(store, poison)
+            except StokerError as error:
+                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+                assert await store.pages.pages(SITE) == []
+                yield poison
+
+    async def whole(store):
+        return [poison async for poison in scenario(store)]
+
+    bad = on_store(whole)
+    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
+    record_property("fault", f"poison in {value}.{name}: n={len(POISON)}, {len(bad)} refused")

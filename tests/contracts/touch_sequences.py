@@ -1,0 +1,106 @@
+"""Random sequences of verbs about touches, done to two stores and compared. A seed tells one."""
+
+import random
+from dataclasses import replace
+
+from contracts.touching import DAY, HOUR, MONDAY, NOW, WEEK, handed, marked, plan, profile, url
+from stoker.core.coverage.values import Outcome, ProfileStatus
+from stoker.errors import StokerError
+
+PEOPLE = 6
+NAMES = ["", "Ann", "Ünï 🙂", "bad\0"]
+COUNTERS = ["hour/1", "hour/2", "day/1", ""]
+
+
+class TouchSequence:
+    """One sequence of verbs, made up as it goes along."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+
+    def next(self):
+        return self.rng.choice(
+            [self.people, self.plan, self.plan] + [self.mark] * 5 + [self.hand] * 2 + [self.count]
+        )()
+
+    def people(self):
+        rng = self.rng
+        some = [
+            replace(
+                profile(rng.randrange(PEOPLE)),
+                name=rng.choice(NAMES[:3] * 5 + NAMES),
+                status=rng.choice(list(ProfileStatus)),
+                last_done_at=rng.choice([None, NOW + rng.randrange(20) * HOUR]),
+            )
+            for _ in range(rng.randrange(5))
+        ]
+        return f"put_profiles {some}", lambda store: store.put_profiles(some)
+
+    def plan(self):
+        rng = self.rng
+        days = [rng.sample(range(PEOPLE), rng.randrange(PEOPLE)) for _ in range(3)]
+        made, behind = plan(*days, seed=rng.randrange(100)), rng.choice([0, 0, 0, 1])
+
+        async def put(store):
+            kept = await store.plan(WEEK)
+            seen = kept.revision if kept else 0
+            return await store.put_plan(made, seen=seen - behind)
+
+        return f"put_plan {days} {behind}", put
+
+    def mark(self):
+        rng = self.rng
+        word = marked(
+            rng.randrange(PEOPLE),
+            rng.choice(list(Outcome)),
+            day=MONDAY + rng.randrange(3) * DAY,
+            at=NOW + rng.randrange(50) * HOUR,
+        )
+        names = rng.sample(COUNTERS[:3], rng.randrange(3)) + ([""] if rng.random() < 0.05 else [])
+        return f"mark {word} {names}", lambda store: store.mark(WEEK, word, counters=names)
+
+    def hand(self):
+        rng = self.rng
+        left = handed(
+            rng.randrange(PEOPLE),
+            day=MONDAY + rng.randrange(3) * DAY,
+            refused=rng.choice(["", "", "no"]),
+        )
+        return f"hand_over {left}", lambda store: store.hand_over(WEEK, left)
+
+    def count(self):
+        names, amount = self.rng.sample(COUNTERS, 2), self.rng.choice([-1, 0, 1, 7])
+        return f"count {names} {amount}", lambda store: store.count(names, amount)
+
+
+async def told(store, verb):
+    try:
+        return await verb(store)
+    except StokerError as error:
+        return type(error)
+
+
+async def known(store):
+    """Return everything a store knows."""
+    return (
+        await store.profiles(),
+        await store.profiles(after=url(2), limit=2),
+        await store.plan(WEEK),
+        await store.marks(since=MONDAY + DAY),
+        await store.counted(COUNTERS[:3]),
+    )
+
+
+async def first_difference(seed, *, steps, model, other):
+    """Return how many touches were made, and the first step after which the two differ."""
+    sequence = TouchSequence(seed)
+    for number in range(steps):
+        name, verb = sequence.next()
+        answers = [await told(store, verb) for store in (model, other)]
+        if answers[0] != answers[1]:
+            return 0, f"seed {seed}, step {number}, {name}: {answers[0]} and {answers[1]}"
+        states = [await known(store) for store in (model, other)]
+        if states[0] != states[1]:
+            return 0, f"seed {seed}, step {number}, {name}: they know different things"
+    made = [mark for mark in await model.marks(since=MONDAY) if mark.outcome.counts]
+    return len(made), ""

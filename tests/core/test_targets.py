@@ -1,0 +1,118 @@
+"""Tonight's companies: the order, the cap, the money, the depth."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.companies import CompanyId, Standing
+from stoker.core.nights import Depth
+from stoker.core.targets import DepthRule, rank, select, wanted_depth
+from stoker.errors import ConfigError
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+moments = st.none() | st.integers(0, 2_500).map(lambda days: NOW - timedelta(days=days))
+standings = st.builds(
+    Standing,
+    id=st.text("abc", min_size=1, max_size=6).map(CompanyId),
+    scored=st.booleans(),
+    contacts=st.integers(0, 3),
+    last_seen_at=moments,
+    last_looked_at=moments,
+    heat=st.floats(0, 1),
+)
+candidate_lists = st.lists(standings, max_size=30, unique_by=lambda standing: standing.id)
+
+
+def candidate(name, **about):
+    given = {"scored": True, "contacts": 1, "last_seen_at": NOW, "last_looked_at": NOW, **about}
+    return Standing(id=CompanyId(name), **given)
+
+
+def chosen(selection):
+    return [unit.company for unit in selection.units]
+
+
+def test_never_scored_comes_first_then_without_contacts_then_last_seen_newest_then_heat():
+    day = timedelta(days=1)
+    candidates = [
+        candidate("e-cooler", heat=0.2),
+        candidate("f-older", last_seen_at=NOW - day),
+        candidate("d-hotter", heat=0.4),
+        candidate("c-nobody-to-write-to", contacts=0, last_seen_at=NOW - 9 * day),
+        candidate("g-never-seen", last_seen_at=None),
+        candidate("b-new", scored=False, last_seen_at=NOW - 9 * day),
+        candidate("a-new-and-seen", scored=False, contacts=0, last_seen_at=NOW),
+    ]
+    assert [name[0] for name in chosen(select(candidates, cap=10, now=NOW))] == list("abcdefg")
+
+
+@given(candidate_lists, st.integers(0, 40), st.integers(0, 60), st.randoms())
+def test_a_night_keeps_its_cap_and_its_money_and_does_not_depend_on_the_order_of_asking(
+    candidates, cap, money, shuffler
+):
+    rule = DepthRule()
+    selection = select(candidates, cap=cap, now=NOW, pull_units=money)
+    cost = {Depth.SHALLOW: rule.shallow_units, Depth.DEEP: rule.deep_units}
+    assert len(selection.units) <= cap
+    assert sum(cost[unit.depth] for unit in selection.units) <= money
+    assert [unit.place for unit in selection.units] == list(range(len(selection.units)))
+    assert (
+        len(selection.units) + selection.over_cap + selection.over_budget
+        == selection.candidates
+        == len(candidates)
+    )
+    shuffled = candidates[:]
+    shuffler.shuffle(shuffled)
+    assert select(shuffled, cap=cap, now=NOW, pull_units=money) == selection
+
+
+@given(candidate_lists, st.integers(0, 40), st.integers(0, 60))
+def test_nobody_left_out_was_wanted_more_than_somebody_chosen(candidates, cap, money):
+    inside = set(chosen(select(candidates, cap=cap, now=NOW, pull_units=money)))
+    ranks_in = [rank(each) for each in candidates if each.id in inside]
+    ranks_out = [rank(each) for each in candidates if each.id not in inside]
+    assert not ranks_in or not ranks_out or max(ranks_in) < min(ranks_out)
+
+
+@pytest.mark.parametrize(
+    ("about", "depth"),
+    [
+        ({"scored": False}, Depth.DEEP),
+        ({"contacts": 0}, Depth.DEEP),
+        ({"heat": 0.5}, Depth.DEEP),
+        ({"heat": 0.49}, Depth.SHALLOW),
+        ({"last_looked_at": NOW - timedelta(days=30)}, Depth.DEEP),
+        ({"last_looked_at": NOW - timedelta(days=29)}, Depth.SHALLOW),
+        ({"last_looked_at": None}, Depth.DEEP),
+    ],
+)
+def test_how_deep_a_look_goes_follows_what_is_known_and_heat(about, depth):
+    assert wanted_depth(candidate("x", **about), now=NOW, rule=DepthRule())[0] is depth
+
+
+def test_a_deep_look_that_cannot_be_paid_for_becomes_shallow_and_says_so():
+    fresh = [candidate(name, scored=False) for name in "abc"]
+    selection = select(fresh, cap=10, now=NOW, pull_units=4)
+    assert [unit.depth for unit in selection.units] == [Depth.DEEP, Depth.SHALLOW]
+    assert "only 1 pull units are left" in selection.units[1].because
+    assert selection.over_budget == 1
+
+
+def test_everybody_chosen_can_be_told_why():
+    selection = select(
+        [candidate("a", scored=False), candidate("b", contacts=0), candidate("c", heat=0.9)],
+        cap=3,
+        now=NOW,
+    )
+    assert [unit.because.split(";")[0] for unit in selection.units] == [
+        "never scored",
+        "scored, but without contacts",
+        "last seen 2026-11-16, heat 0.90",
+    ]
+
+
+def test_a_night_of_fewer_than_no_places_is_refused():
+    with pytest.raises(ConfigError, match="at least 0"):
+        select([], cap=-1, now=NOW)

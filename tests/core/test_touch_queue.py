@@ -1,0 +1,102 @@
+"""Which touches of a plan are meant."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.touching import DAY, HOUR, MONDAY, NOW, plan, touch, url
+from stoker.core.coverage.values import Marked, Outcome
+from stoker.core.touch_queue import (
+    ENOUGH,
+    begun,
+    delivery_id,
+    has_begun,
+    local_day,
+    monday_named,
+    monday_of,
+    outstanding,
+    queue,
+    seed_of,
+    spoken_of,
+    success_rate,
+    week_name,
+)
+from stoker.errors import PermanentError
+
+
+@given(st.dates(date(1990, 1, 1), date(2100, 1, 1)))
+def test_every_day_is_in_the_week_that_its_monday_names(day):
+    monday = monday_of(day)
+    assert monday.isoweekday() == 1
+    assert timedelta(0) <= day - monday < 7 * DAY
+    assert week_name(day) == week_name(monday)
+    assert monday_named(week_name(day)) == monday
+
+
+@pytest.mark.parametrize("week", ["", "2026", "2026-W", "2026-W54", "2025-W53", "26-W07", "W07"])
+def test_a_week_that_does_not_exist_is_refused(week):
+    with pytest.raises(PermanentError, match="2026-W07"):
+        monday_named(week)
+
+
+def test_a_day_is_the_tenants_own():
+    moment = datetime(2026, 2, 8, 11, 30, tzinfo=UTC)
+    assert local_day(moment, "Asia/Singapore") == date(2026, 2, 8)
+    assert local_day(moment, "Pacific/Apia") == date(2026, 2, 9)
+    assert local_day(moment, "Pacific/Pago_Pago") == date(2026, 2, 8)
+
+
+def test_weeks_and_tenants_have_seeds_of_their_own_and_always_the_same():
+    seeds = {seed_of(tenant, f"2026-W{n:02d}") for tenant in ("acme", "bolt") for n in range(1, 54)}
+    assert len(seeds) == 106
+    assert seed_of("acme", "2026-W07") == seed_of("acme", "2026-W07")
+
+
+def test_a_queue_has_a_days_pending_touches_in_time_order_and_only_of_the_active():
+    week = plan((3, 1, 2), (4,))
+    assert [t.url for t in queue(week, day=MONDAY, active={url(1), url(3)})] == [url(1), url(3)]
+    assert queue(week, day=MONDAY + 30 * DAY, active={url(1)}) == []
+
+
+def test_a_week_begun_late_loses_the_days_that_are_over_and_has_not_begun():
+    week = plan((1,), (2,), (3,))
+    late = begun(week, today=MONDAY + 2 * DAY)
+    assert [len(slot.touches) for slot in late.days[:3]] == [0, 0, 1]
+    assert [slot.budget for slot in late.days] == [slot.budget for slot in week.days]
+    assert not has_begun(late)
+
+
+def test_the_touch_spoken_of_is_the_latest_up_to_today():
+    week = plan((1,), (), (1,), (2,))
+    assert spoken_of([week], url(1), today=MONDAY + DAY)[1].day == MONDAY
+    assert spoken_of([week], url(1), today=MONDAY + 2 * DAY)[1].day == MONDAY + 2 * DAY
+    with pytest.raises(PermanentError, match="2026-02-12"):
+        spoken_of([week], url(2), today=MONDAY)
+    with pytest.raises(PermanentError, match="touches show"):
+        spoken_of([week], url(9), today=MONDAY)
+
+
+def test_a_touch_is_handed_over_under_one_id_of_its_own():
+    touches = [touch(1), touch(2), touch(1, day=MONDAY + DAY)]
+    ids = {delivery_id(tenant, each) for tenant in ("acme", "bolt") for each in touches}
+    assert len(ids) == 6
+    assert delivery_id("acme", touch(1)) == delivery_id("acme", touch(1, at=NOW + HOUR, score=1.0))
+
+
+def test_those_out_are_those_that_left_since_and_nobody_spoke_of():
+    week = plan((1, 2, 3))
+    left = {(MONDAY, url(1)): NOW, (MONDAY, url(2)): NOW - HOUR, (MONDAY, url(9)): NOW}
+    assert outstanding(week, left, since=NOW) == 1
+    assert outstanding(week, left, since=NOW - HOUR) == 2
+
+
+@given(st.lists(st.sampled_from(Outcome), max_size=2 * ENOUGH))
+def test_the_success_rate_is_measured_once_enough_tell(outcomes):
+    marks = [Marked(url=url(1), day=MONDAY, outcome=each, marked_at=NOW) for each in outcomes]
+    rate = success_rate(marks, usual=0.8)
+    if len(marks) < ENOUGH:
+        assert rate == 0.8
+    else:
+        assert rate == outcomes.count(Outcome.DONE) / len(outcomes)

@@ -1,0 +1,173 @@
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.crm import LEAD, PARTNER, CrmField, CrmRecord, CrmRow
+from stoker.core.upserts import UNDONE, changed, digest_of, planned, remembered
+
+TEXT = CrmField(kind="char")
+FIELDS = {
+    PARTNER: {
+        "name": TEXT,
+        "email": TEXT,
+        "phone": TEXT,
+        "parent_id": TEXT,
+        "is_company": CrmField(kind="boolean"),
+        "ref": CrmField(kind="char", readonly=True),
+    },
+    LEAD: {"name": TEXT, "priority": CrmField(kind="selection", choices=("0", "1"))},
+}
+ID = "stoker.acme_company_2009"
+
+
+@dataclass(frozen=True)
+class Sent:
+    digest: str = ""
+    values: dict = field(default_factory=dict)
+    before: dict = field(default_factory=dict)
+
+
+def row(id_=ID, *, model=PARTNER, links=None, once=None, **values):
+    return CrmRow(model=model, external_id=id_, values=values, links=links or {}, once=once or {})
+
+
+def record(id_=ID, number=7, **values):
+    return CrmRecord(id=number, external_id=id_, values=values)
+
+
+def decided(row, *, sent=None, there=None):
+    return planned(
+        [row],
+        sent={row.external_id: sent} if sent else {},
+        there={row.external_id: there} if there else {},
+        fields=FIELDS,
+    )
+
+
+def cells(row, **known):
+    (write,) = decided(row, **known).writes
+    return write.cells
+
+
+def because(row, **known):
+    (left,) = decided(row, **known).left
+    return left.because
+
+
+def test_a_new_row_is_sent_whole():
+    new = row(name="A", once={"is_company": True}, links={"parent_id": "stoker.acme_company_1"})
+    assert cells(new) == {"name": "A", "is_company": True, "parent_id/id": "stoker.acme_company_1"}
+
+
+def test_what_is_set_once_is_peoples_from_then_on():
+    known = row(name="B", once={"is_company": True}, links={"parent_id": "stoker.acme_company_1"})
+    assert cells(known, sent=Sent(values={"id": 7, "name": "A"}), there=record(name="A")) == {
+        "name": "B"
+    }
+
+
+def test_what_the_crm_does_not_have_or_allow_is_not_sent():
+    assert cells(row(name="A", mobile="1", ref="x")) == {"name": "A"}
+    assert cells(row(model=LEAD, name="A", priority="9")) == {"name": "A"}
+
+
+values = st.sampled_from([None, "a", "b", "c"])
+
+
+@given(ours=values, current=values, wanted=st.sampled_from(["a", "b", "c"]))
+def test_a_field_somebody_changed_since_is_never_overwritten(ours, current, wanted):
+    known = Sent(values={"id": 7, "name": "N", "email": ours})
+    sent = cells(row(name="N", email=wanted), sent=known, there=record(name="N", email=current))
+
+    theirs = current != ours
+    if theirs and (current or ours):
+        assert "email" not in sent
+    else:
+        assert sent.get("email", current) == wanted
+
+
+@given(st.dictionaries(st.sampled_from(["name", "email", "phone"]), values), values)
+def test_nothing_never_replaces_something(wanted, current):
+    row_ = row(**{column: value or "" for column, value in wanted.items()})
+    there = record(name=current, email=current, phone=current)
+    for known in (None, Sent(values={"id": 7, "name": current, "email": current})):
+        assert all(cells(row_, sent=known, there=there).values())
+
+
+def test_a_record_that_was_deleted_is_not_made_again():
+    assert "deleted" in because(row(name="B"), sent=Sent(values={"id": 7, "name": "A"}))
+
+
+def test_a_company_somebody_else_has_put_there_is_left_and_linked_to():
+    contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
+    plan = planned(
+        [row(name="A"), contact],
+        sent={},
+        there={ID: record("", number=99, name="Theirs")},
+        fields=FIELDS,
+    )
+
+    assert [left.external_id for left in plan.left] == [ID]
+    assert plan.writes[0].cells == {"name": "Mei", "parent_id/.id": "99"}
+
+
+def test_what_belongs_to_something_deleted_is_left_too():
+    contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
+    sent = {ID: Sent(values={"id": 7, "name": "A"})}
+    plan = planned([row(name="B"), contact], sent=sent, there={}, fields=FIELDS)
+
+    assert not plan.writes
+    assert "deleted" in plan.left[1].because
+
+
+def test_a_row_that_wants_what_it_wanted_need_not_be_looked_at():
+    same, other = row(name="A"), row("stoker.acme_x", name="B")
+    sent = {ID: Sent(digest=digest_of(same)), other.external_id: Sent(digest="older")}
+
+    assert changed([same, other], sent) == [other]
+    assert changed([row(name="old"), same], sent) == []
+
+
+@pytest.mark.parametrize("current", ["old", "new"])
+def test_our_own_half_done_write_is_not_taken_for_a_persons(current):
+    first = Sent(values={"id": 7, "name": "old"}, before={"name": "x"})
+    (write,) = decided(row(name="new"), sent=first, there=record(name="old")).writes
+    crashed = replace(first, values=write.intent)
+
+    later = cells(row(name="newer"), sent=crashed, there=record(name=current))
+    assert later == {"name": "newer"}
+    assert cells(row(name="newer"), sent=crashed, there=record(name="a person's")) == {}
+
+
+def test_a_record_whose_making_was_never_answered_counts_as_made():
+    (write,) = decided(row(name="A"), there=record(name="A")).writes
+    assert (write.cells, write.before) == ({}, {})
+
+
+def test_what_the_crm_made_of_a_value_is_what_we_remember_as_ours():
+    wanted = row(name="A", phone="+65 1")
+    (write,) = decided(wanted).writes
+    kept = remembered(write, record(name="A", phone="+65-1"), None)
+    assert kept == {"id": 7, "name": "A", "phone": "+65-1"}
+
+    next_ = row(name="A", phone="+65 2")
+    assert cells(next_, sent=Sent(values=kept), there=record(name="A", phone="+65-1")) == {
+        "phone": "+65 2"
+    }
+
+
+def test_what_was_left_to_a_person_stays_theirs():
+    sent = Sent(values={"id": 7, "name": "ours"})
+    (write,) = decided(row(name="new", email="e"), sent=sent, there=record(name="theirs")).writes
+    kept = remembered(write, record(name="theirs", email="e"), sent)
+
+    assert kept == {"id": 7, "name": "ours", "email": "e"}
+
+
+def test_what_was_taken_back_is_not_wanted_again_but_something_else_is():
+    sent = {ID: Sent(digest=f"{UNDONE}{digest_of(row(name='A'))}")}
+
+    assert changed([row(name="A")], sent) == []
+    assert changed([row(name="B")], sent) == [row(name="B")]

@@ -1,0 +1,321 @@
+"""One company's night among others: each fails alone, waits alone, and is written down whole."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from night_house import ACME, house
+from stoker.core.events import NightProgress
+from stoker.core.findings import Extracted
+from stoker.core.nights import UnitState
+from stoker.core.runs import RunKey, RunState
+from stoker.engine.clock import SystemClock
+from stoker.engine.night import Night
+from stoker.engine.night_planning import KIND, Means, Planning
+from stoker.engine.running import OpenRun
+from stoker.errors import ConfigError, TransientError
+from stoker.nightly import order_of, sources_for
+from stoker.sources import Done
+
+BATCHES_WAIT = timedelta(milliseconds=50)
+
+
+class Desk:
+    """A night put together by hand, some of its parts replaced by ones that misbehave."""
+
+    def __init__(self, house, *, at_once=8, may_take=timedelta(hours=1), planning=None, **sources):
+        app = self.app = house.app
+        own = app.settings.for_tenant(ACME)
+        order = order_of(own, reset=app.reset_for(ACME))
+        order = replace(order, at_once=at_once, may_take=may_take, gathers_for=BATCHES_WAIT)
+
+        async def means():
+            if planning is not None:
+                planning()
+            return Means()
+
+        self.store = house.store()
+        self.night = Night(
+            order,
+            planning=Planning(order, registry=app.backend.registry(), means=means),
+            gate=lambda: app.gate(ACME),
+            asking=lambda: app.asking(ACME),
+            sources=replace(sources_for(app.connectors, ACME), **sources),
+            exports=None,
+            owner=app.owner,
+        )
+
+    async def go(self, store=None):
+        now = self.app.clock.now().replace(microsecond=0)
+        self.run = f"{now:%Y%m%d_%H%M%S}"
+        run = OpenRun(
+            key=RunKey(now, 1),
+            kind=KIND,
+            store=store or self.store,
+            clock=self.app.clock,
+            observer=self.app.observer,
+        )
+        ending = await self.night(run)
+        units = await self.store.nights.units(self.run)
+        return ending, {unit.company: unit for unit in units}
+
+
+class Visits:
+    """Visits sites for real, after doing something first."""
+
+    def __init__(self, real, before):
+        self._real, self._before = real, before
+
+    async def visit(self, url, *, known=()):
+        await self._before(url)
+        return await self._real.visit(url, known=known)
+
+
+def visits_of(house, before):
+    return Visits(house.app.connectors.crawler(), before)
+
+
+def at(tmp_path, journey, **how):
+    async def whole():
+        async with house(tmp_path, troubles=False, **{"companies": 5, **how}) as here:
+            return await journey(here)
+
+    return asyncio.run(whole())
+
+
+def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
+    async def journey(house):
+        calls = Counter()
+
+        def brittle(pages, *, told=()):
+            calls["plain"] += 1
+            if calls["plain"] == 2:
+                raise RecursionError("too deep")
+            return sources_for(house.app.connectors, ACME).plain(pages, told=told)
+
+        desk = Desk(house, plain=brittle, at_once=1)
+        task = house.app.night_task(ACME, desk.night)
+        first = await house.app.scheduler(()).start_now(task)
+        units = await house.units(first)
+        return first, {unit.company: unit for unit in units}, await house.night()
+
+    ending, units, again = at(tmp_path, journey)
+
+    states = Counter(unit.state for unit in units.values())
+    assert states == {UnitState.DONE: 4, UnitState.POISONED: 1}
+    [bad] = [unit for unit in units.values() if unit.state is UnitState.POISONED]
+    assert bad.reasons == ("a fault in Stoker: RecursionError: too deep",)
+    assert ending.state is RunState.PARTIAL
+    assert "1 of 5 could not be worked on" in ending.reason
+    assert again.manifest.selected == (bad.company,)  # whoever runs it again has mended something
+    assert again.state is RunState.DONE
+
+
+def test_a_slow_site_holds_up_nobody_else(tmp_path):
+    async def journey(house):
+        others, seen = asyncio.Event(), []
+
+        async def first_waits_for_all(url):
+            seen.append(url)
+            if len(seen) == 5:
+                others.set()
+            if len(seen) == 1:
+                await asyncio.wait_for(others.wait(), 30)
+
+        return await Desk(house, visits=visits_of(house, first_waits_for_all), at_once=2).go()
+
+    _, units = at(tmp_path, journey)
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+
+
+def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
+    async def journey(house):
+        everybody, seen = asyncio.Event(), []
+
+        async def noted(url):
+            seen.append(url)
+            if len(seen) == 5:
+                everybody.set()
+
+        class Late:
+            """Verifies nobody before every site was visited."""
+
+            name = "zerobounce"
+
+            def __init__(self):
+                self._real = house.app.connectors.verifier(ACME)
+                self.price = self._real.price
+
+            async def ask(self, question, *, key):
+                await asyncio.wait_for(everybody.wait(), 30)
+                done = await self._real.ask(question, key=key)
+                return Done(answer=done.answer, cost=done.cost)
+
+            async def check(self):
+                return await self._real.check()
+
+        return await Desk(house, visits=visits_of(house, noted), verifier=Late(), at_once=1).go()
+
+    _, units = at(tmp_path, journey)
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, at_once):
+    async def journey(house):
+        real, here, most = house.app.connectors.crawler(), Counter(), []
+
+        class Counting:
+            async def visit(self, url, *, known=()):
+                here["now"] += 1
+                most.append(here["now"])
+                try:
+                    return await real.visit(url, known=known)
+                finally:
+                    here["now"] -= 1
+
+        await Desk(house, visits=Counting(), at_once=at_once).go()
+        return max(most)
+
+    assert at(tmp_path, journey) <= at_once
+
+
+def test_an_answer_that_was_lost_after_it_was_charged_is_never_bought_again(tmp_path):
+    async def journey(house):
+        house.box.dials.turn("tavily.fault.close", 1)
+        desk = Desk(house)
+        ending, units = await desk.go()
+        house.box.dials.turn("tavily.fault.close", 0)
+        charged = house.charged()["tavily"]["credits"]
+        await asyncio.sleep(1.1)  # runs are named by the second
+        _, later = await desk.go()
+        return ending, units, charged, later, house.charged()["tavily"]["credits"]
+
+    ending, units, charged, later, charged_then = at(tmp_path, journey, companies=3)
+
+    assert {unit.state for unit in units.values()} == {UnitState.UNKNOWN}
+    assert ending.state is RunState.PARTIAL
+    assert charged == charged_then == 3
+    assert {unit.state for unit in later.values()} == {UnitState.UNKNOWN}
+
+
+def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
+    async def journey(house):
+        await Desk(house).go()
+        return house.charged()
+
+    async def silent_journey(house):
+        real = house.app.connectors.crawler()
+
+        class Silent:
+            """Visits sites on which nobody can be written to."""
+
+            async def visit(self, url, *, known=()):
+                return replace(await real.visit(url, known=known), findings=())
+
+        def nothing(pages, *, told=()):
+            return Extracted(findings=())
+
+        ending, _ = await Desk(house, visits=Silent(), plain=nothing, model=None).go()
+        return ending, await house.store().accounts.dossiers(), house.charged()
+
+    talking = at(tmp_path, journey, companies=2)
+    (tmp_path / "silent").mkdir()
+    ending, known, charged = at(tmp_path / "silent", silent_journey, companies=2)
+
+    assert "lusha" not in talking
+    assert charged["lusha"]["credits"] >= 2
+    assert ending.cost["lusha/calls"] == 4  # who there is, then their addresses
+    people = [contact for dossier in known for contact in dossier.contacts]
+    assert people
+    assert {contact.source for contact in people} == {"lusha"}
+    assert all(contact.name and contact.email for contact in people)
+
+
+class Flaky:
+    """A part of a store that fails so often before it does what it is asked."""
+
+    def __init__(self, part, verb, times, error=TransientError):
+        self._part, self._verb, self._left, self._error = part, verb, times, error
+
+    def __getattr__(self, verb):
+        if verb == self._verb and self._left:
+            self._left -= 1
+            raise self._error("the store is away")
+        return getattr(self._part, verb)
+
+
+def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
+    async def journey(house):
+        desk = Desk(house, at_once=1)
+        store = replace(desk.store, nights=Flaky(desk.store.nights, "finish_unit", 2))
+        ending, units = await desk.go(store)
+        return ending, units, house.charged()
+
+    ending, units, charged = at(tmp_path, journey, companies=2)
+
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert charged["tavily"]["credits"] == 2
+    assert ending.state is RunState.DONE
+
+
+def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
+    async def journey(house):
+        desk = Desk(house, at_once=2)
+        gone = Flaky(desk.store.nights, "finish_unit", 1000, ConfigError)
+        with pytest.raises(ConfigError, match="away"):
+            await desk.go(replace(desk.store, nights=gone))
+        return await desk.store.nights.count_units(desk.run)
+
+    assert at(tmp_path, journey, companies=3) == {UnitState.WAITING: 3}
+
+
+def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
+    async def journey(house):
+        nobody = dict.fromkeys(("search", "model", "people", "reveal", "verifier"))
+        return await Desk(house, **nobody).go(), house.charged()
+
+    (ending, units), charged = at(tmp_path, journey, companies=2)
+
+    assert charged == {}
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert any("without a key" in reason for reason in ending.reasons)
+
+
+class SkippingClock(SystemClock):
+    """The machine's clock, until somebody lets time pass."""
+
+    passed = timedelta(0)
+
+    def now(self):
+        return super().now() + self.passed
+
+
+def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
+    clock = SkippingClock()
+
+    def takes_long():
+        clock.passed += timedelta(minutes=50)
+
+    async def journey(house):
+        visited = []
+
+        def told():
+            return [each for each in house.told.of(NightProgress) if each.ended]
+
+        async def until_the_watch_has_looked(url):
+            visited.append(url)
+            while len(visited) > 1 and not told():  # noqa: ASYNC110  # a recorder rings no bell
+                await asyncio.sleep(0.05)
+
+        visits = visits_of(house, until_the_watch_has_looked)
+        await Desk(house, visits=visits, at_once=1, planning=takes_long).go()
+        return told()[0]
+
+    progress = at(tmp_path, journey, clock=clock)
+
+    # One of five is done in seconds; an hour has room for the others, fifty minutes of it gone.
+    assert not progress.late

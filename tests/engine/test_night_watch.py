@@ -1,0 +1,90 @@
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from stoker.core.companies import CompanyId
+from stoker.core.events import NightProgress, UnitsShed
+from stoker.core.model import TenantId
+from stoker.core.nights import Depth, Unit, UnitState
+from stoker.engine.handing_out import StoreUnits
+from stoker.engine.night_watch import NightWatch, Times
+from stoker.stores.memory import MemoryBackend
+from stoker.testing import FakeClock, Recorder
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+RUN = "20300101_120000"
+HOUR = timedelta(hours=1)
+
+
+class Flow:
+    """How far a flow has come, as the watch is told."""
+
+    def __init__(self, ended, under_way):
+        self.ended, self.under_way = ended, under_way
+
+
+def units(number):
+    return [
+        Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+        for place in range(number)
+    ]
+
+
+async def watched(*, planned, after, ended, under_way=0, may_take=HOUR):
+    clock, told = FakeClock(NOON), Recorder()
+    store = MemoryBackend().tenant(TenantId("acme"))
+    await store.nights.plan_units(RUN, units(planned))
+    hand = StoreUnits(store.nights, RUN, owner="one", clock=clock)
+    for unit in await hand.take(ended + under_way):
+        if unit.place < ended:
+            await hand.finish(
+                Unit(
+                    company=unit.company,
+                    place=unit.place,
+                    depth=unit.depth,
+                    state=UnitState.DONE,
+                    owner=unit.owner,
+                ),
+                None,
+            )
+    await clock.sleep(after)
+    watch = NightWatch(
+        store,
+        RUN,
+        flow=Flow(ended, under_way),
+        times=Times(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
+        clock=clock,
+        observer=told,
+    )
+    shed = await watch.look()
+    return shed, await store.nights.units(RUN), told
+
+
+def test_a_night_that_ends_in_time_leaves_nobody_out():
+    shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 4, ended=50, under_way=5))
+    assert shed == 0
+    [progress] = told.of(NightProgress)
+    assert (progress.ended, progress.under_way, progress.left) == (50, 5, 45)
+    assert not progress.late
+    assert progress.finish < NOON + HOUR
+
+
+def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
+    shed, left, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=25, under_way=5))
+    # 25 in half an hour, 5 are under way: 20 more are done by the hour, 50 are not.
+    assert shed == 50
+    gone = [unit.place for unit in left if unit.state is UnitState.SHED]
+    assert gone == list(range(50, 100))
+    assert all(unit.reasons for unit in left if unit.state is UnitState.SHED)
+    assert [event.units for event in told.of(UnitsShed)] == [50]
+
+
+def test_a_slow_beginning_alone_leaves_nobody_out():
+    shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=3, under_way=5))
+    assert shed == 0
+    assert told.of(NightProgress)[0].late
+
+
+def test_after_the_deadline_nothing_more_is_begun():
+    shed, left, _ = asyncio.run(watched(planned=20, after=HOUR, ended=2, under_way=3))
+    assert shed == 15
+    assert {unit.state for unit in left} == {UnitState.DONE, UnitState.TAKEN, UnitState.SHED}

@@ -1,0 +1,143 @@
+import asyncio
+import contextlib
+from datetime import UTC, date, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.core.entities import Entity, Load
+from stoker.core.icp import IcpRule
+from stoker.core.model import TenantId
+from stoker.core.targets import DepthRule, rank, select
+from stoker.engine.candidates import find_candidates, select_targets
+from stoker.engine.refreshing import refresh
+from stoker.errors import TransientError
+from stoker.stores.memory import MemoryBackend
+from stoker.testing import FakeClock
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+ACME = TenantId("acme")
+
+
+def entity(number, *, name="", ssic="62011", live=True):
+    said = name or f"COMPANY {number} PTE LTD"
+    return Entity(
+        uen=f"2020{number:05d}A",
+        name=said,
+        kind="Local Company",
+        status="Live" if live else "Struck Off",
+        live=live,
+        registered_on=date(2020, 1, 1),
+        ssic=ssic,
+        digest=f"{said} {ssic} {live}",
+    )
+
+
+class Register:
+    """A register one can write batches into, and a tenant that follows it."""
+
+    def __init__(self):
+        self.backend, self.clock = MemoryBackend(), FakeClock()
+        self.store = self.backend.tenant(ACME)
+        self.registry = self.backend.registry()
+        self.releases = 0
+
+    async def load(self, *batches):
+        self.releases += 1
+        load = Load(
+            id=f"load {self.releases}",
+            release=f"2030-01-{self.releases:02d}",
+            part="A",
+            source="a test",
+            began_at=NOON,
+        )
+        await self.registry.begin_load(load)
+        for batch in batches:
+            await self.registry.load_entities(load, batch, now=self.clock.now())
+        await self.registry.end_load(load, now=self.clock.now())
+
+    async def refresh(self, page=1000, accounts=None):
+        accounts = accounts or self.store.accounts
+        return await refresh(self.registry, accounts, clock=self.clock, page=page)
+
+    async def names(self):
+        return {each.id: each.name for each in await self.store.accounts.companies()}
+
+
+class Dying:
+    """Accounts whose process is gone after so many verbs."""
+
+    def __init__(self, accounts, verbs):
+        self._accounts, self._left = accounts, verbs
+
+    def __getattr__(self, verb):
+        self._left -= 1
+        if self._left < 0:
+            raise TransientError("gone")
+        return getattr(self._accounts, verb)
+
+
+def test_what_is_new_or_changed_is_taken_over_once():
+    async def journey():
+        register = Register()
+        await register.load([entity(1), entity(2)])
+        first = await register.refresh()
+        nothing = await register.refresh()
+        await register.load([entity(2, name="OTHER PTE LTD"), entity(3)])
+        return first, nothing, await register.refresh(), await register.names()
+
+    first, nothing, second, names = asyncio.run(journey())
+
+    assert (first.read, first.new) == (2, 2)
+    assert nothing.read == 0
+    assert (second.read, second.new, second.changed) == (2, 1, 1)
+    assert names["202000002A"] == "OTHER PTE LTD"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.integers(0, 12),
+)
+def test_a_refresh_that_dies_anywhere_loses_no_company(batches, page, verbs):
+    async def journey():
+        register = Register()
+        await register.load(*[[entity(n) for n in dict.fromkeys(batch)] for batch in batches])
+        with contextlib.suppress(TransientError):
+            await register.refresh(page, Dying(register.store.accounts, verbs))
+        await register.refresh(page)
+        return set(await register.names())
+
+    wanted = {entity(n).uen for batch in batches for n in batch}
+    assert asyncio.run(journey()) == wanted
+
+
+def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
+    async def journey():
+        register = Register()
+        await register.load([entity(1), entity(2, live=False), entity(3, ssic="01111")])
+        await register.refresh()
+        accounts = register.store.accounts
+        found = await find_candidates(accounts, IcpRule(), page=1)
+        return found, [each.id for each in await accounts.candidates(rule="default")]
+
+    assert asyncio.run(journey()) == (1, ["202000001A"])
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 25), st.integers(0, 12), st.integers(0, 40), st.integers(1, 7))
+def test_choosing_page_by_page_is_choosing_from_all_at_once(number, cap, pull_units, page):
+    async def journey():
+        register = Register()
+        await register.load([entity(n) for n in range(number)])
+        await register.refresh()
+        accounts, rule = register.store.accounts, IcpRule()
+        await find_candidates(accounts, rule, page=page)
+        how = {"cap": cap, "now": NOON, "pull_units": pull_units}
+        paged = await select_targets(accounts, rule, depths=DepthRule(), page=page, **how)
+        everybody = await accounts.candidates(rule=rule.name)
+        return paged, select(sorted(everybody, key=rank), **how)
+
+    paged, at_once = asyncio.run(journey())
+    assert paged == at_once

@@ -1,0 +1,60 @@
+"""Fetches bombs in a process of its own and says how much memory that took, at its highest.
+
+    python -m faults.bomb_eater ADDRESS WAY TIMES KIND...
+
+`way` is ours, or swallowed: the same bytes undone in one go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from faults.web_twins import swallowed
+from stoker.connectors.http import Call, Http
+from stoker.errors import StokerError
+
+MOST = 5_000_000
+
+
+def highest() -> int:
+    """Return the most memory this process ever had, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+async def eaten(address: str, way: str, times: int, kinds: list[str]) -> dict[str, object]:
+    http = Http(user_agent="Stoker test", sandbox=address)
+    most, ends = 0, []
+
+    async def fetch(path: str) -> bytes:
+        call = Call(
+            method="GET",
+            url=f"http://site.test{path}",
+            deadline=timedelta(seconds=60),
+            most_bytes=MOST,
+        )
+        return (await http.send(call)).body
+
+    await fetch("/ok")
+    before = highest()
+    for kind in kinds * times:
+        try:
+            if way == "swallowed":
+                body = swallowed(await fetch(f"/wire/{kind}"))
+            else:
+                body = await fetch(f"/bomb/{kind}")
+            most = max(most, len(body))
+            ends.append(kind)
+        except StokerError as error:
+            ends.append(f"{kind}: {type(error).__name__}")
+    await http.close()
+    return {"growth": highest() - before, "most": most, "ends": ends}
+
+
+if __name__ == "__main__":
+    place, manner, count, *names = sys.argv[1:]
+    print(json.dumps(asyncio.run(eaten(place, manner, int(count), names))))

@@ -1,0 +1,176 @@
+"""Exports and undoings killed at random moments and done again, tried and tallied."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from faults.crm_worker import FIRST, FOURTH, SECOND, THIRD, Desk
+from faults.tally import Tally
+from running_box import RunningBox
+from stoker.core.crm import LEAD, PARTNER
+
+TESTS = Path(__file__).parents[1]
+VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
+KINDS = ("make", "change", "undo")
+BEFORE = "before"  # a store in which a night's findings are, and nothing was sent
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A sandbox that outlives every process that is killed."""
+
+    box: RunningBox
+    room: Path
+    protocol: str
+    way: str = ""
+
+    def desk(self, database: str) -> Desk:
+        path = self.room / f"{database}.db"
+        return Desk(path, self.box.box.address, database, self.protocol, self.way)
+
+    def order(self, database: str, what: str) -> str:
+        path = self.room / f"{database}.db"
+        words = (path, self.box.box.address, database, self.protocol, self.way or "right", what)
+        return " ".join(map(str, words))
+
+    def person(self, database: str, model: str, method: str, **arguments):
+        headers = {
+            "Authorization": f"bearer odoo-{database}-human-mei",
+            "X-Odoo-Database": database,
+        }
+        path = f"/json/2/{model}/{method}"
+        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+
+    def truth(self, database: str) -> list:
+        """Every record, archived or not, but for numbers and moments."""
+        seen = []
+        for model in (PARTNER, LEAD):
+            found = self.person(
+                database, model, "search_read", domain=[], context={"active_test": False}
+            )
+            for each in found:
+                shown = {key: each[key] for key in each.keys() - VOLATILE}
+                for link in ("parent_id", "partner_id"):
+                    shown[link] = shown[link][1] if shown.get(link) else False
+                seen.append((model, sorted(shown.items(), key=lambda pair: pair[0])))
+        return sorted(seen, key=str)
+
+
+def killed(rng: random.Random, n: int, room: Path, *, protocol: str, way: str = "") -> Tally:
+    """Kill n workers at random moments, let another finish; tally what is not as undisturbed."""
+    tally = Tally()
+    with RunningBox(companies=5) as box, ExitStack() as stack:
+        box.dials.turn("odoo.latency_low", timedelta(milliseconds=1))
+        box.dials.turn("odoo.latency_high", timedelta(milliseconds=6))
+        lab = Lab(box, room, protocol, way)
+        asyncio.run(_known(lab))
+        calm, took = {}, {}
+        for kind in KINDS[:1] if way else KINDS:
+            worker = _worker(stack)
+            asyncio.run(_prepared(lab, f"calm-{kind}", kind))
+            took[kind] = _carried_out(lab, worker, f"calm-{kind}", kind)
+            calm[kind] = lab.truth(f"calm-{kind}")
+        nth, next_worker = 0, _worker(stack)
+        while tally.n < n and nth < 3 * n:
+            kind, database = tuple(calm)[nth % len(calm)], f"trial-{nth}"
+            worker, next_worker = next_worker, _worker(stack)  # it starts while this one works
+            asyncio.run(_prepared(lab, database, kind))
+            tally.n += _killed(lab, worker, database, kind, rng.uniform(0, took[kind]))
+            asyncio.run(_finished(lab, database, kind))
+            tally.broken += _judged(lab, database, kind, calm[kind])
+            tally.acked += 1
+            nth += 1
+    return tally
+
+
+def _judged(lab: Lab, database: str, kind: str, calm: list) -> list[str]:
+    truth = lab.truth(database)
+    where = f"{database}, {kind}"
+    names = Counter((model, dict(shown)["name"]) for model, shown in truth)
+    wrong = [f"{where}: {many} of {name}" for name, many in names.items() if many > 1]
+    if not wrong and truth != calm:
+        wrong.append(f"{where}: it is not as after an undisturbed night")
+    writes = lab.box.tallies.charged("odoo", unit="writes", key=database)
+    asyncio.run(_finished(lab, database, kind, run=FOURTH))
+    if lab.box.tallies.charged("odoo", unit="writes", key=database) != writes:
+        wrong.append(f"{where}: once more, and something was written again")
+    return wrong
+
+
+async def _known(lab: Lab) -> None:
+    async with lab.desk(BEFORE) as desk:
+        await desk.know(FIRST, "one")
+
+
+async def _prepared(lab: Lab, database: str, kind: str) -> None:
+    shutil.copy(lab.room / f"{BEFORE}.db", lab.room / f"{database}.db")
+    if kind == "make":
+        return
+    async with lab.desk(database) as desk:
+        await desk.export(FIRST)
+        _edit(lab, database, "Mei 3", phone="a person's")
+        await desk.know(SECOND, "two")
+        if kind == "undo":
+            await desk.export(SECOND)
+            _edit(lab, database, "Mei 5", phone="a person's too")
+
+
+def _edit(lab: Lab, database: str, name: str, **values: str) -> None:
+    (id_,) = lab.person(database, PARTNER, "search", domain=[["name", "=", name]])
+    assert lab.person(database, PARTNER, "write", ids=[id_], vals=values) is True
+
+
+async def _finished(lab: Lab, database: str, kind: str, run: str = THIRD) -> None:
+    async with lab.desk(database) as desk:
+        await (desk.undo(SECOND) if kind == "undo" else desk.export(run))
+
+
+def _what(kind: str) -> str:
+    return f"undo:{SECOND}" if kind == "undo" else f"export:{SECOND}"
+
+
+def _carried_out(lab: Lab, worker: subprocess.Popen, database: str, kind: str) -> float:
+    _put_to_work(lab, worker, database, kind)
+    began = time.monotonic()
+    said = worker.stdout.readline()
+    assert said == "done\n", said
+    return time.monotonic() - began
+
+
+def _killed(lab: Lab, worker: subprocess.Popen, database: str, kind: str, after: float) -> bool:
+    """Kill it so long after its start; say whether it was still at work."""
+    _put_to_work(lab, worker, database, kind)
+    time.sleep(after)
+    worker.kill()
+    return worker.stdout.readline() != "done\n"
+
+
+def _put_to_work(lab: Lab, worker: subprocess.Popen, database: str, kind: str) -> None:
+    assert worker.stdout.readline() == "ready\n"
+    worker.stdin.write(lab.order(database, _what(kind)) + "\n")
+    worker.stdin.flush()
+    assert worker.stdout.readline() == "at work\n"
+
+
+def _worker(stack: ExitStack) -> subprocess.Popen:
+    worker = stack.enter_context(
+        subprocess.Popen(
+            [sys.executable, "-m", "faults.crm_worker"],
+            cwd=TESTS,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
+    stack.callback(worker.kill)
+    return worker

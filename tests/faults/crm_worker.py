@@ -1,0 +1,156 @@
+"""A process that exports or undoes one night and is killed on the way. Started by `crm_kills`.
+
+It says that it is ready, waits for an order, says that it is at work, and when it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from stoker.connectors.http import Http
+from stoker.connectors.odoo import Odoo
+from stoker.core.companies import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.core.model import TenantId
+from stoker.core.nights import Depth, Unit, UnitState
+from stoker.core.runs import RunKey, run_at
+from stoker.engine.clock import SystemClock
+from stoker.engine.exporting import CrmExport
+from stoker.engine.running import OpenRun
+from stoker.engine.undoing import undo_run
+from stoker.stores.sqlite import SqliteBackend
+
+TENANT = TenantId("acme")
+COMPANIES = 9
+COMPANIES_A_PAGE = 3  # few, so that there are many moments to die in
+FIRST, SECOND, THIRD, FOURTH = (f"202611{day}_180000" for day in (16, 17, 18, 19))
+
+
+class Forgetful:
+    """The wrong way: records are made without an id of ours, and found by what we remember."""
+
+    def __init__(self, crm: Odoo) -> None:
+        self._crm = crm
+
+    def __getattr__(self, name):
+        return getattr(self._crm, name)
+
+    async def found(self, rows, *, known):
+        there = {}
+        for row in rows:
+            if row.external_id in known:
+                term = [["id", "=", known[row.external_id]]]
+                for record in await self._crm.search(row.model, term, fields=list(row.values)):
+                    there[row.external_id] = type(record)(
+                        id=record.id, external_id=row.external_id, values=record.values
+                    )
+        return there
+
+    async def upsert(self, writes):
+        from stoker.sources import Upserting
+
+        calls, told = await self._crm._spoken(), {}
+        for write in writes:
+            values = {column: value for column, value in write.cells.items() if "/" not in column}
+            (id_,) = await calls.call(write.row.model, "create", {"vals_list": [values]})
+            told[write.row.external_id] = Upserting(external_id=write.row.external_id, id=id_)
+        return told
+
+
+class Desk:
+    """One trial's store and its database in the make-believe Odoo."""
+
+    def __init__(self, path: Path, address: str, database: str, protocol: str, way: str) -> None:
+        self._backend = SqliteBackend(path)
+        self.store = self._backend.tenant(TENANT)
+        self._http = Http(user_agent="Stoker test", sandbox=address)
+        crm = Odoo(
+            self._http,
+            url="http://odoo.test",
+            database=database,
+            key=f"odoo-{database}-ours",
+            login="stoker",
+            protocol=protocol,
+            deadline=timedelta(seconds=20),
+        )
+        self.crm = Forgetful(crm) if way == "forgetful" else crm
+
+    async def __aenter__(self) -> Desk:
+        await self._backend.migrate()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+        await self._backend.close()
+
+    async def know(self, run: str, version: str) -> None:
+        """Let a night have found everything out, in other words each time."""
+        known = [_dossier(nth, version) for nth in range(COMPANIES)]
+        units = [
+            Unit(company=each.company.id, place=place, depth=Depth.DEEP)
+            for place, each in enumerate(known)
+        ]
+        at = run_at(run)
+        await self.store.accounts.upsert_companies([each.company for each in known], now=at)
+        await self.store.nights.plan_units(run, units)
+        for unit, each in zip(units, known, strict=True):
+            done = Unit(
+                company=unit.company,
+                place=unit.place,
+                depth=unit.depth,
+                state=UnitState.DONE,
+                ended_at=at,
+            )
+            await self.store.nights.finish_unit(run, done, each)
+
+    async def export(self, run: str):
+        opened = OpenRun(
+            key=RunKey(run_at(run), 1),
+            kind="nightly",
+            store=self.store,
+            clock=SystemClock(),
+            observer=lambda event: None,
+        )
+        exports = CrmExport(lambda _: self.crm, least=0.5, page=COMPANIES_A_PAGE)
+        return await exports.export(opened)
+
+    async def undo(self, run: str):
+        now = SystemClock().now()
+        return await undo_run(run, crm=self.crm, store=self.store.nights, now=now)
+
+
+def _dossier(nth: int, version: str) -> Dossier:
+    contact = Contact(
+        name=f"Mei {nth}",
+        email=f"mei@acme{nth}.test",
+        phone=version,
+        source="s",
+        confidence=0.9,
+    )
+    return Dossier(
+        company=Company(
+            id=CompanyId(f"2009{nth:05}A"), name=f"Acme {nth}", website=f"https://{version}.test"
+        ),
+        contacts=(contact,),
+        score=LeadScore(
+            value=0.9, bucket=Bucket.HIGH, features={}, feature_hash=version, rationale=version
+        ),
+        looked_at=run_at(FIRST),
+        run=FIRST,
+    )
+
+
+async def _work(path: str, address: str, database: str, protocol: str, way: str, what: str) -> None:
+    async with Desk(Path(path), address, database, protocol, way) as desk:
+        verb, run = what.split(":")
+        print("at work", flush=True)
+        await (desk.undo(run) if verb == "undo" else desk.export(run))
+
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    words = sys.stdin.readline().split()
+    asyncio.run(_work(*words))
+    print("done", flush=True)

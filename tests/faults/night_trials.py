@@ -1,0 +1,331 @@
+"""Nights killed at random moments and gone on with, tried and tallied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faults.night_worker import TENANT, installation, set_ahead
+from faults.tally import Tally
+from night_house import ANYBODY, chosen, entity_of, register
+from running_box import RunningBox
+from stoker.core.crm import LEAD, PARTNER, rows_of
+from stoker.core.nights import UnitState
+from stoker.engine.verifying import verified
+from stoker.sandbox.tallies import fingerprint
+from watched_box import Watch
+
+TESTS = Path(__file__).parents[1]
+VENDORS = ("tavily", "openai", "lusha", "zerobounce")
+PREFIX = {"tavily": "tvly-", "openai": "sk-"}
+PLENTY = 100_000_000
+GONE = 200  # seconds after which nothing of a dead process holds anybody up
+A_DAY = 86_400
+MOST_KILLS = 4  # of one night
+MOST_LIVES = 6  # undisturbed ones, until a night is through
+LATENCY = {"sites": (1, 6), "odoo": (2, 8)} | dict.fromkeys(VENDORS, (5, 25))  # milliseconds
+CAPS = (
+    *("tavily_queries", "tavily_credits", "lusha_contact_lookups", "lusha_credits"),
+    *("zerobounce_verifications", "zerobounce_credits", "openai_daily_tokens", "openai_calls"),
+    *("pull_units_per_day", "money_per_day_minor"),
+)
+
+
+def key_of(vendor, name):
+    """Return a make-believe key that nobody else has."""
+    return f"{PREFIX.get(vendor, '')}sandbox-{vendor}-{name}"
+
+
+IN_A_FILE = ('storage.backend = "sqlite"', 'storage.sqlite_path = "stoker.db"')
+
+
+def settings_text(address, names, *, at_once=3, caps=None, storage=IN_A_FILE):
+    """Return settings in which every tenant has keys and a database of its own.
+
+    `names` has the tenants, and the word that is in each one's keys.
+    """
+    lines = [
+        *storage,
+        f'sandbox.address = "{address}"',
+        "crawl.gap_s = 0.001",
+        "crawl.timeout_s = 5",
+        f"scheduling.company_concurrency = {at_once}",
+        "score.min_export = 0.3",
+    ]
+    lines += [f"caps.{cap} = {(caps or {}).get(cap, PLENTY)}" for cap in CAPS]
+    for vendor in (*VENDORS, "odoo"):
+        lines += [f"{vendor}.calls = 100000", f"{vendor}.burst = 1000"]
+    for tenant, word in names.items():
+        lines += [f"[tenants.{tenant}]", f'odoo.database = "{word}"']
+        lines += [f'keys.{vendor} = "{key_of(vendor, word)}"' for vendor in VENDORS]
+        lines += [f'keys.odoo = "odoo-{word}-sandbox"']
+    return "\n".join([*lines, ""])
+
+
+@dataclass
+class Nights:
+    """A make-believe internet that outlives every night, and a program to fork nights from."""
+
+    box: RunningBox
+    watch: Watch
+    program: subprocess.Popen
+    room: Path
+    companies: int
+    way: str = ""
+
+    def ask(self, order):
+        self.program.stdin.write(json.dumps(order) + "\n")
+        self.program.stdin.flush()
+        return json.loads(self.program.stdout.readline())
+
+    def order(self, name, began, lives):
+        set_ahead(self.room / name, lives * GONE)
+        return {"room": str(self.room / name), "began": began, "way": self.way}
+
+    def place(self, name):
+        """Make a room in which nobody has had a night yet; return when."""
+        began, where = time.time(), self.room / name
+        blank = self.room / "blank.db"
+        where.mkdir()
+        (where / "stoker.toml").write_text(settings_text(self.box.box.address, {TENANT: name}))
+        if blank.exists():
+            shutil.copy(blank, where / "stoker.db")
+            return began
+
+        async def filled():
+            async with installation(self.order(name, began, 0)) as app:
+                world = self.box.world
+                await register(app, map(entity_of, some_companies(world, self.companies)))
+                await app.backend.tenant(TENANT).accounts.put_rule(ANYBODY)
+
+        asyncio.run(filled())
+        shutil.copy(where / "stoker.db", blank)
+        return began
+
+    def life(self, name, began, lives, *, kill_after=None):
+        """Let a process have the room's night; return its exit code, -9 when it was killed."""
+        pid = self.ask(self.order(name, began, lives))
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)
+        return self.ask({"wait": pid})
+
+    def killed(self, name, began, moments):
+        """Kill a night at each of these moments of a life; return how many lives it lost."""
+        for lives, after in enumerate(moments):
+            if self.life(name, began, lives, kill_after=after) != -signal.SIGKILL:
+                return lives
+        return len(moments)
+
+    def paused(self, name, began, *, after):
+        """Hold a night still while another process has it; return whether it was under way."""
+        pid = self.ask(self.order(name, began, 0))
+        time.sleep(after)
+        os.kill(pid, signal.SIGSTOP)
+        self.life(name, began, 1)
+        os.kill(pid, signal.SIGCONT)
+        return self.ask({"wait": pid}) != 0
+
+    def through(self, name, began, lives):
+        """Go on with a night until it is through; return how many lives that took."""
+        for more in range(MOST_LIVES):
+            if self.life(name, began, lives + more) == 0:
+                return more + 1
+        return MOST_LIVES
+
+
+def dials():
+    """Return how long everybody takes over an answer: long enough to be killed in."""
+    turned = {"zerobounce.calls": PLENTY}
+    for name, (low, high) in LATENCY.items():
+        turned |= {f"{name}.latency_low": low / 1000, f"{name}.latency_high": high / 1000}
+    return turned
+
+
+@contextmanager
+def nights(room, *, companies, way=""):
+    """Lend everything a trial needs."""
+    watch = Watch()
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "faults.night_worker"]
+    with (
+        RunningBox(companies=50 * companies, seed=3, dials=dials(), vendors=watch.vendors) as box,
+        subprocess.Popen(command, cwd=TESTS, stdin=pipe, stdout=pipe, text=True) as program,
+    ):
+        json.loads(program.stdout.readline())
+        yield Nights(box, watch, program, room, companies, way)
+        program.stdin.close()
+
+
+def some_companies(world, number):
+    """Return companies of every kind that answers at once: in order, without words, gone."""
+    found = chosen(world, 10 * number, troubles=True)
+    usual = [each for each in found if each.trouble in ("fine", "thin", "gone")]
+    odd = [each for each in usual if each.trouble != "fine"][: number // 2]
+    return odd + [each for each in usual if each.trouble == "fine"][: number - len(odd)]
+
+
+@dataclass(frozen=True)
+class State:
+    """What there is in the end, by company; moments and names of runs left out."""
+
+    known: dict
+    crm: dict
+    unsure: set  # of whom nobody knows what was paid for
+    problems: tuple
+
+
+def state_of(trial, name, began, lives):
+    """Read the room's final state, and what its CRM has."""
+
+    async def read():
+        known, unsure, owners = {}, set(), {}
+        async with installation(trial.order(name, began, lives)) as app:
+            store = app.backend.tenant(TENANT)
+            for each in await store.accounts.dossiers(limit=1000):
+                company = replace(each.company, last_seen_at=None)
+                score = each.score and (each.score.value, each.score.rationale)
+                contacts = sorted(map(repr, each.contacts))
+                known[company.id] = (company, sorted(map(repr, each.findings)), contacts, score)
+                for row in rows_of(each, tenant=TENANT, least=0.3):
+                    owners[row.external_id] = company.id
+            for run in await store.runs.runs(limit=100):
+                states = (UnitState.UNKNOWN,)
+                units = await store.nights.units(run.name, states=states)
+                unsure |= {unit.company for unit in units}
+            return known, unsure, (await verified(store)).problems, owners
+
+    known, unsure, problems, owners = asyncio.run(read())
+    return State(known, _crm(trial, name, owners), unsure, problems)
+
+
+_VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
+
+
+def _crm(trial, database, owners):
+    """Return what a tenant's CRM has, by company, each record with its external id."""
+
+    def person(model, method, **arguments):
+        headers = {
+            "Authorization": f"bearer odoo-{database}-human-mei",
+            "X-Odoo-Database": database,
+        }
+        path = f"/json/2/{model}/{method}"
+        return trial.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+
+    found = {}
+    for model in (PARTNER, LEAD):
+        records = person(model, "search_read", domain=[], context={"active_test": False})
+        ids = [each["id"] for each in records]
+        names = {each["id"]: each["xmlid"] for each in person(model, "get_metadata", ids=ids)}
+        for each in records:
+            name = names.get(each["id"]) or "nobody's"
+            shown = {key: each[key] for key in sorted(each.keys() - _VOLATILE)}
+            for link in ("parent_id", "partner_id"):
+                shown[link] = shown[link][1] if shown.get(link) else False
+            found.setdefault(owners.get(name, name), []).append((name, repr(shown)))
+    return {company: sorted(records) for company, records in found.items()}
+
+
+def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pauses=False) -> Tally:
+    """Kill nights n times at random moments, let each end; tally what is not as undisturbed.
+
+    With `pauses`, each is held still instead, for so long that another process takes over, and
+    goes on when that is through. `acked` is how many companies' outcomes nobody knows, all nights
+    together.
+    """
+    tally = Tally()
+    with nights(room, companies=companies, way=way) as trial:
+        began = trial.place("calm")
+        assert trial.life("calm", began, 0) == 0
+        again = trial.place("calm-again")  # the sandbox makes its pages once
+        assert trial.life("calm-again", again, 0) == 0
+        took = time.time() - again
+        calm = state_of(trial, "calm", began, 1)
+        assert len(calm.known) == companies
+        assert all(charged(trial.box, vendor, "calm") for vendor in VENDORS), "nobody left out"
+        nth = 0
+        while tally.n < n and nth < 2 * n:
+            name = f"trial-{nth}"
+            began = trial.place(name)
+            if pauses:
+                times, lives = trial.paused(name, began, after=rng.uniform(0.02, took)), 2
+            else:
+                moments = [rng.uniform(0.02, took) for _ in range(rng.randint(1, MOST_KILLS))]
+                times = lives = trial.killed(name, began, moments[: n - tally.n])
+            tally.n += times
+            lives += trial.through(name, began, lives)
+            seen = state_of(trial, name, began, lives)
+            tally.broken += _judged(trial, name, calm, seen)
+            if not pauses:
+                # Whoever is held still loses time, reads less of a site, and asks something else.
+                tally.broken += _overspent(trial, name)
+            tally.acked += len(seen.unsure)
+            shutil.rmtree(room / name)
+            nth += 1
+            if way and tally.broken:
+                break
+    return tally
+
+
+def next_night(room: Path, *, companies: int) -> tuple[int, int]:
+    """Have a night, and another one a day later; return how many paid questions each asked."""
+    with nights(room, companies=companies) as trial:
+        began = trial.place("two")
+        assert trial.life("two", began, 0) == 0
+        first, visited = trial.watch.paid.total(), trial.box.tallies.by_host["sites"]
+        assert trial.life("two", began, A_DAY // GONE) == 0
+        assert trial.box.tallies.by_host["sites"] >= visited + companies, "all were visited again"
+        return first, trial.watch.paid.total() - first
+
+
+def _judged(trial, name, calm, seen):
+    wrong = [told for vendor in VENDORS for told in trial.watch.twice(key_of(vendor, name))]
+    wrong += [f"the ledger: {problem}" for problem in seen.problems]
+    ids = Counter(id_ for records in seen.crm.values() for id_, _ in records)
+    wrong += [f"the CRM has {many} of {id_}" for id_, many in ids.items() if many > 1]
+    wrong += [f"{id_} was lost" for id_ in calm.known.keys() - seen.known.keys()]
+    for company in calm.known.keys() & seen.known.keys() - seen.unsure:
+        if seen.known[company] != calm.known[company]:
+            wrong.append(f"{company}: {_difference(calm.known[company], seen.known[company])}")
+        if seen.crm.get(company) != calm.crm.get(company):
+            told = _difference(calm.crm.get(company) or (), seen.crm.get(company) or ())
+            wrong.append(f"{company} in the CRM: {told}")
+    if strangers := seen.crm.keys() - seen.known.keys():
+        wrong.append(f"the CRM has records of {sorted(strangers)}, whom nobody knows")
+    return [f"{name}: {told}" for told in wrong]
+
+
+def _overspent(trial, name):
+    return [
+        f"{name}: {vendor} was paid more {unit} than by an undisturbed night"
+        for vendor in VENDORS
+        for unit, most in charged(trial.box, vendor, "calm").items()
+        if charged(trial.box, vendor, name).get(unit, 0) > most
+    ]
+
+
+def charged(box, vendor, name):
+    """Return what a vendor charged the key of this name, by unit."""
+    mark = fingerprint(key_of(vendor, name))
+    return box.tallies.charges_by_key.get(vendor, {}).get(mark, {})
+
+
+def _difference(before, after):
+    changed = [
+        f"{old!r:.300} became {new!r:.300}"
+        for old, new in zip(before, after, strict=False)
+        if old != new
+    ]
+    return "; ".join(changed) or f"{len(before)} became {len(after)}"

@@ -1,0 +1,128 @@
+"""The program whose nights are killed: everything imported, one fork for every night.
+
+Orders come as lines of JSON on standard input, process ids and ends go out the same way. A trial
+has a clock of its own that starts at noon, so that no trial meets midnight, and can be set ahead
+for all its processes: what a dead one held has then run out without anybody waiting for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import stoker.connectors.odoo
+import stoker.stores.sqlite  # noqa: F401  # imported here, so that no night spends time on it
+from stoker.connectors.site_visiting import site_named
+from stoker.core.model import TenantId
+from stoker.engine.clock import SystemClock
+from stoker.wiring import opened, settings
+
+TENANT = TenantId("acme")
+AHEAD = "ahead"  # a file whose date says by how many seconds the clock is set ahead
+NOON = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)  # in Singapore
+
+
+class TrialClock(SystemClock):
+    """Noon when the trial began, and set ahead by as much as its room says."""
+
+    def __init__(self, room: Path, began: float) -> None:
+        self._offset = NOON - datetime.fromtimestamp(began, UTC)
+        self._ahead = room / AHEAD
+
+    def now(self) -> datetime:
+        return super().now() + self._offset + self._set_ahead()
+
+    def elapsed(self) -> timedelta:
+        return super().elapsed() + self._set_ahead()
+
+    def _set_ahead(self) -> timedelta:
+        return timedelta(seconds=int(self._ahead.stat().st_mtime))
+
+
+def set_ahead(room: Path, seconds: int) -> None:
+    """Set the clock of all a room's processes ahead, also of those that are paused."""
+    (room / AHEAD).touch()
+    os.utime(room / AHEAD, (seconds, seconds))
+
+
+class _Forgetful:
+    """The wrong way: what was answered and paid for is only remembered by who asked."""
+
+    def __init__(self, kept):
+        self._kept = kept
+
+    def __getattr__(self, name):
+        return getattr(self._kept, name)
+
+    async def keep_answers(self, answers):
+        pass
+
+
+class _ForgetfulBackend:
+    def __init__(self, backend):
+        self._backend = backend
+
+    def __getattr__(self, name):
+        return getattr(self._backend, name)
+
+    def tenant(self, tenant):
+        store = self._backend.tenant(tenant)
+        return replace(store, answers=_Forgetful(store.answers))
+
+
+@asynccontextmanager
+async def installation(order):
+    """Open what an order's room has settings for."""
+    room = Path(order["room"])
+    own = settings(directory=room, config=None, flags={}, environment={})
+    clock = TrialClock(room, order["began"])
+    async with opened(own, clock=clock, observer=lambda _: None) as app:
+        if order.get("way") == "forgetful":
+            app = replace(app, backend=_ForgetfulBackend(app.backend))
+        yield app
+
+
+async def night(order):
+    """Have one night of the room's tenant, or what is left of it; return how it ended."""
+    async with installation(order) as app:
+        store = app.backend.tenant(TENANT)
+        await store.money.expire(now=app.clock.now())
+        run = await app.scheduler(()).start_now(app.night_task(TENANT, app.night(TENANT)))
+        return run.state.value
+
+
+def _forked(order):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        sys.stdin.close()
+        code = 0 if asyncio.run(night(order)) in ("DONE", "PARTIAL") else 3
+    except BaseException:  # noqa: BLE001 – there is nobody above to say it
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main():
+    site_named("http://warm.test/")  # reads the list of public suffixes
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+        else:
+            print(json.dumps(_forked(order)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

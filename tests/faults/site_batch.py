@@ -1,0 +1,77 @@
+"""Visits many troubled sites in a process of its own, so that its memory is all theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+from faults.hostile_sites import memory_peak
+from stoker.connectors.crawling import Crawler
+from stoker.connectors.http import Http
+from stoker.connectors.site_visiting import CrawlLimits
+from stoker.core.pages import SiteVisit
+from stoker.engine.politeness import OwnHosts
+from stoker.sandbox.box import Sandbox
+from stoker.sandbox.troubles import Trouble
+from stoker.sandbox.world import Company, World
+from stoker.testing import FakeClock
+
+AGENT = "Stoker/0.1 (+https://stoker.test)"
+LIMITS = CrawlLimits(request=timedelta(seconds=3), site=timedelta(seconds=60))
+SITES, AT_ONCE = 200, 20
+
+
+def chosen_sites(world: World, most: int) -> Iterator[Company]:
+    """Return companies of every trouble, as evenly as there are."""
+    counts: Counter[Trouble] = Counter()
+    fair = -(-most // len(Trouble))
+    for index in range(world.size):
+        company = world.company(index)
+        if counts[company.trouble] < fair and counts.total() < most:
+            counts[company.trouble] += 1
+            yield company
+
+
+async def visits() -> list[tuple[Trouble, SiteVisit]]:
+    """Visit them all, some at once, on a clock whose waits pass at once."""
+    async with Sandbox(seed=5, companies=20_000) as box:
+        http = Http(user_agent=AGENT, sandbox=box.address, connections=50)
+        clock = FakeClock()
+        crawler = Crawler(
+            http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT, limits=LIMITS
+        )
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def visit(company: Company) -> tuple[Trouble, SiteVisit]:
+            async with room:
+                return company.trouble, await crawler.visit(company.domain)
+
+        made = await asyncio.gather(*(visit(each) for each in chosen_sites(box.world, SITES)))
+        await http.close()
+        return made
+
+
+def main() -> None:
+    """Print what became of every site, and by how much memory grew over it all."""
+    before = memory_peak()
+    made = asyncio.run(visits())
+    grown = memory_peak() - before
+    told = [
+        {
+            "trouble": trouble,
+            "outcome": visit.outcome,
+            "reason": visit.reason,
+            "pages": len(visit.pages),
+            "requests": visit.requests,
+            "bytes": visit.bytes,
+        }
+        for trouble, visit in made
+    ]
+    print(json.dumps({"grown": grown, "visits": told}))
+
+
+if __name__ == "__main__":
+    main()

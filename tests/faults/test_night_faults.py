@@ -1,0 +1,44 @@
+"""Nights that are killed and gone on with, nights that meet every cap: what is promised of them."""
+
+import pytest
+
+from faults.night_caps import LIMITS, TENANTS, capped
+from faults.night_trials import killed, next_night
+
+pytestmark = pytest.mark.faults
+
+
+def test_a_night_killed_anywhere_goes_on_pays_nothing_twice_and_ends_as_if_undisturbed(
+    rng, tmp_path, report
+):
+    tally = killed(rng, 5, tmp_path, companies=4)
+    report("nights killed (acknowledged: outcomes unknown)", tally)
+
+    assert tally.n >= 5
+    assert tally.broken == []
+
+
+def test_a_night_that_keeps_no_answers_pays_twice_and_is_caught(rng, tmp_path):
+    assert any(
+        "paid" in told for told in killed(rng, 6, tmp_path, companies=4, way="forgetful").broken
+    )
+
+
+def test_no_vendor_charges_more_than_a_cap_allows_when_three_tenants_meet_all_of_them_at_once(
+    tmp_path, report
+):
+    tally = report("nights of tenants at every cap", capped(tmp_path, rounds=1))
+
+    assert tally.acked == len(TENANTS) * len(LIMITS), "every cap must have refused somebody"
+    assert tally.broken == []
+
+
+def test_whoever_looks_first_and_spends_then_goes_above_a_cap_and_is_caught(tmp_path):
+    assert capped(tmp_path, rounds=1, hasty=True).broken
+
+
+def test_the_next_night_asks_hardly_anything_that_was_paid_for_when_nothing_changed(tmp_path):
+    first, second = next_night(tmp_path, companies=4)
+
+    assert first > 8
+    assert second <= first / 10

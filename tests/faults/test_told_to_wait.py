@@ -1,0 +1,134 @@
+"""A real server that answers 429, and says anything at all about when to come back."""
+
+import asyncio
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from stoker.core.searching import Search
+from stoker.engine.asking import Answered, Ending, Failed
+from stoker.engine.attempting import ATTEMPTS
+from stoker.errors import TransientError
+from stoker.sandbox.serving import Told
+from stoker.testing import FakeClock
+from vendor_desk import Saying, desk
+
+pytestmark = pytest.mark.faults
+
+N = 100
+FOUND = {"results": [{"url": "http://a.test/", "title": "A", "content": "c"}]}
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+BACKOFFS = timedelta(seconds=3)  # what we wait by ourselves between three attempts, at most
+
+
+def dated(moment):
+    date = format_datetime(NOON, usegmt=True)
+    return {"date": date, "retry-after": format_datetime(moment, usegmt=True)}
+
+
+SAYS = {
+    "seconds": {"retry-after": "7"},
+    "a date": dated(NOON + timedelta(seconds=20)),
+    "a date that is past": dated(NOON - timedelta(days=1)),
+    "1e9 seconds": {"retry-after": "1000000000"},
+    "1e9": {"retry-after": "1e9"},
+    "nan": {"retry-after": "nan"},
+    "-1": {"retry-after": "-1"},
+    "nothing": {},
+}
+USABLE = {"seconds": timedelta(seconds=7), "a date": timedelta(seconds=20)}
+GONE = ("1e9 seconds",)  # so long that the question is left for another time
+
+
+class Busy(Saying):
+    """Refuses so many times, always with the same words about waiting, and then answers."""
+
+    def __init__(self, headers, *, times):
+        super().__init__(FOUND)
+        self._refusal = Told(status=429, headers=headers)
+        self._left = times
+
+    def __call__(self, asked):
+        answer = super().__call__(asked)
+        self._left -= 1
+        return answer if self._left < 0 else self._refusal
+
+
+def told_to_wait(what, number, work):
+    """Do something with a vendor that refuses once, twice or for ever."""
+    busy = Busy(SAYS[what], times=(1, 2, 1_000)[number % 3])
+
+    async def trial():
+        async with desk(says=busy, clock=FakeClock(), companies=1) as here:
+            before = here.clock.elapsed()
+            told = await work(here, Search(query=f"company {number}"))
+            return told, here.clock.elapsed() - before, await here.counted("tavily")
+
+    return (*asyncio.run(trial()), len(busy.asked))
+
+
+async def ask(here, question):
+    return await here.asking.ask(here.search, question, account=question.query, run="r1")
+
+
+async def ask_naively(here, question):
+    """The twin: waits for what the header says, as long as it says, or not at all."""
+    for _ in range(50):
+        try:
+            return await here.search.ask(question, key="k")
+        except TransientError:
+            said = SAYS["1e9 seconds"]["retry-after"]
+            await here.clock.sleep(timedelta(seconds=float(said)))
+    return None
+
+
+async def ask_hotly(here, question):
+    """The other twin: what it cannot read it does not wait for."""
+    for _ in range(50):
+        try:
+            return await here.search.ask(question, key="k")
+        except TransientError:
+            continue
+    return None
+
+
+def problems(what, number, outcome):
+    """Return what is wrong about how a question to a busy vendor went."""
+    told, waited, counted, asked = outcome
+    times = (1, 2, 1_000)[number % 3]
+    answered = times < ATTEMPTS and what not in GONE
+    if asked > ATTEMPTS:
+        yield f"a hot loop: asked {asked} times"
+    wanted = USABLE.get(what, timedelta(0)) * min(times, ATTEMPTS - 1)
+    if waited > wanted + BACKOFFS:
+        yield f"waited {waited}"
+    if waited < wanted or (waited <= timedelta(0) and what not in GONE):
+        yield f"came back too soon, after {waited}"
+    if isinstance(told, Answered) is not answered:
+        yield f"ended as {told}"
+    if isinstance(told, Failed) and told.ending is not Ending.LATER:
+        yield f"ended {told.ending}"
+    if counted != ((1, 0) if answered else (0, 0)):
+        yield f"refusals were charged: {counted}"
+
+
+def test_waits_are_bounded_nobody_loops_and_refusals_are_not_charged(record_property):
+    chance, met, wrong = random.Random(1), Counter(), []
+    for number in range(N):
+        what = list(SAYS)[number % len(SAYS)] if number < 48 else chance.choice(list(SAYS))
+        outcome = told_to_wait(what, number, ask)
+        met[type(outcome[0]).__name__] += 1
+        wrong += [f"{what}, {number}: {each}" for each in problems(what, number, outcome)]
+
+    assert not wrong
+    assert min(met["Answered"], met["Failed"]) > 10
+    record_property("fault", f"C1 told to wait: n={N}, {len(SAYS)} ways, {dict(met)}, charged 0")
+
+
+@pytest.mark.parametrize(("twin", "caught"), [(ask_naively, "waited"), (ask_hotly, "a hot loop")])
+def test_a_naive_twin_is_caught(twin, caught):
+    found = list(problems("1e9 seconds", 2, told_to_wait("1e9 seconds", 2, twin)))
+    assert any(each.startswith(caught) for each in found)

@@ -1,0 +1,359 @@
+"""Whole nights: settings, SQLite, production connectors, and a make-believe internet to ask."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import pg
+from night_house import ACME, BOLT, house
+from stoker.core.budget import CapChange
+from stoker.core.companies import Verdict
+from stoker.core.events import CompanyEnded, NightPlanned
+from stoker.core.icp import IcpRule
+from stoker.core.nights import Depth, Step, UnitState
+from stoker.core.runs import RunState
+from stoker.engine.verifying import verified
+
+TAVILY = "tenant_connector/tavily/calls/day"
+PULLS = "tenant/*/pull_units/day"
+VERIFICATIONS = "tenant_connector/zerobounce/calls/day"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def at(request, tmp_path):
+    """Opens an installation on a store of this kind."""
+
+    def opening(**how):
+        return house(tmp_path, backend=request.param, **{"troubles": False, **how})
+
+    return opening
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def anywhere(request, tmp_path):
+    """Opens an installation on a store of any kind."""
+    environment = {}
+    if request.param == "postgres":
+        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
+        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
+
+    def opening(**how):
+        return house(tmp_path, backend=request.param, environment=environment, **how)
+
+    return opening
+
+
+async def knowledge(house, tenant=ACME):
+    return await house.store(tenant).accounts.dossiers(limit=1000)
+
+
+async def limited(house, cap, limit, tenant=ACME):
+    now = house.app.clock.now()
+    await house.store(tenant).money.change_cap(CapChange(cap=cap, limit=limit), now=now)
+
+
+def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhere):
+    async def journey():
+        async with anywhere(companies=6) as house:
+            runs = await house.nights(ACME, BOLT)
+            known = [await knowledge(house, tenant) for tenant in (ACME, BOLT)]
+            sound = [await verified(house.store(tenant)) for tenant in (ACME, BOLT)]
+            return runs, known, sound, house.box.world, house.told
+
+    runs, known, sound, world, told = asyncio.run(journey())
+
+    for run, dossiers in zip(runs, known, strict=True):
+        assert run.state is RunState.DONE, run.manifest.reasons
+        assert run.manifest.counts["units_done"] == 6
+        assert set(run.manifest.selected) == {dossier.company.id for dossier in dossiers}
+        for dossier in dossiers:
+            truth = world.by_uen(dossier.company.id)
+            assert dossier.company.website == f"http://{truth.domain}/"
+            assert dossier.score is not None
+            assert dossier.score.rationale
+            assert any(contact.email for contact in dossier.contacts)
+        steps = {timing.step for timing in run.manifest.steps}
+        assert steps >= {"refresh", "candidates", "select", "crawl", "extract", "score", "export"}
+        assert run.manifest.cost["tavily/calls"] == 6
+        assert run.manifest.counts["crm_written"] > 6
+    assert [verdict.problems for verdict in sound] == [(), ()]
+    assert len(told.of(CompanyEnded)) == 12
+    assert {event.companies for event in told.of(NightPlanned)} == {6}
+
+
+def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
+    async def journey():
+        async with at(companies=5, troubles=True) as house:
+            await house.night()
+            known, paid = await knowledge(house), house.charged()
+            again = await house.night()
+            return again, known, await knowledge(house), paid, house.charged()
+
+    again, before, after, paid, paid_then = asyncio.run(journey())
+
+    assert again.state is RunState.DONE
+    paid.pop("odoo"), paid_then.pop("odoo")
+    assert paid_then == paid
+    assert set(again.manifest.cost) == {"crawl/pull_units"}
+    assert [each.findings for each in after] == [each.findings for each in before]
+    assert [each.score for each in after] == [each.score for each in before]
+    assert again.manifest.counts["crm_written"] == 0
+
+
+def test_a_cap_degrades_the_night_and_the_next_run_goes_on_where_it_left_off(at):
+    async def journey():
+        async with at(companies=6) as house:
+            await limited(house, TAVILY, 2)
+            first = await house.night()
+            charged = house.charged()["tavily"]["credits"]
+            units = await house.units(first)
+            await limited(house, TAVILY, 1000)
+            second = await house.night()
+            return first, charged, units, second, house.charged(), await knowledge(house)
+
+    first, charged, units, second, charges, known = asyncio.run(journey())
+
+    assert (first.state, charged) == (RunState.PARTIAL, 2)
+    assert "4 of 6 did without something" in first.reason
+    assert any(TAVILY in reason for reason in first.manifest.reasons)
+    assert first.manifest.resume_at is not None
+    degraded = [unit for unit in units if unit.state is UnitState.DEGRADED]
+    assert len(degraded) == 4
+    assert second.state is RunState.DONE
+    assert set(second.manifest.selected) == {unit.company for unit in degraded}
+    assert charges["tavily"]["credits"] == 6
+    assert all(dossier.score is not None for dossier in known)
+
+
+def test_a_stop_lets_nothing_begin_and_taking_it_back_lets_the_night_go_on(at):
+    async def journey():
+        async with at(companies=4) as house:
+            money, now = house.store().money, house.app.clock.now()
+            await money.stop("", reason="the bill", now=now)
+            stopped = await house.night()
+            charged = house.charged()
+            await money.resume("", now=house.app.clock.now())
+            return stopped, charged, await house.night()
+
+    stopped, charged, resumed = asyncio.run(journey())
+
+    assert stopped.state is RunState.PARTIAL
+    assert len(stopped.manifest.remaining) == 4
+    assert any("the bill" in reason for reason in stopped.manifest.reasons)
+    assert charged == {}
+    assert resumed.state is RunState.DONE
+    assert set(resumed.manifest.selected) == set(stopped.manifest.remaining)
+
+
+def test_a_night_that_was_stopped_in_the_middle_goes_on_and_pays_nothing_twice(at):
+    async def journey():
+        async with at(companies=8, at_once=2) as house:
+            night = asyncio.create_task(house.night())
+            while len(house.told.of(CompanyEnded)) < 3 and not night.done():  # noqa: ASYNC110 - the recorder only remembers
+                await asyncio.sleep(0.01)
+            night.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await night
+            [stopped] = await house.store().runs.runs(kind="nightly")
+            again = await house.night()
+            both = [*await house.units(stopped), *await house.units(again)]
+            return stopped, again, both, house.charged()
+
+    stopped, again, units, charges = asyncio.run(journey())
+
+    assert stopped.state is RunState.CANCELLED
+    assert again.state in (RunState.DONE, RunState.PARTIAL)
+    ended = [unit.company for unit in units if unit.state is UnitState.DONE]
+    unsure = [unit.company for unit in units if unit.state is UnitState.UNKNOWN]
+    assert sorted(ended + unsure) == sorted({unit.company for unit in units})
+    assert len(ended + unsure) == 8
+    assert charges["tavily"]["credits"] <= 8
+
+
+def test_no_more_companies_are_looked_at_than_pull_units_pay_for(at):
+    async def journey():
+        async with at(companies=6) as house:
+            await limited(house, PULLS, 7)
+            run = await house.night()
+            await limited(house, PULLS, 100)
+            return run, await house.units(run), await house.night()
+
+    run, units, more = asyncio.run(journey())
+
+    assert (run.state, more.state) == (RunState.PARTIAL, RunState.DONE)
+    assert "3 candidates wait, because no pull units are left" in run.reason
+    assert run.manifest.resume_at is not None
+    assert set(run.manifest.selected) < set(more.manifest.selected)
+    assert [unit.depth for unit in units] == [Depth.DEEP, Depth.DEEP, Depth.SHALLOW]
+    assert run.manifest.cost["crawl/pull_units"] == 7
+    assert run.manifest.counts["over_budget"] == 3
+
+
+def test_a_tenant_without_a_rule_is_told_so_and_the_others_night_is_whole(at):
+    async def journey():
+        async with at(companies=2, ruled=(ACME,)) as house:
+            return await house.nights(ACME, BOLT)
+
+    whole, without = asyncio.run(journey())
+
+    assert whole.state is RunState.DONE
+    assert without.state is RunState.CANCELLED
+    assert "stoker icp set" in without.reason
+
+
+def test_addresses_no_money_was_left_for_are_verified_the_next_night(at):
+    async def journey():
+        async with at(companies=2) as house:
+            await limited(house, VERIFICATIONS, 1)
+            first = await house.night()
+            unverified = await knowledge(house)
+            await limited(house, VERIFICATIONS, 1000)
+            second = await house.night()
+            return first, unverified, second, await knowledge(house)
+
+    first, before, second, after = asyncio.run(journey())
+
+    def told(dossiers):
+        return sum(
+            contact.verdict is not Verdict.UNVERIFIED
+            for dossier in dossiers
+            for contact in dossier.contacts
+            if contact.email
+        )
+
+    assert first.state is RunState.PARTIAL
+    assert told(before) == 1
+    assert second.state is RunState.DONE
+    assert told(after) > 1
+
+
+def test_a_vendor_that_refuses_a_night_long_is_made_up_for_in_the_next(at):
+    async def journey():
+        async with at(companies=3, dials={"openai.status": 401}) as house:
+            first = await house.night()
+            owed = [dossier.notes for dossier in await knowledge(house)]
+            house.box.dials.turn("openai.status", 0)
+            second = await house.night()
+            return first, owed, second, house.charged(), await knowledge(house)
+
+    first, owed, second, charged, known = asyncio.run(journey())
+
+    assert first.state is RunState.PARTIAL
+    assert "openai/tokens" not in first.manifest.cost
+    assert [notes["owed"] for notes in owed] == ["extract"] * 3
+    assert second.state is RunState.DONE
+    assert second.manifest.cost["openai/calls"] == 3
+    assert charged["tavily"]["credits"] == 3  # what was answered the first time is not paid again
+    assert [dossier.notes["owed"] for dossier in known] == [""] * 3
+
+
+def test_the_selection_of_an_earlier_run_can_be_repeated_exactly(at):
+    async def journey():
+        async with at(companies=6) as house:
+            first = await house.night(limit=3)
+            missing = await house.night(from_run=first.name)
+            again = await house.night(from_run=first.name, again=True)
+            return first, missing, again
+
+    first, missing, again = asyncio.run(journey())
+
+    assert len(first.manifest.selected) == 3
+    assert missing.manifest.selected == ()
+    assert again.manifest.selected == first.manifest.selected
+
+
+def test_a_plan_asks_nobody_and_promises_nothing(at):
+    async def journey():
+        async with at(companies=4) as house:
+            night = house.app.night(ACME)
+            plan = await night.plan(
+                house.store(), clock=house.app.clock, observer=house.app.observer
+            )
+            return plan, house.box.log, await house.store().money.usage(), house.charged()
+
+    plan, log, usage, charged = asyncio.run(journey())
+
+    assert len(plan.units) == 4
+    assert plan.quote.calls["tavily"] == 4
+    assert (log, usage, charged) == ([], [], {})
+
+
+def test_steps_that_are_skipped_are_not_taken(at):
+    async def journey():
+        async with at(companies=3) as house:
+            steps = tuple(step for step in Step if step not in (Step.VERIFY, Step.EXPORT))
+            run = await house.night(steps=steps)
+            return run, house.charged()
+
+    run, charged = asyncio.run(journey())
+
+    assert run.state is RunState.DONE
+    assert not {"zerobounce", "odoo"} & set(charged)
+
+
+def test_a_limit_holds_for_what_an_earlier_run_left_too(at):
+    async def journey():
+        async with at(companies=5) as house:
+            await limited(house, TAVILY, 0)
+            first = await house.night()
+            return first, await house.night(limit=2)
+
+    first, second = asyncio.run(journey())
+
+    assert (first.state, len(first.manifest.selected)) == (RunState.PARTIAL, 5)
+    assert second.manifest.selected == first.manifest.selected[:2]
+    assert second.manifest.counts["over_cap"] == 3
+
+
+def test_a_run_that_only_exports_leaves_what_is_undone_to_the_next(at):
+    async def journey():
+        async with at(companies=3) as house:
+            await limited(house, TAVILY, 0)
+            first = await house.night()
+            exporting = await house.night(steps=(Step.EXPORT,))
+            await limited(house, TAVILY, 100)
+            return first, exporting, await house.night()
+
+    first, exporting, last = asyncio.run(journey())
+
+    assert (exporting.state, exporting.manifest.selected) == (RunState.DONE, ())
+    assert last.manifest.selected == first.manifest.selected
+
+
+def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(at):
+    async def journey():
+        async with at(companies=2) as house:
+            crawling = await house.night(steps=(Step.CRAWL,))
+            nobody_fits = IcpRule(industries=("99999",))
+            await house.store().accounts.put_rule(nobody_fits)
+            return crawling, await house.night()
+
+    crawling, picky = asyncio.run(journey())
+
+    assert "--from-manifest" in crawling.reason
+    assert "stoker icp show" in picky.reason
+
+
+def test_an_empty_register_is_said_to_be_empty(at):
+    async def journey():
+        async with at(companies=0) as house:
+            return await house.night()
+
+    assert "stoker registry import" in asyncio.run(journey()).reason
+
+
+def test_a_quote_is_about_the_steps_that_are_taken_and_names_pull_units_and_money(at):
+    async def journey():
+        async with at(companies=4) as house:
+            told = {"clock": house.app.clock, "observer": house.app.observer}
+            whole = await house.app.night(ACME).plan(house.store(), **told)
+            crawl = house.app.night(ACME, steps=(*tuple(Step)[:3], Step.CRAWL))
+            return whole.quote, (await crawl.plan(house.store(), **told)).quote
+
+    whole, crawl = asyncio.run(journey())
+
+    assert set(whole.calls) == {"crawl", "tavily", "openai", "lusha", "zerobounce"}
+    assert whole.cost["crawl/pull_units"] == 12
+    assert whole.cost["openai/money:USD"] > 0
+    assert (set(crawl.calls), set(crawl.cost)) == ({"crawl"}, {"crawl/pull_units"})

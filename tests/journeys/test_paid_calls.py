@@ -1,0 +1,195 @@
+"""Two tenants pay one vendor through everything that is built from settings, and caps hold.
+
+The vendor keeps its own count and does not always tell the truth; its count is the judge.
+"""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+
+import pg
+from metered_vendor import LYING, MeteredVendor, Mood, buy
+from stoker.core.budget import Refused, Request
+from stoker.core.caps import CapChange
+from stoker.core.events import OutcomeUncertain, Overrun
+from stoker.core.holds import OPEN
+from stoker.core.model import TenantId
+from stoker.engine.paying import Paid
+from stoker.engine.verifying import shared_differences, verified
+from stoker.engine.verifying_orders import verified_orders
+from stoker.errors import StokerError
+from stoker.testing import Recorder
+from stoker.wiring import opened, settings
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+OWN, SHARED = "tenant_connector/lusha/credits/day", "connector/lusha/credits/day"
+OWN_LIMIT, SHARED_LIMIT = 12, 20
+SETTINGS = """
+[lusha]
+calls = 100000
+burst = 1000
+concurrency = 3
+[tenants.acme]
+[tenants.bolt]
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def own(request, tmp_path):
+    """The settings of an installation with a store of this kind, made and empty."""
+    (tmp_path / "stoker.toml").write_text(f'storage.backend = "{request.param}"\n{SETTINGS}')
+    environment = {}
+    if request.param == "postgres":
+        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
+        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
+    return settings(directory=tmp_path, config=None, flags={}, environment=environment)
+
+
+async def pay(app, tenant, key, port):
+    """Buy once, as any part of the product does; what went wrong comes back as it was raised."""
+    request = Request(key=f"{tenant}/{key}", connector="lusha", amounts={"credits": 1})
+    gate, passages = await app.gate(tenant), app.passages(tenant)
+
+    async def step():
+        return await buy(port, key=request.key, patience=0.3)
+
+    try:
+        return await gate.pay_for(request, step, passage=passages.through("lusha", 1))
+    except StokerError as error:
+        return error
+
+
+async def crowd(workers, port, *, keys):
+    """Let every worker buy for both tenants at once, some of the same keys."""
+    wanted = [(app, tenant, key) for app in workers for tenant in (ACME, BOLT) for key in keys]
+    random.Random(7).shuffle(wanted)
+    return await asyncio.gather(*(pay(app, tenant, key, port) for app, tenant, key in wanted))
+
+
+async def limited(app, *, own=OWN_LIMIT):
+    now = app.clock.now()
+    for tenant in (ACME, BOLT):
+        change = CapChange(cap=OWN, limit=own)
+        await app.backend.tenant(tenant).money.change_cap(change, now=now)
+    await app.backend.shared().change_cap(CapChange(cap=SHARED, limit=SHARED_LIMIT), now=now)
+
+
+def charged(vendor, tenant):
+    return sum(count for key, count in vendor.till.by_key.items() if key.startswith(f"{tenant}/"))
+
+
+async def sound(app):
+    """Everything adds up, by the ledgers alone."""
+    verdicts = [await verified(app.backend.tenant(tenant)) for tenant in (ACME, BOLT)]
+    orders = await verified_orders(app.backend.shared())
+    problems = [problem for verdict in (*verdicts, orders) for problem in verdict.problems]
+    return problems + await shared_differences(app.backend.shared(), verdicts)
+
+
+def run(own, journey):
+    async def whole():
+        told = Recorder()
+        async with AsyncExitStack() as stack:
+            workers = [
+                await stack.enter_async_context(opened(own, observer=told)) for _ in range(2)
+            ]
+            return await journey(workers, told)
+
+    return asyncio.run(whole())
+
+
+def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
+    with MeteredVendor(price=1, knows_keys=False, moods=LYING, seed=3) as vendor:
+
+        async def journey(workers, told):
+            await limited(workers[0])
+            answers = await crowd(workers, vendor.port, keys=range(25))
+            holds = [
+                hold
+                for tenant in (ACME, BOLT)
+                for hold in await workers[0].backend.tenant(tenant).money.holds(phases=list(OPEN))
+            ]
+            return answers, holds, await sound(workers[1]), told
+
+        answers, unsure, problems, told = run(own, journey)
+
+    for tenant in (ACME, BOLT):
+        assert charged(vendor, tenant) <= OWN_LIMIT
+    assert vendor.till.charged <= SHARED_LIMIT
+    assert max(vendor.till.by_key.values()) == 1  # no key was paid for twice
+    refused = {answer.reason for answer in answers if isinstance(answer, Refused)}
+    assert refused <= {"CAP_CONNECTOR_DAY", "CAP_SHARED_DAY"}
+    assert refused
+    assert {hold.key for hold in unsure} == {event.key for event in told.of(OutcomeUncertain)}
+    assert problems == []
+
+
+def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
+    with MeteredVendor(price=1, knows_keys=False) as vendor:
+
+        async def journey(workers, told):
+            one, other = workers
+            await limited(one, own=1000)
+            assert isinstance(await pay(one, ACME, "before", vendor.port), Paid)
+            hourly = "tenant_connector/lusha/credits/hour"
+            change = CapChange(cap=hourly, limit=2)
+            await other.backend.tenant(ACME).money.change_cap(change, now=other.clock.now())
+            answers = [await pay(one, ACME, f"k{number}", vendor.port) for number in range(3)]
+            assert [type(answer) for answer in answers] == [Paid, Paid, Refused]
+            assert (answers[2].cap, answers[2].used) == (hourly, 2)
+            assert isinstance(await pay(one, BOLT, "free", vendor.port), Paid)
+            now = other.clock.now()
+            await other.backend.shared().stop("lusha", reason="the bill", now=now)
+            for app in workers:
+                refused = await pay(app, BOLT, "stopped", vendor.port)
+                assert (refused.reason, "the bill" in refused.sentence) == ("STOPPED", True)
+            await other.backend.shared().resume("lusha", now=other.clock.now())
+            assert isinstance(await pay(one, BOLT, "stopped", vendor.port), Paid)
+            return await sound(one)
+
+        assert run(own, journey) == []
+
+
+def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(own):
+    with MeteredVendor(price=1, knows_keys=False, moods={Mood.DEARER: 1}) as vendor:
+
+        async def journey(workers, told):
+            await limited(workers[0], own=4)
+            answers = [await pay(workers[0], ACME, number, vendor.port) for number in range(4)]
+            return answers, told.of(Overrun)
+
+        answers, overruns = run(own, journey)
+
+    assert [type(answer) for answer in answers] == [Paid, Paid, Refused, Refused]
+    assert [event.over for event in overruns] == ["1 credits", "1 credits"]
+
+
+def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
+    async def journey(workers, told):
+        one, other = workers
+        until = one.clock.now() + timedelta(seconds=0.4)
+        await one.passages(ACME).wait_until("lusha", until)
+        async with other.passages(BOLT).through("lusha"):
+            return other.clock.now() >= until
+
+    assert run(own, journey)
+
+
+def test_whoever_asks_the_app_twice_gets_the_same(own):
+    async def journey(workers, told):
+        app = workers[0]
+        assert (await asyncio.gather(app.gate(ACME), app.gate(ACME)))[0] is await app.gate(ACME)
+        assert await app.gate(ACME) is not await app.gate(BOLT)
+        assert app.passages(ACME) is app.passages(ACME)
+        assert app.pace("lusha", ACME) is app.pace("lusha", BOLT)
+        assert app.turnstile("lusha", ACME) is app.turnstile("lusha", BOLT)
+        assert app.places("lusha", ACME) is app.places("lusha", BOLT)
+        assert app.owner != workers[1].owner
+        return app
+
+    app = run(own, journey)
+    with pytest.raises(StokerError, match="closing"):
+        asyncio.run(app.gate(ACME))

@@ -1,0 +1,129 @@
+"""A whole installation for nights: settings, a store, the make-believe internet, a register."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import islice
+
+from stoker.core.entities import Entity, Load
+from stoker.core.icp import IcpRule
+from stoker.core.model import TenantId
+from stoker.sandbox.box import Sandbox
+from stoker.sandbox.site_layout import layout_of
+from stoker.sandbox.troubles import Trouble
+from stoker.testing import Recorder
+from stoker.wiring import opened, settings
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))
+PLENTY = 1_000_000
+VENDORS = ("tavily", "openai", "lusha", "zerobounce")
+RATES = "\n".join(f"[{name}]\ncalls = 100000\nburst = 1000\n" for name in VENDORS)
+SETTINGS = f"""
+storage.backend = "{{backend}}"
+sandbox.address = "{{address}}"
+crawl.gap_s = 0.001
+crawl.timeout_s = 2
+scheduling.company_concurrency = {{at_once}}
+caps.pull_units_per_day = {PLENTY}
+caps.money_per_day_minor = {PLENTY}
+caps.openai_daily_tokens = {PLENTY * 100}
+{{more}}
+{RATES}
+[tenants.acme]
+[tenants.bolt]
+"""
+
+
+def entity_of(company) -> Entity:
+    """A company of the make-believe world, as the register knows it."""
+    return Entity(
+        uen=company.uen,
+        name=company.name,
+        kind="Local Company",
+        status=company.status,
+        live=True,
+        registered_on=company.incorporated,
+        ssic=company.ssic,
+        postal_code=company.postal_code,
+        digest=f"{company.index:032x}",
+    )
+
+
+async def register(app, entities, *, release="2025-12-31"):
+    """Put entities into the register as a load does."""
+    now = app.clock.now()
+    load = Load(id=f"load {release}", release=release, part="A", source="a test", began_at=now)
+    registry = app.backend.registry()
+    await registry.begin_load(load)
+    await registry.load_entities(load, entities, now=now)
+    await registry.end_load(load, now=now)
+
+
+class House:
+    """What a test has in hand: the sandbox, the app, what was told."""
+
+    def __init__(self, box, app, told):
+        self.box, self.app, self.told = box, app, told
+
+    async def night(self, tenant=ACME, **how):
+        """Carry out a tenant's night as a person would, and return its run."""
+        scheduler = self.app.scheduler(())
+        return await scheduler.start_now(self.app.night_task(tenant, self.app.night(tenant, **how)))
+
+    async def nights(self, *tenants, **how):
+        return await asyncio.gather(*(self.night(tenant, **how) for tenant in tenants))
+
+    def store(self, tenant=ACME):
+        return self.app.backend.tenant(tenant)
+
+    async def units(self, run, tenant=ACME):
+        return await self.store(tenant).nights.units(run.name)
+
+    def charged(self):
+        return {vendor: dict(said) for vendor, said in self.box.charges.items()}
+
+
+def text_for(box, *, backend="memory", at_once=8, more=""):
+    return SETTINGS.format(backend=backend, address=box.address, at_once=at_once, more=more)
+
+
+def chosen(world, number, troubles):
+    """The first so many companies of the world; without troubles, those whose sites are fine."""
+    everybody = map(world.company, range(world.size))
+    quick = (each for each in everybody if not layout_of(world, each).crawl_delay)
+    wanted = (each for each in quick if troubles or each.trouble is Trouble.FINE)
+    return list(islice(wanted, number))
+
+
+@asynccontextmanager
+async def house(
+    tmp_path,
+    *,
+    companies=12,
+    seed=1,
+    dials=None,
+    clock=None,
+    box=None,
+    troubles=True,
+    ruled=(ACME, BOLT),
+    environment=None,
+    **how,
+):
+    """Open an installation whose register has so many companies of the world."""
+    async with AsyncExitStack() as stack:
+        if box is None:
+            turned = {"zerobounce.calls": PLENTY, **(dials or {})}
+            box = await stack.enter_async_context(Sandbox(companies=1000, seed=seed, dials=turned))
+        (tmp_path / "stoker.toml").write_text(text_for(box, **how))
+        own = settings(directory=tmp_path, config=None, flags={}, environment=environment or {})
+        told = Recorder()
+        app = await stack.enter_async_context(opened(own, observer=told, clock=clock))
+        if not await app.backend.registry().loads():
+            await register(
+                app, [entity_of(each) for each in chosen(box.world, companies, troubles)]
+            )
+        for tenant in ruled:
+            await app.backend.tenant(tenant).accounts.put_rule(ANYBODY)
+        yield House(box, app, told)

@@ -1,0 +1,116 @@
+"""The make-believe open-data portal over raw HTTP: collection, download, letters, refusals."""
+
+import csv
+import io
+import string
+
+import pytest
+
+from running_box import RunningBox
+from stoker.sandbox.registry import COLUMNS
+
+API = "/v1/public/api/datasets"
+
+
+@pytest.fixture(scope="module")
+def box():
+    with RunningBox(companies=300) as running:
+        yield running
+
+
+def get(box, path):
+    return box.ask("data-gov.test", "GET", path)
+
+
+def metadata(box):
+    return get(box, "/v2/public/api/collections/2/metadata?withDatasetMetadata=true").json()
+
+
+def ready(box, id_):
+    """Initiate a download and ask after it until it is ready; return where it is."""
+    assert get(box, f"{API}/{id_}/initiate-download").status == 201
+    pending, done = (get(box, f"{API}/{id_}/poll-download") for _ in range(2))
+    assert (pending.status, pending.json()["data"]) == (201, {"status": "DOWNLOAD_PENDING"})
+    assert (done.status, done.json()["code"]) == (201, 0)
+    assert done.json()["data"]["status"] == "DOWNLOAD_SUCCESS"
+    return done.json()["data"]["url"]
+
+
+def rows(box, id_):
+    url = ready(box, id_)
+    assert url.startswith("http://data-gov.test/")
+    told = get(box, url.removeprefix("http://data-gov.test"))
+    assert told.headers["content-type"] == "text/csv"
+    return list(csv.DictReader(io.StringIO(told.body.decode())))
+
+
+def test_the_collection_has_a_dataset_for_every_letter_and_one_for_the_others(box):
+    told = metadata(box)
+    datasets = told["data"]["datasetMetadata"]
+
+    assert told["code"] == 0
+    assert len(datasets) == 27
+    assert told["data"]["collectionMetadata"]["childDatasets"] == [
+        each["datasetId"] for each in datasets
+    ]
+    assert [each["name"].split("'")[1] for each in datasets] == [*string.ascii_uppercase, "Others"]
+    assert all(each["datasetId"].startswith("d_") for each in datasets)
+    assert all(each["format"] == "CSV" for each in datasets)
+
+
+def test_the_letters_together_are_the_whole_register(box):
+    uens = []
+    for dataset in metadata(box)["data"]["datasetMetadata"]:
+        letter = dataset["name"].split("'")[1]
+        for row in rows(box, dataset["datasetId"]):
+            assert tuple(row) == COLUMNS
+            assert row["entity_name"][0] == letter
+            uens.append(row["uen"])
+
+    assert len(uens) == len(set(uens))
+    assert 280 <= len(uens) <= 300
+    assert all(box.world.by_uen(uen) for uen in uens)
+
+
+def test_a_later_release_comes_with_the_night(box):
+    ids = [each["datasetId"] for each in metadata(box)["data"]["datasetMetadata"]]
+    before = {row["uen"]: row for id_ in ids for row in rows(box, id_)}
+    box.dials.turn("data_gov.night", 1)
+    try:
+        after = {row["uen"]: row for id_ in ids for row in rows(box, id_)}
+        updated = metadata(box)["data"]["collectionMetadata"]["lastUpdatedAt"]
+    finally:
+        box.dials.turn("data_gov.night", 0)
+
+    changed = sum(1 for uen in before.keys() & after.keys() if before[uen] != after[uen])
+    assert updated.startswith("2025-12-31")
+    assert 5 <= changed <= 60
+    assert after.keys() - before.keys()
+
+
+def test_an_address_without_its_signature_is_denied(box):
+    id_ = metadata(box)["data"]["datasetMetadata"][0]["datasetId"]
+    path = ready(box, id_).removeprefix("http://data-gov.test")
+
+    assert get(box, path.replace("signature=", "signature=0")).status == 403
+    assert get(box, "/files/x.csv").status == 403
+
+
+def test_what_is_not_there_is_not_found(box):
+    assert get(box, "/v2/public/api/collections/9/metadata").status == 404
+    assert get(box, f"{API}/d_nothing/initiate-download").status == 404
+
+
+def test_asking_too_often_is_code_24_without_a_word_on_when_to_come_back():
+    dials = {"data_gov.calls": 2, "data_gov.window": "10s"}
+    with RunningBox(companies=5, dials=dials) as box:
+        told = [get(box, "/v2/public/api/collections/2/metadata") for _ in range(3)]
+
+    assert [each.status for each in told] == [200, 200, 429]
+    assert told[2].json()["code"] == 24
+    assert "retry-after" not in told[2].headers
+
+
+def test_a_403_can_be_dialled():
+    with RunningBox(companies=5, dials={"data_gov.status": 403}) as box:
+        assert get(box, "/v2/public/api/collections/2/metadata").status == 403

@@ -1,0 +1,276 @@
+"""The make-believe Lusha over raw HTTP: shapes, credits, limits, item errors."""
+
+import pytest
+
+from running_box import RunningBox
+
+KEY = {"api_key": "lusha-key-1"}
+OUTLINE = {
+    "id",
+    "firstName",
+    "lastName",
+    "jobTitle",
+    "company",
+    "location",
+    "socialLinks",
+    "has",
+    "canReveal",
+}
+NINE = {
+    f"x-{name}"
+    for window in ("minute", "hourly", "daily")
+    for name in (f"{window}-requests-left", f"{window}-usage", f"rate-limit-{window}")
+}
+
+
+@pytest.fixture
+def box():
+    with RunningBox(companies=200) as running:
+        yield running
+
+
+def post(box, path, data, *, headers=KEY):
+    return box.ask("lusha.test", "POST", f"/v3/{path}", data, headers=headers)
+
+
+def prospects(box, *domains, **include):
+    filters = {
+        "contacts": {"include": include},
+        "companies": {"include": {"domains": list(domains)}},
+    }
+    return post(
+        box,
+        "contacts/prospecting",
+        {"pagination": {"page": 0, "size": 50}, "filters": filters},
+    )
+
+
+def charged(box):
+    return box.box.charges.get("lusha", {}).get("credits", 0)
+
+
+def everybody(box):
+    domains = [box.world.company(at).domain for at in range(100)]
+    ids = []
+    for at in range(0, 100, 10):
+        ids += [one["id"] for one in prospects(box, *domains[at : at + 10]).json()["results"]]
+    return ids
+
+
+def test_people_at_a_company_are_found_without_anything_personal(box):
+    company = box.world.company(3)
+    told = prospects(box, company.domain)
+    found = told.json()
+
+    assert set(found) == {"requestId", "results", "billing", "pagination"}
+    assert [one["lastName"] for one in found["results"]] == [
+        person.last_name for person in company.people
+    ]
+    for one in found["results"]:
+        assert set(one) == OUTLINE
+        assert set(one["jobTitle"]) == {"title", "departments", "seniority"}
+        assert one["company"]["domain"] == company.domain
+        assert set(one["company"]) == {"id", "name", "domain"}
+    assert not any(person.email in told.body.decode() for person in company.people)
+    assert found["billing"] == {"creditsCharged": 1, "resultsReturned": len(company.people)}
+
+
+def test_filters_let_through_whom_they_name(box):
+    company = box.world.company(3)
+    title = company.people[0].title
+    told = prospects(box, company.domain, jobTitles=[title]).json()["results"]
+
+    assert told
+    assert {one["jobTitle"]["title"] for one in told} == {title}
+
+
+def test_a_search_answers_every_item_in_its_place(box):
+    company = box.world.company(4)
+    person = company.people[0]
+    told = post(
+        box,
+        "contacts/search",
+        {
+            "contacts": [
+                {"clientReferenceId": "a", "email": person.email},
+                {"clientReferenceId": "b", "firstName": "No", "lastName": "One"},
+                {
+                    "clientReferenceId": "c",
+                    "firstName": person.first_name,
+                    "lastName": person.last_name,
+                    "companyDomain": company.domain,
+                },
+            ]
+        },
+    ).json()
+
+    first, second, third = told["results"]
+    assert first["clientReferenceId"] == "a"
+    assert first["lastName"] == person.last_name
+    assert second == {
+        "clientReferenceId": "b",
+        "error": {"code": "NOT_FOUND", "message": "No match was found"},
+    }
+    assert third["id"] == first["id"]
+    assert told["billing"]["resultsReturned"] == 2
+
+
+def test_revealing_costs_one_for_an_email_and_five_for_a_phone_and_only_once(box):
+    found = prospects(box, *(box.world.company(at).domain for at in range(5))).json()["results"]
+    both = next(one for one in found if one["has"] == ["emails", "phones"])
+    assert both["canReveal"] == [
+        {"field": "emails", "credits": 1},
+        {"field": "phones", "credits": 5},
+    ]
+    before = charged(box)
+    costs = [
+        post(box, "contacts/enrich", {"ids": [both["id"]], "reveal": reveal}).json()["billing"][
+            "creditsCharged"
+        ]
+        for reveal in (["emails"], ["emails"], ["emails", "phones"], ["phones"])
+    ]
+
+    assert costs == [1, 0, 5, 0]
+    assert charged(box) == before + 6
+    again = post(box, "contacts/enrich", {"ids": [both["id"]]}, headers={"api_key": "another-key"})
+    assert again.json()["billing"]["creditsCharged"] == 6
+
+
+def test_what_is_revealed_has_the_vendors_shape_and_is_what_the_world_knows(box):
+    ids = everybody(box)
+    told = post(box, "contacts/enrich", {"ids": ids[:100], "reveal": ["emails", "phones"]}).json()
+    emails = [email for one in told["results"] for email in one.get("emails", [])]
+    phones = [phone for one in told["results"] for phone in one.get("phones", [])]
+
+    assert emails
+    assert phones
+    assert all(set(email) == {"email", "type", "confidence", "updateDate"} for email in emails)
+    assert all(box.world.by_email(email["email"]) for email in emails)
+    assert all(phone["number"].startswith("+65") for phone in phones)
+
+
+def test_some_people_cannot_be_revealed_and_are_not_charged(box):
+    ids = everybody(box)
+    codes = set()
+    for at in range(0, len(ids), 100):
+        told = post(box, "contacts/enrich", {"ids": ids[at : at + 100], "reveal": ["emails"]})
+        results, billing = told.json()["results"], told.json()["billing"]
+        codes |= {one["error"]["code"] for one in results if "error" in one}
+        revealed = sum(1 for one in results if one.get("emails"))
+        assert billing["creditsCharged"] == revealed
+
+    assert codes == {"COMPLIANCE_RESTRICTED", "ENRICH_FAILED"}
+    told = post(box, "contacts/enrich", {"ids": ["ct-0-99", "nonsense"]}).json()["results"]
+    assert [one["error"]["code"] for one in told] == ["NOT_FOUND", "NOT_FOUND"]
+
+
+def test_search_and_enrich_is_both_at_once(box):
+    person = box.world.company(4).people[0]
+    body = {"contacts": [{"clientReferenceId": "a", "email": person.email}], "reveal": ["emails"]}
+    (told,) = post(box, "contacts/search-and-enrich", body).json()["results"]
+
+    assert told["clientReferenceId"] == "a"
+    assert "emails" in told or "error" in told
+
+
+def test_a_company_says_how_many_work_there(box):
+    company = box.world.company(9)
+    body = {"companies": [{"clientReferenceId": "x", "domain": company.domain}]}
+    costs = []
+    for _ in range(2):
+        told = post(box, "companies/search-and-enrich", body).json()
+        costs.append(told["billing"]["creditsCharged"])
+    (one,) = told["results"]
+    by_id = post(box, "companies/enrich", {"ids": [one["id"], "co-999999"]}).json()
+
+    assert costs == [1, 0]
+    assert by_id["results"][0]["employeeCount"] == one["employeeCount"]
+    assert by_id["results"][1]["error"]["code"] == "NOT_FOUND"
+    assert by_id["billing"]["creditsCharged"] == 0
+    assert set(one["employeeCount"]) == {"exact", "min", "max"}
+    assert one["employeeCount"]["min"] <= company.employees <= one["employeeCount"]["max"]
+    assert one["employeeCount"]["exact"] in (company.employees, None)
+    assert one["yearFounded"] == company.incorporated.year
+    assert {"industry", "sicCodes", "name", "domain"} <= set(one)
+
+
+def test_every_answer_carries_the_nine_headers(box):
+    told = prospects(box, box.world.company(0).domain)
+
+    assert set(told.headers) >= NINE
+    assert told.headers["x-minute-usage"] == "1"
+    left, limit = (
+        told.headers[f"x-{name}"] for name in ("minute-requests-left", "rate-limit-minute")
+    )
+    assert int(left) == int(limit) - 1 > 1_000_000  # nothing is refused
+
+
+def test_the_headers_speak_of_the_limit_that_was_dialled():
+    with RunningBox(companies=1, dials={"lusha.calls": 20, "lusha.window": "60s"}) as box:
+        told = prospects(box, "x.test")
+
+    assert told.headers["x-rate-limit-minute"] == "20"
+    assert told.headers["x-minute-requests-left"] == "19"
+
+
+def test_usage_says_what_was_used(box):
+    prospects(box, box.world.company(0).domain)
+    told = box.ask("lusha.test", "GET", "/v3/account/usage", headers=KEY).json()
+
+    assert told["credits"]["used"] == charged(box) == 1
+    assert told["credits"]["remaining"] == told["credits"]["total"] - 1
+    assert set(told["rateLimits"]["daily"]) == {"limit", "used", "remaining", "resetsAt"}
+    assert told["pricing"] == {"revealEmail": 1, "revealPhone": 5}
+    assert "plan" in told
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, {"ids": ["ct-0-0"]}, 401),
+        ({"Authorization": "Bearer lusha-key-1"}, {"ids": ["ct-0-0"]}, 401),
+        ({"api_key": "lusha-wrong"}, {"ids": ["ct-0-0"]}, 401),
+        (KEY, {"ids": []}, 400),
+        (KEY, {"ids": ["ct-0-0"] * 101}, 400),
+        (KEY, {"ids": ["ct-0-0"], "reveal": ["everything"]}, 400),
+        (KEY, "x", 400),
+    ],
+)
+def test_refusals_say_their_status_and_cost_nothing(box, headers, body, status):
+    told = post(box, "contacts/enrich", body, headers=headers)
+
+    assert told.status == status
+    assert told.json()["statusCode"] == status
+    assert isinstance(told.json()["message"], str)
+    assert charged(box) == 0
+
+
+@pytest.mark.parametrize("status", [402, 403, 404, 412, 429, 451, 499, 503])
+def test_every_status_can_be_dialled(status):
+    with RunningBox(companies=1, dials={"lusha.status": status}) as box:
+        told = post(box, "contacts/enrich", {"ids": ["ct-0-0"]})
+
+        assert told.status == status == told.json()["statusCode"]
+        assert "retry-after" not in told.headers
+
+
+@pytest.mark.parametrize(
+    ("window", "name"), [("60s", "minute"), ("3600s", "hourly"), ("1s", "minute")]
+)
+def test_a_limit_that_is_reached_is_named_in_text_and_headers(window, name):
+    with RunningBox(companies=1, dials={"lusha.calls": 1, "lusha.window": window}) as box:
+        prospects(box, "x.test")
+        told = prospects(box, "x.test")
+
+    assert told.status == 429
+    assert name in told.json()["message"]
+    assert told.headers[f"x-{name}-requests-left"] == "0"
+
+
+def test_without_credits_nothing_is_revealed():
+    with RunningBox(companies=50, dials={"lusha.credits": 1}) as box:
+        first = prospects(box, box.world.company(0).domain)
+        second = prospects(box, box.world.company(0).domain)
+
+        assert (first.status, second.status) == (200, 402)
+        assert charged(box) == 1

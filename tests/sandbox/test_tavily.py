@@ -1,0 +1,187 @@
+"""The make-believe Tavily over raw HTTP: shapes, credits, refusals."""
+
+import pytest
+
+from running_box import RunningBox
+from stoker.sandbox.recalling import Recall
+from stoker.sandbox.world import World
+
+KEY = {"Authorization": "Bearer tvly-dev-abc"}
+
+
+@pytest.fixture(scope="module")
+def box():
+    with RunningBox(companies=300) as running:
+        yield running
+
+
+def search(box, query, *, headers=KEY, **more):
+    return box.ask("tavily.test", "POST", "/search", {"query": query, **more}, headers=headers)
+
+
+def credits_of(box):
+    return box.box.charges.get("tavily", {}).get("credits", 0)
+
+
+def test_a_companys_name_finds_its_site_a_directory_and_noise(box):
+    company = box.world.company(5)
+    told = search(box, f"{company.name} Singapore", max_results=20).json()
+
+    assert set(told) == {
+        "query",
+        "follow_up_questions",
+        "answer",
+        "images",
+        "results",
+        "response_time",
+        "request_id",
+    }
+    assert told["query"] == f"{company.name} Singapore"
+    assert all(
+        set(result) == {"url", "title", "content", "score", "raw_content"}
+        for result in told["results"]
+    )
+    urls = [result["url"] for result in told["results"]]
+    assert f"http://{company.domain}/" in urls
+    assert f"http://directory.test/company/{company.uen}" in urls
+    assert any(url.startswith("http://news.test/") for url in urls)
+    scores = [result["score"] for result in told["results"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_domains_can_be_asked_for_and_left_out(box):
+    company = box.world.company(6)
+    only = search(box, company.name, include_domains=[company.domain]).json()["results"]
+    without = search(box, company.name, exclude_domains=[company.domain]).json()["results"]
+
+    assert only
+    assert all(company.domain in result["url"] for result in only)
+    assert all(company.domain not in result["url"] for result in without)
+
+
+def test_what_was_not_asked_for_is_not_there(box):
+    company = box.world.company(7)
+    plain = search(box, company.name).json()
+    more = search(
+        box,
+        company.name,
+        include_answer=True,
+        include_raw_content=True,
+        include_usage=True,
+        include_favicon=True,
+        topic="news",
+        max_results=1,
+    ).json()
+
+    assert plain["answer"] is None
+    assert plain["results"][0]["raw_content"] is None
+    assert len(plain["results"]) == 5
+    assert more["answer"]
+    assert more["usage"] == {"credits": 1}
+    (result,) = more["results"]
+    assert result["raw_content"]
+    assert result["published_date"]
+    assert result["favicon"]
+
+
+@pytest.mark.parametrize(
+    ("depth", "cost"), [("basic", 1), ("fast", 1), ("ultra-fast", 1), ("advanced", 2)]
+)
+def test_a_search_costs_what_its_depth_costs(box, depth, cost):
+    before = credits_of(box)
+    told = search(box, "anything", search_depth=depth, include_usage=True).json()
+
+    assert told["usage"]["credits"] == cost
+    assert credits_of(box) == before + cost
+
+
+def test_extraction_costs_one_credit_for_every_five_pages_that_came_back(box):
+    pages = [f"http://{box.world.company(at).domain}/about" for at in range(6)]
+    before = credits_of(box)
+    told = box.ask(
+        "tavily.test",
+        "POST",
+        "/extract",
+        {"urls": [*pages, "http://nobody.test/"], "extract_depth": "advanced"},
+        headers=KEY,
+    ).json()
+
+    assert {"results", "failed_results", "response_time"} <= set(told)
+    assert [result["url"] for result in told["results"]] == pages
+    assert set(told["results"][0]) == {"url", "raw_content", "images"}
+    assert told["failed_results"] == [
+        {"url": "http://nobody.test/", "error": "Failed to fetch url"}
+    ]
+    assert credits_of(box) == before + 4
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, {"query": "x"}, 401),
+        ({"X-Tavily-Access-Mode": "keyless"}, {"query": "x"}, 401),
+        ({"Authorization": "Bearer tvly-wrong"}, {"query": "x"}, 401),
+        ({"Authorization": "Bearer something"}, {"query": "x"}, 401),
+        (KEY, {"query": ""}, 400),
+        (KEY, {"query": "x" * 401}, 400),
+        (KEY, {"query": "x", "search_depth": "deepest"}, 400),
+        (KEY, {"query": "x", "max_results": 21}, 400),
+        (KEY, ["query"], 400),
+    ],
+)
+def test_refusals_are_worded_as_the_vendor_words_them_and_cost_nothing(box, headers, body, status):
+    before = credits_of(box)
+    told = box.ask("tavily.test", "POST", "/search", body, headers=headers)
+
+    assert told.status == status
+    assert set(told.json()) == {"detail"}
+    assert isinstance(told.json()["detail"]["error"], str)
+    assert credits_of(box) == before
+
+
+@pytest.mark.parametrize("status", [403, 429, 432, 433, 500])
+def test_every_status_can_be_dialled(status):
+    with RunningBox(companies=1, dials={"tavily.status": status}) as box:
+        told = search(box, "x")
+
+        assert told.status == status
+        assert told.json()["detail"]["error"]
+        assert credits_of(box) == 0
+
+
+def test_a_key_without_credits_is_told_432_and_usage_agrees():
+    with RunningBox(companies=1, dials={"tavily.credits": 3}) as box:
+        told = [search(box, "x", search_depth="advanced").status for _ in range(2)]
+        usage = box.ask("tavily.test", "GET", "/usage", headers=KEY).json()
+
+    assert told == [200, 432]
+    assert usage["key"]["usage"] == 2
+    assert usage["key"]["limit"] == 3
+    assert usage["key"]["search_usage"] == 2
+    assert usage["account"]["plan_usage"] == 2
+
+
+def test_a_price_that_drifted_is_charged_and_said():
+    with RunningBox(companies=1, dials={"tavily.price_percent": 300}) as box:
+        assert search(box, "x", include_usage=True).json()["usage"]["credits"] == 3
+        assert credits_of(box) == 3
+
+
+def test_automatic_parameters_may_silently_cost_double(box):
+    costs = {
+        search(box, f"q{nth}", auto_parameters=True, include_usage=True).json()["usage"]["credits"]
+        for nth in range(20)
+    }
+
+    assert costs == {1, 2}
+
+
+def test_every_company_is_found_by_its_name_number_and_domain():
+    world = World(seed=3, size=400)
+    recall = Recall(world)
+
+    for at in range(world.size):
+        company = world.company(at)
+        assert company in recall.companies(f"about {company.name} please", most=50)
+        assert recall.companies(f"see {company.domain}")[0] == company
+        assert recall.companies(f"UEN {company.uen}")[0] == company

@@ -1,0 +1,252 @@
+"""What all vendors of the make-believe internet have in common: bills, faults, sturdiness."""
+
+import http.client
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from running_box import RunningBox
+from stoker.sandbox.serving import Asked
+from stoker.sandbox.vendors import DIALLED, MAKERS
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+HEADERS = {
+    "tavily": {"authorization": "Bearer tvly-key-secret"},
+    "openai": {"authorization": "Bearer sk-key-secret"},
+    "lusha": {"api_key": "lusha-key-secret"},
+    "zerobounce": {},
+    "odoo": {"authorization": "Bearer odoo-db-secret", "x-odoo-database": "db"},
+}
+CALLS = {  # one call of each that is charged, and the unit it is charged in
+    "tavily": ("/search", {"query": "x"}, "credits"),
+    "openai": ("/v1/responses", {"model": "gpt-6-luna", "input": "x"}, "tokens"),
+    "lusha": (
+        "/v3/contacts/prospecting",
+        {"filters": {"companies": {"include": {"domains": ["x.test"]}}}},
+        "credits",
+    ),
+    "zerobounce": (
+        "/v2/validatebatch",
+        {"api_key": "zb-key-secret", "email_batch": [{"email_address": "a@example.org"}]},
+        "credits",
+    ),
+    "odoo": (
+        "/json/2/res.partner/load",
+        {"fields": ["id", "name"], "data": [["t.a", "A"]]},
+        "writes",
+    ),
+}
+PATHS = {
+    "tavily": ["/search", "/extract"],
+    "openai": ["/v1/responses"],
+    "lusha": [
+        "/v3/contacts/search",
+        "/v3/contacts/enrich",
+        "/v3/contacts/search-and-enrich",
+        "/v3/contacts/prospecting",
+        "/v3/companies/search",
+        "/v3/companies/search-and-enrich",
+    ],
+    "zerobounce": ["/v2/validatebatch"],
+    "odoo": [
+        f"/json/2/{model}/{method}"
+        for model in ("res.partner", "crm.lead", "mail.activity")
+        for method in ("load", "search", "search_read", "read", "write", "create", "fields_get")
+    ],
+}
+LOST = ["hang", "close", "reset", "truncated"]
+SPOILT = ["error_charged", "cut_json", "garbage"]
+NOTHING_DONE = ["busy", "unavailable", "error", "refused"]
+vendors = pytest.mark.parametrize("vendor", CALLS)
+
+
+def buy(box, vendor):
+    path, body, _ = CALLS[vendor]
+    return box.ask(f"{vendor}.test", "POST", path, body, headers=HEADERS[vendor], patience=0.3)
+
+
+def bill(box, vendor):
+    return box.box.charges.get(vendor, {}).get(CALLS[vendor][2], 0)
+
+
+@vendors
+@pytest.mark.parametrize("fault", [*LOST, *SPOILT])
+def test_what_goes_wrong_after_the_charge_is_on_the_bill(vendor, fault):
+    with RunningBox(companies=5, dials={f"{vendor}.fault.{fault}": 1}) as box:
+        if fault in LOST:
+            with pytest.raises((OSError, http.client.HTTPException)):
+                buy(box, vendor)
+        else:
+            told = buy(box, vendor)
+            assert told.status == 500 or not _is_json(told.body)
+
+        assert bill(box, vendor) > 0
+
+
+@vendors
+@pytest.mark.parametrize("fault", NOTHING_DONE)
+def test_what_goes_wrong_before_the_charge_is_not(vendor, fault):
+    with RunningBox(companies=5, dials={f"{vendor}.fault.{fault}": 1}) as box:
+        if fault == "refused":
+            with pytest.raises(OSError):
+                buy(box, vendor)
+        else:
+            assert buy(box, vendor).status in (429, 500, 503)
+
+        assert bill(box, vendor) == 0
+
+
+@vendors
+def test_counting_answers_is_not_counting_charges(vendor):
+    """The naive way to know what was spent; it must come out too low."""
+    dials = {f"{vendor}.fault.close": 0.4, "zerobounce.calls": -1}
+    with RunningBox(companies=5, dials=dials) as box:
+        answered = 0
+        for _ in range(30):
+            try:
+                answered += buy(box, vendor).status == 200
+            except OSError:
+                continue
+
+        price = 1 if vendor != "openai" else bill(box, vendor) // 30
+        assert 0 < answered * price < bill(box, vendor)
+
+
+@vendors
+def test_keys_stay_out_of_the_log_and_of_the_bills(vendor):
+    with RunningBox(companies=5) as box:
+        buy(box, vendor)
+        shown = json.dumps([box.tallies.charges_by_key, [str(seen) for seen in box.box.log]])
+
+        assert "secret" not in shown
+
+
+@pytest.mark.parametrize("host", MAKERS)
+def test_the_same_world_gives_the_same_answers(host):
+    def told():
+        with RunningBox(companies=50, seed=11) as box:
+            company = box.world.company(0)
+            answers = [
+                box.ask(host, "GET", path).body
+                for path in (
+                    "/",
+                    f"/{company.slug}/jobs.rss",
+                    f"/v1/boards/{company.slug}/jobs",
+                    f"/company/{company.uen}",
+                    "/v2/public/api/collections/2/metadata",
+                )
+            ]
+            vendor = host.removesuffix(".test")
+            if vendor in CALLS:
+                answers.append(buy(box, vendor).body)
+            return answers
+
+    assert told() == told()
+
+
+def test_a_directory_page_says_what_the_register_says():
+    with RunningBox(companies=5) as box:
+        company = box.world.company(1)
+        page = box.ask("directory.test", "GET", f"/company/{company.uen}")
+
+        assert company.uen in page.body.decode()
+        assert box.ask("directory.test", "GET", "/company/nobody").status == 404
+        assert box.ask("news.test", "GET", "/anything").status == 200
+
+
+TAKES = {  # what a call of this name may carry; the fuzz fills it with anything
+    "/search": "query search_depth topic max_results include_domains exclude_domains",
+    "/extract": "urls extract_depth",
+    "/v1/responses": "model input instructions text max_output_tokens reasoning temperature",
+    "/v2/validatebatch": "api_key email_batch timeout",
+    "contacts/search": "contacts options",
+    "contacts/enrich": "ids reveal",
+    "search-and-enrich": "contacts companies reveal",
+    "prospecting": "pagination filters",
+    "companies/search": "companies",
+    "load": "fields data context",
+    "/search_read": "domain fields offset limit order load context",
+    "partner/search": "domain offset limit order context",
+    "read": "ids fields load",
+    "write": "ids vals",
+    "create": "vals_list",
+    "fields_get": "allfields attributes",
+}
+WORDS = (
+    "id name fields domain query contacts companies include domains reveal email_address emails "
+    "vals text format schema type json_schema strict properties required items anyOf $defs page "
+    "size jobTitles existingDataPoints effort clientReferenceId companyDomain phones gpt-6-luna "
+    "object array string t.a zb-key-1 & | ! = in ilike parent_id tag_ids res_id active_test"
+)
+words = st.sampled_from(WORDS.split(" "))
+junk = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words
+    | st.text(st.characters(), max_size=5)
+    | st.sampled_from(["\ud800", "a\0b", "\u202e", "=1+1", "x" * 5000, "\r\n"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=6),
+    max_leaves=15,
+)
+
+
+def calls_of(path):
+    takes = next((names for end, names in TAKES.items() if path.endswith(end)), "query")
+    named = st.fixed_dictionaries({}, optional=dict.fromkeys(takes.split(" "), junk))
+    return st.tuples(st.just(path), named | junk)
+
+
+@vendors
+def test_no_body_makes_a_vendor_stumble(vendor):
+    with RunningBox(companies=5, dials={"zerobounce.calls": -1}) as box:
+
+        @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+        @given(st.sampled_from(PATHS[vendor]).flatmap(calls_of))
+        def check(call):
+            path, body = call
+            told = box.box.answer(
+                Asked(
+                    method="POST",
+                    host=f"{vendor}.test",
+                    path=path,
+                    headers=HEADERS[vendor],
+                    body=json.dumps(body).encode(),
+                )
+            )
+            assert told.status != 599, told.body
+
+        check()
+
+
+def _is_json(body):
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", MAKERS)
+def test_every_vendor_can_be_dialled_by_its_name(host):
+    name = {"news.test": "directory"}.get(host, host.removesuffix(".test").replace("-", "_"))
+    assert name in DIALLED
+
+    with RunningBox(companies=5, dials={f"{name}.status": 418}) as box:
+        assert box.ask(host, "GET", "/").status == 418
+
+
+def test_there_are_no_dials_of_a_vendor_there_is_not():
+    with RunningBox(companies=5) as box:
+        for name in ("tavilly", "data-gov", "sandbox"):
+            told = box.ask("sandbox.test", "POST", "/dials", {f"{name}.latency": "1s"})
+            assert (told.status, f"no dials of '{name}'" in told.json()["error"]) == (400, True)
+        assert box.ask("sandbox.test", "GET", "/dials").json() == {}
