@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stoker.core.coverage.chance import Chance, Purpose
@@ -75,6 +75,8 @@ def test_chance_draws_from_the_best_only():
 @given(
     st.lists(st.floats(0, 100), min_size=1, max_size=40), st.integers(0, 40), st.integers(0, 10**9)
 )
+@example([0.0, 2.225073858507203e-309], 1, 0)
+@example([1.0, 5e-324, 0.0, 2.2e-310], 2, 0)
 def test_exactly_so_many_are_drawn_and_probabilities_add_up_to_it(weights, number, seed):
     column = np.array(weights)
     places, probability = sampled(column, number, chance=Chance(seed, Purpose.PICKS))

@@ -112,10 +112,10 @@ def inclusion(weights: Floats, number: int) -> Floats:
     # Whoever would be more than certain is certain; the others share what that leaves. Each turn
     # makes somebody certain, so there are at most as many turns as places.
     while left > 0 and len(rest):
-        whole = float(shares[rest].sum())
-        wanted = (
-            shares[rest] * (left / whole) if whole > 0 else np.full(len(rest), left / len(rest))
-        )
+        largest = float(shares[rest].max())
+        # Weights are measured by the largest of them: a sum of the very smallest divides nothing.
+        parts = shares[rest] / largest if largest > 0 else np.ones(len(rest))
+        wanted = parts * (left / float(parts.sum()))
         over = wanted >= 1.0
         if not over.any():
             probability[rest] = wanted
