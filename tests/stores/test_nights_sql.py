@@ -18,7 +18,8 @@ from stoker.core.runs import Run, RunKey
 from stoker.errors import ConfigError
 from stoker.stores.postgres import PostgresBackend
 from stoker.stores.row_security import lint
-from stoker.stores.sql_dossiers import AT_LEAST, DOSSIERS, IN_ORDER, OF_RUN, asked
+from stoker.stores.sql import asked
+from stoker.stores.sql_dossiers import AT_LEAST, DOSSIERS, IN_ORDER, OF_RUN
 from stoker.stores.sql_nights import LAST_LOOK, SENT_BY, SENT_ROWS, TAKE, UNITS
 from stoker.stores.sqlite import SqliteBackend
 

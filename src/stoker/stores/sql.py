@@ -17,6 +17,7 @@ from stoker.core.model import clean_text, in_utc
 from stoker.errors import ConfigError, TransientError
 
 Value = str | int | float | None
+AT_ONCE = 500  # fewer than any database's limit on values in one statement
 Result = TypeVar("Result")
 
 
@@ -58,6 +59,14 @@ class SqlDatabase(Protocol):
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work against one consistent view that includes every write already returned."""
         ...
+
+
+def asked(query: str, values: Sequence[Value]) -> Iterator[tuple[str, dict[str, Value]]]:
+    """Split a question about many ids, `asked`, into some that a database takes, with values."""
+    # Joined, not listed in an IN: a plan for any values compares each row with all of a list.
+    for start in range(0, len(values), AT_ONCE):
+        some = {f"v{n}": value for n, value in enumerate(values[start : start + AT_ONCE])}
+        yield f"WITH asked(id) AS (VALUES (:{'), (:'.join(some)})) {query}", some
 
 
 def moment_text(moment: datetime) -> str:

@@ -39,12 +39,13 @@ from stoker.stores.kept_knowledge import kept_name
 from stoker.stores.sql import (
     SqlDatabase,
     Transaction,
+    asked,
     moment,
     moment_text,
     optional_moment,
     optional_moment_text,
 )
-from stoker.stores.sql_dossiers import PUT_COMPANY, asked, known_dossier, page_of_dossiers
+from stoker.stores.sql_dossiers import PUT_COMPANY, known_dossier, page_of_dossiers
 
 PUT_TENANT = """
 INSERT INTO tenants (id, name, active) VALUES (:id, :name, :active)

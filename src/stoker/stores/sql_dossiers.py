@@ -7,7 +7,6 @@ company's row comes first: whoever holds it is the only one to write the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoker.core.companies import CompanyId, Contact, Dossier, Verdict
@@ -22,9 +21,7 @@ from stoker.stores.account_rows import (
     dossier_of,
     findings_text,
 )
-from stoker.stores.sql import Transaction, Value, optional_moment_text
-
-AT_ONCE = 500  # fewer than any database's limit on values in one statement
+from stoker.stores.sql import Transaction, Value, asked, optional_moment_text
 
 _KEPT_IF_EMPTY = ("name", "ssic", "postal_code", "website")
 _KEPT_IF_NULL = ("year", "employees")
@@ -145,14 +142,6 @@ def page_of_dossiers(
     if least is not None:
         query, values = query + AT_LEAST, values | {"least": least}
     return _dossiers(tx, tenant, tx.rows(query + IN_ORDER, **values))
-
-
-def asked(query: str, values: Sequence[Value]) -> Iterator[tuple[str, dict[str, Value]]]:
-    """Split a question about many ids, `asked`, into some that a database takes, with values."""
-    # Joined, not listed in an IN: a plan for any values compares each row with all of a list.
-    for start in range(0, len(values), AT_ONCE):
-        some = {f"v{n}": value for n, value in enumerate(values[start : start + AT_ONCE])}
-        yield f"WITH asked(id) AS (VALUES (:{'), (:'.join(some)})) {query}", some
 
 
 def _add_contacts(tx: Transaction, tenant: TenantId, dossier: Dossier) -> None:

@@ -15,7 +15,7 @@ from stoker.core.pages import PageSeen
 from stoker.core.runs import compact_json
 from stoker.sources import Kept
 from stoker.stores.kept_knowledge import LONGEST_SITE, kept_answer, kept_name, kept_page
-from stoker.stores.sql import SqlDatabase, Transaction, json_value, moment, moment_text
+from stoker.stores.sql import SqlDatabase, Transaction, asked, json_value, moment, moment_text
 
 PAGES = """
 SELECT url, status, etag, last_modified, fingerprint, seen_at, changed_at FROM site_pages
@@ -40,8 +40,8 @@ ON CONFLICT (tenant_id, key) DO UPDATE SET
     at = excluded.at, good_until = excluded.good_until
 """
 ANSWERS = """
-SELECT key, connector, answer, cost, at, good_until FROM vendor_answers
-WHERE tenant_id = :tenant AND key IN
+SELECT v.key, v.connector, v.answer, v.cost, v.at, v.good_until
+FROM asked JOIN vendor_answers v ON v.tenant_id = :tenant AND v.key = asked.id
 """
 # Asked again outside: an answer that was kept anew since it was found to be old stays.
 FORGET_ANSWERS = """
@@ -49,8 +49,6 @@ DELETE FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before AN
     SELECT key FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before
     ORDER BY good_until, key LIMIT :limit)
 """
-
-KEYS_AT_ONCE = 500  # fewer than any database's limit on values in one statement
 
 
 class SqlPages:
@@ -116,18 +114,16 @@ class SqlAnswers:
             await self._database.write(lambda tx: tx.change_many(KEEP, rows))
 
     async def answers(self, keys: Sequence[str]) -> dict[str, Kept]:
-        asked = sorted({kept_name(key, what="an answer's key") for key in keys})
+        names = sorted({kept_name(key, what="an answer's key") for key in keys})
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = []
-            for start in range(0, len(asked), KEYS_AT_ONCE):
-                some = {f"k{n}": key for n, key in enumerate(asked[start : start + KEYS_AT_ONCE])}
-                query = f"{ANSWERS} (:{', :'.join(some)}) ORDER BY key"
+            for query, some in asked(ANSWERS, names):
                 found += tx.rows(query, tenant=self._tenant, **some)
             return found
 
-        rows = await self._database.read(find) if asked else []
-        return {row[0]: _answer(row) for row in rows}
+        rows = await self._database.read(find) if names else []
+        return {row[0]: _answer(row) for row in sorted(rows, key=lambda row: row[0])}
 
     async def forget_answers(self, *, before: datetime, limit: int = 10_000) -> int:
         end = moment_text(before)

@@ -6,17 +6,18 @@ never written. Everything here is part of somebody's transaction that has the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from stoker.core.entities import Entity, LoadCount, Reject, dated
 from stoker.stores.registry_rows import COMPANY, EntityRow, entity_row
-from stoker.stores.sql import Transaction, Value, moment, moment_text
+from stoker.stores.sql import Transaction, Value, asked, moment, moment_text
 
-AT_ONCE = 500  # fewer than any database's limit on values in one statement
-
-KNOWN = "SELECT uen, release, content, gone_at FROM registry_seen WHERE uen IN"
+KNOWN = """
+SELECT s.uen, s.release, s.content, s.gone_at
+FROM asked JOIN registry_seen s ON s.uen = asked.id
+"""
 LATEST = "SELECT changed_at FROM registry_seen ORDER BY changed_at DESC LIMIT 1"
 SEEN_AGAIN = "UPDATE registry_seen SET release = ? WHERE uen = ?"
 PUT_SEEN = """
@@ -34,7 +35,9 @@ INSERT INTO staging_raw_acra (uen, raw) VALUES (?, ?)
 ON CONFLICT (uen) DO UPDATE SET raw = excluded.raw
 """
 
-KNOWN_LINES = "SELECT line FROM registry_rejects WHERE load_id = :id AND line IN"
+KNOWN_LINES = """
+SELECT r.line FROM asked JOIN registry_rejects r ON r.load_id = :id AND r.line = asked.id
+"""
 LAST_REJECT = "SELECT coalesce(max(last_reject), 0) FROM registry_loads"
 SAVE_LAST_REJECT = "UPDATE registry_loads SET last_reject = :last WHERE id = :id"
 CHANGE_REJECT = "UPDATE registry_rejects SET reason = ?, text = ? WHERE load_id = ? AND line = ?"
@@ -79,7 +82,7 @@ def put_entities(
 def put_rejects(tx: Transaction, load: str, by_line: Mapping[int, Reject]) -> None:
     """Keep rejected rows by line, those already there with their number."""
     there: set[int] = set()
-    for query, some in _asked(KNOWN_LINES, list(by_line)):
+    for query, some in asked(KNOWN_LINES, list(by_line)):
         there |= {line for (line,) in tx.rows(query, id=load, **some)}
     [[last]] = tx.rows(LAST_REJECT)
     added: list[tuple[Value, ...]] = []
@@ -105,7 +108,7 @@ def next_date(tx: Transaction, *, now: datetime) -> datetime:
 
 def _known(tx: Transaction, uens: Sequence[str]) -> dict[str, _Known]:
     known: dict[str, _Known] = {}
-    for query, some in _asked(KNOWN, uens):
+    for query, some in asked(KNOWN, uens):
         for uen, release, content, gone_at in tx.rows(query, **some):
             known[uen] = _Known(release, content, gone=gone_at is not None)
     return known
@@ -122,9 +125,3 @@ def _write(
     )
     tx.change_many(PUT_COMPANY, (row.company for row, _ in differing.values()))
     tx.change_many(PUT_RAW, ((uen, row.raw) for uen, (row, _) in differing.items()))
-
-
-def _asked(query: str, values: Sequence[Value]) -> Iterator[tuple[str, dict[str, Value]]]:
-    for start in range(0, len(values), AT_ONCE):
-        some = {f"v{n}": value for n, value in enumerate(values[start : start + AT_ONCE])}
-        yield f"{query} (:{', :'.join(some)})", some

@@ -27,8 +27,8 @@ from stoker.stores.kept_accounts import (
 )
 from stoker.stores.kept_knowledge import kept_name
 from stoker.stores.night_rows import SENT, UNIT, sent_of, sent_row, unit_of, unit_values
-from stoker.stores.sql import SqlDatabase, Transaction, Value, moment_text
-from stoker.stores.sql_dossiers import asked, put_dossier
+from stoker.stores.sql import SqlDatabase, Transaction, Value, asked, moment_text
+from stoker.stores.sql_dossiers import put_dossier
 
 PASSING_OVER = "FOR UPDATE SKIP LOCKED"
 
