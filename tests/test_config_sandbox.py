@@ -1,11 +1,14 @@
 """Where vendors are, whose keys go there, and what the sandbox stands in for."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from stoker.accounts import Tenant as Known
+from stoker.config.joining import joined
 from stoker.config.loading import load
-from stoker.config.make_believe import ADDRESSES, STAND_INS
+from stoker.config.make_believe import ADDRESSES, FILES, STAND_INS
 from stoker.config.values import Secret
 from stoker.core.model import TenantId
 from stoker.errors import ConfigError
@@ -100,6 +103,31 @@ def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):
         assert (own.odoo.url, own.odoo.database) == ("http://odoo.test", tenant)
         assert own.keys.odoo == Secret(f"odoo-{tenant}-sandbox")
         assert shown[f"tenants.{tenant}.keys.odoo"] == "sandbox.address"
+
+
+def test_a_rehearsal_remembers_in_files_of_its_own_and_says_so(read):
+    real, rehearsed = read(), read(BOX)
+    shown = origins(rehearsed)
+    for key, file in FILES.items():
+        assert real.value(key) != file
+        assert (rehearsed.value(key), shown[key]) == (file, "sandbox.address")
+
+
+@pytest.mark.parametrize("key", sorted(FILES))
+def test_a_file_that_somebody_named_is_the_one_that_is_used(read, key):
+    for named in ("mine", str(read().value(key))):  # also the one it would have been without
+        settings = read(BOX + f"[{key.split('.')[0]}]\n{key.split('.')[1]} = {json.dumps(named)}\n")
+        assert settings.value(key) == Path(named)
+        assert origins(settings)[key] == "stoker.toml:4"
+        others = {other: settings.value(other) for other in FILES if other != key}
+        assert others == {other: FILES[other] for other in others}
+
+
+def test_a_rehearsal_s_files_are_where_the_real_ones_would_be(read, tmp_path):
+    settings = read(BOX).located(tmp_path)
+    assert settings.storage.sqlite_path == tmp_path / FILES["storage.sqlite_path"]
+    again = joined(settings, [Known(id=ACME, name="Acme")])  # as when the store was opened
+    assert again.storage == settings.storage
 
 
 def test_a_key_that_may_be_real_never_goes_to_a_make_believe_address(read):

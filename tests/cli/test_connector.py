@@ -57,7 +57,7 @@ def test_what_is_used_of_its_caps_stands_beside_a_connector(stoker):
 
 
 def test_a_stop_is_seen_in_the_list(stoker, box):
-    stoker("stop", "--connector", "tavily", "--reason", "bill is odd")
+    stoker("stop", "--connector", "tavily", "--reason", "bill is odd", box=box)
     lines = listed(stoker, box=box)
 
     assert (lines["tavily"]["state"], lines["lusha"]["state"]) == ("stopped", "on")

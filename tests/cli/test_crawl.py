@@ -107,8 +107,9 @@ def test_a_look_counts_pull_units_and_a_cap_that_is_used_up_allows_none(tmp_path
 
 def test_a_stop_is_heeded_and_nobody_is_visited(tmp_path, capsys):
     with served({"/": "Us"}) as address:
-        main(["-C", str(tmp_path), "stop", "--connector", "crawl", "--reason", "too many mails"])
-        code = main(["-C", str(tmp_path), "crawl", "acme.test", "--sandbox", address])
+        there = ["-C", str(tmp_path), "--set", f"sandbox.address={address}"]
+        main([*there, "stop", "--connector", "crawl", "--reason", "too many mails"])
+        code = main([*there, "crawl", "acme.test"])
 
     assert code == Exit.LATER
     assert "too many mails" in capsys.readouterr().err

@@ -20,8 +20,9 @@ FILE = "acra_q_2025-09-30.csv"
 
 @pytest.fixture
 def stoker(tmp_path, capsys):
-    def stoker(*arguments):
-        code = main(["-C", str(tmp_path), *FAST, "registry", *arguments])
+    def stoker(*arguments, on=None):
+        there = [] if on is None else ["--set", f"sandbox.address={on}"]
+        code = main(["-C", str(tmp_path), *FAST, *there, "registry", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -30,8 +31,8 @@ def stoker(tmp_path, capsys):
 
 @pytest.fixture
 def asked(stoker):
-    def asked(*arguments):
-        return json.loads(stoker(*arguments, "--json")[1])
+    def asked(*arguments, on=None):
+        return json.loads(stoker(*arguments, "--json", on=on)[1])
 
     return asked
 
@@ -188,7 +189,17 @@ def test_a_file_comes_from_an_address_and_its_query_is_not_kept(asked, box):
     [file] = told["files"]
     assert (file["source"], file["rejected"]) == ("registry.csv", 0)
     assert file["new"] >= 45
-    assert "s3cret" not in json.dumps(asked("status"))
+    status = json.dumps(asked("status", on=box.box.address))
+    assert "registry.csv" in status
+    assert "s3cret" not in status
+
+
+def test_a_rehearsed_register_is_not_the_real_one_and_the_import_says_so(stoker, asked, box):
+    where = ("--sandbox", box.box.address)
+    _, out, _ = stoker("import", "--download", "--letters", "D", *where)
+    assert "a rehearsal, kept apart; to see it: stoker --set sandbox.address=127.0.0.1:" in out
+    assert asked("status")["counts"] == {}
+    assert asked("status", on=box.box.address)["counts"]
 
 
 def test_letters_are_downloaded_and_the_second_time_not_even_asked_for(asked, box):

@@ -223,6 +223,7 @@ def test_due_touches_leave_for_odoo_as_activities(home, told, stoker):
     with RunningBox(companies=1) as box:
         (home / "stoker.toml").write_text(
             f'sandbox.address = "{box.box.address}"\ntouches.way = "odoo"\n'
+            'storage.sqlite_path = "stoker.db"\n'
         )
         assert len(told("touches", "run", "--limit", "2")["left"]) == 2
         assert told("touches", "run", "--limit", "0")["left"] == []

@@ -51,6 +51,7 @@ def stoker(address, tmp_path, capsys):
         assert REAL not in said.out + said.err
         return code, json.loads(said.out)
 
+    stoker.home = tmp_path
     return stoker
 
 
@@ -99,6 +100,11 @@ def test_everything_can_be_rehearsed_with_one_setting_and_no_key(stoker, address
     assert looks == 2
     code, _ = stoker("ledger", "verify", "--tenant", "merlion")
     assert code == Exit.OK
+    files = {each.name for each in stoker.home.iterdir()}
+    assert "stoker-sandbox.db" in files
+    assert not any(name.startswith("stoker.db") for name in files)  # nothing real was touched
+    assert shown["storage.sqlite_path"]["origin"] == "sandbox.address"
+
     code, told = stoker("doctor")
     assert code == Exit.OK
     assert any(check["what"] == "SANDBOX" for check in told["checks"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.cli.output import Asked, Exit, pass_asked, run_async, say, show_json, takes_json
+from stoker.config.make_believe import ORIGIN
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def import_files(
     finally:
         # Also after an error: files before it are in, and stay in.
         _report(outcome, as_json=as_json)
+    if sandbox is not None and outcome.read and not as_json:
+        _say_apart(asked.on_sandbox(sandbox))
     return Exit.FAILED if outcome.refused else Exit.OK
 
 
@@ -121,6 +124,13 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
             say(f"  {many:,} rows kept with a {doubt}")
     if any(each.load.count.rejected for each in outcome.read):
         say("why rows were rejected: stoker registry rejects")
+
+
+def _say_apart(asked: Asked) -> None:
+    settings = asked.settings()
+    if settings.origin("storage.sqlite_path") == ORIGIN:
+        address = settings.sandbox.address
+        say(f"a rehearsal, kept apart; to see it: stoker --set sandbox.address={address} …")
 
 
 def _json(each: Registered) -> Json:

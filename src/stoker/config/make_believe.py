@@ -1,14 +1,16 @@
-"""What the sandbox stands in for while it is switched on: vendors' addresses, and their keys.
+"""What the sandbox stands in for while it is switched on: addresses, keys, and where we remember.
 
 Only what nobody set gets a make-believe address. A key goes to a make-believe address only when it
 is make-believe itself, so that no real one is ever sent to a rehearsal; whoever wants to rehearse
-with a key of their own puts the word `sandbox` into it. Every replaced value says so as its origin.
+with a key of their own puts the word `sandbox` into it. A rehearsal remembers in files of its own,
+unless somebody named those it is to use. Every replaced value says so as its origin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -44,14 +46,25 @@ STAND_INS: Mapping[str, str | None] = MappingProxyType(
     }
 )
 """What stands in for each key where its vendor is make-believe."""
+FILES: Mapping[str, Path] = MappingProxyType(
+    {
+        "storage.sqlite_path": Path("stoker-sandbox.db"),
+        "storage.json_dir": Path("stoker-sandbox-data"),
+        "touches.state_file": Path("schedule_state-sandbox.json"),
+        "touches.file": Path("touches-sandbox.jsonl"),
+    }
+)
+"""Where a rehearsal remembers, so that it uses up no real cap and nothing real is made of it."""
 
 
 def rehearsed(settings: Settings) -> Settings:
     """Return the settings with the sandbox in place of what nobody set; unchanged without one."""
     if settings.sandbox.address is None:
         return settings
-    addresses = {key: url for key, url in ADDRESSES.items() if key not in settings.origins}
-    settings = settings.with_values(addresses, dict.fromkeys(addresses, ORIGIN))
+    unset = {
+        key: value for key, value in {**ADDRESSES, **FILES}.items() if key not in settings.origins
+    }
+    settings = settings.with_values(unset, dict.fromkeys(unset, ORIGIN))
     replaced = _replaced(settings, {key: settings.value(key) for key in STAND_INS})
     settings = settings.with_values(replaced, {key: _instead_of(settings, key) for key in replaced})
     for tenant in settings.tenants:

@@ -226,7 +226,8 @@ class Sandbox:
         LOOPBACK,
         None,
         "Where names ending in .test lead. While it is set, vendors without an address of their "
-        "own are the sandbox's, and only keys with the word sandbox in them go there.",
+        "own are the sandbox's, only keys with the word sandbox in them go there, and files nobody "
+        "named are a rehearsal's own.",
     )
 
 
