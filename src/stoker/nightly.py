@@ -49,10 +49,10 @@ def order_of(
 ) -> NightOrder:
     """Return what a night is to do, as a tenant's settings and a person say."""
     scheduling, verifier = own.scheduling, own.zerobounce
-    cap = scheduling.daily_cap_per_tenant
     return NightOrder(
         rule_name=own.icp.rule_name,
-        companies=cap if limit is None else min(limit, cap),
+        companies=scheduling.daily_cap_per_tenant,
+        limit=limit,
         depths=DepthRule(
             shallow_units=own.pull_units("crawl", deep=False),
             deep_units=own.pull_units("crawl", deep=True),

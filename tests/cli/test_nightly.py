@@ -116,6 +116,17 @@ def test_an_earlier_selection_is_repeated_exactly(stoker):
     assert "crm_written" not in again["manifest"]["counts"]
 
 
+def test_the_plan_of_a_rerun_says_how_many_were_looked_at_today(stoker):
+    stoker.set_up("acme")
+    plainly = [word for step in ("extract", "contacts", "export") for word in ("--skip", step)]
+    [first] = stoker.told("nightly", "--limit", "2", *plainly)[1]
+    code, out, _ = stoker("nightly", "--plan", "--limit", "2")
+    assert first["state"] == "DONE"
+    assert "2 already looked at today" in out
+    [plan] = stoker.told("nightly", "--dry-run", "--limit", "2", "--again")[1]
+    assert (code, plan["companies"], plan["looked_at_today"]) == (0, 2, 0)
+
+
 def test_tenants_that_are_not_ready_are_left_out_and_told_why(stoker):
     stoker.set_up("acme", "bolt")
     stoker("crm", "connect", "--tenant", "bolt")
@@ -147,7 +158,6 @@ def test_the_daemon_has_the_nights_of_those_who_are_ready(stoker):
         (["nightly", "--skip", "bake"], "there is no step 'bake'"),
         (["nightly", "--skip", "crawl", "--only", "crawl"], "is both in --only and in --skip"),
         (["nightly", "--tenant", "nobody"], "there is no tenant 'nobody'"),
-        (["nightly", "--again"], "--again goes with --from-manifest"),
         (["nightly", "--limit", "-1"], "-1 is not in the range"),
         (["why", "default/nobody"], "default knows no company 'nobody'"),
         (["why", "default/"], "say which company"),

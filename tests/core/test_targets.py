@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId, Standing
 from stoker.core.nights import Depth
-from stoker.core.targets import DepthRule, rank, select, wanted_depth
+from stoker.core.targets import DepthRule, looked_at_since, rank, select, wanted_depth
 from stoker.errors import ConfigError
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -68,6 +68,38 @@ def test_a_night_keeps_its_cap_and_its_money_and_does_not_depend_on_the_order_of
     assert select(shuffled, cap=cap, now=NOW, pull_units=money) == selection
 
 
+@given(
+    candidate_lists,
+    st.integers(0, 40),
+    st.none() | st.integers(0, 40),
+    st.integers(0, 60),
+    st.integers(0, 2_500).map(lambda days: NOW - timedelta(days=days)),
+)
+def test_whoever_was_looked_at_today_is_not_chosen_and_has_used_up_a_place_of_the_day(
+    candidates, cap, limit, money, day
+):
+    how = {"now": NOW, "pull_units": money}
+    selection = select(candidates, cap=cap, limit=limit, day_began_at=day, **how)
+    fresh = [each for each in candidates if not looked_at_since(each, day)]
+    today = len(candidates) - len(fresh)
+    room = max(cap - today, 0) if limit is None else min(max(cap - today, 0), limit)
+    assert (selection.candidates, selection.looked_at_today) == (len(candidates), today)
+    assert selection.units == select(fresh, cap=room, **how).units
+    assert (
+        len(selection.units) + selection.over_cap + selection.over_budget + today
+        == selection.candidates
+    )
+
+
+@pytest.mark.parametrize(
+    ("looked", "today"),
+    [(NOW, True), (NOW - timedelta(microseconds=1), False), (None, False)],
+)
+def test_a_day_begins_with_its_first_moment(looked, today):
+    assert looked_at_since(candidate("x", last_looked_at=looked), NOW) is today
+    assert not looked_at_since(candidate("x", last_looked_at=looked), None)
+
+
 @given(candidate_lists, st.integers(0, 40), st.integers(0, 60))
 def test_nobody_left_out_was_wanted_more_than_somebody_chosen(candidates, cap, money):
     inside = set(chosen(select(candidates, cap=cap, now=NOW, pull_units=money)))
@@ -116,3 +148,5 @@ def test_everybody_chosen_can_be_told_why():
 def test_a_night_of_fewer_than_no_places_is_refused():
     with pytest.raises(ConfigError, match="at least 0"):
         select([], cap=-1, now=NOW)
+    with pytest.raises(ConfigError, match="at least 0"):
+        select([], cap=1, limit=-1, now=NOW)

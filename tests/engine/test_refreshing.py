@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from stoker.core.entities import Entity, Load
 from stoker.core.icp import IcpRule
 from stoker.core.model import TenantId
+from stoker.core.nights import Depth, Unit, UnitState
 from stoker.core.targets import DepthRule, rank, select
 from stoker.engine.candidates import find_candidates, select_targets
 from stoker.engine.refreshing import refresh
@@ -59,6 +61,16 @@ class Register:
     async def refresh(self, page=1000, accounts=None):
         accounts = accounts or self.store.accounts
         return await refresh(self.registry, accounts, clock=self.clock, page=page)
+
+    async def look_at(self, companies):
+        """Have companies looked at at noon, by a run of one night."""
+        nights, accounts = self.store.nights, self.store.accounts
+        for place, company in enumerate(companies):
+            unit = Unit(company=company, place=place, depth=Depth.DEEP, state=UnitState.WAITING)
+            await nights.plan_units("20261116_120000", [unit])
+            known = await accounts.dossier(company)
+            done = replace(unit, state=UnitState.DONE)
+            assert await nights.finish_unit("20261116_120000", done, replace(known, looked_at=NOON))
 
     async def names(self):
         return {each.id: each.name for each in await self.store.accounts.companies()}
@@ -126,15 +138,27 @@ def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 25), st.integers(0, 12), st.integers(0, 40), st.integers(1, 7))
-def test_choosing_page_by_page_is_choosing_from_all_at_once(number, cap, pull_units, page):
+@given(
+    number=st.integers(0, 25),
+    cap=st.integers(0, 12),
+    limit=st.none() | st.integers(0, 12),
+    pull_units=st.integers(0, 40),
+    page=st.integers(1, 7),
+    looked=st.sets(st.integers(0, 24), max_size=6),
+    day=st.none() | st.just(NOON),
+)
+def test_choosing_page_by_page_is_choosing_from_all_at_once(
+    number, cap, limit, pull_units, page, looked, day
+):
     async def journey():
         register = Register()
         await register.load([entity(n) for n in range(number)])
         await register.refresh()
         accounts, rule = register.store.accounts, IcpRule()
         await find_candidates(accounts, rule, page=page)
-        how = {"cap": cap, "now": NOON, "pull_units": pull_units}
+        await register.look_at(entity(n).uen for n in looked if n < number)
+        how = {"cap": cap, "limit": limit, "now": NOON, "pull_units": pull_units}
+        how["day_began_at"] = day
         paged = await select_targets(accounts, rule, depths=DepthRule(), page=page, **how)
         everybody = await accounts.candidates(rule=rule.name)
         return paged, select(sorted(everybody, key=rank), **how)

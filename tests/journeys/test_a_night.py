@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from datetime import timedelta
 
 import pytest
 
@@ -13,6 +14,7 @@ from stoker.core.events import CompanyEnded, NightPlanned
 from stoker.core.icp import IcpRule
 from stoker.core.nights import Depth, Step, UnitState
 from stoker.core.runs import RunState
+from stoker.engine.clock import SystemClock
 from stoker.engine.verifying import verified
 
 TAVILY = "tenant_connector/tavily/calls/day"
@@ -82,11 +84,22 @@ def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhe
     assert {event.companies for event in told.of(NightPlanned)} == {6}
 
 
+class Days(SystemClock):
+    """The machine's clock, some days ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
 def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
     async def journey():
-        async with at(companies=5, troubles=True) as house:
+        clock = Days()
+        async with at(companies=5, troubles=True, clock=clock) as house:
             await house.night()
             known, paid = await knowledge(house), house.charged()
+            clock.ahead = timedelta(days=1)
             again = await house.night()
             return again, known, await knowledge(house), paid, house.charged()
 
@@ -99,6 +112,27 @@ def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
     assert [each.findings for each in after] == [each.findings for each in before]
     assert [each.score for each in after] == [each.score for each in before]
     assert again.manifest.counts["crm_written"] == 0
+
+
+def test_a_rerun_of_the_same_day_looks_at_nobody_again_unless_it_is_asked_to(at):
+    async def journey():
+        async with at(companies=4, more="scheduling.daily_cap_per_tenant = 3") as house:
+            first = await house.night(limit=2)
+            rest, nobody = await house.night(), await house.night()
+            told = {"clock": house.app.clock, "observer": house.app.observer}
+            plan = await house.app.night(ACME).plan(house.store(), **told)
+            return first, rest, nobody, plan, await house.night(again=True, limit=2)
+
+    first, rest, nobody, plan, again = asyncio.run(journey())
+
+    seen = first.manifest.selected + rest.manifest.selected
+    assert (len(first.manifest.selected), len(set(seen))) == (2, 3)  # the cap is that of a day
+    assert rest.manifest.counts["looked_at_today"] == 2
+    assert (nobody.state, nobody.manifest.selected) == (RunState.DONE, ())
+    assert "3 of 4 candidates were looked at today" in nobody.reason
+    assert "stoker nightly --again" in nobody.reason
+    assert (plan.units, plan.looked_at_today, plan.over_cap) == ((), 3, 1)
+    assert len(again.manifest.selected) == 2
 
 
 def test_a_cap_degrades_the_night_and_the_next_run_goes_on_where_it_left_off(at):
@@ -184,7 +218,8 @@ def test_no_more_companies_are_looked_at_than_pull_units_pay_for(at):
     assert (run.state, more.state) == (RunState.PARTIAL, RunState.DONE)
     assert "3 candidates wait, because no pull units are left" in run.reason
     assert run.manifest.resume_at is not None
-    assert set(run.manifest.selected) < set(more.manifest.selected)
+    assert not set(run.manifest.selected) & set(more.manifest.selected)
+    assert len(run.manifest.selected + more.manifest.selected) == 6
     assert [unit.depth for unit in units] == [Depth.DEEP, Depth.DEEP, Depth.SHALLOW]
     assert run.manifest.cost["crawl/pull_units"] == 7
     assert run.manifest.counts["over_budget"] == 3

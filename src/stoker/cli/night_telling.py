@@ -82,6 +82,8 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
     say(f"{planned.tenant}: {len(plan.units)} companies {origin}, {plan.deep} looked at deeply")
     if plan.nobody:
         say(f"  {plan.nobody}")
+    if plan.looked_at_today:
+        say(f"  {plan.looked_at_today} already looked at today; --again looks at them once more")
     if plan.over_cap:
         say(f"  {plan.over_cap} wait for another night: the cap on companies is reached")
     if plan.over_budget:
@@ -131,6 +133,7 @@ def plan_json(planned: Planned, *, whole: bool) -> Json:
         "deep": plan.deep,
         "over_cap": plan.over_cap,
         "over_budget": plan.over_budget,
+        "looked_at_today": plan.looked_at_today,
         "nobody": plan.nobody or None,
         "quote": {
             "calls": dict(quote.calls),

@@ -69,7 +69,11 @@ class Wish:
     metavar="RUN",
     help="Exactly the companies that run chose, without those that were done.",
 )
-@click.option("--again", is_flag=True, help="With --from-manifest: also those that were done.")
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Also those looked at today; with --from-manifest, also those that were done.",
+)
 @click.option("--skip", multiple=True, metavar=_STEP, help="Leave a step out; may be repeated.")
 @click.option("--only", multiple=True, metavar=_STEP, help="Take only this step; may be repeated.")
 @takes_json
@@ -89,13 +93,12 @@ def nightly(
     """Do tenants' nights now: find, look, verify, score, and fill their CRMs.
 
     Without --tenant, every active tenant that has a rule and a CRM. A night that was stopped or
-    killed goes on where it was, and pays for nothing twice. STEP is refresh, candidates, select,
+    killed goes on where it was, and pays for nothing twice; whoever was looked at today is not
+    looked at again before tomorrow. STEP is refresh, candidates, select,
     crawl, extract, contacts, verify, score or export. The exit code tells how the nights ended.
     """
     from stoker.core.nights import steps_asked_for
 
-    if again and from_run is None:
-        raise ConfigError("--again goes with --from-manifest RUN; a plain night chooses anew")
     if from_run is not None and len(tenants) > 1:
         raise ConfigError("--from-manifest is about one tenant's run; give one --tenant")
     wish = Wish(

@@ -1,8 +1,9 @@
 """Tonight's companies, in order, each with how deep to look and why; and how many were left out.
 
 Never scored come first, then those without contacts, then those last seen most recently; heat
-breaks ties, and the id breaks what is left, so the same candidates give the same night. Which
-companies are candidates at all is `icp`'s business.
+breaks ties, and the id breaks what is left, so the same candidates give the same night. Whoever
+was looked at today is left for another day. Which companies are candidates at all is `icp`'s
+business.
 """
 
 from __future__ import annotations
@@ -37,12 +38,25 @@ class Selection:
     candidates: int
     over_cap: int  # there were better ones for every place of tonight
     over_budget: int  # there was a place, but nothing left to pay for a look
+    looked_at_today: int = 0  # and so not looked at again
 
 
 def rank(standing: Standing) -> tuple[bool, bool, float, float, str]:
     """Return what candidates are ordered by; smaller is sooner."""
     seen = standing.last_seen_at.timestamp() if standing.last_seen_at else float("-inf")
     return (standing.scored, standing.contacts > 0, -seen, -standing.heat, standing.id)
+
+
+def looked_at_since(standing: Standing, day_began_at: datetime | None) -> bool:
+    """Say whether a company was looked at since then; without a day, nobody was."""
+    looked = standing.last_looked_at
+    return day_began_at is not None and looked is not None and looked >= day_began_at
+
+
+def places(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
+    """Return how many companies may still be looked at: by the day's cap, by this night's limit."""
+    left = max(cap - looked_at_today, 0)
+    return left if limit is None else min(left, limit)
 
 
 def select(
@@ -52,26 +66,36 @@ def select(
     now: datetime,
     rule: DepthRule | None = None,
     pull_units: int = PLENTY,
+    limit: int | None = None,
+    day_began_at: datetime | None = None,
 ) -> Selection:
-    """Choose at most `cap` companies that `pull_units` can pay for, the most wanted first.
+    """Choose at most `cap` companies a day that `pull_units` can pay for, the most wanted first.
 
-    Takes any number of candidates in memory for `cap` of them. A deep look that cannot be paid
-    for becomes a shallow one, and that one, if it cannot be paid either, is left out.
+    Whoever was looked at since the day began is not chosen and has used up a place of the day; a
+    night of its own may be held to a smaller `limit`. Takes any number of candidates in memory for
+    `cap` of them. A deep look that cannot be paid for becomes a shallow one, and that one, if it
+    cannot be paid either, is left out.
     """
-    if cap < 0 or pull_units < 0:
-        raise ConfigError(f"a night has at least 0 places and units, not {cap} and {pull_units}")
-    depths, seen = rule or DepthRule(), 0
+    least = min(cap, pull_units, 0 if limit is None else limit)
+    if least < 0:
+        raise ConfigError(f"a night has at least 0 places and units, not {least}")
+    depths, seen, today = rule or DepthRule(), 0, 0
 
-    def counted() -> Iterator[Standing]:
-        nonlocal seen
+    def not_yet() -> Iterator[Standing]:
+        nonlocal seen, today
         for standing in candidates:
             seen += 1
-            yield standing
+            if looked_at_since(standing, day_began_at):
+                today += 1
+            else:
+                yield standing
 
-    everybody = counted()
-    chosen = heapq.nsmallest(cap, everybody, key=rank)
+    everybody = not_yet()
+    best = heapq.nsmallest(places(cap, limit=limit), everybody, key=rank)
     for _ in everybody:  # a night of no places looks at nobody, but still counts them
         pass
+    room = places(cap, limit=limit, looked_at_today=today)
+    chosen = best[:room]
     units: list[Unit] = []
     left = pull_units
     for standing in chosen:
@@ -94,8 +118,9 @@ def select(
     return Selection(
         units=tuple(units),
         candidates=seen,
-        over_cap=max(seen - cap, 0),
+        over_cap=max(seen - today - room, 0),
         over_budget=len(chosen) - len(units),
+        looked_at_today=today,
     )
 
 

@@ -14,7 +14,15 @@ from itertools import chain
 from stoker.accounts import AccountStore
 from stoker.core.companies import CompanyId, Standing
 from stoker.core.icp import IcpRule, fit
-from stoker.core.targets import PLENTY, DepthRule, Selection, rank, select
+from stoker.core.targets import (
+    PLENTY,
+    DepthRule,
+    Selection,
+    looked_at_since,
+    places,
+    rank,
+    select,
+)
 
 PAGE = 1000
 
@@ -38,14 +46,20 @@ async def select_targets(
     now: datetime,
     depths: DepthRule,
     pull_units: int = PLENTY,
+    limit: int | None = None,
+    day_began_at: datetime | None = None,
     page: int = PAGE,
 ) -> Selection:
-    """Choose tonight's companies among the candidates, in order."""
+    """Choose tonight's companies among the candidates, in order, as `core.targets.select` does."""
     best: list[Standing] = []
-    seen, after = 0, ""
+    seen, today, after = 0, 0, ""
     while standings := await accounts.candidates(rule=rule.name, after=after, limit=page):
         seen += len(standings)
         after = standings[-1].id
-        best = heapq.nsmallest(cap, chain(best, standings), key=rank)
-    chosen = select(best, cap=cap, now=now, rule=depths, pull_units=pull_units)
-    return replace(chosen, candidates=seen, over_cap=max(seen - cap, 0))
+        fresh = [each for each in standings if not looked_at_since(each, day_began_at)]
+        today += len(standings) - len(fresh)
+        best = heapq.nsmallest(places(cap, limit=limit), chain(best, fresh), key=rank)
+    room = places(cap, limit=limit, looked_at_today=today)
+    chosen = select(best, cap=room, now=now, rule=depths, pull_units=pull_units)
+    left = max(seen - today - room, 0)
+    return replace(chosen, candidates=seen, over_cap=left, looked_at_today=today)

@@ -285,5 +285,6 @@ def _counts(plan: NightPlan, summary: Summary) -> dict[str, int]:
         "deep": plan.deep,
         "over_cap": plan.over_cap,
         "over_budget": plan.over_budget,
+        "looked_at_today": plan.looked_at_today,
     }
     return {**counts, **summary.counts}

@@ -18,7 +18,7 @@ from stoker.core.forecast import Quote, Room, quote
 from stoker.core.icp import IcpRule
 from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit
 from stoker.core.scoring import ScoreRule
-from stoker.core.targets import PLENTY, DepthRule
+from stoker.core.targets import PLENTY, DepthRule, Selection, places
 from stoker.engine.candidates import find_candidates, select_targets
 from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.refreshing import Refreshed, refresh
@@ -39,7 +39,8 @@ class NightOrder:
     """What a night is to do, for one tenant."""
 
     rule_name: str = "default"
-    companies: int = 1000  # at most
+    companies: int = 1000  # at most in a day
+    limit: int | None = None  # at most in this night
     depths: DepthRule = field(default_factory=DepthRule)
     score: ScoreRule = field(default_factory=ScoreRule)
     steps: tuple[Step, ...] = tuple(Step)
@@ -50,7 +51,7 @@ class NightOrder:
     may_take: timedelta = timedelta(minutes=90)
     reset: ResetRule = field(default_factory=ResetRule)
     from_run: str = ""  # exactly that run's selection
-    again: bool = False  # with from_run: also what is done
+    again: bool = False  # also who was looked at today; with from_run: also what is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class NightPlan:
     candidates: int = 0
     over_cap: int = 0
     over_budget: int = 0
+    looked_at_today: int = 0  # and so not chosen again
     room_at: datetime | None = None  # when there are pull units again for those over budget
     nobody: str = ""  # why there is no company to look at, and what to do about it
 
@@ -116,7 +118,7 @@ class Planning:
         earlier = await self._earlier(run)
         if earlier is not None or Step.SELECT not in order.steps:
             found = earlier.units if earlier else ()
-            units = found[: order.companies]
+            units = found[: places(order.companies, limit=order.limit)]
             return NightPlan(
                 rule=rule,
                 units=units,
@@ -126,6 +128,7 @@ class Planning:
                 over_cap=len(found) - len(units),
                 nobody="" if earlier or not self._looks else _CHOSE_NOBODY,
             )
+        day = window_at(WindowKind.DAY, run.clock.now(), reset=order.reset)
         with run.step(Step.SELECT) as step:
             chosen = await select_targets(
                 accounts,
@@ -134,9 +137,10 @@ class Planning:
                 now=run.clock.now(),
                 depths=order.depths,
                 pull_units=means.pull_units,
+                limit=order.limit,
+                day_began_at=None if order.again else day.start,
             )
             step.items = len(chosen.units)
-        day = window_at(WindowKind.DAY, run.clock.now(), reset=order.reset)
         return NightPlan(
             rule=rule,
             units=chosen.units,
@@ -145,8 +149,9 @@ class Planning:
             candidates=chosen.candidates,
             over_cap=chosen.over_cap,
             over_budget=chosen.over_budget,
+            looked_at_today=chosen.looked_at_today,
             room_at=day.end if chosen.over_budget else None,
-            nobody="" if chosen.candidates else await _why_nobody(accounts, rule),
+            nobody="" if chosen.units else await _why_nobody(accounts, rule, chosen),
         )
 
     @property
@@ -156,8 +161,9 @@ class Planning:
     async def _earlier(self, run: OpenRun) -> TakenOver | None:
         if self._order.from_run:
             return await selection_of(run.store, self._order.from_run, again=self._order.again)
-        # Whoever only exports leaves what is undone to the run that will do it.
-        if not self._looks:
+        # Whoever only exports leaves what is undone to the run that will do it; whoever wants
+        # everybody again has them chosen anew.
+        if not self._looks or self._order.again:
             return None
         return await left_undone(run, kind=KIND, reset=self._order.reset)
 
@@ -170,7 +176,15 @@ class Planning:
         return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost}) if pulls else told
 
 
-async def _why_nobody(accounts: AccountStore, rule: IcpRule) -> str:
+async def _why_nobody(accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
+    if chosen.looked_at_today:
+        rest = " and the day's cap on companies is reached" if chosen.over_cap else ""
+        return (
+            f"{chosen.looked_at_today} of {chosen.candidates} candidates were looked at today{rest}"
+            "; look at them again with: stoker nightly --again"
+        )
+    if chosen.candidates:
+        return ""
     if await accounts.companies(limit=1):
         return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
     return "no companies are known yet; read the register with: stoker registry import --download"
