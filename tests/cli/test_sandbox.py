@@ -34,8 +34,9 @@ class Served:
 
     def ended(self, by=signal.SIGINT):
         self.process.send_signal(by)
-        out, err = self.process.communicate(timeout=20)
-        return self.process.returncode, out, err
+        # Not communicate(): it forgets what was read ahead together with the first line.
+        with self.process.stdout as out, self.process.stderr as err:
+            return self.process.wait(timeout=20), out.read(), err.read()
 
 
 @pytest.fixture
