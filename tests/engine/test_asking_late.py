@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from stoker.core.holds import OPEN
 from stoker.core.searching import Search
-from stoker.engine.asking import Answered
+from stoker.engine.asking import Answered, Ending
 from stoker.engine.batching import Batching
 from stoker.engine.clock import SystemClock
 from vendor_desk import Desk, at_desk
@@ -87,3 +88,30 @@ def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
         email: verdicts[email] for email in late
     }
     assert charged == sum(said.cost["credits"] for said in first.values())
+
+
+@pytest.mark.parametrize("verb", ["hold", "reserve", "sent"])
+def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(verb):
+    async def work(here):
+        still, ours = [], [True]
+
+        def held(real):
+            still.append(Still(real.money, verb))
+            return replace(real, money=still[0])
+
+        late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
+        asking = asyncio.create_task(
+            late.asking.ask(
+                late.search, QUESTION, account="201900001A", run="r1", ours=lambda: ours[0]
+            )
+        )
+        await still[0].reached.wait()
+        ours[0] = False
+        still[0].go.set()
+        outcome = await asking
+        return outcome, here.charged("tavily"), await here.store.money.holds(phases=tuple(OPEN))
+
+    outcome, charged, holds = at_desk(work, clock=SystemClock())
+    assert (outcome.ending, charged) == (Ending.LATER, 0)
+    assert "another process" in outcome.because
+    assert holds == []

@@ -13,6 +13,7 @@ from stoker.core.findings import Extracted
 from stoker.core.nights import UnitState
 from stoker.core.runs import RunKey, RunState
 from stoker.engine.clock import SystemClock
+from stoker.engine.handing_out import LEASE, SIGN_OF_LIFE
 from stoker.engine.night import Night
 from stoker.engine.night_planning import KIND, Means, Planning
 from stoker.engine.running import OpenRun
@@ -26,15 +27,26 @@ BATCHES_WAIT = timedelta(milliseconds=50)
 class Desk:
     """A night put together by hand, some of its parts replaced by ones that misbehave."""
 
-    def __init__(self, house, *, at_once=8, may_take=timedelta(hours=1), planning=None, **sources):
+    def __init__(
+        self,
+        house,
+        *,
+        at_once=8,
+        may_take=timedelta(hours=1),
+        planning=None,
+        again=False,
+        **sources,
+    ):
         app = self.app = house.app
         own = app.settings.for_tenant(ACME)
         order = order_of(own, reset=app.reset_for(ACME))
-        order = replace(order, at_once=at_once, may_take=may_take, gathers_for=BATCHES_WAIT)
+        order = replace(
+            order, at_once=at_once, may_take=may_take, gathers_for=BATCHES_WAIT, again=again
+        )
 
         async def means():
             if planning is not None:
-                planning()
+                await planning()
             return Means()
 
         self.store = house.store()
@@ -163,6 +175,48 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
     assert {unit.state for unit in units.values()} == {UnitState.DONE}
 
 
+class Sleeper(SystemClock):
+    """The machine's clock, and it can be told how long the machine was held still."""
+
+    still = timedelta(0)
+
+    def now(self):
+        return super().now() + self.still
+
+    def elapsed(self):
+        return super().elapsed() + self.still
+
+    async def sleep_on(self, _=None):
+        self.still = LEASE + timedelta(seconds=1)
+
+
+def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_more(tmp_path):
+    clock = Sleeper()
+
+    async def journey(house):
+        desk = Desk(house, at_once=1, visits=visits_of(house, clock.sleep_on))
+        ending, units = await desk.go()
+        return ending, units, house.charged(), await desk.store.accounts.dossiers()
+
+    ending, units, charged, known = at(tmp_path, journey, clock=clock)
+    assert (ending.state, known) == (RunState.PARTIAL, [])
+    assert {unit.state for unit in units.values()} == {UnitState.WAITING}
+    assert set(charged) == {"tavily"}
+    assert charged["tavily"]["credits"] == 1  # what led to the first site
+
+
+def test_who_was_held_still_while_choosing_leaves_the_night_to_others(tmp_path):
+    clock = Sleeper()
+
+    async def journey(house):
+        desk = Desk(house, planning=clock.sleep_on)
+        return *await desk.go(), house.charged()
+
+    ending, units, charged = at(tmp_path, journey, clock=clock)
+    assert (ending.state, units, charged) == (RunState.CANCELLED, {}, {})
+    assert "held still" in ending.reason
+
+
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, at_once):
     async def journey(house):
@@ -186,7 +240,7 @@ def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, a
 def test_an_answer_that_was_lost_after_it_was_charged_is_never_bought_again(tmp_path):
     async def journey(house):
         house.box.dials.turn("tavily.fault.close", 1)
-        desk = Desk(house)
+        desk = Desk(house, again=True)
         ending, units = await desk.go()
         house.box.dials.turn("tavily.fault.close", 0)
         charged = house.charged()["tavily"]["credits"]
@@ -293,12 +347,19 @@ class SkippingClock(SystemClock):
     def now(self):
         return super().now() + self.passed
 
+    async def sleep(self, duration):
+        # Whoever would show a sign of life does so whenever somebody lets time pass.
+        quick = timedelta(milliseconds=1)
+        await super().sleep(quick if duration == SIGN_OF_LIFE else duration)
+
 
 def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
     clock = SkippingClock()
 
-    def takes_long():
-        clock.passed += timedelta(minutes=50)
+    async def takes_long():
+        for _ in range(60):
+            clock.passed += timedelta(seconds=50)
+            await asyncio.sleep(0.01)
 
     async def journey(house):
         visited = []

@@ -59,6 +59,7 @@ def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothi
             clock.advance(LEASE + A_MOMENT)
         else:
             clock.jump(NOON + LEASE + A_MOMENT)
+        assert not hand.still_ours()
         assert await hand.keep_alive() == 0
         assert await hand.take(1) == []
         return await hand.finish(ended(unit), dossier())

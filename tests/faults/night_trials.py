@@ -268,9 +268,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
             lives += trial.through(name, began, lives)
             seen = state_of(trial, name, began, lives)
             tally.broken += _judged(trial, name, calm, seen)
-            if not pauses:
-                # Whoever is held still loses time, reads less of a site, and asks something else.
-                tally.broken += _overspent(trial, name)
+            tally.broken += _overspent(trial, name)
             tally.acked += len(seen.unsure)
             shutil.rmtree(room / name)
             nth += 1

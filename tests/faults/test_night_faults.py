@@ -18,6 +18,15 @@ def test_a_night_killed_anywhere_goes_on_pays_nothing_twice_and_ends_as_if_undis
     assert tally.broken == []
 
 
+def test_a_night_held_still_until_another_process_is_through_with_it_pays_nothing_more(
+    rng, tmp_path, report
+):
+    tally = killed(rng, 2, tmp_path, companies=4, pauses=True)
+    report("nights held still (acknowledged: outcomes unknown)", tally)
+
+    assert tally.broken == []
+
+
 def test_a_night_that_keeps_no_answers_pays_twice_and_is_caught(rng, tmp_path):
     assert any(
         "paid" in told for told in killed(rng, 6, tmp_path, companies=4, way="forgetful").broken

@@ -83,12 +83,14 @@ class Asking:
         account: str,
         run: str | None = None,
         good_for: timedelta | None = None,
+        ours: Callable[[], bool] | None = None,
     ) -> Answered[AnAnswer] | Refused | Failed:
         """Return the answer to a question about an account, kept or new; or why there is none.
 
         `good_for` shortens how long the answer is kept, never lengthens it. Whoever asks the same
         meanwhile waits and gets the same answer, in this process and, while its promise stands,
-        in any other. Raises only what the store raises when it cannot be read.
+        in any other. Once it is no longer `ours` to ask, nothing is. Raises only what the store
+        raises when it cannot be read.
         """
         key = self.key_of(connector.name, account=account, asked=question.as_json())
         began_at = self.clock.elapsed()
@@ -111,6 +113,7 @@ class Asking:
                             self._kept(key, connector.name, done, under, good_for)
                         ],
                         moot=answered_meanwhile,
+                        ours=ours,
                     ),
                 )
                 if isinstance(outcome, Done):

@@ -37,6 +37,7 @@ Answer = TypeVar("Answer")
 
 ATTEMPTS = 3
 LONGEST_PATIENCE = timedelta(minutes=15)  # a vendor that wants us gone for longer is left alone
+_NOT_OURS = "nothing was asked: another process may have this work by now"
 
 
 class Ending(StrEnum):
@@ -67,11 +68,14 @@ class Keeping(Generic[Answer]):
 
     Both are given the key of the promise it is asked under. `moot` says whether somebody else has
     asked it meanwhile: a process may be held still for so long that another one does its work.
+    `ours` says whether it is still ours to ask: whoever was held still that long may have come to
+    another question than the one who does its work now, and both would be paid for.
     """
 
     answers: Callable[[Done[Answer], str], Sequence[Kept]]
     marks: Callable[[str], Sequence[Kept]] | None = None
     moot: Callable[[], Awaitable[bool]] | None = None
+    ours: Callable[[], bool] | None = None
 
 
 class Attempts:
@@ -125,6 +129,8 @@ class Attempts:
             off_in, because = self._off.get(connector.name, (None, ""))
             if because and off_in == run:
                 return Failed(ending=Ending.OFF, because=because)
+            if not _is_ours(keeping):
+                return Failed(ending=Ending.LATER, because=_NOT_OURS)
             number, latest = await self._latest(key)
             if latest is not None and latest.phase is Phase.UNCERTAIN:
                 return _unknown(latest)
@@ -140,6 +146,8 @@ class Attempts:
                 await self._slowed(connector.name, outcome)
             if not isinstance(outcome, TransientError):
                 return outcome
+            if not _is_ours(keeping):
+                return Failed(ending=Ending.LATER, because=_NOT_OURS)
             wait = await self._heeded(connector.name, outcome, tried)
             if tried == ATTEMPTS or wait > LONGEST_PATIENCE:
                 return Failed(ending=Ending.LATER, because=str(outcome))
@@ -287,6 +295,12 @@ class _Step(Generic[Asked, Answer]):
             raise
         except StokerError as error:
             raise TransientError(f"nothing was asked: {error}") from error
+        if not _is_ours(keeping):  # after everything that had to be waited for
+            raise TransientError(_NOT_OURS)
+
+
+def _is_ours(keeping: Keeping[Answer]) -> bool:
+    return keeping.ours is None or keeping.ours()
 
 
 def _unknown(hold: Hold) -> Failed:

@@ -8,7 +8,7 @@ whose answer was lost is not paid for again because its addresses meet in anothe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -54,12 +54,14 @@ class Batching:
         run: str | None = None,
         most: int = MOST_ADDRESSES,
         wait: timedelta = WAIT,
+        ours: Callable[[], bool] | None = None,
     ) -> None:
         self._asking = asking
         self._connector = connector
         self._run = run
         self._most = most
         self._wait = wait
+        self._ours = ours
         self._claims: dict[str, Claim] = {}  # looked up, gathered, or on their way
         self._gathered: list[str] = []
         self._tasks: set[asyncio.Task[dict[str, Outcome]]] = set()
@@ -220,6 +222,7 @@ class Batching:
                 answers=self._answers,
                 marks=lambda under: [self._mark(email, under) for email in emails],
                 moot=known_meanwhile,
+                ours=self._ours,
             ),
         )
         if isinstance(outcome, Done):

@@ -7,7 +7,7 @@ cap, a stop or a bad day takes away is written into the notebook, and the look g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,8 +28,9 @@ from stoker.core.websites import host_of, own_site, somebody_elses, speaks_of
 from stoker.core.weighing import merged
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
+from stoker.engine.handing_out import HELD_STILL
 from stoker.engine.notebook import Notebook
-from stoker.errors import PermanentError
+from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Store
 from stoker.sources import Connector
 
@@ -65,6 +66,7 @@ class CompanyLook:
         steps: Collection[Step],
         corpus_limit: int,
         run: str,
+        ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._asking = asking
@@ -72,9 +74,14 @@ class CompanyLook:
         self._steps = steps
         self._limit = corpus_limit
         self._run = run
+        self._ours = ours
 
     async def look(self, before: Dossier, depth: Depth, book: Notebook) -> Looked:
-        """Look at a company this deep. Raises only what the store raises."""
+        """Look at a company this deep.
+
+        Raises what the store raises, and ConflictError when the company is no longer `ours`:
+        nobody is asked anything then.
+        """
         company, deep = before.company, depth is Depth.DEEP
         owed = owed_by(before.notes)
         # What an earlier night could not get is made up for, however deep this look is.
@@ -131,6 +138,7 @@ class CompanyLook:
     ) -> SiteVisit | None:
         if Step.CRAWL not in self._steps or not company.website:
             return None
+        self._must_be_ours()
         with book.step(Step.CRAWL):
             site = self._sources.site_named(company.website)
             # Whoever still has to read the words must be given all of them again.
@@ -208,8 +216,15 @@ class CompanyLook:
         step: Step,
         book: Notebook,
     ) -> AnAnswer | None:
-        outcome = await self._asking.ask(connector, question, account=company.id, run=self._run)
+        outcome = await self._asking.ask(
+            connector, question, account=company.id, run=self._run, ours=self._ours
+        )
+        self._must_be_ours()
         return book.took(step, connector.name, outcome)
+
+    def _must_be_ours(self) -> None:
+        if not self._ours():
+            raise ConflictError(HELD_STILL)
 
 
 def _told(company: Company, pages: Sequence[FoundPage], *, never: str) -> list[Excerpt]:

@@ -69,18 +69,24 @@ class CompanyNight:
         self._clock = clock
         self.room_at: datetime | None = None  # when the first full cap has room again
 
-    async def carry_out(self, unit: Unit, *, park: Callable[[], Awaitable[None]]) -> Unit | Refused:
+    async def carry_out(
+        self, unit: Unit, *, park: Callable[[], Awaitable[None]]
+    ) -> Unit | Refused | None:
         """Work through a unit and write down how it ended; return it so.
 
         Refused when not even a look can be paid for; then nothing was done and the unit stays
-        taken. `park` is called once its place is no longer needed, only a verdict is awaited.
-        Raises what concerns everybody: a store that is away, settings that are wrong.
+        taken. None when others may have taken us for dead meanwhile: nothing new was begun since,
+        and whoever has the unit now knows better. `park` is called once its place is no longer
+        needed, only a verdict is awaited. Raises what concerns everybody: a store that is away,
+        settings that are wrong.
         """
         book = Notebook(unit, clock=self._clock)
         try:
             before = await self._store.accounts.dossier(unit.company)
             if before is None:
                 raise PermanentError("this company is no longer known")
+            if not self._units.still_ours():
+                return None
             look = await self._looking.allowed(unit.company, unit.depth, now=self._clock.now())
             if isinstance(look, Refused):
                 return look
@@ -102,8 +108,8 @@ class CompanyNight:
         except EVERYBODYS:
             raise
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
-            return await self._poisoned(book, error)
-        return ended
+            ended = await self._poisoned(book, error)
+        return ended if self._units.still_ours() else None
 
     def _ended(self, book: Notebook) -> Unit:
         resets = [each.resets_at for each in book.shortfalls if each.resets_at is not None]

@@ -6,15 +6,21 @@ it is finished, given back, or its taker falls silent. What is done with a unit 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from stoker.accounts import NightStore
 from stoker.core.companies import Dossier
 from stoker.core.nights import Unit
+from stoker.errors import StokerError
 from stoker.ports import Clock
 
 LEASE = timedelta(seconds=60)
+SIGN_OF_LIFE = timedelta(seconds=15)
+HELD_STILL = "this process was held still for so long that another one may have its work by now"
 
 
 class HandingOut(Protocol):
@@ -28,6 +34,10 @@ class HandingOut(Protocol):
         """Show that whoever took units is still there; return how many it has."""
         ...
 
+    def still_ours(self) -> bool:
+        """Say whether nobody can have taken us for dead: otherwise nothing new may be begun."""
+        ...
+
     async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
         """Write down how a unit ended and what is known now, together; False if it is not ours."""
         ...
@@ -37,11 +47,30 @@ class HandingOut(Protocol):
         ...
 
 
+@asynccontextmanager
+async def kept_alive(units: HandingOut, *, clock: Clock) -> AsyncIterator[None]:
+    """Show signs of life for whoever takes units, as long as it is at it."""
+
+    async def show_life() -> None:
+        while True:
+            await clock.sleep(SIGN_OF_LIFE)
+            with suppress(StokerError):  # a store that is away for long is noticed by the work
+                await units.keep_alive()
+
+    showing = asyncio.create_task(show_life())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        await asyncio.wait({showing})
+
+
 class StoreUnits:
     """Units of one run, handed out by its tenant's store.
 
     Whoever was silent for longer than its lease has none any more, and gets none: another run may
-    have taken the night over, and knows better by now.
+    have taken the night over, and knows better by now. To be made when the run begins: silence
+    before the first unit counts too.
     """
 
     def __init__(
@@ -63,7 +92,7 @@ class StoreUnits:
 
     async def take(self, limit: int) -> list[Unit]:
         """Take the next units nobody has, the most valuable first."""
-        if self._was_silent():
+        if not self.still_ours():
             return []
         now = self._clock.now()
         return await self._nights.take_units(
@@ -72,7 +101,7 @@ class StoreUnits:
 
     async def keep_alive(self) -> int:
         """Lengthen the lease of everything taken."""
-        if self._was_silent():
+        if not self.still_ours():
             return 0
         moment, until = self._moment(), self._clock.now() + self._lease
         kept = await self._nights.keep_units(self._run, owner=self._owner, until=until)
@@ -81,7 +110,7 @@ class StoreUnits:
 
     async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
         """Write down how a unit ended and what is known now, together."""
-        if self._was_silent():
+        if not self.still_ours():
             return False
         return await self._nights.finish_unit(self._run, unit, dossier)
 
@@ -89,11 +118,11 @@ class StoreUnits:
         """Make everything taken and not finished free again."""
         return await self._nights.give_back_units(self._run, owner=self._owner)
 
-    def _was_silent(self) -> bool:
-        """Say whether others may have taken us for dead, now or ever before."""
+    def still_ours(self) -> bool:
+        """Say whether nobody can have taken us for dead, now or ever before."""
         silent_for = (now - then for now, then in zip(self._moment(), self._alive_at, strict=True))
         self._lost = self._lost or max(silent_for) > self._lease
-        return self._lost
+        return not self._lost
 
     def _moment(self) -> tuple[timedelta, timedelta]:
         # By both clocks: one does not count while the machine sleeps, the other can be set back.

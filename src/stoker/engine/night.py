@@ -22,7 +22,7 @@ from stoker.engine.batching import Batching
 from stoker.engine.company_look import CompanyLook
 from stoker.engine.company_night import CompanyNight, NightRule
 from stoker.engine.company_sources import CompanySources
-from stoker.engine.handing_out import StoreUnits
+from stoker.engine.handing_out import HELD_STILL, StoreUnits, kept_alive
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exports
 from stoker.engine.night_planning import KIND, NightOrder, NightPlan, Planning
@@ -71,12 +71,20 @@ class Night:
 
     async def __call__(self, run: OpenRun) -> Ending:
         """Carry out the night. Caps, stops and bad days degrade it and are told in its ending."""
-        began_at, name = run.clock.now(), Run(key=run.key, kind=run.kind).name
+        name = Run(key=run.key, kind=run.kind).name
+        units = StoreUnits(run.store.nights, name, owner=self._owner, clock=run.clock)
+        async with kept_alive(units, clock=run.clock):
+            return await self._carried_out(run, name, units)
+
+    async def _carried_out(self, run: OpenRun, name: str, units: StoreUnits) -> Ending:
+        began_at = run.clock.now()
         await _bury(run)
         try:
             plan = await self._planning.plan(run)
         except ConfigError as error:
             return Ending(state=RunState.CANCELLED, reason=str(error))
+        if not units.still_ours():
+            return Ending(state=RunState.CANCELLED, reason=HELD_STILL)
         # All of them at once, so that whoever takes over finds the whole night or none of it.
         await run.store.nights.plan_units(name, plan.units)
         # The pace is that of companies: a long refresh says nothing about how long they take.
@@ -97,8 +105,8 @@ class Night:
                 deadline=times.deadline,
             )
         )
-        flowed = await self._flow(run, name, plan, times)
-        exported = await self._export(run)
+        flowed = await self._flow(run, name, plan, times, units)
+        exported = await self._export(run, units)
         return _ending(plan, flowed, exported, missing=self._sources.missing)
 
     async def plan(self, store: Store, *, clock: Clock, observer: Observer) -> NightPlan:
@@ -110,13 +118,14 @@ class Night:
         open_run = OpenRun(key=key, kind=KIND, store=store, clock=clock, observer=observer)
         return await self._planning.plan(open_run)
 
-    async def _flow(self, run: OpenRun, name: str, plan: NightPlan, times: Times) -> Flowed:
+    async def _flow(
+        self, run: OpenRun, name: str, plan: NightPlan, times: Times, units: StoreUnits
+    ) -> Flowed:
         if not plan.units or not set(OF_COMPANIES) & set(self._order.steps):
             return Flowed(summary=await _added_up(run.store, name))
         with run.step("companies") as step:
             async with AsyncExitStack() as stack:
-                batching = await self._batching(stack, run, name)
-                units = StoreUnits(run.store.nights, name, owner=self._owner, clock=run.clock)
+                batching = await self._batching(stack, name, units)
                 work = await self._work(run, name, plan, batching, units)
                 flow = UnitFlow(
                     work,
@@ -139,11 +148,17 @@ class Night:
             room_at=min((at for at in moments if at is not None), default=None),
         )
 
-    async def _batching(self, stack: AsyncExitStack, run: OpenRun, name: str) -> Batching | None:
+    async def _batching(
+        self, stack: AsyncExitStack, name: str, units: StoreUnits
+    ) -> Batching | None:
         if self._sources.verifier is None or Step.VERIFY not in self._order.steps:
             return None
         batching = Batching(
-            await self._asking(), self._sources.verifier, run=name, wait=self._order.gathers_for
+            await self._asking(),
+            self._sources.verifier,
+            run=name,
+            wait=self._order.gathers_for,
+            ours=units.still_ours,
         )
         return await stack.enter_async_context(batching)
 
@@ -169,6 +184,7 @@ class Night:
                 steps=order.steps,
                 corpus_limit=order.corpus_limit,
                 run=name,
+                ours=units.still_ours,
             ),
             looking=Looking(
                 await self._gate(), run.store.money, prices=prices, reset=order.reset, run=name
@@ -182,9 +198,11 @@ class Night:
             clock=run.clock,
         )
 
-    async def _export(self, run: OpenRun) -> Exported:
+    async def _export(self, run: OpenRun, units: StoreUnits) -> Exported:
         if self._exports is None or Step.EXPORT not in self._order.steps:
             return Exported()
+        if not units.still_ours():
+            return Exported(later=1, reasons=(f"{Step.EXPORT}: {HELD_STILL}",))
         with run.step(Step.EXPORT) as step:
             try:
                 exported = await self._exports.export(run)

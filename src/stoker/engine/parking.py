@@ -21,7 +21,6 @@ from stoker.ports import Clock
 
 TRIES = 4  # of anything while the store is away
 FIRST_WAIT = timedelta(seconds=1)  # doubled each time
-SIGN_OF_LIFE = timedelta(seconds=15)
 
 Result = TypeVar("Result")
 
@@ -29,7 +28,8 @@ Result = TypeVar("Result")
 class UnitFlow:
     """Takes units of one run and carries them out, some at once, until there are none.
 
-    `coming` is entered while a unit may still bring something to a batch.
+    Whoever lets it flow shows signs of life for `units` meanwhile. `coming` is entered while a unit
+    may still bring something to a batch.
     """
 
     def __init__(
@@ -58,11 +58,8 @@ class UnitFlow:
     async def go(self) -> None:
         """Carry out everything there is; what was begun and not finished is given back."""
         try:
-            async with asyncio.TaskGroup() as group:
-                alive = group.create_task(self._show_life())
-                async with asyncio.TaskGroup() as flow:
-                    await self._begin_all(flow)
-                alive.cancel()
+            async with asyncio.TaskGroup() as flow:
+                await self._begin_all(flow)
         except BaseExceptionGroup as errors:
             raise _first(errors) from errors
         finally:
@@ -92,11 +89,11 @@ class UnitFlow:
             self.under_way -= 1
         if isinstance(outcome, Refused):
             self.refused = outcome
-            return
-        self.ended += 1
-        self._told(outcome)
+        elif outcome is not None:
+            self.ended += 1
+            self._told(outcome)
 
-    async def _tried(self, unit: Unit, place: _Place) -> Unit | Refused:
+    async def _tried(self, unit: Unit, place: _Place) -> Unit | Refused | None:
         # Again from the beginning: whatever was paid for is kept, and finishing twice is once.
         return await self._insisted(lambda: self._work.carry_out(unit, park=place.park))
 
@@ -112,12 +109,6 @@ class UnitFlow:
             await self._clock.sleep(wait)
             wait *= 2
         raise AssertionError("the last try always returns or raises")
-
-    async def _show_life(self) -> None:
-        while True:
-            await self._clock.sleep(SIGN_OF_LIFE)
-            with suppress(StokerError):  # a store that is away for long is noticed by the work
-                await self._units.keep_alive()
 
 
 class _Place:
