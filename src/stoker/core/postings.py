@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from html import unescape
 
-from stoker.core.model import Job, JobId, Json, clean_text
+from stoker.core.job_enriching import LONGEST_TEXT, enriched
+from stoker.core.model import Enriched, Job, JobId, Json, clean_text
 from stoker.errors import PermanentError
 
 MOST_POSTINGS = 10_000  # of one board; the largest employers list fewer
@@ -37,6 +38,8 @@ class RawPosting:
     company: str = ""
     location: str = ""
     posted: Json = None
+    text: str = ""  # what the work is, in as many words as there are; only looked at, never kept
+    remote: bool = False  # the source's own word
     unreadable: str = ""  # why nothing could be read there
 
 
@@ -57,15 +60,38 @@ class Validators:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A posting as a source lists it, and what its words say."""
+
+    job: Job
+    enriched: Enriched
+    twin: bool = False  # a source before this one lists the same opening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostingsAt:
+    """The question what a board or feed lists, asked for what changed if that is known."""
+
+    place: str
+    company: str = ""  # whose postings they are where the source does not say
+    known: Validators | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Postings:
     """What one look at a source found."""
 
-    jobs: tuple[Job, ...] = ()
+    listings: tuple[Listing, ...] = ()
     rejects: tuple[RejectedPosting, ...] = ()
     rejected: int = 0  # all of them, kept or not
     more: bool = False  # there was more than is taken from one source
     unchanged: bool = False  # the source says so; it was not read again
     validators: Validators = field(default_factory=Validators)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The postings alone."""
+        return tuple(listing.job for listing in self.listings)
 
 
 def taken(
@@ -80,22 +106,24 @@ def taken(
 
     `company` is whose postings they are where the source does not say.
     """
-    jobs: dict[JobId, Job] = {}
+    listings: dict[JobId, Listing] = {}
     rejects: list[RejectedPosting] = []
     rejected = 0
     for raw in raws:
-        if len(jobs) >= MOST_POSTINGS:
+        if len(listings) >= MOST_POSTINGS:
             more = True
             break
         made = _made(source, raw, company)
         if isinstance(made, Job):
-            jobs.setdefault(made.id, made)
+            if made.id not in listings:
+                says = enriched(made, text=_plain(raw.text), remote=raw.remote)
+                listings[made.id] = Listing(job=made, enriched=says)
             continue
         rejected += 1
         if len(rejects) < MOST_REJECTS:
             rejects.append(RejectedPosting(where=raw.where, because=made))
     return Postings(
-        jobs=tuple(jobs.values()),
+        listings=tuple(listings.values()),
         rejects=tuple(rejects),
         rejected=rejected,
         more=more,
@@ -127,6 +155,10 @@ def one_line(text: str, *, longest: int = LONGEST_LINE) -> str:
     """Return the words of a text without markup, on one line, cleaned and cut."""
     bare = _TAG.sub(" ", unescape(text[: longest * 8]))
     return " ".join(clean_text(bare).split())[:longest]
+
+
+def _plain(text: str) -> str:
+    return _TAG.sub(" ", unescape(text[: 2 * LONGEST_TEXT])) if text else ""
 
 
 def _made(source: str, raw: RawPosting, company: str) -> Job | str:

@@ -1,0 +1,213 @@
+"""What the words of a posting say: its title normalised, how senior, which technologies, remote.
+
+Deterministic and the same for every tenant; what a tenant wants of a posting is `job_scoring`'s
+business. Words that mean a technology only sometimes count where they can mean nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from types import MappingProxyType
+
+from stoker.core.model import Enriched, Job
+
+VERSION = 1  # of what is made of words; remembered with a source, which is read anew when it grows
+MOST_TAGS = 30
+LONGEST_TEXT = 20_000  # characters of a posting's text that are looked at
+_TOKEN = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9+#.]*")
+_WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
+_ASIDE = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
+_AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|\s*[|;].*$")
+_LEVEL = re.compile(r"[ivx]{1,4}|l[0-9]|[0-9]+")
+_SPELT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "sr": "senior",
+        "snr": "senior",
+        "jr": "junior",
+        "jnr": "junior",
+        "mgr": "manager",
+        "eng": "engineer",
+        "engr": "engineer",
+        "dev": "developer",
+        "vp": "vp",
+        "swe": "software engineer",
+        "sre": "site reliability engineer",
+        "sdr": "sales development representative",
+        "hr": "hr",
+        "qa": "qa",
+    }
+)
+# The first that has a word in the title counts: who learns comes before whom they learn from.
+_SENIORITY: tuple[tuple[str, frozenset[str]], ...] = (
+    ("intern", frozenset(("intern", "internship", "trainee", "apprentice", "apprenticeship"))),
+    ("chief", frozenset(("chief", "ceo", "cto", "cfo", "coo", "cmo", "cio", "ciso", "cpo", "cro"))),
+    ("head", frozenset(("head", "director", "vp", "president"))),
+    ("staff", frozenset(("staff", "principal", "distinguished", "fellow"))),
+    ("lead", frozenset(("lead", "leader"))),
+    ("senior", frozenset(("senior",))),
+    ("junior", frozenset(("junior", "graduate", "entry"))),
+    ("manager", frozenset(("manager", "supervisor"))),
+)
+_RANKS = frozenset(("senior", "junior", "staff", "principal", "lead", "graduate", "entry", "level"))
+_TAGS: Mapping[str, str] = MappingProxyType(
+    {
+        "python": "python",
+        "django": "django",
+        "fastapi": "fastapi",
+        "pytorch": "pytorch",
+        "tensorflow": "tensorflow",
+        "java": "java",
+        "kotlin": "kotlin",
+        "javascript": "javascript",
+        "typescript": "typescript",
+        "node.js": "node.js",
+        "nodejs": "node.js",
+        "reactjs": "react",
+        "react.js": "react",
+        "vue": "vue",
+        "vue.js": "vue",
+        "vuejs": "vue",
+        "angular": "angular",
+        "next.js": "next.js",
+        "nextjs": "next.js",
+        "php": "php",
+        "laravel": "laravel",
+        "golang": "go",
+        "c++": "c++",
+        "c#": "c#",
+        ".net": ".net",
+        "dotnet": ".net",
+        "objective-c": "objective-c",
+        "ios": "ios",
+        "android": "android",
+        "sql": "sql",
+        "postgres": "postgresql",
+        "postgresql": "postgresql",
+        "mysql": "mysql",
+        "mongodb": "mongodb",
+        "redis": "redis",
+        "elasticsearch": "elasticsearch",
+        "kafka": "kafka",
+        "hadoop": "hadoop",
+        "pyspark": "spark",
+        "airflow": "airflow",
+        "dbt": "dbt",
+        "snowflake": "snowflake",
+        "bigquery": "bigquery",
+        "databricks": "databricks",
+        "tableau": "tableau",
+        "looker": "looker",
+        "aws": "aws",
+        "azure": "azure",
+        "gcp": "gcp",
+        "kubernetes": "kubernetes",
+        "k8s": "kubernetes",
+        "docker": "docker",
+        "terraform": "terraform",
+        "ansible": "ansible",
+        "jenkins": "jenkins",
+        "linux": "linux",
+        "devops": "devops",
+        "graphql": "graphql",
+        "salesforce": "salesforce",
+        "hubspot": "hubspot",
+        "sap": "sap",
+        "figma": "figma",
+        "odoo": "odoo",
+    }
+)
+_TAGS_WRITTEN_SO: Mapping[str, str] = MappingProxyType(  # as names only, with a capital letter
+    {
+        "React": "react",
+        "Rust": "rust",
+        "Scala": "scala",
+        "Spark": "spark",
+        "Ruby": "ruby",
+        "Rails": "rails",
+        "Flask": "flask",
+        "Excel": "excel",
+    }
+)
+_MAKERS = ("developer", "engineer", "programmer", "backend", "dev")
+_TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {(word, maker): word for word in ("go", "swift", "react", "rust", "ruby") for maker in _MAKERS}
+    | {
+        ("spring", "boot"): "spring",
+        ("react", "native"): "react native",
+        ("power", "bi"): "power bi",
+        ("google", "cloud"): "gcp",
+        ("machine", "learning"): "machine learning",
+        ("data", "engineering"): "data engineering",
+        ("sql", "server"): "sql server",
+    }
+)
+_REMOTE = re.compile(
+    r"\b(?:remote(?!\s+sensing)|wfh|work(?:ing)?\s+from\s+(?:home|anywhere)|telecommut\w*)\b",
+    re.IGNORECASE,
+)
+_NOT_REMOTE = re.compile(
+    r"\b(?:non|not|no|never|without|partly|partially)[\s-]+(?:fully[\s-]+)?(?:remote|wfh)\b|"
+    r"\b(?:hybrid|on-?site)\b",
+    re.IGNORECASE,
+)
+
+
+def enriched(job: Job, *, text: str = "", remote: bool = False) -> Enriched:
+    """Return what a posting's words say; `remote` is its source's own word, if it has one."""
+    said = text[:LONGEST_TEXT]
+    return Enriched(
+        job=job.id,
+        title=normal_title(job.title),
+        seniority=seniority_of(job.title),
+        stack=stack_of(job.title, said),
+        remote=remote or is_remote(job.title, job.location),
+    )
+
+
+def normal_title(title: str) -> str:
+    """Return a title as others would write it: small letters, no rank, no asides, no numbers.
+
+    One that is nothing but rank and numbers stays as it is, in small letters.
+    """
+    bare = _AFTER.sub("", _ASIDE.sub(" ", title))
+    words = _words(bare) or _words(title)
+    kept = [word for word in words if word not in _RANKS and not _LEVEL.fullmatch(word)]
+    return " ".join(kept or words)
+
+
+def seniority_of(title: str) -> str:
+    """Return how senior a title says its holder is: a word of `intern` to `chief`, or none."""
+    words = set(_words(title))
+    return next((name for name, said in _SENIORITY if words & said), "")
+
+
+def stack_of(*texts: str) -> tuple[str, ...]:
+    """Return the technologies that texts name, each once, in alphabetical order."""
+    return tuple(sorted(set(_tags(texts)))[:MOST_TAGS])
+
+
+def is_remote(title: str, location: str) -> bool:
+    """Say whether a title or a place says that the work is done from anywhere."""
+    said = f"{title} | {location}"
+    return bool(_REMOTE.search(said)) and not _NOT_REMOTE.search(said)
+
+
+def _words(title: str) -> list[str]:
+    plain = (_SPELT_OUT.get(word, word) for word in _WORD.findall(title.lower()))
+    return [part for word in plain for part in word.split()]
+
+
+def _tags(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        tokens = [token.rstrip(".") for token in _TOKEN.findall(text)]
+        small = [token.lower() for token in tokens]
+        for token, lower in zip(tokens, small, strict=True):
+            if lower in _TAGS:
+                yield _TAGS[lower]
+            elif token in _TAGS_WRITTEN_SO:
+                yield _TAGS_WRITTEN_SO[token]
+        for pair in pairwise(small):
+            if pair in _TAGS_OF_PAIRS:
+                yield _TAGS_OF_PAIRS[pair]

@@ -1,0 +1,114 @@
+"""Sources of postings: how a person names one, and what is remembered of it between runs.
+
+A source is written `kind:place`, and after bars whose postings it lists and at which domain they
+are: `greenhouse:acme | Acme Pte Ltd | acme.com.sg`. How a kind is read, its connector knows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.core.model import storable
+from stoker.core.postings import Validators
+from stoker.core.websites import host_of
+from stoker.errors import ConfigError
+
+LONGEST_PLACE = 2_000  # bytes; places are looked up by name
+_BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FILES = (".csv", ".jsonl", ".ndjson")
+_FORM = "write kind:place, e.g. greenhouse:acme, feed:https://acme.com/jobs.rss, file:jobs.csv"
+
+
+class SourceKind(StrEnum):
+    """Where a source is listed; also what its postings say they came from."""
+
+    GREENHOUSE = "greenhouse"
+    LEVER = "lever"
+    ASHBY = "ashby"
+    FEED = "feed"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSource:
+    """One source that somebody wants read."""
+
+    kind: SourceKind
+    place: str  # a board's name, a feed's address, a file's path
+    company: str = ""  # whose postings they are where the source does not say
+    domain: str = ""  # the account's own domain
+
+    @property
+    def name(self) -> str:
+        """What it goes by everywhere: in the store, in summaries, on the command line."""
+        return f"{self.kind}:{self.place}"
+
+    def __str__(self) -> str:
+        said = [self.name, self.company, self.domain]
+        while not said[-1]:
+            said.pop()
+        return " | ".join(said)
+
+
+class SourceState(StrEnum):
+    """How reading a source went, the last time."""
+
+    READ = "read"
+    UNCHANGED = "unchanged"  # it says so itself, and what it listed before still holds
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSeen:
+    """What is remembered of a source between runs."""
+
+    name: str
+    state: SourceState
+    tried_at: datetime
+    read_at: datetime | None = None  # when it last told what it lists; None: it never did
+    version: int = 0  # of `job_enriching` that made something of its postings
+    validators: Validators = field(default_factory=Validators)
+    listed: int = 0  # postings, when it was last read
+    because: str = ""  # why it failed
+
+
+def wanted_source(text: str) -> WantedSource:
+    """Return the source somebody means, or say in a ConfigError how one is written."""
+    named, *more = [part.strip() for part in text.split("|")]
+    kind, colon, place = named.partition(":")
+    place = place.strip()
+    if not colon or kind.strip() not in list(SourceKind) or len(more) > 2:
+        raise ConfigError(f"{text[:80]!r} is no source of postings; {_FORM}")
+    if not place or not storable(text) or not text.isprintable():
+        raise ConfigError(f"{text[:80]!r} names no place; {_FORM}")
+    if len(place.encode()) > LONGEST_PLACE:
+        raise ConfigError(f"a source's place has at most {LONGEST_PLACE} bytes; {_FORM}")
+    company, domain = (*more, "", "")[:2]
+    found = WantedSource(
+        kind=SourceKind(kind.strip()),
+        place=place,
+        company=company,
+        domain=host_of(domain) if domain else "",
+    )
+    if why := _cannot_be(found):
+        raise ConfigError(f"{text[:80]!r}: {why}")
+    if domain and not found.domain:
+        raise ConfigError(f"{text[:80]!r}: {domain[:80]!r} is no domain; write e.g. acme.com.sg")
+    return found
+
+
+def _cannot_be(source: WantedSource) -> str:
+    match source.kind:
+        case SourceKind.FEED:
+            if not host_of(source.place) or "://" not in source.place:
+                return "a feed is named by its whole address, e.g. feed:https://acme.com/jobs.rss"
+        case SourceKind.FILE:
+            if not source.place.lower().endswith(_FILES):
+                return f"a file of postings ends in {', '.join(_FILES)}"
+        case _:
+            if not _BOARD.fullmatch(source.place):
+                return "a board's name is one word of letters, digits, '.', '_' and '-'"
+    return ""
