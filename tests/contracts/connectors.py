@@ -1,24 +1,34 @@
 """Every connector, ready to ask the sandbox. A new one joins the suite with one line below."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from stoker.connectors.crawling import CrawlConnector, Crawler, SiteQuestion
+from stoker.connectors.data_gov import DataGov
 from stoker.connectors.http import Http
 from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
+from stoker.connectors.odoo import Odoo
 from stoker.connectors.openai import OpenAiExtraction, openai
 from stoker.connectors.site_visiting import CrawlLimits
 from stoker.connectors.tavily import TavilyReading, TavilySearch, tavily
 from stoker.connectors.zerobounce import ZeroBounce
 from stoker.core.contacting import CompanyAt, PeopleAt, Reveal
+from stoker.core.crm import PARTNER, CrmRow
 from stoker.core.extracting import Excerpt, Extraction
+from stoker.core.limits import Rate
 from stoker.core.searching import ReadPages, Search, SearchDepth
+from stoker.core.upserts import Write
 from stoker.core.verifying_emails import Batch
+from stoker.engine.pacing import OwnPace
 from stoker.engine.politeness import OwnHosts
 from stoker.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.sandbox.world import World
+from stoker.sources import Done, Health
 from stoker.testing import FakeClock
 
 DEADLINE = timedelta(seconds=0.4)
@@ -50,6 +60,31 @@ class Subject:
     unit: str = "credits"  # in which the vendor charges
     most: int = 10_000  # of any unit, for one call; more is a mistake in a price list
     tells_charges: bool = True  # what it costs is the vendor's own word
+    called: str = ""  # as its failures call it; as the sandbox does when empty
+    repeatable: bool = False  # doing it twice is doing it once: a lost answer may be asked again
+    takes_any_key: bool = False  # the vendor says nothing against a wrong one
+
+    @property
+    def host(self) -> str:
+        """Where the sandbox has it."""
+        return f"{self.vendor.replace('_', '-')}.test"
+
+
+class Free:
+    """A connector that costs nothing, asked in the way of those that do: work is its question."""
+
+    def __init__(self, name: str, vendor: Any) -> None:
+        self.name, self._vendor = name, vendor
+
+    def price(self, question: Any) -> Mapping[str, int]:
+        return {"calls": 1}
+
+    async def ask(self, question: Callable[[Any], Awaitable[Any]], *, key: str) -> Done[Any]:
+        return Done(answer=await question(self._vendor), cost={"calls": 1})
+
+    async def check(self) -> Health:
+        health: Health = await self._vendor.check()
+        return health
 
 
 def _tavily(kind: Any) -> Callable[[Http, str], Any]:
@@ -81,6 +116,59 @@ def _crawl(http: Http, key: str) -> Any:
     return CrawlConnector(crawler)
 
 
+def _odoo(protocol: str) -> Callable[[Http, str], Any]:
+    async def at_once(_: float) -> None:
+        await asyncio.sleep(0)
+
+    def made(http: Http, key: str) -> Free:
+        crm = Odoo(
+            http,
+            url="http://odoo.test",
+            database="acme",
+            key=f"odoo-acme-{key}",
+            login="stoker",
+            protocol=protocol,
+            deadline=DEADLINE,
+            chance=lambda: 0.5,
+            sleep=at_once,
+        )
+        return Free(crm.name, crm)
+
+    return made
+
+
+async def _searched(crm: Odoo) -> Any:
+    return await crm.search("crm.stage", [], fields=["name"])
+
+
+async def _upserted(crm: Odoo) -> Any:
+    """Write a row; what became of it is raised where it was not written."""
+    row = CrmRow(model=PARTNER, external_id="stoker.acme_one", values={"name": "One"})
+    write = Write(row=row, cells=row.values, digest="", before={}, intent={})
+    (told,) = (await crm.upsert([write])).values()
+    if told.id is None:
+        raise (TransientError if told.later else PermanentError)(told.because)
+    return told.id
+
+
+def _data_gov(http: Http, key: str) -> Any:
+    clock, url = FakeClock(), "http://data-gov.test"
+    pace = OwnPace(Rate(calls=2, per=timedelta(seconds=10)), clock=clock)
+    at = {"list_url": url, "download_url": url, "deadline": DEADLINE, "attempts": 2}
+    return Free("datagov", DataGov(http, clock=clock, lists=pace, downloads=pace, key=key, **at))
+
+
+async def _listed(portal: DataGov) -> Any:
+    return await portal.files()
+
+
+async def _downloaded(portal: DataGov) -> Any:
+    with tempfile.TemporaryDirectory() as kept:
+        await portal.download((await portal.files())[0], to=Path(kept) / "file.csv")
+
+
+# What a lost answer is where it is safe to ask again.
+_AGAIN = {status: TransientError for status, kind in USUAL.items() if kind is UncertainError}
 _TAVILY = {**USUAL, 403: ConfigError, 432: ConfigError, 433: ConfigError}
 _LUSHA = {
     **USUAL,
@@ -162,6 +250,44 @@ CONNECTORS: dict[str, Subject] = {
         failures={**USUAL, 403: ConfigError, 404: ConfigError, 409: TransientError},
         unit="tokens",
         most=1_000_000,
+    ),
+    "odoo json2": Subject(
+        vendor="odoo",
+        make=_odoo("json2"),
+        questions=lambda _: [_searched, _upserted],
+        failures={**USUAL, **_AGAIN, 403: ConfigError},
+        unit="calls",
+        tells_charges=False,
+        repeatable=True,
+    ),
+    "odoo xmlrpc": Subject(
+        vendor="odoo",
+        make=_odoo("xmlrpc"),
+        questions=lambda _: [_searched, _upserted],
+        failures={**USUAL, **_AGAIN, 403: ConfigError, 404: ConfigError},
+        unit="calls",
+        tells_charges=False,
+        repeatable=True,
+    ),
+    "odoo rows": Subject(
+        vendor="odoo",
+        make=_odoo("json2"),
+        questions=lambda _: [_upserted],
+        failures={**USUAL, **_AGAIN, 403: ConfigError},
+        unit="calls",
+        tells_charges=False,
+        repeatable=True,
+    ),
+    "data.gov.sg": Subject(
+        vendor="data_gov",
+        make=_data_gov,
+        questions=lambda _: [_listed, _downloaded],
+        failures={**USUAL, **_AGAIN, 403: ConfigError},
+        unit="calls",
+        tells_charges=False,
+        called="data.gov.sg",
+        repeatable=True,
+        takes_any_key=True,
     ),
     "crawl": Subject(
         vendor="sites",

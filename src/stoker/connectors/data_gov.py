@@ -88,13 +88,15 @@ class DataGov:
         list_url: str = LIST_URL,
         download_url: str = DOWNLOAD_URL,
         key: str | None = None,
+        deadline: timedelta = _CALL,
+        attempts: int = ATTEMPTS,
     ) -> None:
         headers = {} if key is None else {"x-api-key": usable_key(NAME, key)}
         self._http, self._clock = http, clock
-        self._lists, self._downloads = lists, downloads
+        self._lists, self._downloads, self._attempts = lists, downloads, attempts
         self._list, self._download = (
             Vendor(
-                http, name=NAME, base_url=url, headers=headers, deadline=_CALL, failures=FAILURES
+                http, name=NAME, base_url=url, headers=headers, deadline=deadline, failures=FAILURES
             )
             for url in (list_url, download_url)
         )
@@ -147,11 +149,11 @@ class DataGov:
         return await healthy(look)
 
     async def _fetched(self, url: str, *, to: Path) -> None:
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 return await fetch(self._http, url, to=to)
             except TransientError as error:
-                if attempt == ATTEMPTS:
+                if attempt == self._attempts:
                     raise
                 await self._downloads.push_back(until=self._clock.now() + _wait(error))
                 await self._downloads.turn()
@@ -166,14 +168,14 @@ class DataGov:
         *,
         within: str = "",
     ) -> Json:
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             await turns.turn()
             try:
                 return _told(await vendor.get(path, params), within)
             except (TransientError, UncertainError) as error:
-                if attempt == ATTEMPTS:
+                if attempt == self._attempts:
                     raise TransientError(
-                        f"{error}; tried {ATTEMPTS} times, try again later"
+                        f"{error}; tried {self._attempts} times, try again later"
                     ) from error
                 await turns.push_back(until=self._clock.now() + _wait(error))
         raise TransientError(f"{NAME} was not asked")

@@ -19,7 +19,7 @@ from stoker.connectors.odoo_json2 import NAME, Json2
 from stoker.connectors.odoo_rows import Calls, InTurn, loaded, pieces
 from stoker.connectors.odoo_xmlrpc import XmlRpc
 from stoker.connectors.reading import read_json
-from stoker.core.crm import CrmField, CrmRecord, CrmRow
+from stoker.core.crm import PARTNER, CrmField, CrmRecord, CrmRow
 from stoker.core.model import Json
 from stoker.core.picking import list_in, object_in, text_in
 from stoker.core.upserts import Write
@@ -78,20 +78,17 @@ class Odoo:
     async def check(self) -> Health:
         async def look() -> str:
             calls = await self._spoken()
-            await calls.call("res.partner", "search_count", {"domain": [["id", "=", 0]]})
+            none: dict[str, Json] = {"domain": [["id", "=", 0]]}
+            if await calls.call(PARTNER, "search_count", none) != 0:
+                raise TransientError("odoo does not answer what it was asked")
+            await self._described(PARTNER)  # every export begins with it
             return f"{calls.name} at {self._url}, database {self._database}"
 
         return await healthy(look)
 
     async def fields(self, model: str) -> Mapping[str, CrmField]:
         if model not in self._fields:
-            wanted: Json = ["type", "readonly", "selection"]
-            calls = await self._spoken()
-            told = await calls.call(_named(model), "fields_get", {"attributes": wanted})
-            described = object_in(told)
-            if not described:
-                raise TransientError(f"odoo did not say which fields {model} has")
-            self._fields[model] = {name: _field(each) for name, each in described.items()}
+            self._fields[model] = await self._described(model)
         return self._fields[model]
 
     async def found(
@@ -148,6 +145,15 @@ class Odoo:
             )
             for id_, each in records.items()
         ]
+
+    async def _described(self, model: str) -> Mapping[str, CrmField]:
+        wanted: Json = ["type", "readonly", "selection"]
+        calls = await self._spoken()
+        told = await calls.call(_named(model), "fields_get", {"attributes": wanted})
+        described = object_in(told)
+        if not described:
+            raise TransientError(f"odoo did not say which fields {model} has")
+        return {name: _field(each) for name, each in described.items()}
 
     async def _looked_for(
         self,
