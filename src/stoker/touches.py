@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Protocol
 
-from stoker.core.coverage.values import Marked, Profile, WeeklyPlan
+from stoker.core.coverage.values import DaySlot, Marked, Profile, Touch, WeeklyPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,34 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """On which day a plan was last brought in line with what was known, and with which profiles."""
+
+    on: date
+    roster: int  # as `TouchStore.roster` told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
-    """A week's plan with what came of it so far. Whatever changes either changes the revision."""
+    """A week's plan with what came of it so far.
+
+    A new plan and every outcome change the revision; that a touch left does not.
+    """
 
     plan: WeeklyPlan
     revision: int  # 1 for the first
     handed: Mapping[tuple[date, str], HandOver] = field(default_factory=dict)  # by day and url
+    settled: Settled | None = None  # None also once something came of it since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDay:
+    """One day of a week's plan with what came of it so far, without the rest of the week."""
+
+    slot: DaySlot
+    handed: Mapping[str, HandOver] = field(default_factory=dict)  # by url
+    settled: Settled | None = None  # also when something came of the plan since
+    marked_since: bool = False  # something did
 
 
 class TouchStore(Protocol):
@@ -57,11 +79,29 @@ class TouchStore(Protocol):
         """Return one page of profiles, in url order."""
         ...
 
+    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        """Return the profiles of these urls that are known, in url order."""
+        ...
+
+    async def roster(self) -> int:
+        """Return a number that is another one after profiles were put that were new or differed."""
+        ...
+
     async def plan(self, week: str) -> KeptPlan | None:
         """Return the plan of a week (`2026-W07`), each touch with what came of it."""
         ...
 
-    async def put_plan(self, plan: WeeklyPlan, *, seen: int) -> bool:
+    async def day(self, week: str, day: date) -> KeptDay | None:
+        """Return one day of a week's plan; None when there is no plan, or no such day in it."""
+        ...
+
+    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        """Return the touches of one url in the plans of some weeks, in the order of their days."""
+        ...
+
+    async def put_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    ) -> bool:
         """Keep a plan in place of the one of its week, if that is still the revision seen.
 
         0 means that there was none. Atomic: of two who saw the same, one is told yes. Outcomes
@@ -82,6 +122,13 @@ class TouchStore(Protocol):
         """Write down that a planned touch left; False when it had, or was marked, before.
 
         Raises PermanentError, with nothing written, when the plan of that week has no such touch.
+        """
+        ...
+
+    async def still_out(self, *, since: datetime) -> int:
+        """Return how many touches were taken from a moment on that nobody has spoken of yet.
+
+        Only touches planned for that moment's day, two days before it, or later, are counted.
         """
         ...
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta, timezone
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +26,7 @@ from contracts.touching import (
 from stoker.core.coverage.values import Outcome, ProfileStatus
 from stoker.errors import ConfigError, PermanentError
 from stoker.stores.touch_state_file import TouchStateFile
-from stoker.touches import KeptPlan, ProfilesPut
+from stoker.touches import KeptDay, KeptPlan, ProfilesPut, Settled
 
 
 class Files:
@@ -244,10 +245,10 @@ def test_no_repair_loses_what_came_of_a_touch(on_store):
         await store.touches.hand_over(WEEK, handed(2))
         anew = plan((1, 2), (3,), seed=8)
         assert not await store.touches.put_plan(anew, seen=1)
-        assert await store.touches.put_plan(anew, seen=3)
+        assert await store.touches.put_plan(anew, seen=2)
         told = with_touch(anew, 1, outcome=Outcome.DONE)
         left = {(MONDAY, url(2)): handed(2)}
-        assert await store.touches.plan(WEEK) == KeptPlan(plan=told, revision=4, handed=left)
+        assert await store.touches.plan(WEEK) == KeptPlan(plan=told, revision=3, handed=left)
 
     on_store(scenario)
 
@@ -275,6 +276,117 @@ def test_a_touch_leaves_once_and_not_after_it_was_marked(on_store):
             (MONDAY, url(1)): handed(1),
             (MONDAY, url(3)): handed(3, refused="no such person"),
         }
+
+    on_store(scenario)
+
+
+def test_a_day_is_told_with_what_came_of_it_and_without_the_rest_of_its_week(on_store):
+    async def scenario(store):
+        assert await store.touches.day(WEEK, MONDAY) is None
+        await store.touches.put_plan(plan((1, 2), (1,)), seen=0)
+        await store.touches.mark(WEEK, marked(1, Outcome.FAILED), counters=COUNTERS)
+        await store.touches.hand_over(WEEK, handed(2))
+        slot = with_touch(plan((1, 2)), 1, outcome=Outcome.FAILED).days[0]
+        assert await store.touches.day(WEEK, MONDAY) == KeptDay(
+            slot=slot, handed={url(2): handed(2)}
+        )
+        empty = await store.touches.day(WEEK, MONDAY + 4 * DAY)
+        assert empty == KeptDay(slot=plan().days[4])
+        assert await store.touches.day(WEEK, MONDAY + 7 * DAY) is None
+        assert await store.touches.day("2026-W08", MONDAY) is None
+
+    on_store(scenario)
+
+
+def test_the_touches_of_one_url_are_told_by_day_in_the_weeks_asked_for(on_store):
+    async def scenario(store):
+        later = plan((2,), (1,))
+        days = tuple(
+            replace(
+                slot,
+                day=slot.day + 7 * DAY,
+                touches=tuple(replace(t, day=t.day + 7 * DAY) for t in slot.touches),
+            )
+            for slot in later.days
+        )
+        next_week = replace(later, iso_week=8, monday=MONDAY + 7 * DAY, days=days)
+        await store.touches.put_plan(plan((1, 2), (), (1,)), seen=0)
+        await store.touches.put_plan(next_week, seen=0)
+        await store.touches.mark(WEEK, marked(1), counters=())
+        first = touch(1, outcome=Outcome.DONE)
+        both = [first, touch(1, day=MONDAY + 2 * DAY)]
+        assert await store.touches.touches_of(url(1), weeks=[WEEK]) == both
+        told = await store.touches.touches_of(url(1), weeks=["2026-W08", WEEK, WEEK])
+        assert [each.day for each in told] == [MONDAY, MONDAY + 2 * DAY, MONDAY + 8 * DAY]
+        assert await store.touches.touches_of(url(9), weeks=[WEEK]) == []
+        assert await store.touches.touches_of(url(1), weeks=[]) == []
+
+    on_store(scenario)
+
+
+def test_some_profiles_are_told_by_url_and_the_unknown_are_passed_over(on_store):
+    async def scenario(store):
+        await store.touches.put_profiles([profile(number) for number in range(4)])
+        asked = [url(3), url(9), url(1), url(3)]
+        assert await store.touches.some_profiles(asked) == [profile(1), profile(3)]
+        assert await store.touches.some_profiles([]) == []
+
+    on_store(scenario)
+
+
+def test_the_roster_is_another_one_once_profiles_were_new_or_differed(on_store):
+    async def scenario(store):
+        seen = [await store.touches.roster()]
+        for people in ([profile(1)], [profile(1)], [], [replace(profile(1), name="Ann")]):
+            await store.touches.put_profiles(people)
+            seen.append(await store.touches.roster())
+        assert [b != a for a, b in pairwise(seen)] == [True, False, False, True]
+
+    on_store(scenario)
+
+
+def test_a_plan_knows_what_it_was_brought_in_line_with_until_something_comes_of_it(on_store):
+    async def scenario(store):
+        settled = Settled(on=MONDAY, roster=3)
+        assert await store.touches.put_plan(plan((1, 2)), seen=0, settled=settled)
+        assert (await store.touches.plan(WEEK)).settled == settled
+        await store.touches.hand_over(WEEK, handed(1))
+        assert (await store.touches.plan(WEEK)).settled == settled
+        assert not (await store.touches.day(WEEK, MONDAY)).marked_since
+        await store.touches.mark(WEEK, marked(1, Outcome.SKIPPED), counters=())
+        assert (await store.touches.plan(WEEK)).settled is None
+        day = await store.touches.day(WEEK, MONDAY)
+        assert (day.settled, day.marked_since) == (settled, True)
+        kept = await store.touches.plan(WEEK)
+        assert await store.touches.put_plan(kept.plan, seen=kept.revision)
+        assert (await store.touches.day(WEEK, MONDAY)).settled is None
+
+    on_store(scenario)
+
+
+def test_a_plan_of_which_some_days_differ_comes_back_whole(on_store):
+    async def scenario(store):
+        first, second = plan((1, 2), (3,), (4, 5)), plan((1, 2), (), (4, 6), (7,))
+        assert await store.touches.put_plan(first, seen=0)
+        assert await store.touches.put_plan(second, seen=1)
+        assert await store.touches.plan(WEEK) == KeptPlan(plan=second, revision=2)
+        assert await store.touches.put_plan(first, seen=2)
+        assert await store.touches.plan(WEEK) == KeptPlan(plan=first, revision=3)
+
+    on_store(scenario)
+
+
+def test_what_left_and_nobody_has_spoken_of_is_still_out(on_store):
+    async def scenario(store):
+        await store.touches.put_plan(plan((1, 2, 3, 4)), seen=0)
+        assert await store.touches.still_out(since=NOW) == 0
+        await store.touches.hand_over(WEEK, handed(1, at=NOW))
+        await store.touches.hand_over(WEEK, handed(2, at=NOW + HOUR))
+        await store.touches.hand_over(WEEK, handed(3, at=NOW + HOUR, refused="no"))
+        out = [await store.touches.still_out(since=NOW + h * HOUR) for h in (-1, 0, 0.5, 1, 2)]
+        assert out == [2, 2, 1, 1, 0]
+        await store.touches.mark(WEEK, marked(2, Outcome.NO_POSTS), counters=())
+        assert await store.touches.still_out(since=NOW) == 1
 
     on_store(scenario)
 

@@ -87,9 +87,10 @@ class Forgetful(Wrapped):
 class LastWins(Wrapped):
     """The naive twin: it does not look whether somebody was there first."""
 
-    async def put_plan(self, plan, *, seen):
+    async def put_plan(self, plan, *, seen, settled=None):
         kept = await self._inner.plan(plan.week)
-        return await self._inner.put_plan(plan, seen=kept.revision if kept else 0)
+        latest = kept.revision if kept else 0
+        return await self._inner.put_plan(plan, seen=latest, settled=settled)
 
 
 @pytest.mark.parametrize("twin", [Eager, Forgetful, LastWins])

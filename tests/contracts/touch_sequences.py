@@ -6,6 +6,7 @@ from dataclasses import replace
 from contracts.touching import DAY, HOUR, MONDAY, NOW, WEEK, handed, marked, plan, profile, url
 from stoker.core.coverage.values import Outcome, ProfileStatus
 from stoker.errors import StokerError
+from stoker.touches import Settled
 
 PEOPLE = 6
 NAMES = ["", "Ann", "Ünï 🙂", "bad\0"]
@@ -40,11 +41,19 @@ class TouchSequence:
         rng = self.rng
         days = [rng.sample(range(PEOPLE), rng.randrange(PEOPLE)) for _ in range(3)]
         made, behind = plan(*days, seed=rng.randrange(100)), rng.choice([0, 0, 0, 1])
+        again, on = rng.random() < 0.5, MONDAY + rng.randrange(3) * DAY
 
         async def put(store):
             kept = await store.plan(WEEK)
             seen = kept.revision if kept else 0
-            return await store.put_plan(made, seen=seen - behind)
+            # Half of the time only some of the days differ from the plan that is there.
+            week = (
+                replace(made, days=(*kept.plan.days[:4], *made.days[4:]))
+                if (again and kept)
+                else made
+            )
+            settled = Settled(on=on, roster=await store.roster()) if again else None
+            return await store.put_plan(week, seen=seen - behind, settled=settled)
 
         return f"put_plan {days} {behind}", put
 
@@ -64,6 +73,7 @@ class TouchSequence:
         left = handed(
             rng.randrange(PEOPLE),
             day=MONDAY + rng.randrange(3) * DAY,
+            at=NOW + rng.randrange(3) * HOUR,
             refused=rng.choice(["", "", "no"]),
         )
         return f"hand_over {left}", lambda store: store.hand_over(WEEK, left)
@@ -86,6 +96,11 @@ async def known(store):
         await store.profiles(),
         await store.profiles(after=url(2), limit=2),
         await store.plan(WEEK),
+        await store.roster(),
+        [await store.day(WEEK, MONDAY + nth * DAY) for nth in (0, 1, 9)],
+        await store.touches_of(url(1), weeks=[WEEK, "2026-W06"]),
+        await store.some_profiles([url(3), url(1), "https://people.test/nobody", url(1)]),
+        [await store.still_out(since=NOW + hours * HOUR) for hours in (0, 1, 2)],
         await store.marks(since=MONDAY + DAY),
         await store.counted(COUNTERS[:3]),
     )

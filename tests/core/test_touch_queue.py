@@ -1,13 +1,14 @@
 """Which touches of a plan are meant."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.touching import DAY, HOUR, MONDAY, NOW, plan, touch, url
-from stoker.core.coverage.values import Marked, Outcome
+from contracts.touching import DAY, HOUR, MONDAY, NOW, plan, profile, touch, url
+from stoker.core.coverage.values import Marked, Outcome, ProfileStatus
 from stoker.core.touch_queue import (
     ENOUGH,
     begun,
@@ -16,8 +17,8 @@ from stoker.core.touch_queue import (
     local_day,
     monday_named,
     monday_of,
-    outstanding,
-    queue,
+    of_the_active,
+    pending,
     seed_of,
     spoken_of,
     success_rate,
@@ -54,10 +55,20 @@ def test_weeks_and_tenants_have_seeds_of_their_own_and_always_the_same():
     assert seed_of("acme", "2026-W07") == seed_of("acme", "2026-W07")
 
 
-def test_a_queue_has_a_days_pending_touches_in_time_order_and_only_of_the_active():
-    week = plan((3, 1, 2), (4,))
-    assert [t.url for t in queue(week, day=MONDAY, active={url(1), url(3)})] == [url(1), url(3)]
-    assert queue(week, day=MONDAY + 30 * DAY, active={url(1)}) == []
+def test_a_days_pending_touches_are_in_time_order():
+    [slot, *_] = plan((3, 1, 2), (4,)).days
+    marked = replace(
+        slot, touches=(slot.touches[0], replace(slot.touches[1], outcome=Outcome.DONE))
+    )
+    assert [t.url for t in pending(slot)] == [url(1), url(2), url(3)]
+    assert [t.url for t in pending(marked)] == [url(3)]
+
+
+def test_whoever_is_paused_gone_or_unknown_is_left_alone():
+    people = [profile(1), *(profile(2 + n, status=s) for n, s in enumerate(ProfileStatus))]
+    touches = [touch(number) for number in (9, 5, 4, 3, 2, 1)]
+    assert [t.url for t in of_the_active(touches, people)] == [url(2), url(1)]
+    assert [people[1].status, *(each.status for each in people[2:])] == list(ProfileStatus)
 
 
 def test_a_week_begun_late_loses_the_days_that_are_over_and_has_not_begun():
@@ -69,13 +80,13 @@ def test_a_week_begun_late_loses_the_days_that_are_over_and_has_not_begun():
 
 
 def test_the_touch_spoken_of_is_the_latest_up_to_today():
-    week = plan((1,), (), (1,), (2,))
-    assert spoken_of([week], url(1), today=MONDAY + DAY)[1].day == MONDAY
-    assert spoken_of([week], url(1), today=MONDAY + 2 * DAY)[1].day == MONDAY + 2 * DAY
-    with pytest.raises(PermanentError, match="2026-02-12"):
-        spoken_of([week], url(2), today=MONDAY)
+    twice = [touch(1), touch(1, day=MONDAY + 2 * DAY)]
+    assert spoken_of(twice, url(1), today=MONDAY + DAY).day == MONDAY
+    assert spoken_of(twice, url(1), today=MONDAY + 2 * DAY).day == MONDAY + 2 * DAY
+    with pytest.raises(PermanentError, match="2026-02-11"):
+        spoken_of(twice[1:], url(1), today=MONDAY)
     with pytest.raises(PermanentError, match="touches show"):
-        spoken_of([week], url(9), today=MONDAY)
+        spoken_of([], url(9), today=MONDAY)
 
 
 def test_a_touch_is_handed_over_under_one_id_of_its_own():
@@ -83,13 +94,6 @@ def test_a_touch_is_handed_over_under_one_id_of_its_own():
     ids = {delivery_id(tenant, each) for tenant in ("acme", "bolt") for each in touches}
     assert len(ids) == 6
     assert delivery_id("acme", touch(1)) == delivery_id("acme", touch(1, at=NOW + HOUR, score=1.0))
-
-
-def test_those_out_are_those_that_left_since_and_nobody_spoke_of():
-    week = plan((1, 2, 3))
-    left = {(MONDAY, url(1)): NOW, (MONDAY, url(2)): NOW - HOUR, (MONDAY, url(9)): NOW}
-    assert outstanding(week, left, since=NOW) == 1
-    assert outstanding(week, left, since=NOW - HOUR) == 2
 
 
 @given(st.lists(st.sampled_from(Outcome), max_size=2 * ENOUGH))

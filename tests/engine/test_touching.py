@@ -213,6 +213,64 @@ def test_fridays_touch_can_still_be_marked_on_monday():
     running(scenario())
 
 
+class Watched:
+    """A store that remembers which verbs were asked of it."""
+
+    def __init__(self, store):
+        self._store, self.asked = store, []
+
+    def __getattr__(self, verb):
+        self.asked.append(verb)
+        return getattr(self._store, verb)
+
+
+WHOLE = {"profiles", "plan", "put_plan"}  # verbs that take all profiles or a whole week
+
+
+def test_after_a_days_first_look_only_what_is_asked_about_is_read():
+    async def scenario():
+        at = await opened(Watched(memory()))
+        queue = await at.touching.get_todays_queue()
+        assert set(at.store.asked) >= WHOLE
+        at.store.asked.clear()
+        assert await at.touching.get_todays_queue() == queue
+        await at.touching.mark_outcome(queue[0].url, "failed")
+        await at.touching.todays(whole_week=False)
+        await at.touching.status()
+        await at.touching.check_limits()
+        assert not set(at.store.asked) & WHOLE
+        assert await at.touching.get_todays_queue() == queue[1:]
+        assert set(at.store.asked) >= WHOLE
+
+    running(scenario())
+
+
+def test_whoever_is_imported_at_noon_is_in_todays_queue_where_there_is_room():
+    async def scenario():
+        at = await opened(number=3, rule=PlanRule(weekly_budget=40, weekly_cap=40))
+        assert len(await at.touching.get_todays_queue()) == 3
+        at.clock.advance(3 * HOUR)
+        await at.store.put_profiles(people(30))
+        slot = (await at.touching.todays(whole_week=False)).slot
+        assert len(slot.touches) == slot.budget > 3
+
+    running(scenario())
+
+
+def test_the_next_look_of_the_day_repairs_the_days_after_it():
+    async def scenario():
+        at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
+        failed = (await at.touching.get_todays_queue())[0].url
+        await at.touching.mark_outcome(failed, "failed")
+        before = {touch.url for touch in (await at.touching.kept()).days[1].touches}
+        await at.touching.get_todays_queue()
+        after = {touch.url for touch in (await at.touching.kept()).days[1].touches}
+        assert failed not in before
+        assert failed in after
+
+    running(scenario())
+
+
 STEPS = [
     ("the next hour", HOUR, [0, 5, 5]),
     ("the next day", DAY, [0, 0, 5]),
@@ -373,7 +431,7 @@ class Restless:
     def __getattr__(self, verb):
         return getattr(self._store, verb)
 
-    async def put_plan(self, plan, *, seen):
+    async def put_plan(self, plan, *, seen, settled=None):
         return False
 
 

@@ -5,12 +5,19 @@ Plain answers about a plan and a moment. How a week is planned is said in `cover
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from hashlib import blake2b
 
-from stoker.core.coverage.values import DaySlot, Marked, Touch, WeeklyPlan
+from stoker.core.coverage.values import (
+    DaySlot,
+    Marked,
+    Profile,
+    ProfileStatus,
+    Touch,
+    WeeklyPlan,
+)
 from stoker.core.model import in_utc
 from stoker.core.wallclock import zone_named
 from stoker.errors import PermanentError
@@ -68,25 +75,28 @@ def has_begun(plan: WeeklyPlan) -> bool:
     )
 
 
-def queue(plan: WeeklyPlan, *, day: date, active: Collection[str]) -> list[Touch]:
-    """Return a day's pending touches in time order; whoever is not active is left alone."""
-    slot = plan.slot(day)
-    touches = slot.touches if slot is not None else ()
-    waiting = [touch for touch in touches if touch.outcome is None and touch.url in active]
+def pending(slot: DaySlot) -> list[Touch]:
+    """Return a day's touches without an outcome, in time order."""
+    waiting = [touch for touch in slot.touches if touch.outcome is None]
     return sorted(waiting, key=lambda touch: (touch.at, touch.url))
 
 
-def spoken_of(plans: Sequence[WeeklyPlan], url: str, *, today: date) -> tuple[WeeklyPlan, Touch]:
-    """Return the touch that somebody means by a url: the latest up to today, and its plan.
+def of_the_active(touches: Sequence[Touch], profiles: Sequence[Profile]) -> list[Touch]:
+    """Return those of touches whose profiles are active; of whom nothing is known is not."""
+    active = {each.url for each in profiles if each.status is ProfileStatus.ACTIVE}
+    return [touch for touch in touches if touch.url in active]
+
+
+def spoken_of(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
+    """Return the one of a url's touches that somebody means: the latest up to today.
 
     Raises PermanentError when there is none.
     """
-    named = [(plan, touch) for plan in plans for touch in _of(plan.days, url)]
-    so_far = [each for each in named if each[1].day <= today]
+    so_far = [touch for touch in touches if touch.day <= today]
     if so_far:
-        return max(so_far, key=lambda each: each[1].day)
-    if named:
-        soon = min(touch.day for _, touch in named)
+        return max(so_far, key=lambda touch: touch.day)
+    if touches:
+        soon = min(touch.day for touch in touches)
         raise PermanentError(
             f"the touch of {url} is planned for {soon}, not for today; nothing was changed"
         )
@@ -107,20 +117,3 @@ def delivery_id(tenant: str, touch: Touch) -> str:
     """Return the one id a touch is handed over under, however often that is tried."""
     named = f"{tenant}/{touch.day.isoformat()}/{touch.url}".encode()
     return f"touch-{touch.day.isoformat()}-{blake2b(named, digest_size=12).hexdigest()}"
-
-
-def outstanding(
-    plan: WeeklyPlan, left_at: Mapping[tuple[date, str], datetime], *, since: datetime
-) -> int:
-    """Return how many touches left since a moment without anybody saying what came of them."""
-    open_ones = {
-        (touch.day, touch.url)
-        for slot in plan.days
-        for touch in slot.touches
-        if touch.outcome is None
-    }
-    return sum(at >= since for named, at in left_at.items() if named in open_ones)
-
-
-def _of(slots: Sequence[DaySlot], url: str) -> list[Touch]:
-    return [touch for slot in slots for touch in slot.touches if touch.url == url]

@@ -14,12 +14,12 @@ from typing import Protocol
 
 from stoker.core.budget_windows import window_named
 from stoker.core.coverage.counters import limits
-from stoker.core.coverage.values import ProfileStatus, Touch
-from stoker.core.touch_queue import delivery_id, outstanding, queue
+from stoker.core.coverage.values import Touch
+from stoker.core.touch_queue import delivery_id, pending, week_name
 from stoker.core.waiting import backoff
 from stoker.engine.touching import Touching
 from stoker.errors import PermanentError, TransientError
-from stoker.touches import HandOver, KeptPlan
+from stoker.touches import HandOver, KeptDay
 
 ATTEMPTS = 3
 MOST_PATIENCE = timedelta(seconds=30)  # a way that wants more is asked again another time
@@ -64,10 +64,10 @@ async def hand_over(
     Dry, nothing leaves and nothing is written but the plan. Raises ConfigError as the way does;
     what left before that is written down.
     """
-    kept = await touching.current()
-    now = touching.clock.now()
-    due = await due_now(touching, kept, now=now)
-    room, because = await _room(touching, kept, now=now)
+    kept = await touching.todays(whole_week=False)
+    now, week = touching.clock.now(), week_name(kept.slot.day)
+    due = await _due(touching, kept, now=now)
+    room, because = await _room(touching, now=now)
     if limit is not None and limit < room:
         room, because = limit, f"no more than {limit} were asked for"
     left: list[Touch] = []
@@ -81,7 +81,7 @@ async def hand_over(
             continue
         if not dry:
             handed = HandOver(url=touch.url, day=touch.day, way=way.name, at=now, refused=why)
-            await touching.store.hand_over(kept.plan.week, handed)
+            await touching.store.hand_over(week, handed)
         if why:
             refused[touch.url] = why
         else:
@@ -96,21 +96,19 @@ async def hand_over(
     )
 
 
-async def due_now(touching: Touching, kept: KeptPlan, *, now: datetime) -> list[Touch]:
-    """Return today's touches whose time has come and that have not left yet, in time order."""
-    active = {each.url for each in await touching.people() if each.status is ProfileStatus.ACTIVE}
-    today = queue(kept.plan, day=touching.today(), active=active)
-    return [each for each in today if each.at <= now and (each.day, each.url) not in kept.handed]
+async def _due(touching: Touching, kept: KeptDay, *, now: datetime) -> list[Touch]:
+    """Return a day's touches whose time has come and that have not left yet, in time order."""
+    come = [each for each in pending(kept.slot) if each.at <= now and each.url not in kept.handed]
+    return await touching.of_the_active(come)
 
 
-async def _room(touching: Touching, kept: KeptPlan, *, now: datetime) -> tuple[int, str]:
+async def _room(touching: Touching, *, now: datetime) -> tuple[int, str]:
     """Return how many more may leave now, and the sentence for those that may not."""
     counters = await touching.counters(now)
-    left_at = {named: each.at for named, each in kept.handed.items() if not each.refused}
     rooms = []
     for kind, most in limits(touching.rule).items():
         count = counters.counts[kind]
-        out = outstanding(kept.plan, left_at, since=window_named(count.window).start)
+        out = await touching.store.still_out(since=window_named(count.window).start)
         free = max(most - count.used - out, 0)
         rooms.append((free, f"{most} may be made per {kind}; {count.used} were, {out} are out"))
     return min(rooms, key=lambda each: each[0])

@@ -18,7 +18,6 @@ from stoker.core.coverage.values import (
     Outcome,
     PlanRule,
     Profile,
-    ProfileStatus,
     Touch,
     WeeklyPlan,
 )
@@ -30,7 +29,8 @@ from stoker.core.touch_queue import (
     local_day,
     monday_named,
     monday_of,
-    queue,
+    of_the_active,
+    pending,
     seed_of,
     spoken_of,
     success_rate,
@@ -38,7 +38,7 @@ from stoker.core.touch_queue import (
 )
 from stoker.errors import ConflictError
 from stoker.ports import Clock
-from stoker.touches import KeptPlan, TouchStore
+from stoker.touches import KeptDay, KeptPlan, Settled, TouchStore
 
 if TYPE_CHECKING:
     from stoker.core.coverage.certificate import Certificate
@@ -55,12 +55,7 @@ class TouchStatus:
     counters: Counters
     limits: Mapping[WindowKind, int]
     week: str
-    plan: WeeklyPlan | None  # of that week, if there is one
-
-    @property
-    def has_plan(self) -> bool:
-        """Say whether this week has a plan."""
-        return self.plan is not None
+    has_plan: bool  # of that week
 
 
 class Touching:
@@ -93,13 +88,13 @@ class Touching:
 
     async def status(self) -> TouchStatus:
         """Return how touches stand. Nothing is planned for it."""
-        week = week_name(self.today())
-        kept = await self.store.plan(week)
+        now = self.clock.now()
+        today = local_day(now, self.zone)
         return TouchStatus(
-            counters=await self.counters(self.clock.now()),
+            counters=await self.counters(now),
             limits=limits(self.rule),
-            week=week,
-            plan=kept.plan if kept else None,
+            week=week_name(today),
+            has_plan=await self.store.day(week_name(today), today) is not None,
         )
 
     def today(self) -> date:
@@ -116,7 +111,7 @@ class Touching:
         """Return a week as it would be planned now, without keeping it."""
         monday = monday_named(week) if week else monday_of(self.today())
         kept = await self.store.plan(week_name(monday))
-        return await self._anew(kept, monday, seed=seed)
+        return await self._anew(kept, monday, seed=seed, now=self.clock.now())
 
     async def generate_weekly_plan(
         self, week: str | None = None, *, seed: int | None = None
@@ -129,7 +124,7 @@ class Touching:
         monday = monday_named(week) if week else monday_of(self.today())
         for _ in range(ATTEMPTS):
             kept = await self.store.plan(week_name(monday))
-            plan = await self._anew(kept, monday, seed=seed)
+            plan = await self._anew(kept, monday, seed=seed, now=self.clock.now())
             if await self.store.put_plan(plan, seen=kept.revision if kept else 0):
                 return plan
         raise _crowded()
@@ -139,26 +134,51 @@ class Touching:
 
         Plans the week if it has no plan yet, and repairs the rest of it from what happened.
         """
-        active = {each.url for each in await self.people() if each.status is ProfileStatus.ACTIVE}
-        kept = await self.current()
-        return queue(kept.plan, day=self.today(), active=active)
+        return await self.of_the_active(pending((await self.todays()).slot))
+
+    async def todays(self, *, whole_week: bool = True) -> KeptDay:
+        """Return today's slot, its times fixed, of a plan that is made or repaired if need be.
+
+        Outcomes change nothing about today, only about the days after: with `whole_week` false
+        they can wait. Where nothing is new, only today is read.
+        """
+        for _ in range(ATTEMPTS):
+            today = self.today()
+            kept = await self.store.day(week_name(today), today)
+            if kept is not None and kept.settled is not None:
+                known = Settled(on=today, roster=await self.store.roster())
+                if kept.settled == known and not (whole_week and kept.marked_since):
+                    return kept
+            await self.current()
+        raise _crowded()
+
+    async def of_the_active(self, touches: list[Touch]) -> list[Touch]:
+        """Return those of touches whose profiles are active now."""
+        return of_the_active(
+            touches, await self.store.some_profiles([touch.url for touch in touches])
+        )
 
     async def current(self) -> KeptPlan:
         """Return this week's plan: made if there was none, repaired, today's times fixed."""
         from stoker.core.coverage.repairing import handed_over
 
-        monday = monday_of(self.today())
-        week = week_name(monday)
         for _ in range(ATTEMPTS):
-            kept = await self.store.plan(week)
-            plan = await (self._repaired(kept) if kept else self._anew(None, monday))
-            plan = handed_over(plan, day=self.today(), at=self.clock.now())
-            if kept is not None and plan == kept.plan:
+            now = self.clock.now()
+            today = local_day(now, self.zone)
+            # Read before the profiles are: what is put after that makes this plan out of date.
+            settled = Settled(on=today, roster=await self.store.roster())
+            kept = await self.store.plan(week_name(today))
+            monday = monday_of(today)
+            plan = await (
+                self._repaired(kept, now=now) if kept else self._anew(None, monday, now=now)
+            )
+            plan = handed_over(plan, day=today, at=now)
+            if kept is not None and plan == kept.plan and kept.settled == settled:
                 return kept
-            if await self.store.put_plan(plan, seen=kept.revision if kept else 0):
-                again = await self.store.plan(week)
-                if again is not None:
-                    return again
+            seen = kept.revision if kept else 0
+            if await self.store.put_plan(plan, seen=seen, settled=settled):
+                handed = kept.handed if kept else {}
+                return KeptPlan(plan=plan, revision=seen + 1, handed=handed, settled=settled)
         raise _crowded()
 
     async def mark_outcome(self, url: str, outcome: str) -> bool:
@@ -168,13 +188,13 @@ class Touching:
         PermanentError, with nothing changed, when there is none or the outcome is no outcome.
         """
         said, url = outcome_named(outcome), profile_url(url)
-        now, today = self.clock.now(), self.today()
+        now = self.clock.now()
+        today = local_day(now, self.zone)
         weeks = [week_name(today), week_name(today - timedelta(days=7))]
-        kept = [found for week in weeks if (found := await self.store.plan(week)) is not None]
-        plan, touch = spoken_of([each.plan for each in kept], url, today=today)
+        touch = spoken_of(await self.store.touches_of(url, weeks=weeks), url, today=today)
         word = Marked(url=url, day=touch.day, outcome=Outcome(said), marked_at=now)
         names = windows(now, zone=self.zone)
-        return await self.store.mark(plan.week, word, counters=list(names.values()))
+        return await self.store.mark(week_name(touch.day), word, counters=list(names.values()))
 
     async def people(self) -> list[Profile]:
         """Return all profiles, whatever their status."""
@@ -224,18 +244,19 @@ class Touching:
         return repaired(begun(plan, today=today), people, [], rule=self.rule, now=now)
 
     async def _anew(
-        self, kept: KeptPlan | None, monday: date, *, seed: int | None = None
+        self, kept: KeptPlan | None, monday: date, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
         if kept is not None and has_begun(kept.plan):
-            return await self._repaired(kept, seed=seed)
-        return self._made(await self.people(), monday, seed=seed, now=self.clock.now())
+            return await self._repaired(kept, now=now, seed=seed)
+        return self._made(await self.people(), monday, seed=seed, now=now)
 
-    async def _repaired(self, kept: KeptPlan, *, seed: int | None = None) -> WeeklyPlan:
+    async def _repaired(
+        self, kept: KeptPlan, *, now: datetime, seed: int | None = None
+    ) -> WeeklyPlan:
         from stoker.core.coverage.repairing import repaired
 
         plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
         marks = await self.store.marks(since=plan.monday)
-        now = self.clock.now()
         return repaired(plan, await self.people(), marks, rule=self.rule, now=now)
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from stoker.core.coverage.values import DaySlot, Marked, Profile, Touch, WeeklyPlan
 from stoker.core.model import in_utc
@@ -20,6 +20,7 @@ from stoker.touches import HandOver
 
 _WEEK = re.compile(r"[0-9]{4}-W[0-9]{2}")
 MOST_COUNTED = 10**9
+_WIDEST = timedelta(days=2)  # no day of any zone is further from the same day in UTC
 
 
 def kept_url(url: str) -> str:
@@ -76,6 +77,11 @@ def kept_amount(amount: int) -> int:
     if not 0 <= amount <= MOST_COUNTED:
         raise PermanentError(f"counters grow by 0 to {MOST_COUNTED}, not {amount}")
     return amount
+
+
+def oldest_day(since: datetime) -> date:
+    """Return the first day whose touches may have left from a moment on."""
+    return (in_utc(since, what="a moment") - _WIDEST).date()
 
 
 def no_such_touch(week: str, url: str) -> PermanentError:

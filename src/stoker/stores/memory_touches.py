@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 
-from stoker.core.coverage.values import Marked, Profile, WeeklyPlan
+from stoker.core.coverage.values import Marked, Profile, Touch, WeeklyPlan
 from stoker.stores.touch_book import TouchBook
-from stoker.touches import HandOver, KeptPlan, ProfilesPut
+from stoker.touches import HandOver, KeptDay, KeptPlan, ProfilesPut, Settled
 
 
 class MemoryTouches:
@@ -25,14 +25,31 @@ class MemoryTouches:
     async def plan(self, week: str) -> KeptPlan | None:
         return self._book.plan(week)
 
-    async def put_plan(self, plan: WeeklyPlan, *, seen: int) -> bool:
-        return self._book.put_plan(plan, seen=seen)
+    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        return self._book.some_profiles(urls)
+
+    async def roster(self) -> int:
+        return self._book.roster()
+
+    async def day(self, week: str, day: date) -> KeptDay | None:
+        return self._book.day(week, day)
+
+    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        return self._book.touches_of(url, weeks=weeks)
+
+    async def put_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    ) -> bool:
+        return self._book.put_plan(plan, seen=seen, settled=settled)
 
     async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
         return self._book.mark(week, marked, counters=counters)
 
     async def hand_over(self, week: str, handed: HandOver) -> bool:
         return self._book.hand_over(week, handed)
+
+    async def still_out(self, *, since: datetime) -> int:
+        return self._book.still_out(since=since)
 
     async def marks(self, *, since: date) -> list[Marked]:
         return self._book.marks(since=since)

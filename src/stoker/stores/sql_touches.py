@@ -6,16 +6,18 @@ after the other. Counters are added to where they stand, so that nobody's count 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
-from stoker.core.coverage.values import Marked, Outcome, Profile, WeeklyPlan
+from stoker.core.coverage.values import DaySlot, Marked, Outcome, Profile, Touch, WeeklyPlan
 from stoker.core.keeping import kept_text
 from stoker.core.marking import is_news
 from stoker.core.model import TenantId
 from stoker.core.profiles import merged_profile
 from stoker.core.runs import compact_json
+from stoker.core.touch_queue import monday_named
 from stoker.stores.kept_touches import (
     kept_amount,
     kept_counters,
@@ -23,10 +25,21 @@ from stoker.stores.kept_touches import (
     kept_mark,
     kept_plan,
     kept_profile,
+    kept_url,
     kept_week,
     no_such_touch,
+    oldest_day,
 )
-from stoker.stores.sql import SqlDatabase, Transaction, Value, json_value, moment, moment_text
+from stoker.stores.sql import (
+    SqlDatabase,
+    Transaction,
+    Value,
+    asked,
+    json_value,
+    moment,
+    moment_text,
+)
+from stoker.stores.touch_json import settled_json, settled_of
 from stoker.stores.touch_rows import (
     MARK,
     PROFILE,
@@ -39,9 +52,9 @@ from stoker.stores.touch_rows import (
     touch_of,
     touch_row,
 )
-from stoker.touches import HandOver, KeptPlan, ProfilesPut
+from stoker.touches import HandOver, KeptDay, KeptPlan, ProfilesPut, Settled
 
-AT_ONCE = 500  # urls in one question
+PUTS = "profiles put"  # the counter that says whether profiles have changed
 
 LATER = """
     last_done_at = CASE WHEN touch_profiles.last_done_at IS NULL
@@ -57,7 +70,7 @@ DONE = f"""
 UPDATE touch_profiles SET {LATER.format(said=":at")} WHERE tenant_id = :tenant AND url = :url
 """
 SOME_PROFILES = f"""
-SELECT {PROFILE} FROM touch_profiles WHERE tenant_id = :tenant AND url IN ({{some}})
+SELECT {PROFILE} FROM asked JOIN touch_profiles ON tenant_id = :tenant AND url = asked.id
 """
 PROFILES = f"""
 SELECT {PROFILE} FROM touch_profiles WHERE tenant_id = :tenant AND url > :after
@@ -79,7 +92,7 @@ UPDATE touch_plans SET revision = revision WHERE tenant_id = :tenant AND week = 
 MOVE_ON = """
 UPDATE touch_plans SET revision = revision + 1 WHERE tenant_id = :tenant AND week = :week
 """
-OLD_TOUCHES = "DELETE FROM touches WHERE tenant_id = :tenant AND week = :week"
+OLD_TOUCHES = "DELETE FROM touches WHERE tenant_id = :tenant AND week = :week AND day = :day"
 NEW_TOUCH = f"""
 INSERT INTO touches (tenant_id, week, {TOUCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
@@ -88,6 +101,14 @@ SELECT t.{TOUCH.replace(", ", ", t.")}, o.outcome, h.way, h.at, h.refused FROM t
 LEFT JOIN touch_outcomes o ON o.tenant_id = t.tenant_id AND o.day = t.day AND o.url = t.url
 LEFT JOIN touch_handovers h ON h.tenant_id = t.tenant_id AND h.day = t.day AND h.url = t.url
 WHERE t.tenant_id = :tenant AND t.week = :week
+"""
+OF_THE_DAY = f"{TOUCHES} AND t.day = :day"
+# Weeks and days are both listed, so that each is looked up and no week is walked through.
+OF_A_URL = f"""
+SELECT t.{TOUCH.replace(", ", ", t.")}, o.outcome FROM touches t
+LEFT JOIN touch_outcomes o ON o.tenant_id = t.tenant_id AND o.day = t.day AND o.url = t.url
+WHERE t.tenant_id = :tenant AND t.week = :week AND t.url = :url
+AND t.day IN (:d0, :d1, :d2, :d3, :d4, :d5, :d6)
 """
 ONE_TOUCH = """
 SELECT o.outcome, h.at FROM touches t
@@ -103,6 +124,12 @@ PUT_HANDOVER = """
 INSERT INTO touch_handovers (tenant_id, day, url, way, at, refused)
 VALUES (:tenant, :day, :url, :way, :at, :refused)
 """
+STILL_OUT = """
+SELECT count(*) FROM touch_handovers h
+LEFT JOIN touch_outcomes o ON o.tenant_id = h.tenant_id AND o.day = h.day AND o.url = h.url
+WHERE h.tenant_id = :tenant AND h.day >= :oldest AND h.at >= :since AND h.refused = ''
+AND o.outcome IS NULL
+"""
 MARKS = f"""
 SELECT {MARK} FROM touch_outcomes WHERE tenant_id = :tenant AND day >= :since ORDER BY day, url
 """
@@ -110,7 +137,9 @@ COUNT = """
 INSERT INTO touch_counters (tenant_id, name, used) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, name) DO UPDATE SET used = touch_counters.used + excluded.used
 """
-COUNTED = "SELECT name, used FROM touch_counters WHERE tenant_id = :tenant AND name IN ({some})"
+COUNTED = """
+SELECT name, used FROM asked JOIN touch_counters ON tenant_id = :tenant AND name = asked.id
+"""
 
 
 class SqlTouches:
@@ -133,6 +162,14 @@ class SqlTouches:
         )
         return [profile_of(row) for row in rows]
 
+    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        names = sorted({kept_url(url) for url in urls})
+        found = await self._database.read(lambda tx: self._known(tx, names)) if names else {}
+        return [found[url] for url in names if url in found]
+
+    async def roster(self) -> int:
+        return await self._database.read(lambda tx: self._counted(tx, [PUTS]).get(PUTS, 0))
+
     async def plan(self, week: str) -> KeptPlan | None:
         values: dict[str, Value] = {"tenant": self._tenant, "week": kept_week(week)}
 
@@ -140,37 +177,87 @@ class SqlTouches:
             head = tx.rows(HEAD, **values)
             return head, tx.rows(TOUCHES, **values) if head else []
 
-        head, rows = await self._database.read(look)
-        if not head:
+        found, rows = await self._database.read(look)
+        if not found:
             return None
-        [(said, revision)] = head
+        [(said, revision)] = found
+        head = json_value(said)
         touches = [touch_of(row[:-3]) for row in rows]
-        handed = {
-            (touch.day, touch.url): HandOver(
-                url=touch.url, day=touch.day, way=row[-3], at=moment(row[-2]), refused=row[-1]
-            )
-            for touch, row in zip(touches, rows, strict=True)
-            if row[-3] is not None
-        }
-        plan = plan_of(json_value(said), touches)
-        return KeptPlan(plan=plan, revision=revision, handed=handed)
+        settled, then = _settled(head)
+        return KeptPlan(
+            plan=plan_of(head, touches),
+            revision=revision,
+            handed=_handed(touches, rows),
+            settled=settled if then == revision else None,
+        )
 
-    async def put_plan(self, plan: WeeklyPlan, *, seen: int) -> bool:
+    async def day(self, week: str, day: date) -> KeptDay | None:
+        values: dict[str, Value] = {"tenant": self._tenant, "week": kept_week(week)}
+
+        def look(tx: Transaction) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+            head = tx.rows(HEAD, **values)
+            return head, tx.rows(OF_THE_DAY, day=day.isoformat(), **values) if head else []
+
+        found, rows = await self._database.read(look)
+        if not found:
+            return None
+        [(said, revision)] = found
+        head = json_value(said)
+        touches = [touch_of(row[:-3]) for row in rows]
+        slot = plan_of(head, touches).slot(day)
+        if slot is None:
+            return None
+        settled, then = _settled(head)
+        return KeptDay(
+            slot=slot,
+            handed={url: each for (_, url), each in _handed(touches, rows).items()},
+            settled=settled,
+            marked_since=settled is not None and then != revision,
+        )
+
+    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        kept_url(url)
+        names = sorted({kept_week(week) for week in weeks})
+
+        def look(tx: Transaction) -> list[Touch]:
+            found = []
+            for week in names:
+                monday = monday_named(week)
+                days: dict[str, Value] = {
+                    f"d{n}": (monday + timedelta(days=n)).isoformat() for n in range(7)
+                }
+                rows = tx.rows(OF_A_URL, tenant=self._tenant, week=week, url=url, **days)
+                found += [touch_of(row) for row in rows]
+            return sorted(found, key=lambda touch: touch.day)
+
+        return await self._database.read(look)
+
+    async def put_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    ) -> bool:
         kept = kept_plan(plan)
-        week = (self._tenant, kept.week)
         values: dict[str, Value] = {"tenant": self._tenant, "week": kept.week}
-        head = compact_json(head_json(kept))
+        rows = {slot.day.isoformat(): self._rows(kept.week, slot) for slot in kept.days}
+        digests = {day: sha256(repr(each).encode()).hexdigest() for day, each in rows.items()}
+        told = settled_json(settled, seen + 1) if settled else None
+        head = compact_json({**head_json(kept), "digests": {**digests}, "settled": told})
 
         def put(tx: Transaction) -> bool:
+            tx.change(TAKE_WEEK, **values)
+            before = tx.rows(HEAD, **values)
             if seen:
                 won = tx.change(NEXT_HEAD, plan=head, seen=seen, **values)
             else:
                 won = tx.change(NEW_HEAD, plan=head, **values)
-            if won:
-                tx.change(OLD_TOUCHES, **values)
-                rows = ((*week, *touch_row(each)) for slot in kept.days for each in slot.touches)
-                tx.change_many(NEW_TOUCH, rows)
-            return bool(won)
+            if not won:
+                return False
+            # A repair leaves most days as they were; those are not written again.
+            known = json_value(before[0][0]).get("digests", {}) if before else {}
+            for day, each in rows.items():
+                if known.get(day) != digests[day]:
+                    tx.change(OLD_TOUCHES, day=day, **values)
+                    tx.change_many(NEW_TOUCH, each)
+            return True
 
         return await self._database.write(put)
 
@@ -209,10 +296,16 @@ class SqlTouches:
                 at=moment_text(handed.at),
                 refused=handed.refused,
             )
-            tx.change(MOVE_ON, tenant=self._tenant, week=week)
             return True
 
         return await self._database.write(hand_over)
+
+    async def still_out(self, *, since: datetime) -> int:
+        oldest, at = oldest_day(since).isoformat(), moment_text(since)
+        rows = await self._database.read(
+            lambda tx: tx.rows(STILL_OUT, tenant=self._tenant, oldest=oldest, since=at)
+        )
+        return int(rows[0][0])
 
     async def marks(self, *, since: date) -> list[Marked]:
         rows = await self._database.read(
@@ -229,20 +322,27 @@ class SqlTouches:
     async def counted(self, counters: Sequence[str]) -> dict[str, int]:
         names = kept_counters(counters)
 
-        def look(tx: Transaction) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for query, some in _asked(COUNTED, names):
-                found.update(tx.rows(query, tenant=self._tenant, **some))
-            return found
-
-        found = await self._database.read(look) if names else {}
+        found = await self._database.read(lambda tx: self._counted(tx, names)) if names else {}
         return {name: found.get(name, 0) for name in names}
 
-    def _put_profiles(self, tx: Transaction, profiles: Sequence[Profile]) -> ProfilesPut:
-        known: dict[str, Profile] = {}
-        for query, some in _asked(SOME_PROFILES, sorted({each.url for each in profiles})):
+    def _counted(self, tx: Transaction, names: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for query, some in asked(COUNTED, names):
+            found.update(tx.rows(query, tenant=self._tenant, **some))
+        return found
+
+    def _known(self, tx: Transaction, urls: Sequence[str]) -> dict[str, Profile]:
+        found: dict[str, Profile] = {}
+        for query, some in asked(SOME_PROFILES, urls):
             rows = tx.rows(query, tenant=self._tenant, **some)
-            known |= {profile.url: profile for profile in map(profile_of, rows)}
+            found |= {profile.url: profile for profile in map(profile_of, rows)}
+        return found
+
+    def _rows(self, week: str, slot: DaySlot) -> list[tuple[Value, ...]]:
+        return [(self._tenant, week, *touch_row(touch)) for touch in slot.touches]
+
+    def _put_profiles(self, tx: Transaction, profiles: Sequence[Profile]) -> ProfilesPut:
+        known = self._known(tx, sorted({each.url for each in profiles}))
         new = changed = 0
         differing: dict[str, Profile] = {}
         for said in profiles:
@@ -253,6 +353,8 @@ class SqlTouches:
                 differing[said.url] = known[said.url] = merged
         rows_put = [(self._tenant, *profile_row(differing[url])) for url in sorted(differing)]
         tx.change_many(PUT_PROFILE, rows_put)
+        if rows_put:
+            tx.change_many(COUNT, [(self._tenant, PUTS, 1)])
         return ProfilesPut(new=new, changed=changed, same=len(profiles) - new - changed)
 
     def _taken(self, tx: Transaction, week: str, day: date, url: str) -> tuple[Any, Any]:
@@ -265,10 +367,20 @@ class SqlTouches:
         return outcome, left_at
 
 
-def _asked(query: str, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Value]]]:
-    """Split a question about many names into some that every database takes."""
-    for start in range(0, len(names), AT_ONCE):
-        some: dict[str, Value] = {
-            f"n{place}": name for place, name in enumerate(names[start : start + AT_ONCE])
-        }
-        yield query.format(some=f":{', :'.join(some)}"), some
+def _settled(head: Mapping[str, Any]) -> tuple[Settled | None, int]:
+    """Return what a plan was brought in line with, and the revision it had then."""
+    told = head.get("settled")
+    return settled_of(told) if told else (None, 0)
+
+
+def _handed(
+    touches: Sequence[Touch], rows: Sequence[tuple[Any, ...]]
+) -> dict[tuple[date, str], HandOver]:
+    """Return those of touches that left, from the ends of their rows."""
+    return {
+        (touch.day, touch.url): HandOver(
+            url=touch.url, day=touch.day, way=row[-3], at=moment(row[-2]), refused=row[-1]
+        )
+        for touch, row in zip(touches, rows, strict=True)
+        if row[-3] is not None
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 
 from stoker.core.coverage.values import Marked, Profile, Touch, WeeklyPlan
 from stoker.core.keeping import kept_text
@@ -22,10 +22,12 @@ from stoker.stores.kept_touches import (
     kept_mark,
     kept_plan,
     kept_profile,
+    kept_url,
     kept_week,
     no_such_touch,
+    oldest_day,
 )
-from stoker.touches import HandOver, KeptPlan, ProfilesPut
+from stoker.touches import HandOver, KeptDay, KeptPlan, ProfilesPut, Settled
 
 Named = tuple[date, str]  # a touch: its day and whom
 
@@ -39,6 +41,8 @@ class TouchBook:
     marked: dict[Named, Marked] = field(default_factory=dict)
     handed: dict[Named, HandOver] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
+    settled: dict[str, tuple[Settled, int]] = field(default_factory=dict)  # with the revision
+    puts: int = 0  # of profiles that were new or differed
 
     def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
         told: Counter[str] = Counter()
@@ -47,11 +51,19 @@ class TouchBook:
             merged = said if known is None else merged_profile(known, said)
             told["new" if known is None else "same" if merged == known else "changed"] += 1
             self.people[said.url] = merged
+        self.puts += bool(told["new"] or told["changed"])
         return ProfilesPut(**told)
 
     def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
         kept_text(after, what="a profile's url")
         return [self.people[url] for url in sorted(self.people) if url > after][:limit]
+
+    def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        wanted = sorted({kept_url(url) for url in urls})
+        return [self.people[url] for url in wanted if url in self.people]
+
+    def roster(self) -> int:
+        return self.puts
 
     def plan(self, week: str) -> KeptPlan | None:
         if kept_week(week) not in self.plans:
@@ -62,14 +74,43 @@ class TouchBook:
         )
         named = [(touch.day, touch.url) for slot in days for touch in slot.touches]
         handed = {name: self.handed[name] for name in named if name in self.handed}
-        return KeptPlan(plan=replace(plan, days=days), revision=revision, handed=handed)
+        settled, then = self.settled.get(week, (None, 0))
+        return KeptPlan(
+            plan=replace(plan, days=days),
+            revision=revision,
+            handed=handed,
+            settled=settled if then == revision else None,
+        )
 
-    def put_plan(self, plan: WeeklyPlan, *, seen: int) -> bool:
+    def day(self, week: str, day: date) -> KeptDay | None:
+        plan, revision = self.plans.get(kept_week(week), (None, 0))
+        slot = plan.slot(day) if plan else None
+        if slot is None:
+            return None
+        urls = [touch.url for touch in slot.touches]
+        settled, then = self.settled.get(week, (None, 0))
+        return KeptDay(
+            slot=replace(slot, touches=tuple(map(self._as_it_went, slot.touches))),
+            handed={url: self.handed[day, url] for url in urls if (day, url) in self.handed},
+            settled=settled,
+            marked_since=settled is not None and then != revision,
+        )
+
+    def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        kept_url(url)
+        plans = [self.plans[week][0] for week in map(kept_week, set(weeks)) if week in self.plans]
+        found = [t for plan in plans for slot in plan.days for t in slot.touches if t.url == url]
+        return sorted(map(self._as_it_went, found), key=lambda touch: touch.day)
+
+    def put_plan(self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None) -> bool:
         kept = kept_plan(plan)
         _, revision = self.plans.get(plan.week, (None, 0))
         if revision != seen:
             return False
         self.plans[plan.week] = (kept, revision + 1)
+        self.settled.pop(plan.week, None)
+        if settled is not None:
+            self.settled[plan.week] = (settled, revision + 1)
         return True
 
     def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
@@ -84,7 +125,8 @@ class TouchBook:
             if (profile := self.people.get(marked.url)) is not None:
                 done = replace(profile, last_done_at=marked.marked_at)
                 self.people[marked.url] = merged_profile(profile, done)
-        self._move_on(week)
+        plan, revision = self.plans[week]
+        self.plans[week] = (plan, revision + 1)
         return True
 
     def hand_over(self, week: str, handed: HandOver) -> bool:
@@ -93,8 +135,15 @@ class TouchBook:
         if named in self.handed or named in self.marked:
             return False
         self.handed[named] = handed
-        self._move_on(week)
         return True
+
+    def still_out(self, *, since: datetime) -> int:
+        oldest = oldest_day(since)
+        return sum(
+            named[0] >= oldest and each.at >= since and not each.refused
+            for named, each in self.handed.items()
+            if named not in self.marked
+        )
 
     def marks(self, *, since: date) -> list[Marked]:
         return [self.marked[named] for named in sorted(self.marked) if named[0] >= since]
@@ -115,7 +164,3 @@ class TouchBook:
     def _as_it_went(self, touch: Touch) -> Touch:
         marked = self.marked.get((touch.day, touch.url))
         return replace(touch, outcome=marked.outcome if marked else None)
-
-    def _move_on(self, week: str) -> None:
-        plan, revision = self.plans[week]
-        self.plans[week] = (plan, revision + 1)

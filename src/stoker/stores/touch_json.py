@@ -19,7 +19,7 @@ from stoker.stores.kept_touches import (
 )
 from stoker.stores.sql import moment, moment_text, optional_moment, optional_moment_text
 from stoker.stores.touch_book import TouchBook
-from stoker.touches import HandOver
+from stoker.touches import HandOver, Settled
 
 
 def book_json(book: TouchBook) -> dict[str, Json]:
@@ -27,9 +27,14 @@ def book_json(book: TouchBook) -> dict[str, Json]:
     return {
         "counters": {name: book.counters[name] for name in sorted(book.counters)},
         "plans": {
-            week: {"revision": revision, "plan": plan_json(plan)}
+            week: {
+                "revision": revision,
+                "plan": plan_json(plan),
+                "settled": settled_json(*book.settled[week]) if week in book.settled else None,
+            }
             for week, (plan, revision) in sorted(book.plans.items())
         },
+        "profile_puts": book.puts,
         "profiles": [_profile_json(book.people[url]) for url in sorted(book.people)],
         "outcomes": [_mark_json(book.marked[named]) for named in sorted(book.marked)],
         "handovers": [_handover_json(book.handed[named]) for named in sorted(book.handed)],
@@ -50,13 +55,28 @@ def book_from_json(said: Mapping[str, Any]) -> TouchBook:
     counters = {name: int(said["counters"][name]) for name in kept_counters(said["counters"])}
     if min(counters.values(), default=0) < 0:
         raise ValueError("a counter below nothing")
+    # What is missing was not written yet by the first of this format.
+    settled = {week: each.get("settled") for week, each in said["plans"].items()}
     return TouchBook(
         people={each.url: each for each in profiles},
         plans=plans,
         marked={(each.day, each.url): each for each in marks},
         handed={(each.day, each.url): each for each in left},
         counters=Counter(counters),
+        settled={week: settled_of(each) for week, each in settled.items() if each is not None},
+        puts=int(said.get("profile_puts", 0)),
     )
+
+
+def settled_json(settled: Settled, revision: int) -> Json:
+    """Return what a plan was brought in line with, and the revision it had then."""
+    return {"on": settled.on.isoformat(), "roster": settled.roster, "revision": revision}
+
+
+def settled_of(said: Mapping[str, Any]) -> tuple[Settled, int]:
+    """Return what `settled_json` gave."""
+    settled = Settled(on=date.fromisoformat(said["on"]), roster=int(said["roster"]))
+    return settled, int(said["revision"])
 
 
 def _profile_json(profile: Profile) -> Json:

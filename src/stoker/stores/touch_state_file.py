@@ -15,14 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stoker.core.coverage.values import Marked, Profile, WeeklyPlan
+from stoker.core.coverage.values import Marked, Profile, Touch, WeeklyPlan
 from stoker.core.model import Json, TenantId, tenant_id
 from stoker.core.runs import compact_json
 from stoker.errors import ConfigError, StokerError
 from stoker.stores.durable_files import Disk, Turn, meaning
 from stoker.stores.touch_book import TouchBook
 from stoker.stores.touch_json import book_from_json, book_json
-from stoker.touches import HandOver, KeptPlan, ProfilesPut
+from stoker.touches import HandOver, KeptDay, KeptPlan, ProfilesPut, Settled
 
 FORMAT = 2  # the first, of an earlier product, had no profiles in it
 PATIENCE = timedelta(seconds=30)
@@ -62,14 +62,31 @@ class TouchStateFile:
     async def plan(self, week: str) -> KeptPlan | None:
         return await self._seen(lambda book: book.plan(week))
 
-    async def put_plan(self, plan: WeeklyPlan, *, seen: int) -> bool:
-        return await self._changed(lambda book: book.put_plan(plan, seen=seen))
+    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        return await self._seen(lambda book: book.some_profiles(urls))
+
+    async def roster(self) -> int:
+        return await self._seen(lambda book: book.roster())
+
+    async def day(self, week: str, day: date) -> KeptDay | None:
+        return await self._seen(lambda book: book.day(week, day))
+
+    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        return await self._seen(lambda book: book.touches_of(url, weeks=weeks))
+
+    async def put_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    ) -> bool:
+        return await self._changed(lambda book: book.put_plan(plan, seen=seen, settled=settled))
 
     async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
         return await self._changed(lambda book: book.mark(week, marked, counters=counters))
 
     async def hand_over(self, week: str, handed: HandOver) -> bool:
         return await self._changed(lambda book: book.hand_over(week, handed))
+
+    async def still_out(self, *, since: datetime) -> int:
+        return await self._seen(lambda book: book.still_out(since=since))
 
     async def marks(self, *, since: date) -> list[Marked]:
         return await self._seen(lambda book: book.marks(since=since))
