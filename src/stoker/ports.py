@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from stoker.accounts import AccountStore, Directory, NightStore
+from stoker.attention import AttentionStore
 from stoker.core.budget import Cap, CapChange, Refused, Request, Used
 from stoker.core.budget_windows import ResetRule
 from stoker.core.events import Event
@@ -381,6 +382,7 @@ class Store:
     accounts: AccountStore
     nights: NightStore
     touches: TouchStore
+    attention: AttentionStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

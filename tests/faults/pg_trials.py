@@ -62,6 +62,13 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "touch_outcomes": "(:tenant, '2026-02-09', 'u', 'done', now())",
     "touch_handovers": "(:tenant, '2026-02-09', 'u', 'file', now(), '')",
     "touch_counters": "(:tenant, 'c', 1)",
+    "account_signals": "(:tenant, 's', 'c', 'POSTING', now(), 1, '')",
+    "account_heats": "(:tenant, 'c', 'COLD', 0, 0, 0, 0, 0, 0, 0, NULL, '', now(), NULL, now(),"
+    " now())",
+    "account_beliefs": "(:tenant, 'c', now(), NULL, NULL, NULL, NULL, NULL)",
+    "looks_learned": "(:tenant, 'k', now())",
+    "pull_plans": "(:tenant, 'r', now(), 'tiers', '{}')",
+    "pull_plan_parts": "(:tenant, 'r', 0, 'p')",
 }
 VIEWS = ("enrichment_runs", "email_verification_cache")
 TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger", *ROWS, *VIEWS)

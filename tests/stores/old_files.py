@@ -69,6 +69,29 @@ INSERT INTO companies SELECT 'acme', 'T' || n, 'ünï 🙂', 1, '62011', 2015, '
 INSERT INTO company_enrichment_runs SELECT 'acme', '20260207_013000', 'T' || n, n, 'DEEP',
     'waiting', '', NULL, 'never scored', '[]', '{{}}', '{{}}', '{{}}', NULL FROM numbers;
 """,
+    7: """
+INSERT INTO touch_profiles SELECT 'acme', 'https://p.test/' || n, 'ünï 🙂', 'active', '{at}'
+    FROM numbers;
+INSERT INTO touch_plans SELECT 'acme', '2026-W' || n, n, '{{"n":1}}' FROM numbers;
+INSERT INTO touches SELECT 'acme', '2026-W07', '2026-02-09', 'https://p.test/' || n, 'n', '{at}',
+    7.25, NULL, 0, 0.125, NULL FROM numbers;
+INSERT INTO touch_outcomes SELECT 'acme', '2026-02-09', 'https://p.test/' || n, 'done', '{at}'
+    FROM numbers;
+INSERT INTO touch_handovers SELECT 'acme', '2026-02-09', 'https://p.test/' || n, 'file', '{at}', ''
+    FROM numbers;
+INSERT INTO touch_counters SELECT 'acme', 'day/' || n, n FROM numbers;
+""",
+    8: """
+INSERT INTO account_signals SELECT 'acme', 's' || n, 'T' || n % 7, 'POSTING', '{at}', 0.1, 'ünï 🙂'
+    FROM numbers;
+INSERT INTO account_heats SELECT 'acme', 'T' || n, 'WARM', 0.5, 0.25, 0.1, 0.1, 0.25, 0.5, 1.5,
+    '{at}', '1770427800000000', '{at}', NULL, '{at}', '{at}' FROM numbers;
+INSERT INTO account_beliefs SELECT 'acme', 'T' || n, '{at}', 1.5, 20.25, NULL, NULL, NULL
+    FROM numbers;
+INSERT INTO looks_learned SELECT 'acme', 'look ' || n, '{at}' FROM numbers;
+INSERT INTO pull_plans SELECT 'acme', 'run ' || n, '{at}', 'tiers', '{{"n":1}}' FROM numbers;
+INSERT INTO pull_plan_parts SELECT 'acme', 'run ' || n, 0, x'00ff' FROM numbers;
+""",
 }
 
 

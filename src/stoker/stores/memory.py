@@ -29,6 +29,7 @@ from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Check, Store, Weight
 from stoker.stores.memory_accounts import MemoryAccounts, MemoryDirectory
+from stoker.stores.memory_attention import MemoryAttention
 from stoker.stores.memory_knowledge import MemoryAnswers, MemoryPages
 from stoker.stores.memory_money import MemoryMoney
 from stoker.stores.memory_nights import MemoryNights
@@ -233,7 +234,8 @@ class MemoryBackend:
     def tenant(self, tenant: TenantId) -> Store:
         tenant_id(tenant)  # a door that cannot be named plainly is not opened
         if tenant not in self._stores:
-            book, accounts = MemoryLedger(), MemoryAccounts()
+            book, attention = MemoryLedger(), MemoryAttention()
+            accounts = MemoryAccounts(attention)
             self._stores[tenant] = Store(
                 tenant=tenant,
                 runs=MemoryRuns(),
@@ -245,6 +247,7 @@ class MemoryBackend:
                 accounts=accounts,
                 nights=MemoryNights(accounts),
                 touches=MemoryTouches(),
+                attention=attention,
             )
         return self._stores[tenant]
 

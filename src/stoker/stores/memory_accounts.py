@@ -25,6 +25,7 @@ from stoker.stores.kept_accounts import (
     kept_user,
 )
 from stoker.stores.kept_knowledge import kept_name
+from stoker.stores.memory_attention import MemoryAttention
 
 
 class MemoryDirectory:
@@ -43,9 +44,10 @@ class MemoryDirectory:
 
 
 class MemoryAccounts:
-    """An `AccountStore` in this process."""
+    """An `AccountStore` in this process; how hot companies are is told by their attention."""
 
-    def __init__(self) -> None:
+    def __init__(self, attention: MemoryAttention) -> None:
+        self._attention = attention
         self._users: dict[str, User] = {}
         self._onboarded: dict[str, datetime] = {}
         self._rules: dict[str, IcpRule] = {}
@@ -110,6 +112,7 @@ class MemoryAccounts:
                 contacts=len(dossier.contacts),
                 last_seen_at=dossier.company.last_seen_at,
                 last_looked_at=dossier.looked_at,
+                heat=self._attention.score(dossier.company.id),
             )
             for dossier in self._page(after)
             if dossier.company.id in fitting

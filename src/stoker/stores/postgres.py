@@ -36,6 +36,7 @@ from stoker.stores.row_security import lint, refuse_if_void, role_findings
 from stoker.stores.schema_postgres import MIGRATIONS
 from stoker.stores.sql import Transaction
 from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
+from stoker.stores.sql_attention import SqlAttention
 from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
 from stoker.stores.sql_money import SqlMoney
@@ -90,6 +91,7 @@ class PostgresBackend:
             accounts=SqlAccounts(database, tenant),
             nights=SqlNights(database, tenant, passing_over=PASSING_OVER),
             touches=SqlTouches(database, tenant),
+            attention=SqlAttention(database, tenant),
         )
 
     def shared(self) -> SqlShared:

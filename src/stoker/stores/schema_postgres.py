@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from stoker.stores import schema_knowledge, schema_nights, schema_touches
+from stoker.stores import schema_attention, schema_knowledge, schema_nights, schema_touches
 from stoker.stores.migrations import Migration
 from stoker.stores.postgres_moves import WRITE_MOVES
 
@@ -65,6 +65,12 @@ GRANTS: Final[dict[str, LiteralString]] = {
     "touch_outcomes": "SELECT, INSERT, UPDATE",
     "touch_handovers": "SELECT, INSERT",
     "touch_counters": "SELECT, INSERT, UPDATE",
+    "account_signals": "SELECT, INSERT, DELETE",
+    "account_heats": "SELECT, INSERT, UPDATE",
+    "account_beliefs": "SELECT, INSERT, UPDATE",
+    "looks_learned": "SELECT, INSERT, DELETE",
+    "pull_plans": "SELECT, INSERT, DELETE",
+    "pull_plan_parts": "SELECT, INSERT, DELETE",
 }
 
 # Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
@@ -300,5 +306,10 @@ MIGRATIONS = (
         number=7,
         name="touches",
         script=schema_touches.POSTGRES + _fence(*schema_touches.OWNED),
+    ),
+    Migration(
+        number=8,
+        name="heat and pulls",
+        script=schema_attention.POSTGRES + _fence(*schema_attention.OWNED),
     ),
 )

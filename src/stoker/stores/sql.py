@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from stoker.core.model import clean_text, in_utc
 from stoker.errors import ConfigError, TransientError
 
-Value = str | int | float | None
+Value = str | int | float | bytes | None
 AT_ONCE = 500  # fewer than any database's limit on values in one statement
 Result = TypeVar("Result")
 

@@ -110,10 +110,12 @@ DELETE FROM icp_candidate_companies WHERE tenant_id = ? AND rule = ? AND company
 NEWLY = "INSERT INTO icp_candidate_companies (tenant_id, rule, company_id) VALUES (?, ?, ?)"
 CANDIDATES = """
 SELECT c.id, s.company_id IS NOT NULL, (SELECT count(*) FROM contacts k
-    WHERE k.tenant_id = c.tenant_id AND k.company_id = c.id), c.last_seen, f.looked_at
+    WHERE k.tenant_id = c.tenant_id AND k.company_id = c.id), c.last_seen, f.looked_at,
+    coalesce(h.score, 0.0)
 FROM icp_candidate_companies i JOIN companies c ON c.tenant_id = i.tenant_id AND c.id = i.company_id
 LEFT JOIN lead_scores s ON s.tenant_id = c.tenant_id AND s.company_id = c.id
 LEFT JOIN company_findings f ON f.tenant_id = c.tenant_id AND f.company_id = c.id
+LEFT JOIN account_heats h ON h.tenant_id = c.tenant_id AND h.account_id = c.id
 WHERE i.tenant_id = :tenant AND i.rule = :rule AND i.company_id > :after
 ORDER BY i.company_id LIMIT :limit
 """
@@ -243,8 +245,9 @@ class SqlAccounts:
                 contacts=contacts,
                 last_seen_at=optional_moment(last_seen),
                 last_looked_at=optional_moment(looked_at),
+                heat=float(heat),
             )
-            for one, scored, contacts, last_seen, looked_at in rows
+            for one, scored, contacts, last_seen, looked_at, heat in rows
         ]
 
     async def dossier(self, company: CompanyId) -> Dossier | None:

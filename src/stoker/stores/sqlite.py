@@ -24,6 +24,7 @@ from stoker.stores.group_commit import GroupCommit
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.stores.sql import Result, Transaction, Value
 from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
+from stoker.stores.sql_attention import SqlAttention
 from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
 from stoker.stores.sql_money import SqlMoney
@@ -99,6 +100,7 @@ class SqliteBackend:
             accounts=SqlAccounts(self, tenant),
             nights=SqlNights(self, tenant),
             touches=SqlTouches(self, tenant),
+            attention=SqlAttention(self, tenant),
         )
 
     def shared(self) -> SqlShared:

@@ -1,0 +1,130 @@
+"""How signals, heats, beliefs and plans stand in rows.
+
+Rows that come out are read as either database's driver gives them: moments and JSON as text or
+decoded.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from stoker.attention import PlanRecord
+from stoker.core.facets import AccountBelief, Facet
+from stoker.core.heat import AccountHeat, Factors, HeatState, Signal, SignalKind, in_ticks
+from stoker.core.tiers import Tier
+from stoker.stores.sql import (
+    Value,
+    json_value,
+    moment,
+    moment_text,
+    optional_moment,
+    optional_moment_text,
+)
+
+SIGNAL = "id, account_id, kind, at, strength, source"
+HEAT = (
+    "account_id, tier, score, posture_score, signal_recency, signal_volume, posture, peak, mass, "
+    "as_of, latest, tier_since, below_since, computed_at, updated_at"
+)
+BELIEF = "account_id, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days"
+PLAN = "run, at, policy, header"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def signal_row(signal: Signal) -> tuple[Value, ...]:
+    """Return a signal as its row, in the order of `SIGNAL`."""
+    return (
+        signal.id,
+        signal.account,
+        signal.kind.value,
+        moment_text(signal.at),
+        float(signal.strength),
+        signal.source,
+    )
+
+
+def signal_of(row: tuple[Any, ...]) -> Signal:
+    """Return the signal in a row of `SIGNAL`."""
+    one, account, kind, at, strength, source = row
+    return Signal(
+        id=one,
+        account=account,
+        kind=SignalKind(kind),
+        at=moment(at),
+        strength=strength,
+        source=source,
+    )
+
+
+def heat_row(heat: AccountHeat) -> tuple[Value, ...]:
+    """Return a heat as its row, in the order of `HEAT`."""
+    state, factors = heat.state, heat.factors
+    return (
+        heat.account,
+        heat.tier.value,
+        float(heat.score),
+        float(factors.posture_score),
+        float(factors.signal_recency),
+        float(factors.signal_volume),
+        float(state.posture),
+        float(state.peak),
+        float(state.mass),
+        optional_moment_text(state.as_of),
+        " ".join(str(in_ticks(at)) for at in state.latest),
+        moment_text(heat.tier_since),
+        optional_moment_text(heat.below_since),
+        moment_text(heat.computed_at),
+        moment_text(heat.updated_at),
+    )
+
+
+def heat_of(row: tuple[Any, ...]) -> AccountHeat:
+    """Return the heat in a row of `HEAT`."""
+    account, tier, score, posture_score, recency, volume, posture, peak, mass, as_of = row[:10]
+    latest, tier_since, below_since, computed_at, updated_at = row[10:]
+    return AccountHeat(
+        account=account,
+        score=score,
+        tier=Tier(tier),
+        factors=Factors(posture_score=posture_score, signal_recency=recency, signal_volume=volume),
+        state=HeatState(
+            posture=posture,
+            peak=peak,
+            mass=mass,
+            as_of=optional_moment(as_of),
+            latest=tuple(_EPOCH + timedelta(microseconds=int(at)) for at in latest.split()),
+        ),
+        tier_since=moment(tier_since),
+        below_since=optional_moment(below_since),
+        computed_at=moment(computed_at),
+        updated_at=moment(updated_at),
+    )
+
+
+def belief_row(belief: AccountBelief) -> tuple[Value, ...]:
+    """Return what looks taught about an account as its row, in the order of `BELIEF`."""
+    return (belief.account, *_facet_row(belief.surface), *_facet_row(belief.deep))
+
+
+def belief_of(row: tuple[Any, ...]) -> AccountBelief:
+    """Return what looks taught about an account, from a row of `BELIEF`."""
+    account, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days = row
+    return AccountBelief(
+        account,
+        Facet(moment(surface_at), surface_changes, surface_days) if surface_at else None,
+        Facet(moment(deep_at), deep_changes, deep_days) if deep_at else None,
+    )
+
+
+def plan_of(row: tuple[Any, ...]) -> PlanRecord:
+    """Return what was decided for a run, from a row of `PLAN`."""
+    run, at, policy, header = row
+    return PlanRecord(run=run, at=moment(at), policy=policy, header=json_value(header))
+
+
+def _facet_row(facet: Facet | None) -> tuple[Value, Value, Value]:
+    if facet is None:
+        return (None, None, None)
+    return (moment_text(facet.seen_at), facet.changes, facet.days)
