@@ -100,6 +100,7 @@ class App:
                 clock=self.clock,
                 observer=self.observer,
                 chance=random.random,
+                reset=self.reset_for(tenant),
                 rehearsing=self.settings.sandbox.address is not None,
             )
         return self._asking[tenant]

@@ -20,7 +20,7 @@ from stoker.engine.clock import SystemClock
 from stoker.errors import TransientError, UncertainError
 from stoker.sandbox.serving import Told
 from stoker.testing import FakeClock
-from vendor_desk import ACME, CANARY, Desk, Failing, Saying, at_desk
+from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
 
 QUESTION = Search(query="singapore ship chandlers")
 KEY = question_key("tavily", account="201900001A", asked=QUESTION.as_json())
@@ -200,6 +200,31 @@ def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
     assert all_phases == [Phase.UNCERTAIN]
     assert (len(vendor.asked), counted) == (1, (0, 1))
     assert [event.connector for event in events.of(OutcomeUncertain)] == ["tavily"]
+
+
+class Tomorrow(Quick):
+    """A clock that can be set ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
+def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one_still_counts():
+    vendor, clock = Scripted(BROKEN), Tomorrow()
+
+    async def work(here):
+        first = await ask(here)
+        clock.ahead = timedelta(days=2)
+        return first, await ask(here), await phases(here), await here.counted("tavily")
+
+    first, anew, all_phases, counted = at_desk(work, says=vendor, clock=clock)
+    assert first.ending is Ending.UNKNOWN
+    assert isinstance(anew, Answered)
+    assert "asked anew" in anew.note
+    assert all_phases == [Phase.UNCERTAIN, Phase.SETTLED]
+    assert (len(vendor.asked), counted) == (2, (1, 1))
 
 
 def test_once_somebody_found_out_it_is_asked_again():
@@ -477,6 +502,26 @@ def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_
     assert {each.ending for each in told[:10]} == {Ending.UNKNOWN}
     assert all(isinstance(each, Answered) for each in told[10:])
     assert charged + sum(each.cost["credits"] for each in told[10:]) == in_all
+
+
+def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
+    clock = Tomorrow()
+
+    async def work(here):
+        emails = people_of(here, 5)
+        async with batching(here) as together:
+            lost = await together.verify(emails)
+        here.box.dials.turn("zerobounce.fault.close", 0)
+        async with batching(here) as together:
+            same_day = await together.verify(emails)
+            clock.ahead = timedelta(days=2)
+            return lost, same_day, await together.verify(emails)
+
+    lost, same_day, anew = at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
+    assert {each.ending for each in lost.values()} == {Ending.UNKNOWN}
+    assert {each.ending for each in same_day.values()} == {Ending.UNKNOWN}
+    assert all("asked anew from" in each.because for each in same_day.values())
+    assert len(verdicts(anew)) == 5
 
 
 def test_a_batch_that_came_to_nothing_is_asked_about_again():

@@ -237,7 +237,9 @@ def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, a
     assert at(tmp_path, journey) <= at_once
 
 
-def test_an_answer_that_was_lost_after_it_was_charged_is_never_bought_again(tmp_path):
+def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_same_day(tmp_path):
+    clock = SkippingClock()
+
     async def journey(house):
         house.box.dials.turn("tavily.fault.close", 1)
         desk = Desk(house, again=True)
@@ -246,14 +248,22 @@ def test_an_answer_that_was_lost_after_it_was_charged_is_never_bought_again(tmp_
         charged = house.charged()["tavily"]["credits"]
         await asyncio.sleep(1.1)  # runs are named by the second
         _, later = await desk.go()
-        return ending, units, charged, later, house.charged()["tavily"]["credits"]
+        charged_then = house.charged()["tavily"]["credits"]
+        clock.passed = timedelta(days=2)
+        _, anew = await desk.go()
+        return ending, units, charged, later, charged_then, anew
 
-    ending, units, charged, later, charged_then = at(tmp_path, journey, companies=3)
+    ending, units, charged, later, charged_then, anew = at(
+        tmp_path, journey, companies=3, clock=clock
+    )
 
     assert {unit.state for unit in units.values()} == {UnitState.UNKNOWN}
     assert ending.state is RunState.PARTIAL
     assert charged == charged_then == 3
     assert {unit.state for unit in later.values()} == {UnitState.UNKNOWN}
+    assert all("is asked anew from" in unit.reasons[0] for unit in later.values())
+    assert {unit.state for unit in anew.values()} == {UnitState.DONE}
+    assert all("tavily was asked anew" in unit.reasons[0] for unit in anew.values())
 
 
 def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):

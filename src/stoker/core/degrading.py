@@ -26,7 +26,7 @@ class Lack(StrEnum):
     LATER = "later"  # a vendor's bad day: another time
     OFF = "off"  # when a person has acted
     NEVER = "never"  # it will not work, so nothing is owed
-    UNKNOWN = "unknown"  # it may have been paid for: when somebody has found out
+    UNKNOWN = "unknown"  # it may have been paid for: another day, or when somebody has found out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ _NOT_WHOLE = (*_LEFT, UnitState.DEGRADED, UnitState.POISONED, UnitState.UNKNOWN)
 _WORDS: Mapping[UnitState, str] = {
     UnitState.DEGRADED: "did without something",
     UnitState.POISONED: "could not be worked on",
-    UnitState.UNKNOWN: "may have paid for an answer that was lost; see: stoker holds",
+    UnitState.UNKNOWN: "may have paid for an answer that was lost and is asked for another day; "
+    "see: stoker holds",
     UnitState.SHED: "were left out so that the rest was done in time",
     UnitState.WAITING: "were not begun",
     UnitState.TAKEN: "were not finished",

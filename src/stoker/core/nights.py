@@ -49,7 +49,7 @@ class UnitState(StrEnum):
     DEGRADED = "degraded"  # done, but a cap or a vendor left a part of it out
     POISONED = "poisoned"  # something about this company cannot be worked on; the reason says what
     SHED = "shed"  # left out so that the rest could be finished in time
-    UNKNOWN = "unknown"  # a paid call's outcome is not known; it is not repeated before it is
+    UNKNOWN = "unknown"  # a paid call's outcome is not known; it is not repeated this day
 
 
 ENDS = frozenset(UnitState) - {UnitState.WAITING, UnitState.TAKEN}

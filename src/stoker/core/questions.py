@@ -1,7 +1,8 @@
 """What a question to a vendor and its answer say of themselves, so that nobody pays twice.
 
 A question that says the same is the same question. An answer knows how long it is worth keeping.
-How answers are kept, and what they are found by, is here; asking is the engine's business.
+How answers are kept, what they are found by, and when a question whose answer was lost may be asked
+anew, is here; asking is the engine's business.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.holds import Hold, Phase
 from stoker.core.model import Json
 from stoker.core.picking import object_in, text_in, whole_in
 from stoker.core.runs import compact_json
 from stoker.errors import PermanentError
+
+ASKED_ANEW_AFTER = timedelta(hours=6)  # at least: a night may begin just before midnight
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -53,6 +58,25 @@ def question_key(connector: str, *, account: str, asked: Json, rehearsed: bool =
     whose: list[Json] = [connector, account, asked]
     said = compact_json([*whose, "rehearsed"] if rehearsed else whose)
     return f"{connector}/{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+
+
+def ask_anew_from(hold: Hold, *, reset: ResetRule) -> datetime:
+    """Return from when on a question may be asked anew whose outcome under this promise is unknown.
+
+    On another day of its tenant's, and hours later at least: the same day it is never paid for
+    twice. The old promise stays counted where it was made, until somebody says what became of it.
+    """
+    day = window_at(WindowKind.DAY, hold.reserved_at, reset=reset)
+    return max(day.end, hold.reserved_at + ASKED_ANEW_AFTER)
+
+
+def stands_in_the_way(hold: Hold | None, *, now: datetime, reset: ResetRule) -> bool:
+    """Say whether a question waits because nobody knows what became of it under this promise."""
+    return (
+        hold is not None
+        and hold.phase is Phase.UNCERTAIN
+        and now < ask_anew_from(hold, reset=reset)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from stoker.core.budget import Refused
+from stoker.core.budget_windows import ResetRule
+from stoker.core.holds import Hold
 from stoker.core.model import Json
 from stoker.core.questions import (
     KeepableAnswer,
@@ -47,12 +49,14 @@ class Answered(Generic[AnAnswer]):
     at: datetime  # when the vendor gave it
     cost: Mapping[str, int] = field(default_factory=dict)
     saved: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""  # what is worth knowing about how it was got
 
 
 class Asking:
     """One tenant's questions to vendors. `chance` is a number from 0 to 1, anew each time.
 
-    `rehearsing` says that vendors are make-believe, so that their answers are kept apart.
+    `reset` says when its days begin. `rehearsing` says that vendors are make-believe, so that their
+    answers are kept apart.
     """
 
     def __init__(
@@ -64,10 +68,17 @@ class Asking:
         clock: Clock,
         observer: Observer,
         chance: Callable[[], float],
+        reset: ResetRule | None = None,
         rehearsing: bool = False,
     ) -> None:
         self.attempts = Attempts(
-            store, gate=gate, passages=passages, clock=clock, observer=observer, chance=chance
+            store,
+            gate=gate,
+            passages=passages,
+            clock=clock,
+            observer=observer,
+            chance=chance,
+            reset=reset or ResetRule(),
         )
         self.store = store
         self.clock = clock
@@ -98,6 +109,11 @@ class Asking:
         async def answered_meanwhile() -> bool:
             return await self._found(key, question) is not None
 
+        notes: list[str] = []
+
+        def asked_anew(hold: Hold) -> None:
+            notes[:] = [f"asked anew, as nobody knows what became of {hold.key}: stoker holds"]
+
         async with self._in_line(key):
             while True:
                 if (found := await self._found(key, question)) is not None:
@@ -114,10 +130,16 @@ class Asking:
                         ],
                         moot=answered_meanwhile,
                         ours=ours,
+                        anew=asked_anew,
                     ),
                 )
                 if isinstance(outcome, Done):
-                    return Answered(answer=outcome.answer, at=self.clock.now(), cost=outcome.cost)
+                    return Answered(
+                        answer=outcome.answer,
+                        at=self.clock.now(),
+                        cost=outcome.cost,
+                        note="".join(notes),
+                    )
                 if not isinstance(outcome, Elsewhere):
                     return outcome
                 if self.clock.elapsed() - began_at > OTHERS_PATIENCE:

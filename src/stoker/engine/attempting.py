@@ -15,10 +15,11 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from stoker.core.budget import Refused, Request
+from stoker.core.budget_windows import ResetRule
 from stoker.core.events import ConnectorOff
-from stoker.core.holds import OPEN, Hold, Phase
+from stoker.core.holds import Hold, Phase
 from stoker.core.money_events import news_of
-from stoker.core.questions import Record
+from stoker.core.questions import Record, ask_anew_from, stands_in_the_way
 from stoker.core.waiting import backoff
 from stoker.engine.passages import Passages
 from stoker.engine.paying import Gate, Paid, attempt
@@ -45,7 +46,7 @@ class Ending(StrEnum):
 
     LATER = "later"  # nothing was done; another time it may work
     NEVER = "never"  # nothing was done, and this question will not work
-    UNKNOWN = "unknown"  # it may have been charged; not asked again before somebody finds out
+    UNKNOWN = "unknown"  # it may have been charged; not asked again before another day
     OFF = "off"  # nothing will work with this connector until a person acts
 
 
@@ -69,13 +70,15 @@ class Keeping(Generic[Answer]):
     Both are given the key of the promise it is asked under. `moot` says whether somebody else has
     asked it meanwhile: a process may be held still for so long that another one does its work.
     `ours` says whether it is still ours to ask: whoever was held still that long may have come to
-    another question than the one who does its work now, and both would be paid for.
+    another question than the one who does its work now, and both would be paid for. `anew` is told
+    of an earlier promise nobody knows the outcome of, when it is asked all the same.
     """
 
     answers: Callable[[Done[Answer], str], Sequence[Kept]]
     marks: Callable[[str], Sequence[Kept]] | None = None
     moot: Callable[[], Awaitable[bool]] | None = None
     ours: Callable[[], bool] | None = None
+    anew: Callable[[Hold], None] | None = None
 
 
 class Attempts:
@@ -90,8 +93,10 @@ class Attempts:
         clock: Clock,
         observer: Observer,
         chance: Callable[[], float],
+        reset: ResetRule,
     ) -> None:
         self._store = store
+        self._reset = reset
         self._gate = gate
         self._passages = passages
         self._clock = clock
@@ -112,8 +117,8 @@ class Attempts:
         """Ask, and try again while that may help and costs nothing.
 
         Attempts under a key are numbered for ever, each with a promise of its own. One whose
-        outcome nobody knows stands in the way of the next. Raises what the store raises when it
-        cannot even be read.
+        outcome nobody knows stands in the way of the next for the rest of its day. Raises what
+        the store raises when it cannot even be read.
         """
         try:
             request = Request(
@@ -132,10 +137,12 @@ class Attempts:
             if not _is_ours(keeping):
                 return Failed(ending=Ending.LATER, because=_NOT_OURS)
             number, latest = await self._latest(key)
-            if latest is not None and latest.phase is Phase.UNCERTAIN:
-                return _unknown(latest)
-            if latest is not None and latest.phase in OPEN:
+            if latest is not None and self.stands_in_the_way(latest):
+                return self.unknown(latest)
+            if latest is not None and latest.phase in (Phase.HELD, Phase.SENT):
                 return Elsewhere()
+            if latest is not None and latest.phase is Phase.UNCERTAIN and keeping.anew is not None:
+                keeping.anew(latest)
             step = _Step(
                 connector, question, attempt(request, number + 1).key, keeping, self._store
             )
@@ -157,6 +164,20 @@ class Attempts:
     async def standing(self, under: str) -> Hold | None:
         """Return the promise something was asked under, as it is."""
         return await self._store.money.hold(under)
+
+    def stands_in_the_way(self, hold: Hold) -> bool:
+        """Say whether what was asked under this promise is not asked again now."""
+        return stands_in_the_way(hold, now=self._clock.now(), reset=self._reset)
+
+    def unknown(self, hold: Hold) -> Failed:
+        """Say that nobody knows whether something was paid for, and what becomes of it."""
+        anew = ask_anew_from(hold, reset=self._reset)
+        because = (
+            f"whether {hold.connector} was paid for this is not known; it is asked anew from "
+            f"{anew:%Y-%m-%d %H:%M} UTC on, or once somebody has found out: stoker holds "
+            f"({hold.reason})"
+        )
+        return Failed(ending=Ending.UNKNOWN, because=because)
 
     async def repair(self, record: Record) -> None:
         """Settle the promise of an answer that is there, if whoever kept it got no further."""
@@ -301,8 +322,3 @@ class _Step(Generic[Asked, Answer]):
 
 def _is_ours(keeping: Keeping[Answer]) -> bool:
     return keeping.ours is None or keeping.ours()
-
-
-def _unknown(hold: Hold) -> Failed:
-    because = f"whether {hold.connector} was paid for this is not known: {hold.reason}"
-    return Failed(ending=Ending.UNKNOWN, because=because)

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from stoker.core.budget import Refused
 from stoker.core.companies import Verdict
-from stoker.core.holds import OPEN
+from stoker.core.holds import OPEN, Phase
 from stoker.core.questions import Record, record_from
 from stoker.core.verifying_emails import (
     MOST_ADDRESSES,
@@ -141,9 +141,12 @@ class Batching:
         return known
 
     async def _lost(self, record: Record) -> Failed | None:
-        hold = await self._asking.attempts.standing(record.under)
+        attempts = self._asking.attempts
+        hold = await attempts.standing(record.under)
         if hold is None or hold.phase not in OPEN:
             return None  # known to have come to nothing, or its answer is lost for good
+        if hold.phase is Phase.UNCERTAIN:
+            return attempts.unknown(hold) if attempts.stands_in_the_way(hold) else None
         because = f"it may have been verified and paid for already: {hold.reason or hold.phase}"
         return Failed(ending=Ending.UNKNOWN, because=because)
 

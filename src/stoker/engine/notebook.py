@@ -49,6 +49,8 @@ class Notebook:
         """Write down how asking a vendor went; return its answer, if there is one."""
         if isinstance(outcome, Answered):
             self.spent(connector, outcome.cost)
+            if outcome.note:
+                self.remark(f"{step}: {connector} was {outcome.note}")
             for unit, amount in outcome.saved.items():
                 self._saved[f"{connector}/{unit}"] += amount
             return outcome.answer
