@@ -140,7 +140,8 @@ class Overheard:
     """A protocol, and what is said in it."""
 
     def __init__(self, calls):
-        self._calls, self.heard, self.name = calls, [], calls.name
+        self._calls, self.heard = calls, []
+        self.name, self.names_all = calls.name, calls.names_all
 
     async def call(self, model, method, arguments, *, ids=None, context=None):
         self.heard.append((model, method, context))
@@ -148,6 +149,9 @@ class Overheard:
 
     async def external_ids(self, model, ids):
         return await self._calls.external_ids(model, ids)
+
+    async def all_external_ids(self, model, ids):
+        return await self._calls.all_external_ids(model, ids)
 
 
 def test_leads_are_made_without_following_every_change(box):

@@ -13,6 +13,8 @@ from stoker.connectors.odoo_rows import MOST_RACES
 from stoker.core.crm import PARTNER, CrmRow
 from stoker.core.upserts import Write
 from stoker.sandbox.box import Sandbox
+from stoker.sandbox.odoo import odoo
+from stoker.sandbox.odoo_calls import Databases
 from stoker.sandbox.serving import Told, json_told
 
 
@@ -31,11 +33,14 @@ def write(name):
     return Write(row=row(name), cells={"name": name}, digest="", before={}, intent={})
 
 
-def asked_of(handler, work, *, protocol="json2", dials=None):
+def asked_of(handler, work, *, protocol="json2", dials=None, databases=None):
     """Let a handler stand in for odoo.test, or none for the make-believe one."""
 
+    def stands_in(*there):
+        return handler or odoo(*there, databases=databases)
+
     async def run():
-        how = {"vendors": {"odoo.test": lambda *_: handler}} if handler else {}
+        how = {"vendors": {"odoo.test": stands_in}}
         async with Sandbox(companies=5, dials=dials, **how) as box:
             http = Http(user_agent="Stoker test", sandbox=box.address)
             crm = Odoo(
@@ -146,21 +151,51 @@ def test_an_answer_that_does_not_say_what_became_of_rows_is_for_later(answer):
     assert told["one"].later
 
 
-def test_of_several_external_ids_ours_counts():
-    named = {"id": 7, "xmlid": "__export__.x", "xmlids": [{"xmlid": "stoker.acme_one"}]}
-    answers = [
-        said(2),
-        said({"name": {"type": "char"}}),
-        said([{"id": 7, "name": "one"}]),
-        said([named]),
-    ]
-    found, _ = asked_of(
-        lambda _: answers.pop(0),
-        lambda crm: crm.found([row("one")], known={"stoker.acme_one": 7}),
-        protocol="xmlrpc",
-    )
+@pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
+@pytest.mark.parametrize("by_number", [True, False])
+def test_of_several_external_ids_ours_counts(protocol, by_number):
+    """A person merged a record of theirs into ours: it goes by both names from then on."""
+    databases, ours = Databases(), "stoker.acme_one"
 
-    assert found["stoker.acme_one"].id == 7
+    async def work(crm):
+        id_ = (await crm.upsert([write("one")]))[ours].id
+        await crm.change(PARTNER, [id_], {"is_company": True})
+        databases.by_name["acme"].bind("__export__.res_partner_1_a2b", PARTNER, id_)
+        databases.by_name["acme"].bind("zzz.theirs", PARTNER, id_)
+        known = {ours: id_} if by_number else {}
+        return id_, await crm.found([row("one", look=("name", "one"))], known=known)
+
+    (id_, found), _ = asked_of(None, work, protocol=protocol, databases=databases)
+
+    assert (found[ours].id, found[ours].external_id) == (id_, ours)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_server_that_shows_one_external_id_only_is_believed(status):
+    def answer(asked):
+        if asked.path.endswith("fields_get"):
+            return json_told({"name": {"type": "char"}})
+        if asked.path.endswith("search_read"):
+            return json_told([{"id": 7, "name": "one"}])
+        if asked.path.endswith("get_external_id"):
+            return json_told({"7": "__export__.x"})
+        return failing("odoo.exceptions.AccessError", status=status)
+
+    found, box = asked_of(answer, lambda crm: crm.search(PARTNER, [], fields=["name"], limit=10))
+
+    assert [each.external_id for each in found] == ["__export__.x"]
+    assert box.log[-1].target.endswith("get_metadata")
+
+
+def test_who_else_s_record_it_is_is_asked_only_where_ours_was_not_seen():
+    async def work(crm):
+        await crm.upsert([write("one"), write("two")])
+        return await crm.search(PARTNER, [], fields=["name"])
+
+    found, box = asked_of(None, work)
+
+    assert {each.external_id for each in found} >= {"stoker.acme_one", "stoker.acme_two"}
+    assert not any(each.target.endswith("get_metadata") for each in box.log)
 
 
 def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():

@@ -393,6 +393,18 @@ def test_a_load_writes_all_of_its_rows_or_none_and_one_record_per_external_id(lo
         assert len(bound) == len(set(bound))
 
 
+def test_a_record_may_go_by_several_names_and_loses_them_all_with_its_life():
+    database = Database("x")
+    (id_,) = load(database, "res.partner", ["id", "name"], [["t.b", "A"]], uid=2)["ids"]
+    for name in ("t.c", "t.a", "t.a"):  # twice is once
+        database.bind(name, "res.partner", id_)
+    assert database.external_ids("res.partner", [id_]) == {id_: ["t.a", "t.b", "t.c"]}
+    (other,) = load(database, "res.partner", ["id", "name"], [["t.a", "B"]], uid=2)["ids"]
+    assert other == id_
+    database.unlink("res.partner", [id_])
+    assert not {"t.a", "t.b", "t.c"} & database.external.keys()
+
+
 def test_databases_do_not_see_each_other():
     databases = Databases()
     first, _ = databases.opened("a", "odoo-a-1234")

@@ -11,6 +11,7 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from stoker.connectors.billing import healthy
@@ -184,9 +185,13 @@ class Odoo:
         """Return each record's external id, ours before anybody else's if it has several."""
         named: dict[int, str] = {}
         for some in pieces(ids, IDS_A_CALL):
-            for id_, all_of_it in (await calls.external_ids(_named(model), some)).items():
-                ours = [each for each in all_of_it if each.startswith(OURS)]
-                named[id_] = next(iter([*ours, *all_of_it]), "")
+            told = await calls.external_ids(_named(model), some)
+            # Where we are shown somebody else's, ours may stand behind it.
+            theirs = [id_ for id_, names in told.items() if any(names) and not _ours(names)]
+            if theirs and not calls.names_all:
+                with suppress(PermanentError, ConfigError):  # it need not let us see that
+                    told |= await calls.all_external_ids(_named(model), theirs)
+            named |= {id_: _ours(names) or next(iter(names), "") for id_, names in told.items()}
         return named
 
     async def _spoken(self) -> Calls:
@@ -255,6 +260,10 @@ def _field(described: Json) -> CrmField:
         readonly=object_in(described).get("readonly") is True,
         choices=tuple(str(each[0]) for each in choices if isinstance(each, list) and each),
     )
+
+
+def _ours(names: Iterable[str]) -> str:
+    return next((each for each in names if each.startswith(OURS)), "")
 
 
 def _id_in(record: Json) -> int | None:

@@ -13,7 +13,7 @@ from stoker.connectors.billing import usable_key
 from stoker.connectors.http import Http
 from stoker.connectors.vendor import Answered, Failure, Vendor
 from stoker.core.model import Json
-from stoker.core.picking import text_in
+from stoker.core.picking import list_in, text_in, whole_in
 from stoker.errors import ConfigError, PermanentError, StokerError, TransientError, UncertainError
 
 NAME = "odoo"
@@ -31,6 +31,7 @@ class Json2:
     """One database of one server, called with our key."""
 
     name = "JSON-2"
+    names_all = False  # `external_ids` says one of a record's, whoever's it is
 
     def __init__(
         self, http: Http, *, url: str, database: str, key: str, deadline: timedelta
@@ -74,9 +75,24 @@ class Json2:
         return answered.data
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return the external ids of records, empty for those that have none."""
+        """Return one external id of each record, empty for those that have none."""
         told = await self.call(model, "get_external_id", {}, ids=ids)
         return {id_: (text_in(told, str(id_)),) for id_ in ids}
+
+    async def all_external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Return every external id of records; a record has several once people merged it."""
+        return external_ids_in(await self.call(model, "get_metadata", {}, ids=ids))
+
+
+def external_ids_in(metadata: Json) -> dict[int, tuple[str, ...]]:
+    """Return the external ids that a server's word on its records holds, by record."""
+    named: dict[int, tuple[str, ...]] = {}
+    for record in metadata if isinstance(metadata, list) else ():
+        id_ = whole_in(record, "id")
+        others = [text_in(each, "xmlid") for each in list_in(record, "xmlids", most=100)]
+        if id_ is not None:
+            named[id_] = (text_in(record, "xmlid"), *others)
+    return named
 
 
 def lost(error: UncertainError) -> TransientError:

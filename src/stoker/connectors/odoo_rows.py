@@ -37,6 +37,9 @@ class Calls(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def names_all(self) -> bool: ...
+
     async def call(
         self,
         model: str,
@@ -49,13 +52,17 @@ class Calls(Protocol):
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]: ...
 
+    async def all_external_ids(
+        self, model: str, ids: Sequence[int]
+    ) -> dict[int, tuple[str, ...]]: ...
+
 
 class InTurn:
     """A protocol whose every call waits for its turn first."""
 
     def __init__(self, calls: Calls, turn: Callable[[], Awaitable[None]]) -> None:
         self._calls, self._turn = calls, turn
-        self.name = calls.name
+        self.name, self.names_all = calls.name, calls.names_all
 
     async def call(
         self,
@@ -72,6 +79,10 @@ class InTurn:
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         await self._turn()
         return await self._calls.external_ids(model, ids)
+
+    async def all_external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        await self._turn()
+        return await self._calls.all_external_ids(model, ids)
 
 
 async def loaded(

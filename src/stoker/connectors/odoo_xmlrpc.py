@@ -12,11 +12,10 @@ from datetime import timedelta
 
 from stoker.connectors.billing import usable_key
 from stoker.connectors.http import Http
-from stoker.connectors.odoo_json2 import NAME, lost
+from stoker.connectors.odoo_json2 import NAME, external_ids_in, lost
 from stoker.connectors.vendor import Failure, Vendor
 from stoker.connectors.xml_values import Fault, read_answer, written
 from stoker.core.model import Json
-from stoker.core.picking import list_in, text_in, whole_in
 from stoker.errors import ConfigError, PermanentError, StokerError, TransientError, UncertainError
 
 _AGAIN = ("could not serialize", "deadlock detected", "concurrent update")
@@ -27,6 +26,7 @@ class XmlRpc:
     """One database of one server, called as one user."""
 
     name = "XML-RPC"
+    names_all = True  # `external_ids` says every one of a record's
 
     def __init__(
         self, http: Http, *, url: str, database: str, login: str, key: str, deadline: timedelta
@@ -66,16 +66,11 @@ class XmlRpc:
         return await self._called("object", "execute_kw", params)
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return the external ids of records, empty for those that have none."""
+        """Return every external id of records, empty for those that have none."""
         # `get_external_id` has numbers for keys, which XML-RPC cannot write: it ends in a fault.
-        told = await self.call(model, "get_metadata", {}, ids=ids)
-        named: dict[int, tuple[str, ...]] = {}
-        for record in told if isinstance(told, list) else ():
-            id_ = whole_in(record, "id")
-            others = [text_in(each, "xmlid") for each in list_in(record, "xmlids", most=100)]
-            if id_ is not None:
-                named[id_] = (text_in(record, "xmlid"), *others)
-        return named
+        return external_ids_in(await self.call(model, "get_metadata", {}, ids=ids))
+
+    all_external_ids = external_ids
 
     async def _authenticated(self) -> int:
         params: tuple[Json, ...] = (self._database, self._login, self._key, {})

@@ -23,9 +23,11 @@ NAME = "odoo"
 WRITES = frozenset({"load", "create", "write", "unlink"})
 
 
-def odoo(world: World, dials: Dials, tallies: Tallies) -> Handler:
-    """Return the server's handler."""
-    kept = Databases()
+def odoo(
+    world: World, dials: Dials, tallies: Tallies, *, databases: Databases | None = None
+) -> Handler:
+    """Return the server's handler. `databases` are the ones it keeps, for tests to look into."""
+    kept = databases or Databases()
 
     def answer(asked: Asked) -> Told:
         def act(call: OdooCall) -> Any:

@@ -203,7 +203,8 @@ def _write(call: OdooCall) -> bool:
 
 
 def _external(call: OdooCall) -> dict[int, str]:
-    return call.database.external_ids(call.model, call.ids)
+    named = call.database.external_ids(call.model, call.ids)
+    return {id_: ids[0] if ids else "" for id_, ids in named.items()}  # one, whoever's it is
 
 
 def _metadata(call: OdooCall) -> list[dict[str, Any]]:
@@ -212,9 +213,8 @@ def _metadata(call: OdooCall) -> list[dict[str, Any]]:
     return [
         {
             **record,
-            "xmlid": named[record["id"]] or False,
-            "xmlids": [{"xmlid": named[record["id"]], "noupdate": False}]
-            * bool(named[record["id"]]),
+            "xmlid": next(iter(named[record["id"]]), False),
+            "xmlids": [{"xmlid": each, "noupdate": False} for each in named[record["id"]]],
             "noupdate": False,
         }
         for record in call.database.read(call.model, call.ids, fields)

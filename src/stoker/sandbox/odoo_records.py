@@ -6,6 +6,7 @@ transaction: it happens or it does not. How verbs travel over the wire is not kn
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -61,7 +62,7 @@ class Database:
         self.external: dict[str, tuple[str, int]] = {}
         self.transactions = 0
         self._last_id = dict.fromkeys(MODELS, 0)
-        self._named: dict[tuple[str, int], str] = {}
+        self._named: dict[tuple[str, int], list[str]] = {}
         for model, rows in STANDING.items():
             for external, values in rows:
                 self.bind(external, model, self._insert(model, dict(values), uid=1))
@@ -101,8 +102,7 @@ class Database:
         self.transactions += 1
         for gone in ids:
             self.records[model].pop(gone, None)
-            external = self._named.pop((model, gone), None)
-            if external is not None:
+            for external in self._named.pop((model, gone), ()):
                 self.external.pop(external, None)
         self._unrefer(model, set(ids))
         return True
@@ -160,9 +160,9 @@ class Database:
             for id_ in ids
         ]
 
-    def external_ids(self, model: str, ids: Iterable[int]) -> dict[int, str]:
-        """Return the external id of each record, or an empty text."""
-        return {id_: self._named.get((model, id_), "") for id_ in ids}
+    def external_ids(self, model: str, ids: Iterable[int]) -> dict[int, list[str]]:
+        """Return every external id of each record in order; people's merging gives it several."""
+        return {id_: self._named.get((model, id_), []) for id_ in ids}
 
     def existing(self, model: str, ids: Sequence[int]) -> list[Values]:
         """Return the records with these ids, or say that one is missing."""
@@ -198,9 +198,12 @@ class Database:
         return self.value(described.relation, value, rest) if value else False
 
     def bind(self, external: str, model: str, id_: int) -> None:
-        """Give a record an external id."""
+        """Give a record an external id, beside those it has."""
+        before = self.external.get(external)
+        if before is not None:
+            self._named[before].remove(external)
         self.external[external] = (model, id_)
-        self._named[model, id_] = external
+        insort(self._named.setdefault((model, id_), []), external)
 
     def next_id(self, model: str) -> int:
         """Take the next number of a model's sequence; numbers are never given back."""
