@@ -7,7 +7,8 @@ does is its own module's business; what may be spent on it is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from stoker.config.sections import KNOWN
 from stoker.config.settings import Settings
 from stoker.config.values import Secret
 from stoker.core.model import TenantId
+from stoker.engine.passages import Passages
 from stoker.engine.traffic import Traffic
 from stoker.errors import ConfigError, TransientError
 from stoker.ports import Clock, Stop
@@ -26,10 +28,9 @@ from stoker.sources import Health, Pacer
 
 if TYPE_CHECKING:
     # Imported where they are built, so that nobody pays for the vendors they do not use.
-    from stoker.connectors.boards.ashby import Ashby
+    from stoker.connectors.boards.asking import Turn
+    from stoker.connectors.boards.board import Board
     from stoker.connectors.boards.feeds import Feeds
-    from stoker.connectors.boards.greenhouse import Greenhouse
-    from stoker.connectors.boards.lever import Lever
     from stoker.connectors.boards.presence import Boards
     from stoker.connectors.crawling import CrawlConnector, Crawler
     from stoker.connectors.data_gov import DataGov
@@ -157,7 +158,7 @@ class Connectors:
             "zerobounce": lambda: self.verifier(tenant),
             "odoo": lambda: self.crm(tenant, despite_stops=True),
             "datagov": self.portal,
-            "boards": self.boards,
+            "boards": lambda: self.boards(tenant),
         }
         try:
             return await checks[name]().check()
@@ -307,14 +308,18 @@ class Connectors:
 
         async def turn() -> None:
             await pace.turn()
-            for stop in () if despite_stops else await self._stops(tenant):
-                if stop.connector in ("", "odoo"):
-                    why = stop.reason or "no reason was given"
-                    raise TransientError(
-                        f"odoo is stopped ({why}); nothing more is sent until `stoker resume`"
-                    )
+            if not despite_stops:
+                await self._refuse_if_stopped("odoo", tenant)
 
         return turn
+
+    async def _refuse_if_stopped(self, name: str, tenant: TenantId) -> None:
+        for stop in await self._stops(tenant):
+            if stop.connector in ("", name):
+                why = stop.reason or "no reason was given"
+                raise TransientError(
+                    f"{name} is stopped ({why}); nothing more is sent until `stoker resume`"
+                )
 
     def portal(self) -> DataGov:
         """Return where the register is published, at the pace it allows."""
@@ -336,37 +341,59 @@ class Connectors:
             ),
         )
 
-    def greenhouse(self) -> Greenhouse:
-        """Return what reads Greenhouse's boards."""
-        from stoker.connectors.boards.greenhouse import Greenhouse
+    def board(self, vendor: str, tenant: TenantId, *, despite_stops: bool = False) -> Board:
+        """Return what reads a vendor's boards: greenhouse, lever or ashby."""
+        from stoker.connectors.boards.ashby import ASHBY
+        from stoker.connectors.boards.board import Board
+        from stoker.connectors.boards.greenhouse import GREENHOUSE
+        from stoker.connectors.boards.lever import LEVER
 
-        return Greenhouse(self.http(), base_url=self._settings.boards.greenhouse_url)
+        layout = {each.name: each for each in (GREENHOUSE, LEVER, ASHBY)}[vendor]
+        return Board(
+            self.http(),
+            layout,
+            base_url=self._settings.value(f"boards.{vendor}_url"),
+            turn=self._turn_at_boards(tenant, despite_stops=despite_stops),
+        )
 
-    def lever(self) -> Lever:
-        """Return what reads Lever's boards."""
-        from stoker.connectors.boards.lever import Lever
-
-        return Lever(self.http(), base_url=self._settings.boards.lever_url)
-
-    def ashby(self) -> Ashby:
-        """Return what reads Ashby's boards."""
-        from stoker.connectors.boards.ashby import Ashby
-
-        return Ashby(self.http(), base_url=self._settings.boards.ashby_url)
-
-    def feeds(self) -> Feeds:
-        """Return what reads feeds of postings, wherever they are."""
+    def feeds(self, tenant: TenantId) -> Feeds:
+        """Return what reads feeds of postings, wherever they are, as gently as sites are read."""
         from stoker.connectors.boards.feeds import Feeds
 
-        return Feeds(self.http())
+        gap = timedelta(seconds=self._settings.crawl.gap_s)
+        return Feeds(self.http(), turn=self._turn_at_boards(tenant, gap=gap))
 
-    def boards(self) -> Boards:
+    def boards(self, tenant: TenantId) -> Boards:
         """Return all boards, to see whether they are there."""
         from stoker.connectors.boards.presence import Boards
 
-        said = self._settings.boards
-        urls = {"greenhouse": said.greenhouse_url, "lever": said.lever_url}
-        return Boards(self.http(), urls={**urls, "ashby": said.ashby_url})
+        vendors = ("greenhouse", "lever", "ashby")
+        return Boards([self.board(each, tenant, despite_stops=True) for each in vendors])
+
+    def _turn_at_boards(
+        self,
+        tenant: TenantId,
+        *,
+        gap: timedelta = timedelta.resolution,
+        despite_stops: bool = False,
+    ) -> Turn:
+        passages = Passages(self._traffic, tenant, clock=self._clock)
+
+        @asynccontextmanager
+        async def turn(host: str) -> AsyncIterator[None]:
+            async with passages.through("boards"):
+                if not despite_stops:
+                    await self._refuse_if_stopped("boards", tenant)
+                await self._hosts.turn(host, gap=gap)
+                try:
+                    yield
+                except TransientError as error:
+                    if error.retry_after is not None:  # one board's wish to rest is not the others'
+                        until = self._clock.now() + error.retry_after
+                        await self._hosts.push_back(host, until=until)
+                    raise
+
+        return turn
 
     def _tavily(self, tenant: TenantId) -> Vendor:
         from stoker.connectors.tavily import tavily

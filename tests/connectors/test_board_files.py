@@ -4,13 +4,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.connectors.boards.files import LONGEST_LINE, Files
+from stoker.connectors.boards.files import A_BATCH, LONGEST_LINE, Files
 from stoker.errors import ConfigError
+
+
+def batches(path, **more):
+    async def read():
+        return [batch async for batch in Files().batches(path, **more)]
+
+    return asyncio.run(read())
 
 
 def read(path, data, **more):
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return asyncio.run(Files().postings(path, **more))
+    (only,) = batches(path, **more)
+    return only
 
 
 def test_columns_go_by_what_people_call_them(tmp_path):
@@ -76,4 +84,28 @@ def test_a_file_that_cannot_be_meant_is_said_so(tmp_path):
         with pytest.raises(ConfigError):
             read(tmp_path / name, data)
     with pytest.raises(ConfigError):
-        asyncio.run(Files().postings(tmp_path / "none.csv"))
+        batches(tmp_path / "none.csv")
+
+
+def test_a_long_file_comes_batch_by_batch_and_in_its_order(tmp_path):
+    many = 2 * A_BATCH + 7
+    rows = "".join(f"Job {nth},https://a.test/{nth}\n" for nth in range(many))
+    (tmp_path / "jobs.csv").write_text(f"title,url\n{rows}")
+    found = batches(tmp_path / "jobs.csv")
+
+    assert [len(batch.jobs) for batch in found] == [A_BATCH, A_BATCH, 7]
+    titles = [job.title for batch in found for job in batch.jobs]
+    assert titles == [f"Job {nth}" for nth in range(many)]
+
+
+def test_an_empty_file_lists_nothing(tmp_path):
+    (tmp_path / "jobs.csv").write_text("title,url\n")
+    (tmp_path / "jobs.jsonl").write_text("")
+    assert batches(tmp_path / "jobs.csv") == batches(tmp_path / "jobs.jsonl") == []
+
+
+@pytest.mark.parametrize(("said", "remote"), [("yes", True), ("Remote", True), ("hybrid", False)])
+def test_texts_are_looked_at_and_a_files_own_word_on_remote_counts(tmp_path, said, remote):
+    text = f"title,url,description,remote\nCook,https://a.test/1,We use Python,{said}\n"
+    (listing,) = read(tmp_path / "jobs.csv", text).listings
+    assert (listing.enriched.stack, listing.enriched.remote) == (("python",), remote)

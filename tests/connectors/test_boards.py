@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.connectors.boards.ashby import Ashby
+from stoker.connectors.boards.ashby import ASHBY
+from stoker.connectors.boards.board import Board
 from stoker.connectors.boards.feeds import Feeds, read_feed
-from stoker.connectors.boards.greenhouse import Greenhouse
-from stoker.connectors.boards.lever import A_PAGE, Lever
+from stoker.connectors.boards.greenhouse import GREENHOUSE
+from stoker.connectors.boards.lever import A_PAGE, LEVER
+from stoker.connectors.boards.presence import Boards
 from stoker.connectors.http import Http
 from stoker.core.postings import MOST_POSTINGS, Validators, taken
 from stoker.errors import ConfigError, PermanentError, TransientError
@@ -19,8 +22,15 @@ from stoker.sandbox.box import Sandbox
 from stoker.sandbox.openings import openings_of
 from stoker.sandbox.serving import Told
 
-BOARDS = {"greenhouse": Greenhouse, "lever": Lever, "ashby": Ashby}
+BOARDS = {layout.name: layout for layout in (GREENHOUSE, LEVER, ASHBY)}
 each_board = pytest.mark.parametrize("kind", BOARDS)
+
+
+def board(http, kind, *, at=None, **more):
+    return Board(http, BOARDS[kind], base_url=at or f"http://{kind}.test", **more)
+
+
+NONSENSE = "http://board.test"
 
 
 def in_sandbox(work, **how):
@@ -44,8 +54,7 @@ def said_by(handler, work):
 
 def read(kind, body, *, status=200):
     handler = lambda asked: Told(status=status, body=body)  # noqa: E731
-    base = "http://board.test"
-    return said_by(handler, lambda http: BOARDS[kind](http, base_url=base).postings("acme"))
+    return said_by(handler, lambda http: board(http, kind, at=NONSENSE).postings("acme"))
 
 
 def on_board(world, kind):
@@ -59,9 +68,7 @@ def on_board(world, kind):
 def test_every_opening_comes_with_company_place_and_moment(kind):
     async def work(box, http):
         company = on_board(box.world, kind)
-        found = await BOARDS[kind](http, base_url=f"http://{kind}.test").postings(
-            company.slug, company=company.brand
-        )
+        found = await board(http, kind).postings(company.slug, company=company.brand)
         return company, openings_of(box.world, company, night=0), found
 
     company, openings, found = in_sandbox(work)
@@ -77,10 +84,10 @@ def test_every_opening_comes_with_company_place_and_moment(kind):
 @each_board
 def test_an_unchanged_board_is_not_read_again(kind):
     async def work(box, http):
-        board = BOARDS[kind](http, base_url=f"http://{kind}.test")
+        one = board(http, kind)
         slug = on_board(box.world, kind).slug
-        first = await board.postings(slug)
-        again = await board.postings(slug, known=first.validators)
+        first = await one.postings(slug)
+        again = await one.postings(slug, known=first.validators)
         return first, again
 
     first, again = in_sandbox(work)
@@ -93,7 +100,7 @@ def test_an_unchanged_board_is_not_read_again(kind):
 @each_board
 def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
     async def work(_, http):
-        await BOARDS[kind](http, base_url=f"http://{kind}.test").postings("no-such-board")
+        await board(http, kind).postings("no-such-board")
 
     with pytest.raises(PermanentError):
         in_sandbox(work)
@@ -104,7 +111,7 @@ def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
 def test_a_boards_name_cannot_lead_elsewhere(kind, name):
     async def work(box, http):
         with pytest.raises(PermanentError):
-            await BOARDS[kind](http, base_url=f"http://{kind}.test").postings(name)
+            await board(http, kind).postings(name)
         return box.tallies.requests
 
     assert in_sandbox(work) == 0
@@ -181,9 +188,7 @@ def test_lever_is_read_page_by_page_to_its_end():
             headers={"etag": '"x"'}, body=json.dumps(everything[skip : skip + limit]).encode()
         )
 
-    found = said_by(
-        handler, lambda http: Lever(http, base_url="http://board.test").postings("acme")
-    )
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
 
     assert [job.title for job in found.jobs] == [each["text"] for each in everything]
     assert found.validators == Validators()  # of a first page, which says nothing of the others
@@ -199,7 +204,7 @@ def test_only_the_first_page_is_asked_for_with_what_is_known():
 
     found = said_by(
         handler,
-        lambda http: Lever(http, base_url="http://board.test").postings(
+        lambda http: board(http, "lever", at=NONSENSE).postings(
             "acme", known=Validators(etag='"x"')
         ),
     )
@@ -217,9 +222,9 @@ def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
         return Told(headers=headers, body=wrapped("ashby", [GOOD]))
 
     async def work(http):
-        board = Ashby(http, base_url="http://board.test")
-        first = await board.postings("acme")
-        return first, await board.postings("acme", known=first.validators)
+        one = board(http, "ashby", at=NONSENSE)
+        first = await one.postings("acme")
+        return first, await one.postings("acme", known=first.validators)
 
     first, again = said_by(handler, work)
 
@@ -237,9 +242,7 @@ def test_a_board_that_repeats_itself_for_ever_is_left():
         asked_for.append(asked.number)
         return Told(body=page)
 
-    found = said_by(
-        handler, lambda http: Lever(http, base_url="http://board.test").postings("acme")
-    )
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
 
     assert (len(found.jobs), len(asked_for)) == (A_PAGE, 2)
 
@@ -354,3 +357,71 @@ def test_no_bytes_get_past_the_reader_of_feeds(body):
         except PermanentError:
             continue
         taken("feed", raws)
+
+
+@each_board
+def test_every_call_waits_for_its_turn(kind):
+    hosts = []
+
+    @asynccontextmanager
+    async def turn(host):
+        hosts.append(host)
+        yield
+
+    page = [{**GOOD, "hostedUrl": f"https://a.test/{nth}"} for nth in range(A_PAGE)]
+
+    def handler(asked):
+        return Told(body=wrapped(kind, page if asked.argument("skip") == "0" else [GOOD]))
+
+    async def work(http):
+        one = board(http, kind, at=NONSENSE, turn=turn)
+        found = await one.postings("acme")
+        await one.check()
+        return found
+
+    found = said_by(handler, work)
+
+    assert found.requests == (2 if kind == "lever" else 1)
+    assert hosts == ["board.test"] * (found.requests + 1)
+
+
+def test_a_feed_waits_for_its_turn_at_its_own_host():
+    hosts = []
+
+    @asynccontextmanager
+    async def turn(host):
+        hosts.append(host)
+        yield
+
+    async def work(_, http):
+        with pytest.raises(PermanentError):
+            await Feeds(http, turn=turn).postings("http://feeds.test/nobody/jobs.rss")
+
+    in_sandbox(work)
+    assert hosts == ["feeds.test"]
+
+
+@pytest.mark.parametrize("kind", ["lever", "ashby"])
+def test_what_a_board_says_of_the_work_is_looked_at(kind):
+    said = {"descriptionPlain": "We use Python.", "workplaceType": "remote", "isRemote": True}
+    (listing,) = read(kind, wrapped(kind, [{**GOOD, **said}])).listings
+    assert (listing.enriched.stack, listing.enriched.remote) == (("python",), True)
+
+
+def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
+    body = b"""<rss><channel><item><title>Cook</title><link>http://feeds.test/1</link>
+      <description>&lt;p&gt;Python, &amp;amp; AWS&lt;/p&gt;</description></item></channel></rss>"""
+    (listing,) = taken("feed", read_feed(body)[1]).listings
+    assert listing.enriched.stack == ("aws", "python")
+
+
+@pytest.mark.parametrize(
+    ("status", "there"), [(404, True), (403, True), (429, False), (500, False)]
+)
+def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
+    async def work(http):
+        return await Boards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
+
+    health = said_by(lambda asked: Told(status=status), work)
+    assert health.ok is there
+    assert all(kind in health.detail for kind in BOARDS)

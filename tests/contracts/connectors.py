@@ -8,6 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from stoker.connectors.boards.ashby import ASHBY
+from stoker.connectors.boards.board import Board, Layout
+from stoker.connectors.boards.feeds import Feeds
+from stoker.connectors.boards.greenhouse import GREENHOUSE
+from stoker.connectors.boards.lever import LEVER
 from stoker.connectors.crawling import CrawlConnector, Crawler, SiteQuestion
 from stoker.connectors.data_gov import DataGov
 from stoker.connectors.http import Http
@@ -21,6 +26,7 @@ from stoker.core.contacting import CompanyAt, PeopleAt, Reveal
 from stoker.core.crm import PARTNER, CrmRow
 from stoker.core.extracting import Excerpt, Extraction
 from stoker.core.limits import Rate
+from stoker.core.postings import PostingsAt
 from stoker.core.searching import ReadPages, Search, SearchDepth
 from stoker.core.upserts import Write
 from stoker.core.verifying_emails import Batch
@@ -63,6 +69,8 @@ class Subject:
     called: str = ""  # as its failures call it; as the sandbox does when empty
     repeatable: bool = False  # doing it twice is doing it once: a lost answer may be asked again
     takes_any_key: bool = False  # the vendor says nothing against a wrong one
+    public: bool = False  # there is nothing of ours there: a check says only whether it answers
+    in_part: bool = False  # what came before a break is an answer too
 
     @property
     def host(self) -> str:
@@ -165,6 +173,19 @@ async def _listed(portal: DataGov) -> Any:
 async def _downloaded(portal: DataGov) -> Any:
     with tempfile.TemporaryDirectory() as kept:
         await portal.download((await portal.files())[0], to=Path(kept) / "file.csv")
+
+
+def _board(layout: Layout) -> Callable[[Http, str], Any]:
+    at = {"base_url": f"http://{layout.name}.test", "deadline": DEADLINE}
+    return lambda http, key: Board(http, layout, **at)
+
+
+def _boards_of(vendor: str) -> Callable[[World], list[Any]]:
+    def asked(world: World) -> list[Any]:
+        there = [each for n in range(150) if (each := world.company(n)).board == vendor]
+        return [PostingsAt(place=each.slug, company=each.brand) for each in there[:3]]
+
+    return asked
 
 
 # What a lost answer is where it is safe to ask again.
@@ -288,6 +309,34 @@ CONNECTORS: dict[str, Subject] = {
         called="data.gov.sg",
         repeatable=True,
         takes_any_key=True,
+    ),
+    **{
+        layout.name: Subject(
+            vendor=layout.name,
+            make=_board(layout),
+            questions=_boards_of(layout.name),
+            failures={**USUAL, **_AGAIN, 401: PermanentError, 403: PermanentError},
+            tells_charges=False,
+            repeatable=True,
+            takes_any_key=True,
+            public=True,
+        )
+        for layout in (GREENHOUSE, LEVER, ASHBY)
+    },
+    "feeds": Subject(
+        vendor="feeds",
+        make=lambda http, key: Feeds(http, deadline=DEADLINE),
+        questions=lambda world: [
+            PostingsAt(place=f"http://feeds.test/{world.company(n).slug}/jobs.{kind}")
+            for n, kind in ((1, "rss"), (2, "atom"))
+        ],
+        failures={**USUAL, **_AGAIN, 401: PermanentError, 403: PermanentError},
+        tells_charges=False,
+        called="feeds.test",
+        repeatable=True,
+        takes_any_key=True,
+        public=True,
+        in_part=True,
     ),
     "crawl": Subject(
         vendor="sites",

@@ -86,6 +86,7 @@ class Postings:
     rejected: int = 0  # all of them, kept or not
     more: bool = False  # there was more than is taken from one source
     unchanged: bool = False  # the source says so; it was not read again
+    requests: int = 1
     validators: Validators = field(default_factory=Validators)
 
     @property

@@ -6,37 +6,58 @@ feed that breaks off or never ends gives what came before. What a posting is, `c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
 from xml.parsers import expat
 
-from stoker.connectors.boards.asking import asked
+from stoker.connectors.boards.asking import CONNECTOR, DEADLINE, Turn, asked, at_once
 from stoker.connectors.http import Http
+from stoker.core.job_enriching import LONGEST_TEXT
 from stoker.core.postings import (
     MOST_POSTINGS,
     MOST_REJECTS,
     Postings,
+    PostingsAt,
     RawPosting,
     Validators,
     taken,
 )
+from stoker.core.urls import web_address
 from stoker.errors import PermanentError
+from stoker.sources import Done, Health
 
 NAME = "feed"
 ACCEPT = "application/rss+xml, application/atom+xml, application/xml;q=0.9, text/xml;q=0.8"
 MOST_BYTES = 5_000_000
 DEEPEST = 100  # elements within elements
-_LONGEST_TEXT = 4_000  # of one element; descriptions are not read
+_LONGEST = 4_000  # characters of one element, but for those that are texts
 _ITEMS = {"item", "entry"}
+_TEXTS = {"description", "summary", "content", "encoded"}  # only looked at, never kept
 _READ = {"title", "link", "guid", "id", "pubDate", "published", "updated", "date", "location"}
 _DATES = ("published", "pubDate", "date", "updated")
 
 
 class Feeds:
-    """Reads feeds."""
+    """A `Connector` that reads feeds, wherever they are; every call waits for its `turn`."""
 
-    name = NAME
+    name = CONNECTOR
 
-    def __init__(self, http: Http) -> None:
-        self._http = http
+    def __init__(self, http: Http, *, turn: Turn = at_once, deadline: timedelta = DEADLINE) -> None:
+        self._http, self._turn, self._deadline = http, turn, deadline
+
+    def price(self, question: PostingsAt) -> Mapping[str, int]:
+        """Return how many calls reading a feed takes. Raises PermanentError for no address."""
+        web_address(question.place)
+        return {"calls": 1}
+
+    async def ask(self, question: PostingsAt, *, key: str) -> Done[Postings]:
+        """Read a feed. Raises as `asked`; one bad posting loses no other."""
+        found = await self.postings(question.place, company=question.company, known=question.known)
+        return Done(answer=found, cost={"calls": found.requests})
+
+    async def check(self) -> Health:
+        """Say that there is nobody to ask: each feed is somebody else's."""
+        return Health(ok=True, detail="feeds are anywhere; each answers for itself")
 
     async def postings(
         self, url: str, *, company: str = "", known: Validators | None = None
@@ -45,7 +66,16 @@ class Feeds:
 
         Without a `company`, the feed's own title stands in.
         """
-        answer = await asked(self._http, url, known=known, accept=ACCEPT, most_bytes=MOST_BYTES)
+        answer = await asked(
+            self._http,
+            url,
+            who=web_address(url).host,
+            turn=self._turn,
+            known=known,
+            accept=ACCEPT,
+            most_bytes=MOST_BYTES,
+            deadline=self._deadline,
+        )
         if answer.body is None:
             return Postings(unchanged=True, validators=answer.validators)
         title, raws, more = read_feed(answer.body, cut=answer.cut)
@@ -117,13 +147,15 @@ class _Reading:
             self._item, self._depth = {}, len(self._path)
         elif name == "link" and self._item is not None and len(self._path) == self._depth + 1:
             if attributes.get("href") and attributes.get("rel", "alternate") == "alternate":
-                self._item.setdefault("link", attributes["href"][:_LONGEST_TEXT])
+                self._item.setdefault("link", attributes["href"][:_LONGEST])
         elif name == "guid" and attributes.get("isPermaLink", "true") == "false":
             self._path[-1] = "guid that leads nowhere"
 
     def text(self, words: str) -> None:
-        if self._length < _LONGEST_TEXT and self._path[-1] in _READ:
-            self._words.append(words[: _LONGEST_TEXT - self._length])
+        name = self._path[-1]
+        longest = LONGEST_TEXT if name in _TEXTS else _LONGEST if name in _READ else 0
+        if self._length < longest:
+            self._words.append(words[: longest - self._length])
             self._length += len(words)
 
     def end(self, _: str) -> None:
@@ -136,8 +168,8 @@ class _Reading:
         elif len(self._path) < self._depth:
             self._ended(self._item)
             self._item = None
-        elif name in _READ and words and len(self._path) == self._depth:
-            self._item.setdefault(name, words)
+        elif words and len(self._path) == self._depth and (name in _READ or name in _TEXTS):
+            self._item.setdefault("text" if name in _TEXTS else name, words)
 
     def _ended(self, item: dict[str, str]) -> None:
         if len(self.raws) > MOST_POSTINGS + MOST_REJECTS:
@@ -149,5 +181,6 @@ class _Reading:
                 title=item.get("title", ""),
                 location=item.get("location", ""),
                 posted=next((item[name] for name in _DATES if name in item), None),
+                text=item.get("text", ""),
             )
         )

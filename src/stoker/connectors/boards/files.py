@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,8 +19,11 @@ from stoker.core.postings import Postings, RawPosting, taken
 from stoker.errors import ConfigError, PermanentError
 
 NAME = "file"
+A_BATCH = 1_000  # rows
 LONGEST_LINE = 1_000_000  # bytes
 MOST_COLUMNS = 200
+_JSON_LINES = (".jsonl", ".ndjson")
+_YES = ("true", "yes", "1", "remote")
 _TOO_LONG = b"x" * (csv.field_size_limit() + 1) + b"\n"
 # What people call the columns; the first that is there counts.
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -28,29 +32,43 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "company": ("company", "company_name", "employer", "organisation", "organization"),
     "location": ("location", "city", "place", "country"),
     "posted": ("posted_at", "posted", "date_posted", "published_at", "published", "date"),
+    "text": ("description", "text", "content", "summary"),
+    "remote": ("remote", "is_remote", "workplace_type"),
 }
 
 
 class Files:
     """Reads files ending in .csv or .jsonl."""
 
-    name = NAME
+    async def batches(self, path: Path, *, company: str = "") -> AsyncIterator[Postings]:
+        """Yield what a file lists, so many rows at a time; a file of any size takes no more room.
 
-    async def postings(self, path: Path, *, company: str = "") -> Postings:
-        """Return what a file lists. Raises ConfigError when it cannot be read at all."""
-        return await asyncio.to_thread(_read, path, company)
+        Raises ConfigError when it cannot be read at all.
+        """
+        with await asyncio.to_thread(_opened, path) as file:
+            raws = _raws(path, file)
+            while some := await asyncio.to_thread(_next, raws, path):
+                yield taken(NAME, some, company=company)
 
 
-def _read(path: Path, company: str) -> Postings:
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix.lower() not in (".csv", *_JSON_LINES):
+        raise ConfigError(f"{path} is neither .csv nor .jsonl")
     try:
-        with path.open("rb") as file:
-            if path.suffix.lower() == ".csv":
-                return taken(NAME, _csv(file), company=company)
-            if path.suffix.lower() in (".jsonl", ".ndjson"):
-                return taken(NAME, _json_lines(file), company=company)
+        return path.open("rb")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    raise ConfigError(f"{path} is neither .csv nor .jsonl")
+
+
+def _raws(path: Path, file: BinaryIO) -> Iterator[RawPosting]:
+    return _json_lines(file) if path.suffix.lower() in _JSON_LINES else _csv(file)
+
+
+def _next(raws: Iterator[RawPosting], path: Path) -> list[RawPosting]:
+    try:
+        return list(islice(raws, A_BATCH))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _json_lines(file: BinaryIO) -> Iterator[RawPosting]:
@@ -128,6 +146,8 @@ def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
         company=text("company"),
         location=text("location"),
         posted=said("posted"),
+        text=text("text"),
+        remote=said("remote") is True or text("remote").strip().lower() in _YES,
     )
 
 

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
+import asyncio
+from collections.abc import Sequence
 
-from stoker.connectors.billing import healthy
-from stoker.connectors.http import Call, Http
-from stoker.errors import StokerError, TransientError
+from stoker.connectors.boards.asking import CONNECTOR
+from stoker.connectors.boards.board import Board
 from stoker.sources import Health
-
-DEADLINE = timedelta(seconds=15)
 
 
 class Boards:
-    """The boards by name, each with its address."""
+    """All boards together."""
 
-    name = "boards"
+    name = CONNECTOR
 
-    def __init__(self, http: Http, *, urls: Mapping[str, str]) -> None:
-        self._http, self._urls = http, dict(urls)
+    def __init__(self, boards: Sequence[Board]) -> None:
+        self._boards = boards
 
     async def check(self) -> Health:
-        """Find out whether every board answers, whatever it says. Never raises."""
-        return await healthy(self._look)
-
-    async def _look(self) -> str:
-        away = {}
-        for name, url in self._urls.items():
-            call = Call(method="GET", url=url, deadline=DEADLINE, most_bytes=1_000)
-            try:
-                await self._http.send(call)
-            except StokerError as error:
-                away[name] = str(error)
+        """Find out whether every board is there. Never raises."""
+        found = await asyncio.gather(*(board.check() for board in self._boards))
+        away = [health.detail for health in found if not health.ok]
         if away:
-            told = "; ".join(f"{name}: {why}" for name, why in away.items())
-            raise TransientError(f"not every board answers: {told}")
-        return f"{', '.join(self._urls)} answer"
+            return Health(ok=False, detail=f"not every board answers: {'; '.join(away)}")
+        return Health(ok=True, detail=", ".join(health.detail for health in found))
