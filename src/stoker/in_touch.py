@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,14 +19,15 @@ from stoker.core.coverage.values import PlanRule
 from stoker.core.model import TenantId, tenant_id
 from stoker.core.profiles import ProfilesRead, profiles_of
 from stoker.engine.clock import SystemClock
-from stoker.engine.handing_over import Way
+from stoker.engine.handing_over import HandedOver, Way, hand_over
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.touch_scheduler import Scheduler
 from stoker.engine.touch_ways import ByCrm, ByWebhook
 from stoker.engine.touching import Touching
-from stoker.errors import ConfigError, TransientError
+from stoker.errors import ConfigError, StokerError, TransientError
 from stoker.nightly import crm_at
 from stoker.ports import Clock, Observer, Store
+from stoker.stores.durable_files import Disk, Turn
 from stoker.stores.touch_state_file import TouchStateFile
 
 DOSSIERS_A_PAGE = 200
@@ -77,7 +80,26 @@ async def way_for(store: Store, *, own: Settings, connectors: Connectors, direct
     return ByWebhook(_webhook(own, connectors, tenant), tenant=tenant)
 
 
-async def alone(
+async def handed_over(
+    store: Store,
+    touching: Touching,
+    way: Way,
+    *,
+    own: Settings,
+    directory: Path,
+    owner: str,
+    observer: Observer,
+    limit: int | None = None,
+    dry: bool = False,
+) -> HandedOver:
+    """Hand over what is due, one process at a time. Raises TransientError while another does."""
+    work = hand_over(touching, way, chance=random.random, limit=limit, dry=dry)
+    if own.touches.state == "file":
+        return await _alone_with_file(directory / own.touches.state_file, work)
+    return await _alone(store, work, owner=owner, clock=touching.clock, observer=observer)
+
+
+async def _alone(
     store: Store,
     work: Coroutine[Any, Any, _Result],
     *,
@@ -85,21 +107,34 @@ async def alone(
     clock: Clock,
     observer: Observer,
 ) -> _Result:
-    """Do what only one process at a time may do with a tenant's touches.
-
-    Raises TransientError, with nothing done, while another one does.
-    """
     holder = Leaseholder(owner=owner, clock=clock, observer=observer, length=LEASE_LENGTH)
     lease = await holder.take(store, "touches", task="touches")
     if lease is None:
         work.close()
-        raise TransientError(
-            f"another process hands {store.tenant}'s touches over; nothing was done, try again"
-        )
+        raise _another(f"{store.tenant}'s touches")
     try:
         return await holder.while_held(store, lease, work)
     finally:
         await holder.give_back(store, lease)
+
+
+async def _alone_with_file(path: Path, work: Coroutine[Any, Any, _Result]) -> _Result:
+    # The operating system ends this turn with the process, so no lease has to run out.
+    turn = Turn(path.with_name(f".{path.name}.run.lock"), patience=timedelta(0))
+    with ExitStack() as held:
+        try:
+            Disk().make_folder(path.parent)
+            held.enter_context(turn.taken())
+        except StokerError as error:
+            work.close()
+            if error.__cause__ is None:
+                raise _another(f"the touches in {path.name}") from error
+            raise
+        return await work
+
+
+def _another(what: str) -> TransientError:
+    return TransientError(f"another process hands {what} over; nothing was done, try again")
 
 
 async def leads_as_profiles(accounts: AccountStore, *, least: float) -> ProfilesRead:

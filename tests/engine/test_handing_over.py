@@ -253,6 +253,27 @@ def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path
     asyncio.run(scenario())
 
 
+def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):
+    async def scenario():
+        at, path = await opened(rule=PLENTY), tmp_path / "touches.jsonl"
+        first, second, *_ = await at.touching.get_todays_queue()
+        posing = replace(
+            first, name='x", "delivery": "d2', url='https://people.test/"delivery":"d2"'
+        )
+        for delivery, touch in (("d1", first), ("d1", first), ("d3", posing), ("d2", second)):
+            await ByFile(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
+        torn = b'{"kind": "touch", "delivery": "d4"'
+        path.write_bytes(path.read_bytes() + b'[]\n{"delivery": 7}\n' + torn)
+        for _ in range(2):
+            await ByFile(path, tenant=ACME).deliver("d4", second, now=second.at)
+        said = path.read_bytes().splitlines()
+        whole = [json.loads(line) for line in said if line != torn]
+        found = [each["delivery"] for each in whole if isinstance(each, dict)]
+        assert found == ["d1", "d3", "d2", 7, "d4"]
+
+    asyncio.run(scenario())
+
+
 def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
     async def scenario():
         at = await opened(rule=PLENTY)

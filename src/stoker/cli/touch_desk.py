@@ -27,7 +27,6 @@ class Desk:
     store: Store
     touching: Touching
     directory: Path
-    in_file: bool
 
 
 @asynccontextmanager
@@ -50,7 +49,6 @@ async def desk(
             store=store,
             touching=touching,
             directory=asked.directory,
-            in_file=in_file,
         )
 
 

@@ -41,22 +41,23 @@ def run(
 async def _run(
     asked: Asked, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    import random
-
-    from stoker.engine.handing_over import hand_over
-    from stoker.in_touch import alone, way_for
+    from stoker.in_touch import handed_over, way_for
 
     async with desk(asked, tenant) as at:
         way = await way_for(
             at.store, own=at.own, connectors=at.app.connectors, directory=at.directory
         )
-        work = hand_over(at.touching, way, chance=random.random, limit=limit, dry=dry)
-        if at.in_file:
-            told = await work
-        else:
-            told = await alone(
-                at.store, work, owner=at.app.owner, clock=at.app.clock, observer=at.app.observer
-            )
+        told = await handed_over(
+            at.store,
+            at.touching,
+            way,
+            own=at.own,
+            directory=at.directory,
+            owner=at.app.owner,
+            observer=at.app.observer,
+            limit=limit,
+            dry=dry,
+        )
     if as_json:
         left: list[Json] = [touch.url for touch in told.left]
         show_json(

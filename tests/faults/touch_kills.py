@@ -1,0 +1,175 @@
+"""Hand-overs of touches killed at random moments and gone on with, tried and tallied."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.night_worker import NOON, TENANT, set_ahead
+from faults.tally import Tally
+from faults.touch_worker import BUSY, desk
+from stoker.core.coverage.values import Profile
+from stoker.core.touch_queue import pending
+from stoker.testing import FakeClock
+
+TESTS = Path(__file__).parents[1]
+MORNING = NOON.replace(hour=0)  # eight o'clock where the tenant is
+DUE = 16  # touches of the day, all of them due at noon
+MOST_KILLS = 4  # of one day
+GONE = 200  # seconds after which nothing of a dead process holds anybody up
+SETTINGS = f"""
+storage.backend = "sqlite"
+storage.sqlite_path = "stoker.db"
+scheduling.timezone = "Asia/Singapore"
+[tenants.{TENANT}]
+[touches]
+opens = "09:00"
+closes = "11:30"
+rates = "9-12 1"
+min_gap_minutes = 0.1
+weekly_target = {7 * DUE}
+weekly_cap = 10000
+daily_min = {DUE}
+daily_max = {DUE}
+daily_mean = {DUE}
+daily_cap = 10000
+hourly_cap = 1000
+"""
+
+
+@dataclass
+class Rooms:
+    """Days of touches, and a program to fork lives from."""
+
+    program: subprocess.Popen
+    home: Path
+    state: str
+    twin: str = ""
+
+    def ask(self, order):
+        self.program.stdin.write(json.dumps(order) + "\n")
+        self.program.stdin.flush()
+        answer = self.program.stdout.readline()
+        assert answer, "the program is gone"
+        return json.loads(answer)
+
+    def begin(self, name):
+        """Plan a day whose touches are all due; return the room, the moment and the urls."""
+        room, began = self.home / name, time.time()
+        room.mkdir()
+        (room / "stoker.toml").write_text(f'{SETTINGS}state = "{self.state}"\n')
+
+        async def planned():
+            async with desk(room, FakeClock(MORNING)) as (_, _, store, touching):
+                del store
+                people = [Profile(url=f"https://people.test/{n:03d}") for n in range(8 * DUE)]
+                await touching.store.put_profiles(people)
+                return [touch.url for touch in pending((await touching.todays()).slot)]
+
+        return room, began, asyncio.run(planned())
+
+    def start(self, room, began, lives):
+        set_ahead(room, lives * GONE)
+        return self.ask({"room": str(room), "began": began, "twin": self.twin})
+
+    def end(self, pid):
+        return self.ask({"wait": pid})
+
+
+@contextmanager
+def rooms(home, *, state, twin=""):
+    """Lend everything a trial needs."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "faults.touch_worker"]
+    with subprocess.Popen(command, cwd=TESTS, stdin=pipe, stdout=pipe, text=True) as program:
+        json.loads(program.stdout.readline())
+        yield Rooms(program, home, state, twin)
+        program.stdin.close()
+
+
+def lines(room):
+    """Return what was handed over, as far as whole lines tell."""
+    path = room / "touches.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def killed(rng, kills, home, *, state, twin=""):
+    """Kill hand-overs so many times; tally touches that never left, left twice or are not known."""
+    tally, day = Tally(), 0
+    with rooms(home, state=state, twin=twin) as trial:
+        while tally.n < kills:
+            day += 1
+            room, began, due = trial.begin(f"{state}-{day}")
+            lives = 0
+            for _ in range(rng.randint(1, MOST_KILLS)):
+                tally.n += _killed_once(trial, rng, room, began, lives)
+                lives += 1
+            if code := trial.end(trial.start(room, began, lives)):
+                tally.broken.append(f"{state}, day {day}: the last life ended with {code}")
+            tally += _looked_at(trial, room, began, due, f"{state}, day {day}")
+    return tally
+
+
+def _killed_once(trial, rng, room, began, lives):
+    """Kill a life once it has handed over a few more; say whether it was killed."""
+    wanted, so_far = rng.randint(0, 4), len(lines(room))
+    pid = trial.start(room, began, lives)
+    # By what it has done, not by a clock: on a busy machine it gets as far as on an idle one.
+    while len(lines(room)) < min(so_far + wanted, DUE - 1) and not _ended(pid):
+        time.sleep(0.0005)
+    time.sleep(rng.random() * 0.004)
+    os.kill(pid, signal.SIGKILL)
+    return trial.end(pid) == -signal.SIGKILL
+
+
+def _ended(pid):
+    """Say whether a process is over, and waits only for somebody to ask how it ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def _looked_at(trial, room, began, due, where):
+    async def known():
+        async with desk(room, FakeClock(NOON)) as (_, _, store, touching):
+            del store
+            return (await touching.todays()).handed
+
+    handed = asyncio.run(known())
+    broken, said = [], []
+    for line in lines(room):
+        try:
+            said.append(json.loads(line))
+        except ValueError:
+            broken.append(f"{where}: a torn line, {line[:80]!r}")
+    left = Counter(each["url"] for each in said)
+    broken += [f"{where}: {url} was lost" for url in due if url not in left]
+    broken += [f"{where}: {url} left {n} times" for url, n in left.items() if n > 1]
+    broken += [f"{where}: nobody planned {url}" for url in left if url not in due]
+    broken += [f"{where}: {url} left and nobody knows" for url in left if url not in handed]
+    ids = {each["delivery"] for each in said}
+    if len(ids) != len(left):
+        broken.append(f"{where}: {len(left)} touches under {len(ids)} ids")
+    return Tally(0, len(said), broken)
+
+
+def side_by_side(home, *, state, processes=4, rounds=3):
+    """Let several processes hand over at once; tally the same, and that nobody waited."""
+    tally = Tally()
+    with rooms(home, state=state) as trial:
+        for nth in range(rounds):
+            room, began, due = trial.begin(f"{state}-beside-{nth}")
+            pids = [trial.start(room, began, 0) for _ in range(processes)]
+            codes = Counter(map(trial.end, pids))
+            tally.n += processes
+            if not codes[0] or set(codes) - {0, BUSY}:
+                tally.broken.append(f"{state}, round {nth}: they ended with {dict(codes)}")
+            tally += _looked_at(trial, room, began, due, f"{state}, round {nth}")
+    return tally

@@ -1,0 +1,119 @@
+"""The program whose hand-overs are killed: everything imported, one fork for every life.
+
+Orders come as lines of JSON on standard input, process ids and ends go out the same way, as for
+nights. A life hands over what is due by the very function that `stoker touches run` calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import stoker.core.coverage.repairing
+import stoker.stores.sqlite  # noqa: F401  # imported here, so that no life spends time on it
+from faults.night_worker import TENANT, TrialClock
+from stoker.connectors.touch_files import ByFile
+from stoker.core.touch_queue import week_name
+from stoker.errors import TransientError
+from stoker.in_touch import handed_over, touching_for, way_for
+from stoker.touches import HandOver
+from stoker.wiring import opened, settings
+
+BUSY = 5  # the exit code of a life that found another at work
+LINGERS = 0.05  # seconds that a wrong way takes where it must not be killed
+
+
+@asynccontextmanager
+async def desk(room, clock):
+    """Open the touches of a room's tenant: settings, store, touches."""
+    own = settings(directory=room, config=None, flags={}, environment={})
+    async with opened(own, clock=clock, observer=lambda _: None) as app:
+        store = app.backend.tenant(TENANT)
+        mine = app.settings.for_tenant(TENANT)
+        touching = touching_for(
+            store,
+            own=mine,
+            clock=clock,
+            directory=room,
+            report=lambda said: print(said, flush=True),
+        )
+        yield app, mine, store, touching
+
+
+class _WrittenFirst:
+    """The wrong way: a touch is written down, and leaves after that."""
+
+    name = "file"
+
+    def __init__(self, way, touching):
+        self._way, self._touching = way, touching
+
+    async def deliver(self, delivery, touch, *, now):
+        left = HandOver(url=touch.url, day=touch.day, way=self.name, at=now)
+        await self._touching.store.hand_over(week_name(touch.day), left)
+        await asyncio.sleep(LINGERS)
+        await self._way.deliver(delivery, touch, now=now)
+
+
+class _Blind:
+    """The wrong way: it does not look at what stands in the file already."""
+
+    name = "file"
+
+    def __init__(self, path):
+        self._way = ByFile(path, tenant=TENANT, look_back=0)
+
+    async def deliver(self, delivery, touch, *, now):
+        await self._way.deliver(delivery, touch, now=now)
+        await asyncio.sleep(LINGERS)
+
+
+async def life(order):
+    """Hand over what is due in a room."""
+    room = Path(order["room"])
+    async with desk(room, TrialClock(room, order["began"])) as (app, own, store, touching):
+        way = await way_for(store, own=own, connectors=app.connectors, directory=room)
+        if order.get("twin") == "blind":
+            way = _Blind(room / own.touches.file)
+        if order.get("twin") == "written first":
+            way = _WrittenFirst(way, touching)
+        await handed_over(
+            store, touching, way, own=own, directory=room, owner=app.owner, observer=app.observer
+        )
+
+
+def _forked(order):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        sys.stdin.close()
+        asyncio.run(life(order))
+        code = 0
+    except TransientError:
+        code = BUSY
+    except BaseException:  # noqa: BLE001 – there is nobody above to say it
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main():
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+        else:
+            print(json.dumps(_forked(order)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
