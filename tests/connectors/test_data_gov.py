@@ -1,8 +1,11 @@
 """The portal's client against the make-believe portal: lists, downloads, limits, refusals."""
 
 import asyncio
+import resource
+import tracemalloc
+from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
+from itertools import count
 
 import pytest
 
@@ -226,24 +229,86 @@ def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
 class Redirected:
     """A client whose calls all end at one address, as after redirects."""
 
-    def __init__(self, url):
-        self._url = url
+    def __init__(self, url, body=b"x"):
+        self._url, self._body = url, body
 
     async def send(self, call):
-        return Reply(
-            status=200, headers={}, body=b"x", url=self._url, cut=False, wire_bytes=len(call.url)
-        )
+        call.into(self._body)
+        many = len(self._body)
+        return Reply(status=200, headers={}, body=b"", url=self._url, cut=False, wire_bytes=many)
 
 
-def test_a_file_that_a_redirect_offers_without_encryption_or_without_room_is_not_taken(tmp_path):
+def test_a_file_that_a_redirect_offers_without_encryption_is_not_taken(tmp_path):
     wanted, file = "https://files.example/f", tmp_path / "f"
     with pytest.raises(PermanentError, match="without https"):
         asyncio.run(fetch(Redirected("http://files.example/f"), wanted, to=file))
-    assert not file.exists()
-    with pytest.raises(TransientError, match="No space left on device"):
-        asyncio.run(fetch(Redirected(wanted), wanted, to=Path("/dev/full")))
+    assert list(tmp_path.iterdir()) == []
     asyncio.run(fetch(Redirected("https://store.example/f"), wanted, to=file))
     assert file.read_bytes() == b"x"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def fetched(told, to, **how):
+    """Fetch a file from somebody who has this to tell."""
+
+    async def work(address):
+        http = Http(user_agent="Tests/1", sandbox=address)
+        try:
+            await fetch(http, f"http://{HOST}/f", to=to, **how)
+        finally:
+            await http.close()
+
+    with scripted(lambda _: told) as running:
+        asyncio.run(work(running.box.address))
+
+
+@contextmanager
+def files_of_at_most(many):
+    """No file of this process grows beyond so many bytes, as on a disk without room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (many, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_left(tmp_path):
+    with (
+        files_of_at_most(4_000_000),
+        pytest.raises(TransientError, match=r"cannot be kept at .* \(File too large\); make room"),
+    ):
+        fetched(Told(body=bytes(6_000_000)), tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TransientError, match="No such file or directory"):
+        fetched(Told(body=b"x"), tmp_path / "none" / "f")
+
+
+def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
+    pieces, piece = 480, b"row,of,a,file\n" * 4_700  # 30 MB
+    tracemalloc.start()
+    try:
+        fetched(Told(stream=(piece for _ in range(pieces))), tmp_path / "f")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "f").stat().st_size == pieces * len(piece)
+    assert peak < 10_000_000
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_what_comes_instead_of_a_file_is_neither_kept_nor_read_to_its_end(status, tmp_path):
+    with pytest.raises((PermanentError, TransientError), match=str(status)):
+        fetched(Told(status=status, stream=(b"<Error/>" * 10_000 for _ in count())), tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_stays(tmp_path):
+    with pytest.raises(PermanentError, match="more than 1,000 bytes"):
+        fetched(Told(body=b"x" * 1_001), tmp_path / "f", most=1_000)
+    assert list(tmp_path.iterdir()) == []
+    fetched(Told(body=b"x" * 1_000), tmp_path / "f", most=1_000)
+    assert (tmp_path / "f").stat().st_size == 1_000
 
 
 def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):

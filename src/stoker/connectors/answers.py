@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import httptools
 
-from stoker.connectors.bodies import Body, body
+from stoker.connectors.bodies import Body, Taker, body
 from stoker.errors import UncertainError
 
 MOST_HEAD = 128 * 1024  # bytes before the body; no honest server comes near it
 _WRAPPING = 1_000_000  # bytes that framing may take on top of twice the body
 _NO_BODY = {204, 304}
+_MOST_ASIDE = 100_000  # bytes kept of an answer that is not the one somebody takes piece by piece
 
 
 class Answer:
     """Takes in one answer. `done` when it is whole, cut at its bounds, refused, or broken.
 
+    The body of a 200 is handed on `into` whoever takes it, if anybody does, and kept otherwise.
     Its `on_` methods are called by the parser.
     """
 
     __slots__ = (
         "_by_closing",
         "_head_only",
+        "_into",
         "_most",
         "_parser",
         "_wire",
@@ -39,7 +42,7 @@ class Answer:
         "status",
     )
 
-    def __init__(self, *, method: str, most: int) -> None:
+    def __init__(self, *, method: str, most: int, into: Taker | None = None) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case
         self.body: Body | None = None
@@ -52,6 +55,7 @@ class Answer:
         self._head_only = method == "HEAD"
         self._by_closing = False
         self._most = most
+        self._into = into
         self._wire = 0
         self._parser = httptools.HttpResponseParser(self)
         # Servers that are a little off are read as every browser reads them. What could make an
@@ -127,7 +131,10 @@ class Answer:
         if self.status < 200:
             return
         self.has_head = True
-        self.body = body(self.headers.get("content-encoding", ""), most=self._most)
+        into = self._into if self.status == 200 else None
+        if self._into is not None and into is None:
+            self._most = min(self._most, _MOST_ASIDE)
+        self.body = body(self.headers.get("content-encoding", ""), most=self._most, into=into)
         bodiless = self._head_only or self.status in _NO_BODY
         if self.body is None and not bodiless:
             self.refused = True

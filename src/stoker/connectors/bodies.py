@@ -7,6 +7,7 @@ do not ask for it, and some of it cannot be undone in small steps.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from stoker.errors import UncertainError
@@ -14,6 +15,9 @@ from stoker.errors import UncertainError
 ACCEPTED = "gzip, deflate"
 _STEP = 64 * 1024
 _GZIP = b"\x1f\x8b"
+Taker = Callable[[bytes], object]
+"""Takes a body's pieces as they come, in order; raises UncertainError when it cannot."""
+
 _MOST_MEMBERS = 1_000  # of one gzip body; each costs as much as a large piece
 
 
@@ -27,26 +31,30 @@ class Body(Protocol):
         ...
 
     def whole(self) -> bytes:
-        """Return what came, at most as much as was asked for."""
+        """Return what came, at most as much as was asked for; nothing where it was handed on."""
         ...
 
 
-def body(encoding: str, *, most: int) -> Body | None:
-    """Return what takes in a body of this Content-Encoding; None when it is refused."""
+def body(encoding: str, *, most: int, into: Taker | None = None) -> Body | None:
+    """Return what takes in a body of this Content-Encoding; None when it is refused.
+
+    It is kept, or handed on piece by piece where somebody takes it.
+    """
     name = encoding.strip().lower()
     if name in ("", "identity"):
-        return PlainBody(most)
+        return PlainBody(most, into)
     if name in ("gzip", "x-gzip", "deflate"):
-        return ZippedBody(most)
+        return ZippedBody(most, into)
     return None
 
 
 class PlainBody:
     """A body sent as it is."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, into: Taker | None = None) -> None:
         self._most = most
         self._pieces: list[bytes] = []
+        self._take: Taker = into or self._pieces.append
         self._size = 0
         self.full = False
 
@@ -54,7 +62,7 @@ class PlainBody:
         room = self._most - self._size
         if len(piece) > room:
             piece, self.full = piece[:room], True
-        self._pieces.append(piece)
+        self._take(piece)
         self._size += len(piece)
 
     def whole(self) -> bytes:
@@ -67,9 +75,10 @@ class ZippedBody:
     What its first two bytes say counts, not its header: "deflate" has always meant two things.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, into: Taker | None = None) -> None:
         self._most = most
         self._pieces: list[bytes] = []
+        self._take: Taker = into or self._pieces.append
         self._size = 0
         self._wire = 0
         self._undo: zlib._Decompress | None = None
@@ -118,7 +127,7 @@ class ZippedBody:
         if len(out) > room:
             out, self.full = out[:room], True
         if out:
-            self._pieces.append(out)
+            self._take(out)
             self._size += len(out)
         if undo.eof:
             self._undo = None

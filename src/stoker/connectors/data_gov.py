@@ -8,16 +8,16 @@ file is not looked at here.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from stoker.connectors.billing import healthy, usable_key
-from stoker.connectors.http import Call, Http
+from stoker.connectors.http import Call, Http, Reply
 from stoker.connectors.vendor import Answered, Failure, Vendor
 from stoker.core.acra_numbers import part_named, release_named
 from stoker.core.model import Json
@@ -37,7 +37,7 @@ NAME = "data.gov.sg"
 LIST_URL = "https://api-production.data.gov.sg"
 DOWNLOAD_URL = "https://api-open.data.gov.sg"
 COLLECTION = 2  # ACRA Information on Corporate Entities
-MOST_FILE = 300_000_000  # bytes of one file, which is held in memory once; the largest has 76 MB
+MOST_FILE = 300_000_000  # bytes of one file; the largest has 76 MB
 ATTEMPTS, MOST_POLLS = 5, 60
 WAIT = timedelta(seconds=10)  # it never says how long; its limits are per 10 seconds
 _CALL, _FILE = timedelta(seconds=30), timedelta(minutes=10)
@@ -181,32 +181,52 @@ class DataGov:
         raise TransientError(f"{NAME} was not asked")
 
 
-async def fetch(http: Http, url: str, *, to: Path) -> None:
+async def fetch(http: Http, url: str, *, to: Path, most: int = MOST_FILE) -> None:
     """Write what is at an address to a path, whole or not at all; nothing of ours goes along.
 
     Raises PermanentError for an address that is refused, an answer that is no file, and more than
-    MOST_FILE bytes; TransientError when it may work later.
+    `most` bytes; TransientError when it may work later.
     """
     address = _trusted(url)
+    coming = to.with_name(f"{to.name}.coming")
     try:
-        reply = await http.send(
-            Call(method="GET", url=url, deadline=_FILE, most_bytes=MOST_FILE, hops=3)
-        )
-    except UncertainError as error:
-        raise TransientError(f"{error}; nothing was kept, try again") from error
-    if reply.status in (408, 425, 429) or reply.status >= 500:
-        raise TransientError(f"{address.netloc} has no file for us right now ({reply.status})")
-    if reply.status != 200:
-        raise PermanentError(f"{address.netloc} does not give out the file ({reply.status})")
-    _trusted(reply.url)  # redirects may have led elsewhere
-    if reply.cut:
-        raise PermanentError(f"{address.netloc} sends more than {MOST_FILE:,} bytes")
-    try:
-        await asyncio.to_thread(to.write_bytes, reply.body)
+        with coming.open("wb") as file:
+            reply = await _taken(http, url, file, most=most)
+        if reply.status in (408, 425, 429) or reply.status >= 500:
+            raise TransientError(f"{address.netloc} has no file for us right now ({reply.status})")
+        if reply.status != 200:
+            raise PermanentError(f"{address.netloc} does not give out the file ({reply.status})")
+        _trusted(reply.url)  # redirects may have led elsewhere
+        if reply.cut:
+            raise PermanentError(f"{address.netloc} sends more than {most:,} bytes")
+        coming.replace(to)
     except OSError as error:
         raise TransientError(
             f"the file cannot be kept at {to.parent} ({error.strerror}); make room and try again"
         ) from error
+    finally:
+        with suppress(OSError):
+            coming.unlink()
+
+
+async def _taken(http: Http, url: str, file: BinaryIO, *, most: int) -> Reply:
+    """Write a file as it comes: the largest does not fit into every machine's memory."""
+    failed: list[OSError] = []
+
+    def take(piece: bytes) -> None:
+        try:
+            file.write(piece)
+        except OSError as error:
+            failed.append(error)
+            raise UncertainError("it cannot be kept") from error
+
+    call = Call(method="GET", url=url, deadline=_FILE, most_bytes=most, hops=3, into=take)
+    try:
+        return await http.send(call)
+    except UncertainError as error:
+        if failed:
+            raise failed[0] from error
+        raise TransientError(f"{error}; nothing was kept, try again") from error
 
 
 def _trusted(url: str) -> WebAddress:

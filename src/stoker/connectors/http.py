@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from stoker.connectors.answers import Answer
-from stoker.connectors.bodies import ACCEPTED
+from stoker.connectors.bodies import ACCEPTED, Taker
 from stoker.connectors.connections import Connections
 from stoker.connectors.dialing import Dialer
 from stoker.core.urls import WebAddress, joined, web_address
@@ -43,6 +43,7 @@ class Call:
     most_bytes: int = 5_000_000
     hops: int = 0  # redirects followed, at most MOST_HOPS; with none, a redirect is the reply
     charged: bool = False  # it may cost something: an answer we cannot take is then uncertain
+    into: Taker | None = None  # takes the body of a 200 piece by piece; the reply has none of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ class Http:
         """Return the answer to one request, and whether its connection had been used before."""
         connection = await self._connections.take(address, afresh=afresh)
         kept = connection.idle_since is not None
-        answer = Answer(method=call.method, most=call.most_bytes)
+        answer = Answer(method=call.method, most=call.most_bytes, into=call.into)
         progress.sent = True
         try:
             await connection.exchange(request, answer)
