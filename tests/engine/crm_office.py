@@ -85,16 +85,18 @@ class Office:
             ended = replace(unit, state=UnitState.DONE, ended_at=now)
             assert await nights.finish_unit(run, ended, replace(known, looked_at=now, run=run))
 
-    async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
-        opened = OpenRun(
+    def opened(self, run):
+        return OpenRun(
             key=RunKey(run_at(run), 1),
             kind="nightly",
             store=self.store,
             clock=self.clock,
             observer=lambda event: None,
         )
+
+    async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
         opens = opens or (lambda _: crm or self.crm)
-        return await CrmExport(opens, least=least, page=page).export(opened)
+        return await CrmExport(opens, least=least, page=page).export(self.opened(run))
 
     async def undo(self, run, *, dry=False):
         return await undo_run(

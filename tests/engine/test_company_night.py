@@ -18,7 +18,7 @@ from stoker.engine.night import Night
 from stoker.engine.night_planning import KIND, Means, Planning
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError, TransientError
-from stoker.nightly import order_of, sources_for
+from stoker.nightly import exports_for, order_of, sources_for
 from stoker.sources import Done
 
 BATCHES_WAIT = timedelta(milliseconds=50)
@@ -35,13 +35,20 @@ class Desk:
         may_take=timedelta(hours=1),
         planning=None,
         again=False,
+        exports=None,
+        sent_together=50,
         **sources,
     ):
         app = self.app = house.app
         own = app.settings.for_tenant(ACME)
         order = order_of(own, reset=app.reset_for(ACME))
         order = replace(
-            order, at_once=at_once, may_take=may_take, gathers_for=BATCHES_WAIT, again=again
+            order,
+            at_once=at_once,
+            may_take=may_take,
+            gathers_for=BATCHES_WAIT,
+            again=again,
+            sent_together=sent_together,
         )
 
         async def means():
@@ -56,7 +63,7 @@ class Desk:
             gate=lambda: app.gate(ACME),
             asking=lambda: app.asking(ACME),
             sources=replace(sources_for(app.connectors, ACME), **sources),
-            exports=None,
+            exports=exports,
             owner=app.owner,
         )
 
@@ -141,6 +148,46 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
 
     _, units = at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {UnitState.DONE}
+
+
+def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
+    async def journey(house):
+        first, sent = [], asyncio.Event()
+
+        class Seen:
+            """The real export, and it says when something was sent."""
+
+            def begin(self, run):
+                self._real = exports_for(
+                    house.app.connectors, ACME, own=house.app.settings.for_tenant(ACME)
+                ).begin(run)
+                return self
+
+            async def send(self, companies):
+                await self._real.send(companies)
+                first.extend(companies)
+                sent.set()
+
+            async def rest(self):
+                return await self._real.rest()
+
+        slow = []
+
+        async def until_something_was_sent(url):
+            if not slow:
+                slow.append(url)
+            if url == slow[0]:
+                await sent.wait()
+
+        visits = visits_of(house, until_something_was_sent)
+        desk = Desk(house, visits=visits, exports=Seen(), at_once=3, sent_together=2)
+        return *await desk.go(), first
+
+    ending, units, first = at(tmp_path, journey)
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert len(set(first)) >= 2
+    assert ending.counts["crm_written"] > 5
+    assert ending.counts["crm_same"] == 0
 
 
 def test_who_waits_for_a_verdict_holds_no_place(tmp_path):

@@ -1,5 +1,6 @@
 """What is known goes into the make-believe Odoo: once, all of it, and again only what changed."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,10 +9,13 @@ import pytest
 from engine.crm_office import LEAD, PROTOCOLS, START, TENANT, dossier, in_office
 from stoker.accounts import CrmConnection
 from stoker.core.crm import PARTNER
-from stoker.engine.exporting import DOSSIERS_A_PAGE
+from stoker.engine.clock import SystemClock
+from stoker.engine.exporting import DOSSIERS_A_PAGE, CrmExport
+from stoker.engine.night_exports import Outbox
 from stoker.errors import ConfigError, PermanentError, TransientError
 from stoker.sources import Upserting
 from stoker.stores.sqlite import SqliteBackend
+from stoker.testing import FakeClock
 
 FIRST, SECOND, THIRD = "20261116_180000", "20261117_180000", "20261118_180000"
 protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -356,3 +360,91 @@ def test_a_night_says_when_it_wrote():
         assert all(row.at >= START for row in rows)
 
     in_office(work)
+
+
+async def sent_on(office, *batches, between=lambda: None):
+    """Export some companies at a time, then the rest; return how all of it went."""
+    exporting = CrmExport(lambda _: office.crm, least=0.5, page=2).begin(office.opened(FIRST))
+    for batch in batches:
+        await exporting.send([each.company.id for each in batch])
+        between()
+    return await exporting.rest()
+
+
+@pytest.mark.parametrize("batches", [(), (3,), (1, 2, 1), (5,)])
+def test_what_was_sent_meanwhile_is_not_sent_again_and_counted_once(batches):
+    async def work(office):
+        known = some(5)
+        await office.know(*known)
+        left = iter(known)
+        parts = [[next(left) for _ in range(many)] for many in batches]
+        told = await sent_on(office, *parts, *parts[:1])  # the first of them twice
+        truth, requests = office.truth(), office.requests()
+        again = await office.export(SECOND)
+        assert office.requests() == requests
+
+        assert (told.companies, told.later, told.reasons) == (5, 0, ())
+        assert (told.counts["crm_written"], told.counts["crm_same"]) == (15, 0)
+        assert (again.counts["crm_written"], again.counts["crm_same"]) == (0, 15)
+        assert office.truth() == truth
+
+    in_office(work)
+
+
+def test_a_crm_that_was_down_meanwhile_gets_everything_at_the_end():
+    async def work(office):
+        known = some(4)
+        await office.know(*known)
+        office.box.dials.turn("odoo.fault.unavailable", 1.0)
+        told = await sent_on(
+            office,
+            known[:2],
+            known[2:],
+            between=lambda: office.box.dials.turn("odoo.fault.unavailable", 0),
+        )
+
+        assert (told.companies, told.later, told.reasons) == (4, 0, ())
+        assert (told.counts["crm_written"], told.counts["crm_same"]) == (12, 0)
+        assert len(office.records()) == 8
+
+    in_office(work)
+
+
+class Told:
+    """An export that only remembers what it was asked to send."""
+
+    def __init__(self):
+        self.batches, self.sent = [], asyncio.Event()
+
+    async def send(self, companies):
+        self.batches.append(list(companies))
+        self.sent.set()
+
+
+def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the_end():
+    async def work():
+        told = Told()
+        async with Outbox(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
+            for name in "abc":
+                outbox.add(name)
+            await told.sent.wait()
+            outbox.add("d")
+        return told.batches
+
+    assert asyncio.run(work()) == [["a", "b", "c"]]
+
+
+def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
+    async def work(ours):
+        told = Told()
+        how = {"clock": FakeClock(), "some": 100, "every": timedelta(seconds=10)}
+        async with Outbox(told, ours=lambda: ours, **how) as outbox:
+            outbox.add("a")
+            await asyncio.sleep(0)
+            for _ in range(20):
+                how["clock"].advance(timedelta(seconds=1))
+                await asyncio.sleep(0)
+        return told.batches
+
+    assert asyncio.run(work(True)) == [["a"]]
+    assert asyncio.run(work(False)) == []

@@ -2,18 +2,19 @@
 
 Nothing says what is still to be sent but the rows themselves: those that want something else than
 was last written. So whatever a stop, a crash or a CRM that was down left out is sent by the next
-run. How rows are sent is `crm_sending`'s business; what is in them, `core.crm`'s.
+run, and a night may send what it has while it goes on. How rows are sent is `crm_sending`'s
+business; what is in them, `core.crm`'s.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from stoker.accounts import CrmConnection
-from stoker.core.companies import Dossier
+from stoker.core.companies import CompanyId, Dossier
 from stoker.core.crm import CrmRow, rows_of
 from stoker.core.runs import run_name
 from stoker.core.upserts import changed, written_there
@@ -64,6 +65,17 @@ class _Tally:
             rows = "1 row was" if many == 1 else f"{many} rows were"
             yield f"{rows} set aside, e.g. {self.example[because]}: {because}"
 
+    def join(self, other: _Tally) -> None:
+        """Count what another tally has counted too."""
+        self.companies += other.companies
+        self.written += other.written
+        self.same += other.same
+        self.left += other.left
+        self.later += other.later
+        self.refused += other.refused
+        self.example = {**other.example, **self.example}
+        self.down = self.down or other.down
+
     def exported(self) -> Exported:
         return Exported(
             companies=self.companies,
@@ -90,38 +102,82 @@ class CrmExport:
         self._least = least
         self._size = page
 
+    def begin(self, run: OpenRun) -> CrmExporting:
+        """Begin a run's export; nothing is sent yet."""
+        return CrmExporting(run, opens=self._opens, least=self._least, size=self._size)
+
     async def export(self, run: OpenRun) -> Exported:
+        """Send everything the CRM does not have yet, all at once."""
+        return await self.begin(run).rest()
+
+
+class CrmExporting:
+    """One run's export, under way. Twice is once. Raises what the store raises, nothing else."""
+
+    def __init__(self, run: OpenRun, *, opens: OpensCrm, least: float, size: int) -> None:
+        self._run = run
+        self._opens = opens
+        self._least = least
+        self._size = size
+        self._tally = _Tally()
+        self._through: set[str] = set()  # companies
+        self._waits = False  # the CRM was not there; it is asked again at the end
+        self._crm: Crm | None = None
+
+    async def send(self, companies: Sequence[CompanyId]) -> None:
+        """Send what is known about these companies now. What the CRM does not take, `rest` does."""
+        accounts = self._run.store.accounts
+        fresh = [each for each in dict.fromkeys(companies) if each not in self._through]
+        for ids in pieces(fresh, self._size):
+            if self._waits:
+                return
+            if self._crm is None:
+                self._crm, _ = self._opened(await accounts.connection())
+                self._waits = self._crm is None
+                if self._waits:
+                    return
+            known = [await accounts.dossier(id_) for id_ in ids]
+            page = [each for each in known if each is not None and each.looked_at is not None]
+            tally = _Tally(companies=len(page))
+            await self._page(page, self._crm, tally)
+            if tally.down:
+                # What it took all the same is there already when `rest` comes by.
+                self._waits = True
+                self._tally.written += tally.written
+                self._tally.same -= tally.written
+                return
+            self._tally.join(tally)
+            self._through.update(each.company.id for each in page)
+
+    async def rest(self) -> Exported:
         """Send everything the CRM does not have yet, this run's and what earlier ones left.
 
-        Twice is once. Once the CRM is down the rest is counted and kept. Raises what the store
-        raises, nothing else.
+        Once the CRM is down the rest is counted and kept.
         """
-        tally = _Tally()
-        connection = await run.store.accounts.connection()
-        crm = self._opened(connection, tally)
+        accounts, tally = self._run.store.accounts, self._tally
+        connection = await accounts.connection()
+        crm, tally.down = self._opened(connection) if self._crm is None else (self._crm, "")
         if crm is None and connection is None:
             # Nobody ever said where results go: they do not wait for anything.
             return Exported(reasons=(f"nothing went into a CRM: {tally.down}",))
         after = ""
-        while page := await run.store.accounts.dossiers(after=after, limit=self._size):
+        while page := await accounts.dossiers(after=after, limit=self._size):
             after = page[-1].company.id
-            tally.companies += len(page)
-            await self._page(page, run, crm, tally)
+            left = [each for each in page if each.company.id not in self._through]
+            tally.companies += len(left)
+            await self._page(left, crm, tally)
         return tally.exported()
 
-    def _opened(self, connection: CrmConnection | None, tally: _Tally) -> Crm | None:
+    def _opened(self, connection: CrmConnection | None) -> tuple[Crm | None, str]:
         if connection is not None and not connection.active:
-            tally.down = "the connection to the CRM is switched off"
-            return None
+            return None, "the connection to the CRM is switched off"
         try:
-            return self._opens(connection)
+            return self._opens(connection), ""
         except ConfigError as error:
-            tally.down = str(error)
-            return None
+            return None, str(error)
 
-    async def _page(
-        self, page: Sequence[Dossier], run: OpenRun, crm: Crm | None, tally: _Tally
-    ) -> None:
+    async def _page(self, page: Sequence[Dossier], crm: Crm | None, tally: _Tally) -> None:
+        run = self._run
         rows = [
             row
             for dossier in page
@@ -142,8 +198,14 @@ class CrmExport:
                 tally.refuse(str(error), [row.external_id for row in rows])
                 return
             half = len(page) // 2
-            await self._page(page[:half], run, crm, tally)
-            await self._page(page[half:], run, crm, tally)
+            await self._page(page[:half], crm, tally)
+            await self._page(page[half:], crm, tally)
+
+
+def pieces(companies: Sequence[CompanyId], most: int) -> Iterator[Sequence[CompanyId]]:
+    """Yield companies in order, at most so many together."""
+    for start in range(0, len(companies), most):
+        yield companies[start : start + most]
 
 
 async def _send(rows: Sequence[CrmRow], run: OpenRun, crm: Crm, tally: _Tally) -> None:

@@ -1,4 +1,4 @@
-"""A tenant's night: plan it, let its companies flow through, put the results into the CRM.
+"""A tenant's night: plan it, let its companies flow through and into the CRM as they end.
 
 The order of things, and what becomes of them in the manifest. Planning, one company's night, the
 flow and the watch are modules of their own; what may be spent, the gate decides.
@@ -24,7 +24,7 @@ from stoker.engine.company_night import CompanyNight, NightRule
 from stoker.engine.company_sources import CompanySources
 from stoker.engine.handing_out import HELD_STILL, StoreUnits, kept_alive
 from stoker.engine.looking import Looking
-from stoker.engine.night_exports import Exported, Exports
+from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
 from stoker.engine.night_planning import KIND, NightOrder, NightPlan, Planning
 from stoker.engine.night_watch import NightWatch, Times
 from stoker.engine.parking import UnitFlow
@@ -105,8 +105,9 @@ class Night:
                 deadline=times.deadline,
             )
         )
-        flowed = await self._flow(run, name, plan, times, units)
-        exported = await self._export(run, units)
+        exporting = self._exporting(run)
+        flowed = await self._flow(run, name, plan, times, units, exporting)
+        exported = await self._export(run, units, exporting)
         return _ending(plan, flowed, exported, missing=self._sources.missing)
 
     async def plan(self, store: Store, *, clock: Clock, observer: Observer) -> NightPlan:
@@ -119,7 +120,13 @@ class Night:
         return await self._planning.plan(open_run)
 
     async def _flow(
-        self, run: OpenRun, name: str, plan: NightPlan, times: Times, units: StoreUnits
+        self,
+        run: OpenRun,
+        name: str,
+        plan: NightPlan,
+        times: Times,
+        units: StoreUnits,
+        exporting: Exporting | None,
     ) -> Flowed:
         if not plan.units or not set(OF_COMPANIES) & set(self._order.steps):
             return Flowed(summary=await _added_up(run.store, name))
@@ -127,13 +134,20 @@ class Night:
             async with AsyncExitStack() as stack:
                 batching = await self._batching(stack, name, units)
                 work = await self._work(run, name, plan, batching, units)
+                outbox = await self._outbox(stack, run, units, exporting)
+
+                def told(unit: Unit) -> None:
+                    _tell(run, name, unit)
+                    if outbox is not None:
+                        outbox.add(unit.company)
+
                 flow = UnitFlow(
                     work,
                     units,
                     places=self._order.at_once,
                     parked=self._order.parked,
                     clock=run.clock,
-                    told=lambda unit: _tell(run, name, unit),
+                    told=told,
                     coming=batching.coming if batching else nullcontext,
                 )
                 await _watched(flow, run, name, times)
@@ -147,6 +161,25 @@ class Night:
             refused=refused.sentence if refused else "",
             room_at=min((at for at in moments if at is not None), default=None),
         )
+
+    def _exporting(self, run: OpenRun) -> Exporting | None:
+        if self._exports is None or Step.EXPORT not in self._order.steps:
+            return None
+        return self._exports.begin(run)
+
+    async def _outbox(
+        self,
+        stack: AsyncExitStack,
+        run: OpenRun,
+        units: StoreUnits,
+        exporting: Exporting | None,
+    ) -> Outbox | None:
+        if exporting is None:
+            return None
+        outbox = Outbox(
+            exporting, clock=run.clock, ours=units.still_ours, some=self._order.sent_together
+        )
+        return await stack.enter_async_context(outbox)
 
     async def _batching(
         self, stack: AsyncExitStack, name: str, units: StoreUnits
@@ -198,14 +231,16 @@ class Night:
             clock=run.clock,
         )
 
-    async def _export(self, run: OpenRun, units: StoreUnits) -> Exported:
-        if self._exports is None or Step.EXPORT not in self._order.steps:
+    async def _export(
+        self, run: OpenRun, units: StoreUnits, exporting: Exporting | None
+    ) -> Exported:
+        if exporting is None:
             return Exported()
         if not units.still_ours():
             return Exported(later=1, reasons=(f"{Step.EXPORT}: {HELD_STILL}",))
         with run.step(Step.EXPORT) as step:
             try:
-                exported = await self._exports.export(run)
+                exported = await exporting.rest()
             except StokerError as error:
                 # What was found is safe here; a later night sends it.
                 return Exported(later=1, reasons=(f"{Step.EXPORT}: {error}",))

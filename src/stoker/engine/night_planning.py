@@ -47,6 +47,7 @@ class NightOrder:
     at_once: int = 8
     parked: int = 200
     gathers_for: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
+    sent_together: int = 50  # companies that go into the CRM while others flow
     corpus_limit: int = 50_000
     may_take: timedelta = timedelta(minutes=90)
     reset: ResetRule = field(default_factory=ResetRule)
