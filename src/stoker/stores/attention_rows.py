@@ -7,20 +7,14 @@ decoded.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from stoker.attention import PlanRecord
 from stoker.core.facets import AccountBelief, Facet
 from stoker.core.heat import AccountHeat, Factors, HeatState, Signal, SignalKind, in_ticks
 from stoker.core.tiers import Tier
-from stoker.stores.sql import (
-    Value,
-    json_value,
-    moment,
-    moment_text,
-    optional_moment,
-    optional_moment_text,
-)
+from stoker.stores.sql import Value, json_value, moment, moment_text
 
 SIGNAL = "id, account_id, kind, at, strength, source"
 HEAT = (
@@ -31,6 +25,10 @@ BELIEF = "account_id, surface_at, surface_changes, surface_days, deep_at, deep_c
 PLAN = "run, at, policy, header"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# A sweep goes through a million rows, and most of their moments are those of the row before.
+_text = lru_cache(maxsize=4096)(moment_text)
+_moment = lru_cache(maxsize=4096)(moment)
 
 
 def signal_row(signal: Signal) -> tuple[Value, ...]:
@@ -71,12 +69,12 @@ def heat_row(heat: AccountHeat) -> tuple[Value, ...]:
         float(state.posture),
         float(state.peak),
         float(state.mass),
-        optional_moment_text(state.as_of),
+        _text(state.as_of) if state.as_of else None,
         " ".join(str(in_ticks(at)) for at in state.latest),
-        moment_text(heat.tier_since),
-        optional_moment_text(heat.below_since),
-        moment_text(heat.computed_at),
-        moment_text(heat.updated_at),
+        _text(heat.tier_since),
+        _text(heat.below_since) if heat.below_since else None,
+        _text(heat.computed_at),
+        _text(heat.updated_at),
     )
 
 
@@ -93,13 +91,13 @@ def heat_of(row: tuple[Any, ...]) -> AccountHeat:
             posture=posture,
             peak=peak,
             mass=mass,
-            as_of=optional_moment(as_of),
-            latest=tuple(_EPOCH + timedelta(microseconds=int(at)) for at in latest.split()),
+            as_of=as_of and _moment(as_of),
+            latest=_times(latest),
         ),
-        tier_since=moment(tier_since),
-        below_since=optional_moment(below_since),
-        computed_at=moment(computed_at),
-        updated_at=moment(updated_at),
+        tier_since=_moment(tier_since),
+        below_since=below_since and _moment(below_since),
+        computed_at=_moment(computed_at),
+        updated_at=_moment(updated_at),
     )
 
 
@@ -113,8 +111,8 @@ def belief_of(row: tuple[Any, ...]) -> AccountBelief:
     account, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days = row
     return AccountBelief(
         account,
-        Facet(moment(surface_at), surface_changes, surface_days) if surface_at else None,
-        Facet(moment(deep_at), deep_changes, deep_days) if deep_at else None,
+        Facet(_moment(surface_at), surface_changes, surface_days) if surface_at else None,
+        Facet(_moment(deep_at), deep_changes, deep_days) if deep_at else None,
     )
 
 
@@ -127,4 +125,9 @@ def plan_of(row: tuple[Any, ...]) -> PlanRecord:
 def _facet_row(facet: Facet | None) -> tuple[Value, Value, Value]:
     if facet is None:
         return (None, None, None)
-    return (moment_text(facet.seen_at), facet.changes, facet.days)
+    return (_text(facet.seen_at), facet.changes, facet.days)
+
+
+@lru_cache(maxsize=4096)
+def _times(latest: str) -> tuple[datetime, ...]:
+    return tuple(_EPOCH + timedelta(microseconds=int(ticks)) for ticks in latest.split())

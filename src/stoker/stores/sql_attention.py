@@ -7,6 +7,7 @@ learns from looks: each reads rows, asks the core what becomes of them, and writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -15,10 +16,11 @@ from stoker.attention import Added, PlanRecord
 from stoker.core.beliefs import BeliefRule
 from stoker.core.companies import CompanyId
 from stoker.core.facets import AccountBelief, Observed, learned
-from stoker.core.heat import AccountHeat, HeatRule, Signal, heated, unheard
+from stoker.core.heat import AccountHeat, HeatRule, Signal, heated, unheard, with_posture
 from stoker.core.keeping import kept_text
 from stoker.core.model import TenantId, in_utc
 from stoker.core.runs import compact_json
+from stoker.core.sweeping import swept
 from stoker.core.tiers import Tier, TierRule
 from stoker.stores.attention_rows import (
     BELIEF,
@@ -51,6 +53,7 @@ ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
 """
 
 _HEAT, _BELIEF = HEAT.split(", "), BELIEF.split(", ")
+_SAME = dict.fromkeys(("as_of", "below_since"), "IS NOT DISTINCT FROM")  # they may be missing
 KNOWN_SIGNALS = """
 SELECT s.id FROM asked JOIN account_signals s ON s.tenant_id = :tenant AND s.id = asked.id
 """
@@ -72,7 +75,7 @@ ON CONFLICT (tenant_id, account_id) DO UPDATE SET
 """
 SWAP_HEAT = f"""
 UPDATE account_heats SET {", ".join(f"{name} = ?" for name in _HEAT[1:])}
-WHERE tenant_id = ? AND {" AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in _HEAT)}
+WHERE tenant_id = ? AND {" AND ".join(f"{name} {_SAME.get(name, '=')} ?" for name in _HEAT)}
 """
 SOME_HEATS = f"""
 SELECT h.{HEAT.replace(", ", ", h.")}
@@ -196,17 +199,14 @@ class SqlAttention:
             self._enter(tx, "heats")
             before = self._heats(tx, said)
             moved = [
-                heated(
-                    before.get(account) or unheard(account, now=now),
-                    posture=posture,
-                    now=now,
-                    rule=rule,
-                    tiers=tiers,
+                replace(
+                    with_posture(before.get(account) or unheard(account, now=now), posture),
+                    updated_at=now,
                 )
                 for account, posture in said.items()
                 if account not in before or before[account].state.posture != posture
             ]
-            self._put(tx, moved)
+            self._put(tx, swept(moved, now=now, rule=rule, tiers=tiers))
             return len(moved)
 
         return await self._database.write(put) if said else 0
