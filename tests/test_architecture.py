@@ -14,7 +14,7 @@ LAYERS = [  # top to bottom; a module may import only from layers below its own
     {"connecting"},
     {"engine", "connectors", "stores", "sandbox", "simulate", "telemetry", "config"},
     {"ports"},
-    {"sources", "accounts", "touches", "attention"},
+    {"sources", "accounts", "touches", "attention", "listings"},
     {"core"},
     {"errors"},
 ]

@@ -24,6 +24,7 @@ from stoker.core.limits import Rate, Turn
 from stoker.core.model import Enriched, Job, JobScore, TenantId
 from stoker.core.runs import Run, RunKey
 from stoker.core.slots import Slot
+from stoker.listings import ListingStore
 from stoker.sources import AnswerStore, PageStore, RegistryStore
 from stoker.touches import TouchStore
 
@@ -383,6 +384,7 @@ class Store:
     nights: NightStore
     touches: TouchStore
     attention: AttentionStore
+    listings: ListingStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,9 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "touch_outcomes": "(:tenant, '2026-02-09', 'u', 'done', now())",
     "touch_handovers": "(:tenant, '2026-02-09', 'u', 'file', now(), '')",
     "touch_counters": "(:tenant, 'c', 1)",
+    "posting_sources": "(:tenant, 'lever:x', 'read', now(), NULL, 1, '', '', 0, '')",
+    "posting_listings": "(:tenant, 'lever:x', 'j', 'lever', 'u', 't', 'c', 'l', NULL, 't', '',"
+    " '[]', false, false, now(), now())",
     "account_signals": "(:tenant, 's', 'c', 'POSTING', now(), 1, '')",
     "account_heats": "(:tenant, 'c', 'COLD', 0, 0, 0, 0, 0, 0, 0, NULL, '', now(), NULL, now(),"
     " now())",

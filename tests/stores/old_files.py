@@ -92,6 +92,12 @@ INSERT INTO looks_learned SELECT 'acme', 'look ' || n, '{at}' FROM numbers;
 INSERT INTO pull_plans SELECT 'acme', 'run ' || n, '{at}', 'tiers', '{{"n":1}}' FROM numbers;
 INSERT INTO pull_plan_parts SELECT 'acme', 'run ' || n, 0, x'00ff' FROM numbers;
 """,
+    9: """
+INSERT INTO posting_sources SELECT 'acme', 'lever:' || n, 'read', '{at}', NULL, 1, 'ünï 🙂', '', n,
+    '' FROM numbers;
+INSERT INTO posting_listings SELECT 'acme', 'lever:a', 'j' || n, 'lever', 'https://a.test/' || n,
+    'ünï 🙂', 'Acme', '', '{at}', 't', '', '["go"]', 1, 0, '{at}', '{at}' FROM numbers;
+""",
 }
 
 

@@ -31,6 +31,7 @@ from stoker.ports import Check, Store, Weight
 from stoker.stores.memory_accounts import MemoryAccounts, MemoryDirectory
 from stoker.stores.memory_attention import MemoryAttention
 from stoker.stores.memory_knowledge import MemoryAnswers, MemoryPages
+from stoker.stores.memory_listings import MemoryListings
 from stoker.stores.memory_money import MemoryMoney
 from stoker.stores.memory_nights import MemoryNights
 from stoker.stores.memory_registry import MemoryRegistry
@@ -248,6 +249,7 @@ class MemoryBackend:
                 nights=MemoryNights(accounts),
                 touches=MemoryTouches(),
                 attention=attention,
+                listings=MemoryListings(),
             )
         return self._stores[tenant]
 

@@ -39,6 +39,7 @@ from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
 from stoker.stores.sql_attention import SqlAttention
 from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
+from stoker.stores.sql_listings import SqlListings
 from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_moves import Missed
 from stoker.stores.sql_nights import PASSING_OVER, SqlNights
@@ -92,6 +93,7 @@ class PostgresBackend:
             nights=SqlNights(database, tenant, passing_over=PASSING_OVER),
             touches=SqlTouches(database, tenant),
             attention=SqlAttention(database, tenant),
+            listings=SqlListings(database, tenant),
         )
 
     def shared(self) -> SqlShared:

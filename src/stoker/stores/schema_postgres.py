@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from stoker.stores import schema_attention, schema_knowledge, schema_nights, schema_touches
+from stoker.stores import (
+    schema_attention,
+    schema_knowledge,
+    schema_listings,
+    schema_nights,
+    schema_touches,
+)
 from stoker.stores.migrations import Migration
 from stoker.stores.postgres_moves import WRITE_MOVES
 
@@ -65,6 +71,8 @@ GRANTS: Final[dict[str, LiteralString]] = {
     "touch_outcomes": "SELECT, INSERT, UPDATE",
     "touch_handovers": "SELECT, INSERT",
     "touch_counters": "SELECT, INSERT, UPDATE",
+    "posting_sources": "SELECT, INSERT, UPDATE",
+    "posting_listings": "SELECT, INSERT, UPDATE, DELETE",
     "account_signals": "SELECT, INSERT, DELETE",
     "account_heats": "SELECT, INSERT, UPDATE",
     "account_beliefs": "SELECT, INSERT, UPDATE",
@@ -311,5 +319,10 @@ MIGRATIONS = (
         number=8,
         name="heat and pulls",
         script=schema_attention.POSTGRES + _fence(*schema_attention.OWNED),
+    ),
+    Migration(
+        number=9,
+        name="sources of postings",
+        script=schema_listings.POSTGRES + _fence(*schema_listings.OWNED),
     ),
 )

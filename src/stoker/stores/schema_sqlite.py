@@ -6,7 +6,13 @@ JSON is compact text. Tables are STRICT: a value of the wrong kind is refused, n
 
 from __future__ import annotations
 
-from stoker.stores import schema_attention, schema_knowledge, schema_nights, schema_touches
+from stoker.stores import (
+    schema_attention,
+    schema_knowledge,
+    schema_listings,
+    schema_nights,
+    schema_touches,
+)
 from stoker.stores.migrations import Migration
 
 # Rows are always asked for by their whole key or a run of it, so the key is the table: no second
@@ -185,4 +191,5 @@ MIGRATIONS = (
     Migration(number=6, name="tenants, companies and nights", script=schema_nights.SQLITE),
     Migration(number=7, name="touches", script=schema_touches.SQLITE),
     Migration(number=8, name="heat and pulls", script=schema_attention.SQLITE),
+    Migration(number=9, name="sources of postings", script=schema_listings.SQLITE),
 )

@@ -27,6 +27,7 @@ from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
 from stoker.stores.sql_attention import SqlAttention
 from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
 from stoker.stores.sql_ledger import SqlLedger
+from stoker.stores.sql_listings import SqlListings
 from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_nights import SqlNights
 from stoker.stores.sql_registry import SqlRegistry
@@ -101,6 +102,7 @@ class SqliteBackend:
             nights=SqlNights(self, tenant),
             touches=SqlTouches(self, tenant),
             attention=SqlAttention(self, tenant),
+            listings=SqlListings(self, tenant),
         )
 
     def shared(self) -> SqlShared:

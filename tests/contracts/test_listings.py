@@ -1,0 +1,262 @@
+"""What every store promises about sources of postings and what they listed."""
+
+import asyncio
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from contracts.backends import ACME, BACKENDS, UMBRELLA
+from stoker.core.job_enriching import enriched
+from stoker.core.model import Enriched, Job, JobId
+from stoker.core.posting_sources import SourceSeen, SourceState
+from stoker.core.postings import Listing, Validators
+from stoker.errors import ConfigError, PermanentError, StokerError
+
+NOW = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+LEVER = "lever:acme"
+
+
+def listing(nth=1, *, title="Senior Python Engineer", **more):
+    job = Job.found(source="lever", url=f"https://a.test/{nth}", title=title, **more)
+    return Listing(job=job, enriched=enriched(job))
+
+
+def source(name=LEVER, **more):
+    return SourceSeen(**{"name": name, "state": SourceState.READ, "tried_at": NOW, **more})
+
+
+def in_id_order(*listings):
+    return sorted(listings, key=lambda each: each.job.id)
+
+
+async def refused(verb, kind=PermanentError):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+def test_sources_come_back_as_they_were_by_name(on_store):
+    async def scenario(store):
+        known = Validators(etag='W/"é"', last_modified="Sun, 01 Nov 2026 18:00:00 GMT")
+        read = source(read_at=NOW, version=3, validators=known, listed=7)
+        failed = source("ashby:x", state=SourceState.FAILED, because="it is away – ünï 🙂")
+        await store.listings.put_source(read)
+        await store.listings.put_source(failed)
+        assert await store.listings.sources() == [failed, read]
+        again = source(state=SourceState.UNCHANGED, tried_at=NOW + HOUR)
+        await store.listings.put_source(again)
+        assert await store.listings.sources() == [failed, again]
+
+    on_store(scenario)
+
+
+def test_listings_come_back_as_they_were_in_id_order(on_store):
+    async def scenario(store):
+        listings = [
+            listing(1, company="Acme", location="SG", posted_at=NOW.astimezone(timezone(HOUR))),
+            replace(listing(2, title="ünï 🙂"), twin=True),
+            listing(3),
+        ]
+        assert await store.listings.put_listings(LEVER, listings, at=NOW) == 3
+        found = await store.listings.listings(LEVER, since=NOW)
+        assert [each.listing for each in found] == in_id_order(*listings)
+        assert {(each.first_seen_at, each.last_seen_at) for each in found} == {(NOW, NOW)}
+        assert found[0].listing.job.posted_at in (None, NOW)
+        assert await store.listings.listings("lever:other", since=NOW) == []
+
+    on_store(scenario)
+
+
+def test_when_a_posting_was_first_seen_stays_and_when_last_never_goes_back(on_store):
+    async def scenario(store):
+        put = store.listings.put_listings
+        assert await put(LEVER, [listing(1)], at=NOW) == 1
+        assert await put(LEVER, [listing(1, title="Head of it"), listing(2)], at=NOW + HOUR) == 1
+        assert await put(LEVER, [listing(2, title="Cook")], at=NOW - HOUR) == 0
+        found = await store.listings.listings(LEVER, since=NOW + HOUR)
+        assert {each.listing.job.title: each.first_seen_at for each in found} == {
+            "Head of it": NOW,
+            "Cook": NOW + HOUR,
+        }
+        assert {each.last_seen_at for each in found} == {NOW + HOUR}
+
+    on_store(scenario)
+
+
+def test_a_posting_may_be_listed_by_two_sources(on_store):
+    async def scenario(store):
+        assert await store.listings.put_listings(LEVER, [listing()], at=NOW) == 1
+        assert await store.listings.put_listings("file:a.csv", [listing()], at=NOW) == 1
+        assert len(await store.listings.listings(LEVER, since=NOW)) == 1
+
+    on_store(scenario)
+
+
+def test_of_two_with_one_id_the_last_counts(on_store):
+    async def scenario(store):
+        twice = [listing(1), listing(1, title="Cook")]
+        assert await store.listings.put_listings(LEVER, twice, at=NOW) == 1
+        (found,) = await store.listings.listings(LEVER, since=NOW)
+        assert found.listing.job.title == "Cook"
+        assert await store.listings.put_listings(LEVER, [], at=NOW) == 0
+
+    on_store(scenario)
+
+
+def test_pages_go_on_where_the_last_one_ended(on_store):
+    async def scenario(store):
+        await store.listings.put_listings(LEVER, [listing(n) for n in range(7)], at=NOW)
+        seen, after = [], ""
+        while page := await store.listings.listings(LEVER, since=NOW, after=after, limit=3):
+            seen += [each.listing.job.id for each in page]
+            after = seen[-1]
+        assert seen == sorted(listing(n).job.id for n in range(7))
+
+    on_store(scenario)
+
+
+def test_who_is_gone_is_counted_and_forgotten_the_longest_gone_first(on_store):
+    async def scenario(store):
+        for nth in range(4):
+            await store.listings.put_listings(LEVER, [listing(nth)], at=NOW + nth * HOUR)
+        await store.listings.put_listings("file:a.csv", [listing(9)], at=NOW)
+        count = store.listings.count_listings
+        assert await count(LEVER, since=NOW, before=NOW + 2 * HOUR) == 2
+        assert await count(LEVER, since=NOW + HOUR, before=NOW + HOUR) == 0
+        assert await count("file:b.csv", since=NOW, before=NOW + HOUR) == 0
+        assert await store.listings.forget_listings(before=NOW + 2 * HOUR, limit=2) == 2
+        assert await store.listings.listings("file:a.csv", since=NOW) == []
+        assert await store.listings.forget_listings(before=NOW + 2 * HOUR) == 1
+        left = await store.listings.listings(LEVER, since=NOW)
+        assert {each.last_seen_at for each in left} == {NOW + 2 * HOUR, NOW + 3 * HOUR}
+        assert await store.listings.forget_listings(before=NOW + 2 * HOUR) == 0
+
+    on_store(scenario)
+
+
+def test_of_listings_one_of_which_cannot_be_kept_none_is(on_store):
+    async def scenario(store):
+        good, put = listing(), store.listings.put_listings
+        nul = Job(id=JobId("j"), source="lever", url="a\0", title="")
+        for bad in (
+            Listing(job=nul, enriched=Enriched(job=nul.id, title="")),
+            replace(good, enriched=Enriched(job=JobId("another"), title="")),
+            replace(listing(2), enriched=replace(listing(2).enriched, stack=("half \ud800",))),
+        ):
+            await refused(put(LEVER, [good, bad], at=NOW))
+        await refused(put(LEVER, [good], at=NOW.replace(tzinfo=None)), ConfigError)
+        for name in ("", "x" * 2_101, "half \ud800"):
+            await refused(put(name, [good], at=NOW))
+            await refused(store.listings.listings(name, since=NOW))
+            await refused(store.listings.put_source(source(name)))
+        for bad in (
+            source(because="a\0"),
+            source(listed=2**80),
+            source(validators=Validators(etag="\ud800")),
+        ):
+            await refused(store.listings.put_source(bad))
+        await refused(
+            store.listings.put_source(source(tried_at=NOW.replace(tzinfo=None))), ConfigError
+        )
+        assert await store.listings.sources() == []
+        assert await store.listings.listings(LEVER, since=NOW) == []
+
+    on_store(scenario)
+
+
+def test_the_longest_name_still_fits_into_one_key(on_store):
+    async def scenario(store):
+        name = "feed:" + "🙂" * 500
+        await store.listings.put_source(source(name))
+        assert await store.listings.put_listings(name, [listing()], at=NOW) == 1
+        assert len(await store.listings.listings(name, since=NOW)) == 1
+
+    on_store(scenario)
+
+
+def test_one_tenant_cannot_see_or_forget_what_anothers_sources_listed(on_backend):
+    async def scenario(backend):
+        acme, umbrella = backend.tenant(ACME).listings, backend.tenant(UMBRELLA).listings
+        await acme.put_source(source())
+        await acme.put_listings(LEVER, [listing()], at=NOW)
+        assert await umbrella.sources() == []
+        assert await umbrella.listings(LEVER, since=NOW) == []
+        assert await umbrella.count_listings(LEVER, since=NOW, before=NOW + HOUR) == 0
+        assert await umbrella.forget_listings(before=NOW + HOUR) == 0
+        assert await umbrella.put_listings(LEVER, [listing()], at=NOW) == 1
+        assert len(await acme.listings(LEVER, since=NOW)) == 1
+
+    on_backend(scenario)
+
+
+def test_many_at_once_lose_nothing(on_store):
+    async def scenario(store):
+        batches = [[listing(n % 40) for n in range(first, first + 30)] for first in range(0, 80, 8)]
+        new = await asyncio.gather(
+            *(store.listings.put_listings(LEVER, batch, at=NOW) for batch in batches)
+        )
+        assert len(await store.listings.listings(LEVER, since=NOW)) == 40
+        assert sum(new) >= 40
+
+    on_store(scenario)
+
+
+TEXTS = ["", "plain", "ünï – 日本語 🙂", "a\0b", "half \ud800"]
+
+
+def verbs(rng):
+    """Return one random verb on a store, the same for the same chance."""
+    at, name = NOW + rng.randint(-3, 3) * HOUR, rng.choice([LEVER, "file:a.csv", "", "\0"])
+    listings = [
+        replace(
+            listing(rng.randint(0, 9), company=rng.choice(TEXTS)),
+            twin=rng.random() < 0.5,
+        )
+        for _ in range(rng.randint(0, 4))
+    ]
+    later, limit = at + rng.randint(0, 3) * HOUR, rng.randint(0, 4)
+    seen = source(name, tried_at=at, because=rng.choice(TEXTS), listed=rng.randint(0, 9))
+    return rng.choice(
+        [
+            lambda store: store.put_source(seen),
+            lambda store: store.put_listings(name, listings, at=at),
+            lambda store: store.put_listings(name, listings, at=later),
+            lambda store: store.listings(name, since=at, limit=limit),
+            lambda store: store.count_listings(name, since=at, before=later),
+            lambda store: store.forget_listings(before=at, limit=limit),
+        ]
+    )
+
+
+async def outcome(verb, store):
+    try:
+        return await verb(store.listings)
+    except StokerError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "memory"])
+def test_every_store_does_what_the_memory_store_does(backend, tmp_path):
+    async def compared():
+        async with (
+            BACKENDS[backend](tmp_path) as subject,
+            BACKENDS["memory"](tmp_path) as model,
+        ):
+            for seed in range(6):
+                rng = random.Random(seed)
+                tenant = rng.choice([ACME, UMBRELLA])
+                for step in range(40):
+                    verb = verbs(rng)
+                    expected = await outcome(verb, model.tenant(tenant))
+                    assert await outcome(verb, subject.tenant(tenant)) == expected, (seed, step)
+                for store in (subject.tenant(tenant), model.tenant(tenant)):
+                    assert isinstance(await store.listings.sources(), list)
+                assert (
+                    await subject.tenant(tenant).listings.sources()
+                    == await model.tenant(tenant).listings.sources()
+                )
+
+    asyncio.run(compared())
