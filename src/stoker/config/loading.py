@@ -98,6 +98,10 @@ def _impossible(own: Settings) -> Iterator[str]:
         own.score.rule()
     except ConfigError as error:
         yield f"{own.origin('score.high_from')}: score: {error}"
+    try:
+        own.discovery.rule()
+    except ConfigError as error:
+        yield f"{own.origin('discovery.role_weight')}: discovery: {error}"
 
 
 def _tenants(found: Merged, tenancy: Tenancy) -> tuple[Tenant, ...]:

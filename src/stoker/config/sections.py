@@ -25,6 +25,7 @@ from stoker.config.connectors import (
     Tavily,
     ZeroBounce,
 )
+from stoker.config.discovering import Discovery
 from stoker.config.explained import Explained
 from stoker.config.explained import setting as _is
 from stoker.config.explained import tenant_setting as _each
@@ -257,7 +258,10 @@ class Crawl:
         "CRAWLER_USER_AGENT",
     )
     persist_corpus: bool = _is(
-        BOOLEAN, False, "Whether page texts are kept after the run.", "PERSIST_CRAWL_CORPUS"
+        BOOLEAN,
+        False,
+        "Whether the text a company's facts were taken from is kept; it goes with retention.days.",
+        "PERSIST_CRAWL_CORPUS",
     )
 
 
@@ -379,6 +383,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "score": Score,
         "icp": Icp,
         "touches": Touches,
+        "discovery": Discovery,
         "keys": Keys,
         "tenancy": Tenancy,
     }

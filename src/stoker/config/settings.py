@@ -24,6 +24,7 @@ from stoker.config.connectors import (
     Tavily,
     ZeroBounce,
 )
+from stoker.config.discovering import Discovery
 from stoker.config.sections import (
     CONNECTORS,
     KNOWN,
@@ -96,10 +97,12 @@ class Settings:
     score: Score = field(default_factory=Score)
     icp: Icp = field(default_factory=Icp)
     touches: Touches = field(default_factory=Touches)
+    discovery: Discovery = field(default_factory=Discovery)
     keys: Keys = field(default_factory=Keys)
     tenancy: Tenancy = field(default_factory=Tenancy)
     tenants: tuple[Tenant, ...] = (Tenant(id=DEFAULT_TENANT, name=str(DEFAULT_TENANT)),)
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    directory: Path = Path()  # where work is done: what relative paths are relative to
 
     def value(self, key: str) -> Any:
         """Return the value of a dotted key."""
@@ -127,7 +130,7 @@ class Settings:
             sqlite_path=directory / self.storage.sqlite_path,
             json_dir=directory / self.storage.json_dir,
         )
-        return replace(self, storage=storage)
+        return replace(self, storage=storage, directory=directory)
 
     def tenant(self, tenant: TenantId) -> Tenant:
         """Return a configured tenant, or raise ConfigError naming those there are."""
