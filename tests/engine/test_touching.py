@@ -1,6 +1,7 @@
 """What a tenant's touches promise from day to day: nothing forgotten, nothing counted twice."""
 
 import asyncio
+import gc
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from engine.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, WEEK, memory, opened, people
 from stoker import RateLimiter, Scheduler, scheduler_in_file
 from stoker.core.coverage.values import Outcome, PlanRule, Profile, ProfileStatus
-from stoker.engine.touching import Touching
+from stoker.engine.touching import Touching, without_collecting
 from stoker.errors import ConflictError, PermanentError, TransientError
 from stoker.stores.sqlite import SqliteBackend
 from stoker.testing import FakeClock
@@ -269,6 +270,19 @@ def test_the_next_look_of_the_day_repairs_the_days_after_it():
         assert failed in after
 
     running(scenario())
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_of_garbage_is_left_as_it_was_also_after_an_error(on):
+    was_on = gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        with suppress(PermanentError), without_collecting():
+            assert not gc.isenabled()
+            raise PermanentError("no")
+        assert gc.isenabled() is on
+    finally:
+        (gc.enable if was_on else gc.disable)()
 
 
 STEPS = [

@@ -6,7 +6,9 @@ two that change a week, the later reads it again first. How a due touch leaves i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -235,13 +237,14 @@ class Touching:
         from stoker.core.coverage.repairing import repaired
 
         drawn = seed_of(self.tenant, week_name(monday)) if seed is None else seed
-        plan = plan_week(
-            people, monday=monday, rule=self.rule, seed=drawn, zone=self.zone, created_at=now
-        )
-        today = local_day(now, self.zone)
-        if not plan.monday <= today <= plan.days[-1].day:
-            return plan
-        return repaired(begun(plan, today=today), people, [], rule=self.rule, now=now)
+        with without_collecting():
+            plan = plan_week(
+                people, monday=monday, rule=self.rule, seed=drawn, zone=self.zone, created_at=now
+            )
+            today = local_day(now, self.zone)
+            if not plan.monday <= today <= plan.days[-1].day:
+                return plan
+            return repaired(begun(plan, today=today), people, [], rule=self.rule, now=now)
 
     async def _anew(
         self, kept: KeptPlan | None, monday: date, *, now: datetime, seed: int | None = None
@@ -257,7 +260,24 @@ class Touching:
 
         plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
         marks = await self.store.marks(since=plan.monday)
-        return repaired(plan, await self.people(), marks, rule=self.rule, now=now)
+        people = await self.people()
+        with without_collecting():
+            return repaired(plan, people, marks, rule=self.rule, now=now)
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Make many values without a look for garbage: there is none, all of them are kept.
+
+    Of a million profiles every third second would go into looking.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _crowded() -> ConflictError:

@@ -101,7 +101,9 @@ def _slot(slot: DaySlot) -> DaySlot:
             raise PermanentError("a touch has a score and a probability; nothing was written")
         at = in_utc(touch.at, what="when a touch is due")
         handed_at = _utc(touch.handed_at, what="when a touch was handed out")
-        named[touch.url] = replace(touch, at=at, outcome=None, handed_at=handed_at)
+        if touch.outcome is not None or at is not touch.at or handed_at is not touch.handed_at:
+            touch = replace(touch, at=at, outcome=None, handed_at=handed_at)
+        named[touch.url] = touch
     in_time = sorted(named.values(), key=lambda touch: (touch.at, touch.url))
     return replace(slot, touches=tuple(in_time))
 

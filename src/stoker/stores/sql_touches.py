@@ -6,7 +6,7 @@ after the other. Counters are added to where they stand, so that nobody's count 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -237,8 +237,7 @@ class SqlTouches:
     ) -> bool:
         kept = kept_plan(plan)
         values: dict[str, Value] = {"tenant": self._tenant, "week": kept.week}
-        rows = {slot.day.isoformat(): self._rows(kept.week, slot) for slot in kept.days}
-        digests = {day: sha256(repr(each).encode()).hexdigest() for day, each in rows.items()}
+        digests = {slot.day.isoformat(): self._digest(kept.week, slot) for slot in kept.days}
         told = settled_json(settled, seen + 1) if settled else None
         head = compact_json({**head_json(kept), "digests": {**digests}, "settled": told})
 
@@ -253,10 +252,11 @@ class SqlTouches:
                 return False
             # A repair leaves most days as they were; those are not written again.
             known = json_value(before[0][0]).get("digests", {}) if before else {}
-            for day, each in rows.items():
+            for slot in kept.days:
+                day = slot.day.isoformat()
                 if known.get(day) != digests[day]:
                     tx.change(OLD_TOUCHES, day=day, **values)
-                    tx.change_many(NEW_TOUCH, each)
+                    tx.change_many(NEW_TOUCH, self._rows(kept.week, slot))
             return True
 
         return await self._database.write(put)
@@ -338,8 +338,15 @@ class SqlTouches:
             found |= {profile.url: profile for profile in map(profile_of, rows)}
         return found
 
-    def _rows(self, week: str, slot: DaySlot) -> list[tuple[Value, ...]]:
-        return [(self._tenant, week, *touch_row(touch)) for touch in slot.touches]
+    def _rows(self, week: str, slot: DaySlot) -> Iterator[tuple[Value, ...]]:
+        return ((self._tenant, week, *touch_row(touch)) for touch in slot.touches)
+
+    def _digest(self, week: str, slot: DaySlot) -> str:
+        # Row by row: a day may have so many that all of them at once would be felt.
+        digest = sha256()
+        for row in self._rows(week, slot):
+            digest.update(repr(row).encode())
+        return digest.hexdigest()
 
     def _put_profiles(self, tx: Transaction, profiles: Sequence[Profile]) -> ProfilesPut:
         known = self._known(tx, sorted({each.url for each in profiles}))
