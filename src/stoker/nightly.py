@@ -64,6 +64,7 @@ def order_of(
         parked=max(PARKED, 25 * scheduling.company_concurrency),
         gathers_for=max(GATHERS_FOR, timedelta(seconds=verifier.per_s / verifier.calls)),
         corpus_limit=own.extract.corpus_char_limit,
+        keeps_corpus=own.crawl.persist_corpus,
         may_take=timedelta(minutes=scheduling.deadline_minutes),
         reset=reset,
         from_run=from_run,

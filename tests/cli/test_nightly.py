@@ -178,6 +178,19 @@ def test_a_run_that_is_not_there_is_named_before_anything_begins(stoker):
     assert stoker.told("runs", "list")[1] == []
 
 
+def test_what_pages_said_can_be_read_where_it_is_kept(stoker):
+    stoker.set_up("acme")
+    keeps = ("--set", "crawl.persist_corpus=true")
+    plainly = ("--skip", "verify", "--skip", "export", "--skip", "contacts")
+    [night] = stoker.told(*keeps, "nightly", "--limit", "3", *plainly)[1]
+    stories = [stoker.told("why", f"acme/{each}")[1] for each in night["manifest"]["selected"]]
+    kept = [story for story in stories if story["corpus"]]
+    assert kept
+    assert kept[0]["corpus"]["run"] == night["run"]
+    _, out, _ = stoker("why", f"acme/{kept[0]['company']}")
+    assert "What its pages said is kept" in out
+
+
 def test_a_company_nobody_chose_is_told_why(stoker):
     stoker.set_up("acme")
     _, [plan] = stoker.told("nightly", "--dry-run", "--limit", "1")

@@ -3,12 +3,15 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from stoker import wiring
 from stoker.core.budget import Request
 from stoker.core.events import OutcomeUncertain
 from stoker.core.model import TenantId
 from stoker.core.runs import RunState
 from stoker.engine.upkeep import CHECKED_FOR
+from stoker.sources import Kept
 from stoker.testing import FakeClock, Recorder
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
@@ -67,3 +70,30 @@ def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path
     assert run.manifest.counts["holds_uncertain"] == 1
     assert [event.key for event in told.of(OutcomeUncertain)] == ["sent"]
     assert any("tavily" in cap for cap in run.manifest.budgets)
+
+
+@pytest.mark.parametrize("prunes", [True, False])
+def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_path, prunes):
+    (tmp_path / "stoker.toml").write_text(
+        f"retention.enabled = {str(prunes).lower()}\nretention.days = 30\n"
+    )
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            [tenant] = settings.active_tenants()
+            answers, now = app.backend.tenant(tenant).answers, clock.now()
+            ages = {"corpus/old": 31, "corpus/new": 29, "tavily/good": -1}
+            for key, days in ages.items():
+                until = now - timedelta(days=days)
+                kept = Kept(
+                    key=key, connector="crawl", answer={}, cost={}, at=until, good_until=until
+                )
+                await answers.keep_answers([kept])
+            run = await app.scheduler(()).start_now(app.task(tenant))
+            return run.manifest.counts["pruned_answers"], set(await answers.answers(list(ages)))
+
+    pruned, left = asyncio.run(scenario())
+    assert pruned == int(prunes)
+    assert left == {"corpus/new", "tavily/good"} | (set() if prunes else {"corpus/old"})

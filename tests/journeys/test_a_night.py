@@ -10,6 +10,7 @@ import pg
 from night_house import ACME, BOLT, house
 from stoker.core.budget import CapChange
 from stoker.core.companies import Verdict
+from stoker.core.corpus import corpus_key
 from stoker.core.events import CompanyEnded, NightPlanned
 from stoker.core.icp import IcpRule
 from stoker.core.nights import Depth, Step, UnitState
@@ -325,6 +326,24 @@ def test_steps_that_are_skipped_are_not_taken(at):
 
     assert run.state is RunState.DONE
     assert not {"zerobounce", "odoo"} & set(charged)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_pages_said_is_kept_only_where_somebody_wants_it_and_bounded(at, kept):
+    async def journey():
+        more = f"crawl.persist_corpus = {str(kept).lower()}\nextract.corpus_char_limit = 400"
+        async with at(companies=3, more=more) as house:
+            run = await house.night()
+            keys = [corpus_key(company) for company in run.manifest.selected]
+            return run, await house.store().answers.answers(keys)
+
+    run, found = asyncio.run(journey())
+
+    assert len(found) == (3 if kept else 0)
+    for each in found.values():
+        assert 0 < len(each.answer["text"]) <= 400
+        assert each.answer["run"] == run.name
+        assert each.answer["pages"]
 
 
 def test_a_limit_holds_for_what_an_earlier_run_left_too(at):

@@ -17,6 +17,7 @@ from stoker.cli.output import (
     takes_json,
 )
 from stoker.cli.tenants import known_id, one_tenant
+from stoker.core.picking import object_in, text_in
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stoker.core.model import Json, TenantId
     from stoker.core.nights import Unit
     from stoker.ports import Store
+    from stoker.sources import Kept
     from stoker.wiring import App
 
 _MATCHES = 5
@@ -50,6 +52,7 @@ class Story:
     unit: Unit | None
     fit: Fit | None  # None: the tenant has no rule
     least: float
+    corpus: Kept | None = None  # what its pages said, where that is kept
 
     @property
     def company(self) -> Company:
@@ -75,6 +78,7 @@ def why(asked: Asked, which: str, as_json: bool) -> None:
 
 
 async def _story(asked: Asked, which: str) -> Story:
+    from stoker.core.corpus import corpus_key
     from stoker.core.icp import fit
 
     whose, slash, wanted = which.partition("/")
@@ -89,6 +93,8 @@ async def _story(asked: Asked, which: str) -> Story:
         dossier = await _found(app, store, wanted.strip())
         rule = await store.accounts.rule(own.icp.rule_name)
         seen = await store.nights.last_look(dossier.company.id)
+        key = corpus_key(dossier.company.id)
+        kept = await store.answers.answers([key])
     run, unit = seen or ("", None)
     return Story(
         tenant=tenant,
@@ -97,6 +103,7 @@ async def _story(asked: Asked, which: str) -> Story:
         unit=unit,
         fit=fit(dossier.company, rule) if rule else None,
         least=own.score.min_export,
+        corpus=kept.get(key),
     )
 
 
@@ -199,6 +206,13 @@ def _show_known(story: Story) -> None:
             ],
         )
 
+    if story.corpus is not None:
+        said = object_in(story.corpus.answer)
+        say(
+            f"\nWhat its pages said is kept, {len(text_in(said, 'text'))} characters from run "
+            f"{text_in(said, 'run')}; read it with --json."
+        )
+
 
 def _json(story: Story) -> Json:
     from stoker.core.lead_rows import lead_row
@@ -223,4 +237,5 @@ def _json(story: Story) -> Json:
     fits: Json = None
     if story.fit is not None:
         fits = {"fits": story.fit.fits, "because": story.fit.because}
-    return {**known, "fit": fits, "night": night}  # type: ignore[dict-item]  # no date is left
+    said = story.corpus.answer if story.corpus is not None else None
+    return {**known, "fit": fits, "night": night, "corpus": said}  # type: ignore[dict-item]  # no date is left

@@ -31,6 +31,11 @@ class Worded(Protocol):
         ...
 
 
+def corpus_key(company: str) -> str:
+    """Return what a company's kept corpus is found by; no question to a vendor has such a key."""
+    return f"corpus/{company}"
+
+
 def corpus(pages: Iterable[Worded], *, most: int) -> str:
     """Return the pages' texts under their addresses, at most so many characters.
 

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 from stoker.core.companies import Company, Contact, Dossier
 from stoker.core.contacting import PeopleAt, Reveal, contacts_of
-from stoker.core.corpus import Worded
+from stoker.core.corpus import Worded, corpus, corpus_key
 from stoker.core.degrading import owed_by
 from stoker.core.extracting import Excerpt, extraction
 from stoker.core.findings import Extracted, Finding
 from stoker.core.fingerprints import exact_fingerprint
 from stoker.core.knowing import known_after
+from stoker.core.model import clean_text
 from stoker.core.nights import Depth, Step
 from stoker.core.pages import Outcome, Page, SiteVisit
 from stoker.core.questions import KeepableAnswer, Question
@@ -29,10 +30,11 @@ from stoker.core.weighing import merged
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
 from stoker.engine.handing_out import HELD_STILL
+from stoker.engine.looking import CONNECTOR
 from stoker.engine.notebook import Notebook
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Store
-from stoker.sources import Connector
+from stoker.sources import Connector, Kept
 
 MOST_REVEALED = 2  # people of one company whose addresses are paid for
 _SITE_SAYS_ENOUGH = (Outcome.READ, Outcome.UNCHANGED)
@@ -67,6 +69,7 @@ class CompanyLook:
         corpus_limit: int,
         run: str,
         ours: Callable[[], bool] = lambda: True,
+        keeps_corpus: bool = False,
     ) -> None:
         self._store = store
         self._asking = asking
@@ -75,6 +78,7 @@ class CompanyLook:
         self._limit = corpus_limit
         self._run = run
         self._ours = ours
+        self._keeps_corpus = keeps_corpus
 
     async def look(self, before: Dossier, depth: Depth, book: Notebook) -> Looked:
         """Look at a company this deep.
@@ -108,6 +112,8 @@ class CompanyLook:
             told = _told(company, searched, never=not_theirs)
             plain = merged(plain, await self._plainly((), told, book))
         words: list[Worded] = [*(visit.pages if visit else ()), *told]
+        if words and self._keeps_corpus:
+            await self._keep(company, words, book)
         extracted, fingerprint = plain, ""
         if reads and words:
             extracted, fingerprint = await self._read(company, words, plain, before, book)
@@ -147,6 +153,22 @@ class CompanyLook:
         if visit.outcome not in _SITE_SAYS_ENOUGH:
             book.remark(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
         return visit
+
+    async def _keep(self, company: Company, words: Sequence[Worded], book: Notebook) -> None:
+        """Keep what was read, in place of what was read before: one bounded text a company.
+
+        Good until now, because nobody is answered from it; retention says how long it stays.
+        """
+        text = clean_text(corpus(words, most=self._limit))
+        kept = Kept(
+            key=corpus_key(company.id),
+            connector=CONNECTOR,
+            answer={"text": text, "run": self._run, "pages": [page.url for page in words]},
+            cost={},
+            at=book.now,
+            good_until=book.now,
+        )
+        await self._store.answers.keep_answers([kept])
 
     async def _plainly(
         self, pages: Sequence[Page], told: Sequence[Excerpt], book: Notebook

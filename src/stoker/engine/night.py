@@ -218,6 +218,7 @@ class Night:
                 corpus_limit=order.corpus_limit,
                 run=name,
                 ours=units.still_ours,
+                keeps_corpus=order.keeps_corpus,
             ),
             looking=Looking(
                 await self._gate(), run.store.money, prices=prices, reset=order.reset, run=name

@@ -49,6 +49,7 @@ class NightOrder:
     gathers_for: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
     sent_together: int = 50  # companies that go into the CRM while others flow
     corpus_limit: int = 50_000
+    keeps_corpus: bool = False
     may_take: timedelta = timedelta(minutes=90)
     reset: ResetRule = field(default_factory=ResetRule)
     from_run: str = ""  # exactly that run's selection

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from stoker.core.budget import Refused
@@ -32,6 +33,11 @@ class Notebook:
         self._seconds: dict[str, float] = {}
         self.shortfalls: list[Shortfall] = []
         self._remarks: list[str] = []
+
+    @property
+    def now(self) -> datetime:
+        """What the clock says."""
+        return self._clock.now()
 
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:

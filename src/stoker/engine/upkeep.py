@@ -94,6 +94,7 @@ class Upkeep:
         with run.step("retention") as step:
             pruned = await self._pruned(run, now)
             step.items = pruned.runs
+            answers = await self._forgotten(run, now)
         return Ending(
             state=RunState.FAILED if unsound else RunState.DONE,
             reason="; ".join(unsound),
@@ -103,10 +104,20 @@ class Upkeep:
                 "holds_uncertain": sum(hold.phase is Phase.UNCERTAIN for hold in lapsed),
                 "pruned_runs": pruned.runs,
                 "pruned_rows": pruned.rows,
+                "pruned_answers": answers,
                 **_by_kind(findings),
             },
             reasons=tuple(finding.sentence for finding in audit.problems(findings)),
         )
+
+    async def _forgotten(self, run: OpenRun, now: datetime) -> int:
+        """Forget answers and texts that have been good for nothing for as long as runs are kept."""
+        if not self.prunes:
+            return 0
+        before, forgotten = now - timedelta(days=self.rule.days), 0
+        while many := await run.store.answers.forget_answers(before=before):
+            forgotten += many
+        return forgotten
 
     async def _pruned(self, run: OpenRun, now: datetime) -> Weight:
         if not self.prunes:
