@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.companies import Bucket, Company, CompanyId, Contact, Dossier, Verdict
+from stoker.core.crm import LEAD, rows_of
 from stoker.core.findings import Field, Finding, How
 from stoker.core.icp import IcpRule
+from stoker.core.model import TenantId
 from stoker.core.scoring import DEFAULT_WEIGHTS, ScoreRule, scored
 from stoker.errors import ConfigError
 
@@ -113,7 +115,29 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
     nothing = Dossier(company=Company(id=CompanyId("c"), name="Acme", ssic="01111", employees=999))
     worst = scored(nothing, ICP)
     assert (worst.value, worst.bucket) == (0.0, Bucket.LOW)
-    assert worst.rationale == "Low (0.00): little is known; but no address is known to work."
+    assert worst.rationale == (
+        "Low (0.00): little is known; but its size is not what is wanted, so it is no lead."
+    )
+
+
+@given(dossiers, st.none() | st.integers(0, 10**9), rules, st.floats(0, 1))
+def test_whoever_is_known_to_be_larger_or_smaller_than_wanted_is_no_lead_whatever_else_is_good(
+    dossier, people, rule, least
+):
+    known = replace(dossier, company=replace(dossier.company, employees=people))
+    score = scored(known, ICP, rule)
+    outside = people is not None and not ICP.employees[0] <= people <= ICP.employees[1]
+    assert (score.features["size"] == 0) is outside
+    assert ("no lead" in score.rationale) is outside
+    if outside:
+        rows = rows_of(replace(known, score=score), tenant=TenantId("acme"), least=least)
+        assert (score.value, score.bucket) == (0.0, Bucket.LOW)
+        assert LEAD not in {row.model for row in rows}
+
+
+def test_a_size_nobody_knows_is_not_called_one_that_fits():
+    known = Dossier(company=Company(id=CompanyId("c"), name="Acme", ssic="62011"))
+    assert "size" not in scored(known, ICP).rationale
 
 
 def test_an_address_that_bounces_is_worth_nothing_and_one_nobody_checked_something():

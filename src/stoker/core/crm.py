@@ -80,8 +80,8 @@ def external_id(tenant: TenantId, kind: str, key: str) -> str:
 def rows_of(dossier: Dossier, *, tenant: TenantId, least: float | None = None) -> list[CrmRow]:
     """Return the rows of one company, each after those it links to.
 
-    The company and its contacts, and a lead when its score is `least` or more (no lead for None).
-    None at all for a company without a name or a number.
+    The company and its contacts, and a lead when its score is `least` or more; no lead for None,
+    nor for a score of 0. None at all for a company without a name or a number.
     """
     company = _company(dossier, tenant)
     if "name" not in company.values:
@@ -94,7 +94,7 @@ def rows_of(dossier: Dossier, *, tenant: TenantId, least: float | None = None) -
             seen.add(row.external_id)
             rows.append(row)
     score = dossier.score
-    if score is not None and least is not None and score.value >= least:
+    if score is not None and least is not None and score.value >= least and score.value > 0:
         rows.append(_lead(dossier, company, tenant))
     return rows
 

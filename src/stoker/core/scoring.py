@@ -1,6 +1,7 @@
 """How good a lead is: features from what is known, a score from weights, and a sentence saying why.
 
 Each feature is between 0 and 1 and never falls when more good is known, so neither does the score.
+Whoever is known to be larger or smaller than the rule wants is no lead, whatever else is good.
 Everything a tenant reads about a score is said here; nothing is asked of anybody.
 """
 
@@ -40,7 +41,7 @@ _SENIOR = ("chief", "ceo", "cto", "cfo", "coo", "founder", "owner", "director", 
 _LEADING = ("head", "vp", "vice", "manager", "lead", "partner")
 _TOLD = {  # how a feature is told when it speaks for the lead, and when it does not
     "industry": ("its industry is the one wanted", "its industry is not known to fit"),
-    "size": ("its size fits", "its size does not fit or is not known"),
+    "size": ("its size fits", "its size is not what is wanted, so it is no lead"),
     "reachable": ("there is an address that works", "no address is known to work"),
     "decision_maker": ("somebody who decides is known", "nobody who decides is known"),
     "presence": ("its site says a lot", "its site says little"),
@@ -76,6 +77,8 @@ def scored(dossier: Dossier, icp: IcpRule, rule: ScoreRule | None = None) -> Lea
     total = sum(rule.weights.values())
     parts = {name: rule.weights.get(name, 0.0) * value / total for name, value in features.items()}
     value = min(max(round(sum(parts.values()), 4), 0.0), 1.0)
+    if _too_large_or_small(features):
+        value = 0.0
     return LeadScore(
         value=value,
         bucket=bucket(value, rule),
@@ -103,7 +106,12 @@ def rationale(
 ) -> str:
     """Say in one sentence what speaks for a lead, most first, and what speaks most against it."""
     speaking = sorted(parts, key=lambda name: (-parts[name], name))
-    good = [_TOLD[name][0] for name in speaking if features[name] >= 0.5 and parts[name] > 0][:3]
+    good = [
+        _TOLD[name][0]
+        for name in speaking
+        # A size nobody knows counts half and is not spoken of.
+        if features[name] >= (1.0 if name == "size" else 0.5) and parts[name] > 0
+    ][:3]
     missing = {
         name: rule.weights.get(name, 0.0) * (1 - features[name])
         for name in features
@@ -111,6 +119,8 @@ def rationale(
     }
     worst = max(sorted(missing), key=lambda name: missing[name], default=None)
     sentence = f"{bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")
+    if _too_large_or_small(features):
+        return f"{sentence}; but {_TOLD['size'][1]}."
     return f"{sentence}; but {_TOLD[worst][1]}." if worst and missing[worst] > 0 else f"{sentence}."
 
 
@@ -125,9 +135,11 @@ def _size(dossier: Dossier, icp: IcpRule) -> float:
     if people is None:
         return 0.5
     least, most = icp.employees
-    if least <= people <= most:
-        return 1.0
-    return 0.5 if least / 2 <= people <= most * 2 else 0.0
+    return 1.0 if least <= people <= most else 0.0
+
+
+def _too_large_or_small(features: Mapping[str, float]) -> bool:
+    return features["size"] == 0.0  # which no size is that fits, or that nobody knows
 
 
 def _reachable(dossier: Dossier, _: IcpRule) -> float:
