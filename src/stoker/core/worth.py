@@ -50,29 +50,34 @@ def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> 
     Given the price of a look over the account's value, this is how often it is looked at.
     """
 
-    def grown(days: Floats) -> tuple[Floats, Floats]:
-        s = days / beliefs.days
+    def grown(days: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+        s = days / b
         z = np.log1p(s)
         if objective is Objective.HARMONIC:
-            slope = -np.expm1(-beliefs.changes * z)
+            slope = -np.expm1(-a * z)
         else:
-            slope = beliefs.changes * (s / (1.0 + s)) * np.exp(-beliefs.changes * z)
-        return beliefs.days * _by_belief(beliefs.changes, s, objective), slope
+            slope = a * (s / (1.0 + s)) * np.exp(-a * z)
+        return b * _by_belief(a, s, objective), slope
 
-    return _age_at(worth_at, grown, shape=beliefs.days.shape)
+    return _age_at(worth_at, beliefs.days_between, grown, beliefs.changes, beliefs.days)
 
 
 def interval_known(rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective) -> Floats:
     """Return the same where the rate of changes is known."""
     rates = checked(rate, what="a rate of changes")
 
-    def grown(days: Floats) -> tuple[Floats, Floats]:
-        x = rates * days
-        # The slope by x itself: x e^-x has underflowed long after the worth stopped growing.
+    def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
+        x = rate * days
         slope = -np.expm1(-x) if objective is Objective.HARMONIC else x * np.exp(-x)
         return days * _by_rate(x, objective), slope
 
-    return _age_at(worth_at, grown, shape=rates.shape)
+    between = 1.0 / np.maximum(rates, 1.0 / LONGEST)
+    return _age_at(worth_at, between, grown, rates)
+
+
+def stale_share(x: Floats) -> Floats:
+    """Return the share of time a copy is out of date with x changes between two looks."""
+    return _by_rate(x, Objective.HARMONIC)
 
 
 def value_of(every: ArrayLike, prior: Beliefs, *, objective: Objective) -> Floats:
@@ -136,32 +141,38 @@ def _series(step: Callable[[int], Floats], objective: Objective) -> Floats:
 
 def _age_at(
     worth_at: ArrayLike,
-    grown: Callable[[Floats], tuple[Floats, Floats]],
-    *,
-    shape: tuple[int, ...],
+    between: Floats,
+    grown: Callable[..., tuple[Floats, Floats]],
+    *columns: Floats,
 ) -> Floats:
-    # Newton on log worth by log age, where both penalties bend one way only, inside a bracket
-    # that every turn makes smaller; a step that leaves the bracket halves it instead.
-    target = checked(worth_at, what="the worth of a look")
-    shape = np.broadcast_shapes(target.shape, shape)
-    target = np.broadcast_to(target, shape)
-    low, high = np.full(shape, np.log(_SHORTEST)), np.full(shape, np.log(LONGEST))
-    most, _ = grown(np.full(shape, LONGEST))
-    never, at = target > most, 0.5 * (low + high)
-    settled = never | (target == 0.0)
+    # Newton on log worth by log age: both penalties bend one way there, and the age at which a
+    # look would be worth this much if nothing bent is never too old. Every turn makes the bracket
+    # smaller, a step that leaves it halves it instead, and whoever is settled leaves.
+    wanted = checked(worth_at, what="the worth of a look")
+    shape = np.broadcast_shapes(wanted.shape, between.shape)
+    goal, start, *rest = (
+        np.broadcast_to(each, shape).ravel() for each in (wanted, between, *columns)
+    )
+    most, _ = grown(np.full(goal.shape, LONGEST), *rest)
+    found = np.where(goal > most, np.inf, 0.0)
+    rows = np.flatnonzero((goal > 0.0) & (goal <= most))
+    goal, rest = goal[rows], [column[rows] for column in rest]
+    at = np.log(np.clip(np.sqrt(2.0 * goal) * np.sqrt(start[rows]), _SHORTEST, LONGEST))
+    low, high = np.full(at.shape, np.log(_SHORTEST)), np.full(at.shape, np.log(LONGEST))
     for _ in range(_TURNS):
-        if settled.all():
-            break
         days = np.exp(at)
-        reached, slope = grown(days)
-        below = reached < target
+        reached, slope = grown(days, *rest)
+        below = reached < goal
         low, high = np.where(below, at, low), np.where(below, high, at)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = np.log(target / reached) * reached / (slope * days)
+            step = np.log(goal / reached) * reached / (slope * days)
         close = np.abs(step) <= _CLOSE
         inside = (at + step > low) & (at + step < high)
-        following = np.where(inside | close, at + step, 0.5 * (low + high))
-        at = np.where(settled, at, following)
-        settled = settled | close | (high - low <= _CLOSE)
-    found = np.where(never, np.inf, np.exp(at))
-    return np.where(target == 0.0, 0.0, found)
+        at = np.where(inside | close, at + step, 0.5 * (low + high))
+        found[rows] = np.exp(at)
+        open_ = ~(close | (high - low <= _CLOSE))
+        if not open_.any():
+            break
+        goal, at, low, high = goal[open_], at[open_], low[open_], high[open_]
+        rows, rest = rows[open_], [column[open_] for column in rest]
+    return found.reshape(shape)
