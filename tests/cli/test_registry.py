@@ -136,6 +136,9 @@ def test_an_older_release_is_refused_and_read_by_force(stoker, asked, written):
 
     code, _, err = stoker("import", older)
     assert (code, "--force" in err) == (Exit.FAILED, True)
+    [refused] = asked("import", older)["refused"]
+    assert refused["reason"] == "RELEASE_PASSED"
+    assert older in refused["because"]
     assert asked("import", older, "--force")["files"][0]["changed"] == 1
 
 

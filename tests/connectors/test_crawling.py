@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from connectors.own_site import AGENT, HOST, PROSE, page, site, with_etag
-from stoker.connectors.crawling import CrawlConnector, Crawler, SiteQuestion
+from stoker.connectors.crawling import CrawlConnector, Crawler
 from stoker.connectors.http import Http
 from stoker.core.findings import Field
-from stoker.core.pages import Outcome
+from stoker.core.pages import Outcome, SiteQuestion
 from stoker.engine.politeness import OwnHosts
 from stoker.errors import PermanentError
 from stoker.sandbox.box import Sandbox

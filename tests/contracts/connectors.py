@@ -13,7 +13,7 @@ from stoker.connectors.boards.board import Board, Layout
 from stoker.connectors.boards.feeds import Feeds
 from stoker.connectors.boards.greenhouse import GREENHOUSE
 from stoker.connectors.boards.lever import LEVER
-from stoker.connectors.crawling import CrawlConnector, Crawler, SiteQuestion
+from stoker.connectors.crawling import CrawlConnector, Crawler
 from stoker.connectors.data_gov import DataGov
 from stoker.connectors.http import Http
 from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
@@ -26,6 +26,7 @@ from stoker.core.contacting import CompanyAt, PeopleAt, Reveal
 from stoker.core.crm import PARTNER, CrmRow
 from stoker.core.extracting import Excerpt, Extraction
 from stoker.core.limits import Rate
+from stoker.core.pages import SiteQuestion
 from stoker.core.postings import PostingsAt
 from stoker.core.searching import ReadPages, Search, SearchDepth
 from stoker.core.upserts import Write

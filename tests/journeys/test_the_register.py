@@ -22,7 +22,7 @@ real_files = pytest.mark.skipif(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def stoker(request, tmp_path, capsys):
-    settings = list(FAST)
+    settings = [*FAST, "--set", "storage.sqlite_path=register.db"]  # also of what is rehearsed
     if request.param == "postgres":
         if reason := pg.why_no_postgres():
             pytest.skip(reason)

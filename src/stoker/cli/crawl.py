@@ -23,13 +23,11 @@ from stoker.cli.output import (
 )
 from stoker.cli.tenants import one_tenant, takes_tenant
 from stoker.core.pages import Outcome
-from stoker.errors import ConflictError, TransientError
+from stoker.errors import TransientError
 
 if TYPE_CHECKING:
-    from stoker.connectors.crawling import CrawlConnector, SiteQuestion
-    from stoker.core.model import Json, TenantId
+    from stoker.core.model import Json
     from stoker.core.pages import SiteVisit
-    from stoker.wiring import App
 
 _GOOD = (Outcome.READ, Outcome.UNCHANGED, Outcome.THIN)
 
@@ -73,45 +71,26 @@ def crawl(
 async def _visited(
     asked: Asked, url: str, max_pages: int | None, again: bool, tenant: str | None
 ) -> SiteVisit:
-    from stoker.connectors.crawling import SiteQuestion
     from stoker.connectors.site_visiting import site_named
+    from stoker.core.budget import Refused
+    from stoker.engine.visiting import look_at
 
     async with asked.app() as app:
-        whose = one_tenant(app.settings, tenant)
-        pages = app.backend.tenant(whose).pages
+        whose, site = one_tenant(app.settings, tenant), site_named(url)
         crawler = app.connectors.crawl(whose, max_pages=max_pages)
-        crawler.price(SiteQuestion(url=url))  # says no to what is no address, before we look it up
-        known = [] if again else await pages.pages(site_named(url))
-        visit = await _looked(app, whose, crawler, SiteQuestion(url=url, known=known))
-        await pages.remember_pages(visit.site, visit.seen)
-        return visit
-
-
-async def _looked(
-    app: App, tenant: TenantId, crawler: CrawlConnector, question: SiteQuestion
-) -> SiteVisit:
-    from stoker.connectors.site_visiting import site_named
-    from stoker.core.budget import Refused, Request
-    from stoker.engine.paying import Paid
-
-    site = site_named(question.url)
-    request = Request(
-        key=f"crawl/{site[:200]}/{secrets.token_hex(8)}",
-        connector=crawler.name,
-        amounts=crawler.price(question),
-        account=site,
-    )
-    gate = await app.gate(tenant)
-    outcome = await gate.pay_for(
-        request,
-        lambda: crawler.ask(question, key=request.key),
-        passage=app.passages(tenant).through(crawler.name),
-    )
-    if isinstance(outcome, Refused):
-        raise TransientError(f"{outcome.sentence}; {site} was not visited")
-    if not isinstance(outcome, Paid):
-        raise ConflictError("this very look is under way elsewhere; try again")
-    return outcome.answer
+        visit = await look_at(
+            url,
+            site=site,
+            crawler=crawler,
+            pages=app.backend.tenant(whose).pages,
+            gate=await app.gate(whose),
+            passage=app.passages(whose).through(crawler.name),
+            unlike_others=secrets.token_hex(8),
+            again=again,
+        )
+    if isinstance(visit, Refused):
+        raise TransientError(f"{visit.sentence}; {site} was not visited")
+    return visit
 
 
 def _show(visit: SiteVisit) -> None:

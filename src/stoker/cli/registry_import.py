@@ -108,7 +108,8 @@ def _parts(letters: str | None) -> list[str]:
 
 def _report(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        show_json({"files": [_json(each) for each in outcome.read], "refused": outcome.refused})
+        refused: list[Json] = [dict(each) for each in outcome.refused]
+        show_json({"files": [_json(each) for each in outcome.read], "refused": refused})
         return
     for each in outcome.read:
         load, count = each.load, each.load.count

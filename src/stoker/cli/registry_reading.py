@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from stoker.cli.output import complain
 from stoker.connectors.acra_files import RegisterFile, register_files
 from stoker.connectors.data_gov import DataGov, Published, fetch
 from stoker.connectors.http import Http
-from stoker.core.acra_numbers import part_named, release_named
+from stoker.core.entities import Load
 from stoker.core.events import Event, RegisterRead
-from stoker.engine.registering import INCOMPLETE, Registered, Registering, RegisterSource
+from stoker.core.register_loads import NotRead, oldest_first, release_and_part, to_download
+from stoker.engine.registering import Registered, Registering, RegisterSource
 from stoker.errors import PermanentError, TransientError
 from stoker.ports import Observer
 from stoker.wiring import App
@@ -45,12 +46,19 @@ class Outcome:
     """What has been read so far, and what was refused."""
 
     read: list[Registered] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refused: list[Mapping[str, str]] = field(default_factory=list)  # `because`, and `reason` if any
 
-    def refuse(self, because: str) -> None:
+    def refuse(self, because: str, *, reason: str = "") -> None:
         """Say at once that a file is refused, and remember it."""
-        self.refused.append(because)
+        self.refused.append({"because": because} | ({"reason": reason} if reason else {}))
         complain(because)
+
+    def take(self, read: Registered | NotRead) -> None:
+        """Remember how a file went; one that is refused is said at once."""
+        if isinstance(read, NotRead):
+            self.refuse(read.sentence, reason=read.reason)
+        else:
+            self.read.append(read)
 
 
 async def read_files(
@@ -58,7 +66,8 @@ async def read_files(
 ) -> None:
     """Read files by path, address or - for stdin, those of the oldest release first."""
     http = app.connectors.http()
-    for name in sorted(names, key=lambda name: release_named(_short(name)) or ""):
+    order = oldest_first([_short(name) for name in names])
+    for name in sorted(names, key=lambda name: order.index(_short(name))):
         with tempfile.TemporaryDirectory() as kept:
             try:
                 path = await _there(http, name, directory=directory, kept=Path(kept))
@@ -74,19 +83,21 @@ async def read_published(app: App, parts: Sequence[str], wanted: Wanted, outcome
     """
     portal = app.connectors.portal()
     published = {each.part: each for each in await portal.files()}
-    if missing := [part for part in parts if part not in published]:
-        raise PermanentError(f"data.gov.sg has no part {', '.join(missing)} today")
-    loads = await app.backend.registry().loads(limit=_LOOKS_BACK)
-    ended = {
-        (load.release, load.part.removesuffix(INCOMPLETE)): load for load in loads if load.ended_at
-    }
-    for part in parts or list(published):
-        before = ended.get((published[part].release, part))
-        if before is not None and not wanted.again:
-            outcome.read.append(Registered(load=before, before=True))
+    found = to_download(
+        {part: each.release for part, each in published.items()},
+        wanted=parts,
+        loads=await app.backend.registry().loads(limit=_LOOKS_BACK),
+        again=wanted.again,
+    )
+    if isinstance(found, NotRead):
+        outcome.take(found)
+        return
+    for each in found:
+        if isinstance(each, Load):
+            outcome.take(Registered(load=each, before=True))
             continue
         try:
-            await _downloaded(app, portal, published[part], wanted, outcome)
+            await _downloaded(app, portal, published[each], wanted, outcome)
         except PermanentError as error:
             outcome.refuse(str(error))
 
@@ -108,21 +119,18 @@ async def _downloaded(
 
 async def _read(app: App, path: Path, wanted: Wanted, outcome: Outcome) -> None:
     for file in await asyncio.to_thread(register_files, path, part=wanted.part or ""):
-        outcome.read.append(await _registered(app, file, wanted))
+        outcome.take(await _registered(app, file, wanted))
 
 
-async def _registered(app: App, file: RegisterFile, wanted: Wanted) -> Registered:
-    release = wanted.release or release_named(file.name)
-    if release is None:
-        raise PermanentError(
-            f"which release is {file.name}? say so with --release 2025-12-31, or by a date in its "
-            "name; nothing of it was written"
-        )
+async def _registered(app: App, file: RegisterFile, wanted: Wanted) -> Registered | NotRead:
+    told = release_and_part(file.name, release=wanted.release, part=wanted.part)
+    if isinstance(told, NotRead):
+        return told
     source = RegisterSource(
         digest=file.digest,
         name=file.name,
-        release=release,
-        part=wanted.part or part_named(file.name) or file.name,
+        release=told[0],
+        part=told[1],
         lines=file.lines,
         rows=file.rows,
     )

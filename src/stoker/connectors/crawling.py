@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from stoker.connectors.http import Http
 from stoker.connectors.page_asking import GAP, PageAsking
 from stoker.connectors.site_visiting import CrawlLimits, Visiting
-from stoker.core.pages import Outcome, PageSeen, SiteVisit
+from stoker.core.pages import Outcome, PageSeen, SiteQuestion, SiteVisit
 from stoker.core.urls import web_address
 from stoker.errors import PermanentError
 from stoker.ports import Clock
@@ -65,14 +64,6 @@ class Crawler:
             if start is starts[-1] or ending.outcome is not Outcome.FAILED or visiting.answered:
                 break
         return visiting.told(ending)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion:
-    """Which site to visit, and what is known of it."""
-
-    url: str
-    known: Sequence[PageSeen] = ()
 
 
 class CrawlConnector:

@@ -6,6 +6,7 @@ is the extractors'.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -24,6 +25,14 @@ class PageSeen:
     fingerprint: str = ""  # of what the page says, not of its markup
     seen_at: datetime
     changed_at: datetime  # when what it says was last seen to differ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteQuestion:
+    """Which site to visit, and what is known of it."""
+
+    url: str
+    known: Sequence[PageSeen] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

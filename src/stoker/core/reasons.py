@@ -55,3 +55,10 @@ class Reason(StrEnum):
         "the store could not say what is left, so nothing was spent; check it with: stoker doctor",
     )
     CLOCK_WENT_BACK = "CLOCK_WENT_BACK", "the clock is earlier than what was already recorded"
+
+    # Files of the register that are not read
+    RELEASE_UNKNOWN = "RELEASE_UNKNOWN", "nobody says which release of the register the file is of"
+    RELEASE_TO_COME = "RELEASE_TO_COME", "its release is still to come; its date must be wrong"
+    RELEASE_PASSED = "RELEASE_PASSED", "a later release was read; rows would go back"
+    PART_SHRUNK = "PART_SHRUNK", "it has less than half the rows it had; it may be cut"
+    PART_NOT_PUBLISHED = "PART_NOT_PUBLISHED", "the register's publisher does not offer this part"
