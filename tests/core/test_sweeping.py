@@ -1,0 +1,51 @@
+"""A sweep says of every account what asking about that account alone would say."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.heat import HeatRule, Signal, SignalKind, heat_at, heated, unheard
+from stoker.core.sweeping import swept
+from stoker.core.tiers import TierRule
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+RULE, TIERS = HeatRule(), TierRule()
+
+shares = st.floats(0.0, 1.0)
+hours = st.floats(-1e5, 1e5).map(lambda hours: NOW + timedelta(hours=hours))
+
+
+@st.composite
+def heats(draw):
+    said = draw(st.lists(st.tuples(shares, st.lists(st.tuples(shares, hours), max_size=4), hours)))
+    return [
+        heated(
+            unheard(f"A{n}", now=NOW),
+            [
+                Signal(id=f"{k}", account=f"A{n}", kind=SignalKind.POSTING, at=at, strength=strong)
+                for k, (strong, at) in enumerate(signals)
+            ],
+            posture=posture,
+            now=now,
+            rule=RULE,
+            tiers=TIERS,
+        )
+        for n, (posture, signals, now) in enumerate(said)
+    ]
+
+
+@given(heats(), hours)
+def test_a_sweep_says_what_asking_about_each_account_says(some, now):
+    alone = [heat_at(heat, now=now, rule=RULE, tiers=TIERS) for heat in some]
+    assert swept(some, now=now, rule=RULE, tiers=TIERS) == alone
+
+
+@given(heats(), hours)
+def test_sweeping_twice_at_one_moment_is_sweeping_once(some, now):
+    once = swept(some, now=now, rule=RULE, tiers=TIERS)
+    assert swept(once, now=now, rule=RULE, tiers=TIERS) == once
+
+
+def test_nothing_to_sweep_is_swept():
+    assert swept([], now=NOW, rule=RULE, tiers=TIERS) == []
