@@ -315,6 +315,31 @@ def test_a_plan_asks_nobody_and_promises_nothing(at):
     assert (log, usage, charged) == ([], [], {})
 
 
+def test_verifying_and_scoring_alone_are_no_look_and_pay_no_pull_units(at):
+    async def journey():
+        async with at(companies=3) as house:
+            await limited(house, VERIFICATIONS, 0)
+            await house.night()
+            looked = [each.looked_at for each in await knowledge(house)]
+            await limited(house, VERIFICATIONS, 100)
+            await limited(house, PULLS, 0)
+            steps = (Step.SELECT, Step.VERIFY, Step.SCORE)
+            verifying = await house.night(steps=steps)
+            scoring = await house.night(steps=(Step.SELECT, Step.SCORE))
+            told = {"clock": house.app.clock, "observer": house.app.observer}
+            plan = await house.app.night(ACME, steps=steps).plan(house.store(), **told)
+            return looked, verifying, scoring, plan, await knowledge(house)
+
+    looked, verifying, scoring, plan, known = asyncio.run(journey())
+
+    assert verifying.state is scoring.state is RunState.DONE
+    assert set(verifying.manifest.cost) == {"zerobounce/calls", "zerobounce/credits"}
+    assert scoring.manifest.cost == {}
+    assert len(verifying.manifest.selected) == len(scoring.manifest.selected) == 3
+    assert not {"crawl/pull_units"} & set(plan.quote.cost)
+    assert [each.looked_at for each in known] == looked
+
+
 def test_steps_that_are_skipped_are_not_taken(at):
     async def journey():
         async with at(companies=3) as house:

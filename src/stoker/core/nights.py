@@ -33,6 +33,15 @@ OF_COMPANIES = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCORE
 """The steps that are taken company by company."""
 
 
+LOOKS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
+"""The steps that find something out: whoever takes any of them looks, and pays pull units."""
+
+
+def looks(steps: Iterable[Step]) -> bool:
+    """Say whether a night of these steps looks at companies, or only works on what is known."""
+    return any(step in LOOKS for step in steps)
+
+
 class Depth(StrEnum):
     """How deep a look goes."""
 

@@ -16,14 +16,14 @@ from stoker.core.degrading import LONGEST_REASON, OWED, Lack, Shortfall, owed_af
 from stoker.core.findings import Field, Finding, best
 from stoker.core.icp import IcpRule
 from stoker.core.model import clean_text
-from stoker.core.nights import Step, Unit, UnitState
+from stoker.core.nights import Step, Unit, UnitState, looks
 from stoker.core.reaching import to_verify, verified
 from stoker.core.scoring import ScoreRule, scored
 from stoker.engine.asking import Answered
 from stoker.engine.batching import Batching
 from stoker.engine.company_look import CompanyLook, Looked
 from stoker.engine.handing_out import HandingOut
-from stoker.engine.looking import CONNECTOR, Looking
+from stoker.engine.looking import CONNECTOR, Look, Looking
 from stoker.engine.notebook import Notebook
 from stoker.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.ports import Clock, Store
@@ -87,7 +87,7 @@ class CompanyNight:
                 raise PermanentError("this company is no longer known")
             if not self._units.still_ours():
                 return None
-            look = await self._looking.allowed(unit.company, unit.depth, now=self._clock.now())
+            look = await self._allowed(unit)
             if isinstance(look, Refused):
                 return look
             book.spent(CONNECTOR, look.cost)
@@ -110,6 +110,11 @@ class CompanyNight:
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
             ended = await self._poisoned(book, error)
         return ended if self._units.still_ours() else None
+
+    async def _allowed(self, unit: Unit) -> Look | Refused:
+        if not looks(self._steps):
+            return Look(depth=unit.depth)  # nobody looks: what is known is verified or scored
+        return await self._looking.allowed(unit.company, unit.depth, now=self._clock.now())
 
     def _ended(self, book: Notebook) -> Unit:
         resets = [each.resets_at for each in book.shortfalls if each.resets_at is not None]
@@ -136,7 +141,7 @@ class CompanyNight:
                 company=_grown(looked.company, looked.findings),
                 findings=looked.findings,
                 contacts=looked.contacts,
-                looked_at=now,
+                looked_at=now if looks(self._steps) else before.looked_at,
                 run=self._run,
                 extracted_from=looked.extracted_from,
                 # Never empty, because what is empty does not replace what was noted before.

@@ -16,7 +16,7 @@ from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.expectations import expected
 from stoker.core.forecast import Quote, Room, quote
 from stoker.core.icp import IcpRule
-from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit
+from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit, looks
 from stoker.core.scoring import ScoreRule
 from stoker.core.targets import PLENTY, DepthRule, Selection, places
 from stoker.engine.candidates import find_candidates, select_targets
@@ -130,7 +130,10 @@ class Planning:
                 over_cap=len(found) - len(units),
                 nobody="" if earlier or not self._looks else _CHOSE_NOBODY,
             )
-        day = window_at(WindowKind.DAY, run.clock.now(), reset=order.reset)
+        day, looking = (
+            window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
+            looks(order.steps),
+        )
         with run.step(Step.SELECT) as step:
             chosen = await select_targets(
                 accounts,
@@ -138,9 +141,9 @@ class Planning:
                 cap=order.companies,
                 now=run.clock.now(),
                 depths=order.depths,
-                pull_units=means.pull_units,
+                pull_units=means.pull_units if looking else PLENTY,
                 limit=order.limit,
-                day_began_at=None if order.again else day.start,
+                day_began_at=day.start if looking and not order.again else None,
             )
             step.items = len(chosen.units)
         return NightPlan(
@@ -170,12 +173,14 @@ class Planning:
         return await left_undone(run, kind=KIND, reset=self._order.reset)
 
     def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
-        looks = Counter(unit.depth for unit in units)
+        many = Counter(unit.depth for unit in units)
         needs = expected(set(means.rooms), steps=self._order.steps)
-        told = quote(looks, needs, means.rooms, at_once=self._order.at_once)
+        told = quote(many, needs, means.rooms, at_once=self._order.at_once)
         depths = self._order.depths
-        pulls = looks[Depth.SHALLOW] * depths.shallow_units + looks[Depth.DEEP] * depths.deep_units
-        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost}) if pulls else told
+        pulls = many[Depth.SHALLOW] * depths.shallow_units + many[Depth.DEEP] * depths.deep_units
+        if not pulls or not looks(self._order.steps):
+            return told
+        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost})
 
 
 async def _why_nobody(accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
