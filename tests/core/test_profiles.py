@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.companies import Company, CompanyId, Dossier
+from stoker.core.companies import Bucket, Company, CompanyId, Dossier, LeadScore
 from stoker.core.coverage.values import Profile, ProfileStatus
 from stoker.core.profiles import (
     LONGEST_NAME,
@@ -18,6 +18,7 @@ from stoker.core.profiles import (
     profiles_in,
     profiles_of,
     sheet_export,
+    worths_of,
 )
 from stoker.errors import ConfigError, PermanentError
 
@@ -178,3 +179,24 @@ def test_a_sheet_is_taken_from_where_it_is_csv(url, export):
 def test_what_is_no_sheet_is_refused(url):
     with pytest.raises(PermanentError):
         sheet_export(url)
+
+
+def lead(number, website, value=None):
+    score = value and LeadScore(
+        value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
+    )
+    company = Company(id=CompanyId(f"T{number}"), name=f"Lead {number}", website=website)
+    return Dossier(company=company, score=score or None)
+
+
+def test_a_lead_is_worth_its_score_or_its_heat_whichever_is_more():
+    leads = [
+        lead(1, "https://one.test/", 0.9),
+        lead(2, "two.test", 0.4),
+        lead(3, "", 0.8),
+        lead(4, "https://four.test/"),
+        lead(5, "https://one.test/", 0.2),
+        lead(6, "http://not an address", 0.7),
+    ]
+    heats = {CompanyId("T1"): 0.1, CompanyId("T2"): 0.6, CompanyId("T9"): 1.0}
+    assert worths_of(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}

@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -242,6 +243,39 @@ def test_after_a_days_first_look_only_what_is_asked_about_is_read():
         assert not set(at.store.asked) & WHOLE
         assert await at.touching.get_todays_queue() == queue[1:]
         assert set(at.store.asked) >= WHOLE
+
+    running(scenario())
+
+
+def test_what_profiles_are_worth_is_asked_when_a_week_is_planned_and_weighs_the_picks():
+    async def scenario():
+        asked = []
+
+        async def worths():
+            asked.append(1)
+            return {each.url: 1.0 for each in people(200)[::2]}
+
+        store, clock = memory(), FakeClock(MONDAY_AT_EIGHT)
+        await store.put_profiles(
+            [replace(each, last_done_at=MONDAY_AT_EIGHT - 2 * DAY) for each in people(200)]
+        )
+
+        def touching(factor):
+            rule = PlanRule(worth_factor=factor)
+            return Touching(
+                store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, worths=worths
+            )
+
+        plain, weighed = [await touching(factor).planned() for factor in (0.0, 1000.0)]
+        assert asked == [1]
+        worthy = [
+            sum(int(t.url[-1]) % 2 == 0 for slot in plan.days for t in slot.touches)
+            for plan in (plain, weighed)
+        ]
+        assert worthy[1] > worthy[0]
+        await touching(1.0).get_todays_queue()
+        await touching(1.0).get_todays_queue()
+        assert asked == [1, 1]
 
     running(scenario())
 

@@ -102,6 +102,11 @@ class Touches:
     pool: float = _each(
         number(1, 1000), 2.0, "From how many a day's touches are drawn, in budgets of the day."
     )
+    worth_factor: float = _each(
+        number(0, 1000),
+        1.0,
+        "How much likelier, at equal waits, the best lead is drawn: 1 is 100 %.",
+    )
     opens: time = _each(WALL_TIME, time(9), "When a day's touches may begin.")
     closes: time = _each(WALL_TIME, time(18), "When a day's touches are over.")
     weekdays: str = _each(WEEKDAYS, "1,2,3,4,5,6,7", "The days that have touches.")
@@ -159,6 +164,7 @@ class Touches:
             score_ceiling=self.score_most,
             score_noise=self.score_chance,
             pool_factor=self.pool,
+            worth_factor=self.worth_factor,
             opens=self.opens,
             closes=self.closes,
             weekdays=tuple(int(day) for day in self.weekdays.split(",")),

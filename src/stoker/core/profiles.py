@@ -14,7 +14,7 @@ from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
-from stoker.core.companies import Dossier
+from stoker.core.companies import CompanyId, Dossier
 from stoker.core.coverage.values import Profile, ProfileStatus
 from stoker.core.model import clean_text, in_utc
 from stoker.core.urls import web_address
@@ -107,6 +107,21 @@ def profiles_of(dossiers: Iterable[Dossier]) -> ProfilesRead:
             why = told if isinstance(told, str) else "another company has the same website"
             bad.append(BadRow(where=str(company.id), because=why))
     return ProfilesRead(profiles=tuple(found.values()), bad=tuple(bad))
+
+
+def worths_of(dossiers: Iterable[Dossier], heats: Mapping[CompanyId, float]) -> dict[str, float]:
+    """Return what leads are worth, 0 to 1, by the addresses their profiles go by.
+
+    A lead is worth its score or its heat, whichever is more.
+    """
+    worths: dict[str, float] = {}
+    for dossier in dossiers:
+        score = dossier.score.value if dossier.score is not None else 0.0
+        worth = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
+        told = _named(dossier.company.website, "", status=ProfileStatus.ACTIVE)
+        if isinstance(told, Profile) and worth > worths.get(told.url, 0.0):
+            worths[told.url] = worth
+    return worths
 
 
 def merged_profile(known: Profile, said: Profile) -> Profile:

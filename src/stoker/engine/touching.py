@@ -7,7 +7,7 @@ two that change a week, the later reads it again first. How a due touch leaves i
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 10
 PROFILES_A_PAGE = 10_000
 MEASURED_OVER = timedelta(days=56)
+Worths = Callable[[], Awaitable[Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +62,27 @@ class TouchStatus:
 
 
 class Touching:
-    """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds."""
+    """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds.
+
+    `worths` reads what profiles are worth, 0 to 1 by url, whenever a week is planned.
+    """
 
     def __init__(
-        self, store: TouchStore, *, rule: PlanRule, zone: str, clock: Clock, tenant: str = "default"
+        self,
+        store: TouchStore,
+        *,
+        rule: PlanRule,
+        zone: str,
+        clock: Clock,
+        tenant: str = "default",
+        worths: Worths | None = None,
     ) -> None:
         self.store = store
         self.rule = rule
         self.zone = zone
         self.tenant = tenant
         self.clock = clock
+        self._reads_worths = worths
 
     async def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
@@ -228,30 +240,42 @@ class Touching:
             zone=self.zone,
             success_rate=await self.success_rate(usual=usual),
             runs=runs,
+            worths=await self._worths(),
         )
 
-    def _made(
-        self, people: list[Profile], monday: date, *, seed: int | None, now: datetime
-    ) -> WeeklyPlan:
+    async def _worths(self) -> Mapping[str, float]:
+        if self._reads_worths is None or not self.rule.worth_factor:
+            return {}
+        return await self._reads_worths()
+
+    async def _made(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
         from stoker.core.coverage.planning import plan_week
         from stoker.core.coverage.repairing import repaired
 
         drawn = seed_of(self.tenant, week_name(monday)) if seed is None else seed
+        people, worths = await self.people(), await self._worths()
         with without_collecting():
             plan = plan_week(
-                people, monday=monday, rule=self.rule, seed=drawn, zone=self.zone, created_at=now
+                people,
+                monday=monday,
+                rule=self.rule,
+                seed=drawn,
+                zone=self.zone,
+                created_at=now,
+                worths=worths,
             )
             today = local_day(now, self.zone)
             if not plan.monday <= today <= plan.days[-1].day:
                 return plan
-            return repaired(begun(plan, today=today), people, [], rule=self.rule, now=now)
+            late = begun(plan, today=today)
+            return repaired(late, people, [], rule=self.rule, now=now, worths=worths)
 
     async def _anew(
         self, kept: KeptPlan | None, monday: date, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
         if kept is not None and has_begun(kept.plan):
             return await self._repaired(kept, now=now, seed=seed)
-        return self._made(await self.people(), monday, seed=seed, now=now)
+        return await self._made(monday, seed=seed, now=now)
 
     async def _repaired(
         self, kept: KeptPlan, *, now: datetime, seed: int | None = None
@@ -260,9 +284,9 @@ class Touching:
 
         plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
         marks = await self.store.marks(since=plan.monday)
-        people = await self.people()
+        people, worths = await self.people(), await self._worths()
         with without_collecting():
-            return repaired(plan, people, marks, rule=self.rule, now=now)
+            return repaired(plan, people, marks, rule=self.rule, now=now, worths=worths)
 
 
 @contextmanager

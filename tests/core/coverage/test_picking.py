@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stoker.core.coverage.chance import Chance, Purpose
-from stoker.core.coverage.picking import NEVER, day_picks, inclusion, sampled
+from stoker.core.coverage.picking import NEVER, day_picks, inclusion, sampled, scored
 from stoker.core.coverage.values import PlanRule
 
 RULE = PlanRule()
@@ -44,6 +44,33 @@ def test_nobody_forced_waited_less_than_somebody_overdue_who_was_not_picked(sinc
     if len(forced) and waiting:
         assert max(waiting) <= max(forced.max(), 12) or len(forced) == budget
         assert forced.min() > 10  # three days before the window of fourteen ends
+
+
+@given(waits, st.integers(1, 30), st.integers(0, 1000), st.data())
+def test_worth_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, budget, seed, data):
+    share = st.floats(0, 1)
+    worth = np.array(data.draw(st.lists(share, min_size=len(since), max_size=len(since))))
+    factor = data.draw(st.floats(0, 1e308))
+    plain = picked(since, budget, seed=seed)
+    found = picked(since, budget, seed=seed, worth=worth, rule=replace(RULE, worth_factor=factor))
+    forced = found.places[found.forced].tolist()
+    assert forced == plain.places[plain.forced].tolist()
+    assert len(found.places) == len(plain.places) == len(set(found.places.tolist()))
+    days = TODAY - state(since)
+    scores = scored(days, rule=RULE, chance=Chance(seed, Purpose.PICKS, TODAY))
+    others = [n for n in range(len(since)) if n not in forced and days[n] >= 2]
+    pool = sorted(scores[others].tolist(), reverse=True)[: 2 * budget]
+    assert all(score >= pool[-1] for score in found.scores[~found.forced])
+
+
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=30), st.floats(0, 50), st.integers(0, 99))
+def test_who_is_worth_more_is_likelier_in_proportion(worths, factor, seed):
+    rule = replace(RULE, worth_factor=factor)
+    found = picked([5] * len(worths), 6, seed=seed, rule=rule, worth=np.array(worths))
+    weight = found.scores * (1 + factor * np.array(worths)[found.places])
+    open_ones = found.probability < 1
+    ratios = found.probability[open_ones] / weight[open_ones]
+    assert np.allclose(ratios, ratios[:1], rtol=1e-9)
 
 
 def test_somebody_never_touched_is_first_in_line():

@@ -1,5 +1,6 @@
 """Rehearsed weeks: counted whole, on the production planner, with the odds that were asked for."""
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -38,6 +39,18 @@ def test_every_touch_has_an_outcome_and_every_gap_an_end():
     assert abs(found.outcomes[Outcome.DONE] / total - 0.8) < 0.04
     assert found.gaps.sum() >= found.outcomes[Outcome.DONE]
     assert found.gaps[:2].sum() == 0
+
+
+def test_coverage_stays_first_whatever_some_profiles_are_worth():
+    worth = np.array([nth % 2 for nth in range(100)], np.float64)
+    start = [YESTERDAY - nth % 10 for nth in range(100)]
+    rule = replace(RULE, worth_factor=50.0)
+    runs = [
+        run(start, weeks=12, seed=seed, choose=repairing_daily(rule=rule, seed=seed, worth=worth))
+        for seed in range(10)
+    ]
+    gaps = sum(each.gaps for each in runs)
+    assert gaps[: RULE.window.days + 1].sum() / gaps.sum() >= 0.995
 
 
 def test_when_nobody_is_ever_picked_everybody_waits_too_long():

@@ -8,7 +8,7 @@ probability, found by rehearsing the production planner, and never a guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -86,6 +86,7 @@ def certified(
     success_rate: float,
     weeks: int = 10,
     runs: int = 200,
+    worths: Mapping[str, float] | None = None,
 ) -> Certificate:
     """Return what can be promised from this Monday on. Raises ConfigError.
 
@@ -93,7 +94,8 @@ def certified(
     """
     if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
         raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
-    last_done = roster_of(profiles, zone=zone).last_done
+    roster = roster_of(profiles, zone=zone, worths=worths)
+    last_done = roster.last_done
     counts = [
         len(
             rehearsed(
@@ -104,7 +106,7 @@ def certified(
                 seed=seed + run,
                 zone=zone,
                 odds=Odds(failed=1 - success_rate),
-                choose=repairing_daily(rule=rule, seed=seed + run),
+                choose=repairing_daily(rule=rule, seed=seed + run, worth=roster.worth),
             ).too_long
         )
         for run in range(runs)

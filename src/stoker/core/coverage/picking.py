@@ -1,7 +1,8 @@
 """Who is touched on one day, and with what probability each of them was picked.
 
 The longest without a touch come first: whoever waited too long is included by force, the rest is
-drawn from the best of the others, by weight and without putting back. Works on whole columns, so
+drawn from the best of the others, by weight and without putting back. Only in that draw may a
+profile's worth have a say: it lets nobody wait longer than the pool does. Works on columns, so
 that a million profiles take no longer than they must. A day's picks follow from who was done when;
 nothing here knows names, times or weeks.
 """
@@ -17,6 +18,7 @@ from stoker.core.coverage.values import PlanRule
 
 NEVER = -1_000_000  # the day, as a number, on which somebody never touched was last done
 _REST = 2  # days: done yesterday, not today
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,12 @@ def day_picks(
     chance: Chance,
     barred: Ints | None = None,
     forced_already: int = 0,
+    worth: Floats | None = None,
 ) -> Picks:
     """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
-    by force. Nobody done the day before is picked.
+    by force. Nobody done the day before is picked. `worth` is each one's, from 0 to 1.
     """
     since = day - last_done
     scores = scored(since, rule=rule, chance=chance)
@@ -62,7 +65,11 @@ def day_picks(
     others = np.flatnonzero(free)
     # Chance has its say among the best only, or the longest-waiting could be passed over.
     pool = others[_best(scores[others], int(rule.pool_factor * budget))]
-    drawn, probability = sampled(scores[pool], budget - len(forced), chance=chance)
+    weights = scores[pool]
+    if worth is not None and len(weights):
+        # Measured by the largest score first, so that no factor makes a weight endless.
+        weights = weights / max(float(weights.max()), _TINY) * (1 + rule.worth_factor * worth[pool])
+    drawn, probability = sampled(weights, budget - len(forced), chance=chance)
     places = np.concatenate([forced, pool[drawn]])
     return Picks(
         places=places,

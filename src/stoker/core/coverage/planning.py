@@ -8,7 +8,7 @@ How a week goes on after something else happened is for repairing to say.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from stoker.core.coverage.budgets import Bounds, Budgets, week_budgets
-from stoker.core.coverage.chance import Chance, Ints, Purpose
+from stoker.core.coverage.chance import Chance, Floats, Ints, Purpose
 from stoker.core.coverage.hours import cut, moment, open_stretches, room, ticks
 from stoker.core.coverage.picking import NEVER, Picks, day_picks
 from stoker.core.coverage.rosters import Roster, roster_of
@@ -36,11 +36,15 @@ def plan_week(
     seed: int,
     zone: str,
     created_at: datetime,
+    worths: Mapping[str, float] | None = None,
 ) -> WeeklyPlan:
-    """Return the plan of the week that begins on this Monday. Raises ConfigError."""
+    """Return the plan of the week that begins on this Monday. Raises ConfigError.
+
+    `worths`, by url and from 0 to 1, weigh the draw among those who waited about as long.
+    """
     if monday.isoweekday() != 1:
         raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
-    roster = roster_of(profiles, zone=zone)
+    roster = roster_of(profiles, zone=zone, worths=worths)
     budgets, notes = budgets_of(monday, rule=rule, seed=seed, zone=zone)
     last_done = roster.last_done.copy()
     slots = []
@@ -109,6 +113,7 @@ def picks_of(
     seed: int,
     barred: Ints | None = None,
     forced_already: int = 0,
+    worth: Floats | None = None,
 ) -> Picks:
     """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
     return day_picks(
@@ -119,6 +124,7 @@ def picks_of(
         chance=_chance(seed, Purpose.PICKS, day),
         barred=barred,
         forced_already=forced_already,
+        worth=worth,
     )
 
 
@@ -153,6 +159,7 @@ def filled_day(
         seed=seed,
         barred=kept.places,
         forced_already=sum(touch.forced for touch in kept.touches),
+        worth=roster.worth,
     )
     if (short := len(times) - len(picks.places)) > 0:
         said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)

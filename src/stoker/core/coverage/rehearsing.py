@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from stoker.core.coverage.chance import Chance, Ints, Purpose
+from stoker.core.coverage.chance import Chance, Floats, Ints, Purpose
 from stoker.core.coverage.picking import NEVER
 from stoker.core.coverage.planning import budgets_of, picks_of
 from stoker.core.coverage.values import Outcome, PlanRule
@@ -56,11 +56,11 @@ class Rehearsal:
     outcomes: dict[Outcome, int]
 
 
-def repairing_daily(*, rule: PlanRule, seed: int) -> Chooser:
+def repairing_daily(*, rule: PlanRule, seed: int, worth: Floats | None = None) -> Chooser:
     """Return the production policy: every morning picks from what really happened."""
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
-        return picks_of(last_done, day=day, budget=budget, rule=rule, seed=seed).places
+        return picks_of(last_done, day=day, budget=budget, rule=rule, seed=seed, worth=worth).places
 
     return choose
 

@@ -5,7 +5,7 @@ A plan does not depend on the order profiles come in, only on who they are. Days
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from stoker.core.coverage.chance import Ints
+from stoker.core.coverage.chance import Floats, Ints
 from stoker.core.coverage.picking import NEVER
 from stoker.core.coverage.values import Profile, ProfileStatus
 from stoker.core.model import in_utc
@@ -27,6 +27,7 @@ class Roster:
 
     profiles: Sequence[Profile]
     last_done: Ints
+    worth: Floats | None = None  # 0 to 1, where anything is known of it
 
     def places(self, urls: Iterable[str]) -> Ints:
         """Return where these stand, passing over those that are not there."""
@@ -37,8 +38,13 @@ class Roster:
         return np.array(found, np.int64)
 
 
-def roster_of(profiles: Iterable[Profile], *, zone: str) -> Roster:
-    """Return the active ones of these profiles. Raises ConfigError when one is listed twice."""
+def roster_of(
+    profiles: Iterable[Profile], *, zone: str, worths: Mapping[str, float] | None = None
+) -> Roster:
+    """Return the active ones of these profiles; `worths` are by url, 0 where nothing is said.
+
+    Raises ConfigError when one is listed twice, or a worth is not from 0 to 1.
+    """
     wall = zone_named(zone)
     active = [each for each in profiles if each.status is ProfileStatus.ACTIVE]
     active.sort(key=attrgetter("url"))
@@ -51,7 +57,18 @@ def roster_of(profiles: Iterable[Profile], *, zone: str) -> Roster:
         else _aware(each.last_done_at).astimezone(wall).toordinal()
         for each in active
     ]
-    return Roster(profiles=active, last_done=np.array(days, np.int64))
+    return Roster(
+        profiles=active, last_done=np.array(days, np.int64), worth=_worth(active, worths or {})
+    )
+
+
+def _worth(active: Sequence[Profile], worths: Mapping[str, float]) -> Floats | None:
+    if not worths:
+        return None
+    for url, worth in worths.items():
+        if not 0.0 <= worth <= 1.0:
+            raise ConfigError(f"the worth of {url[:200]!r} is from 0 to 1, not {worth!r}")
+    return np.array([worths.get(each.url, 0.0) for each in active], np.float64)
 
 
 def _aware(last_done_at: datetime) -> datetime:
