@@ -73,6 +73,21 @@ def scheduler_in_file(
     return Scheduler(Touching(file, rule=rule or PlanRule(), zone=zone, clock=told, tenant=name))
 
 
+def why_none_leave(own: Settings) -> str:
+    """Say which settings a tenant's way for touches lacks; empty when it has all it needs.
+
+    An Odoo that the tenant named itself stands in the store and is not asked for here.
+    """
+    said = own.touches
+    if said.way == "webhook":
+        needs = {"touches.webhook_url": said.webhook_url, "keys.webhook": own.keys.webhook}
+        missing = [name for name, value in needs.items() if value is None]
+        return f"touches.way is webhook; set {' and '.join(missing)} too" if missing else ""
+    if said.way == "odoo" and own.keys.odoo is None:
+        return "touches.way is odoo; set keys.odoo too"
+    return ""
+
+
 async def way_for(store: Store, *, own: Settings, connectors: Connectors, directory: Path) -> Way:
     """Return the way a tenant's touches leave. Raises ConfigError when a setting is missing."""
     said, tenant = own.touches, store.tenant
@@ -167,6 +182,5 @@ async def _dossiers(accounts: AccountStore, *, least: float) -> AsyncIterator[Do
 def _webhook(own: Settings, connectors: Connectors, tenant: TenantId) -> Webhook:
     url, secret = own.touches.webhook_url, own.keys.webhook
     if url is None or secret is None:
-        missing = "touches.webhook_url" if url is None else "keys.webhook"
-        raise ConfigError(f"touches.way is webhook for {tenant}; set {missing} too")
+        raise ConfigError(f"{tenant}: {why_none_leave(own)}")
     return Webhook(connectors.http(), url=url, secret=secret.reveal())

@@ -21,6 +21,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
+from stoker.cli.touch_checks import touch_checks
 from stoker.config.joining import joined
 from stoker.config.places import is_make_believe
 from stoker.config.settings import Settings
@@ -99,7 +100,7 @@ async def examined(settings: Settings, *, clock: Clock) -> list[Check]:
             checks += await _store(backend, settings, now)
         finally:
             await backend.close()
-    return checks + _next_runs(settings, now)
+    return checks + touch_checks(settings, now) + _next_runs(settings, now)
 
 
 async def _store(backend: Backend, settings: Settings, now: datetime) -> list[Check]:
