@@ -12,12 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stoker.core.nights import Depth
 from stoker.errors import ConfigError
 
 SIGNALS_KEPT = 8  # times of an account's last signals; no promotion can ask for more
 _NONE = timedelta(0)
+_DAY = timedelta(days=1)
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[Any]
 
 
 class Tier(StrEnum):
@@ -144,13 +152,19 @@ def looks(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> Look
         return Looks(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
     if tier is Tier.WARM:
         return Looks(every=rule.warm_every, depth=Depth.SHALLOW)
-    if quiet < rule.cold_cooldown or rule.warm_from <= 0.0:
-        return Looks(every=rule.cold_every, depth=Depth.SHALLOW)
+    every = intervals(np.array([tier.rank]), np.array([score]), np.array([quiet / _DAY]), rule=rule)
+    return Looks(every=timedelta(days=float(every[0])), depth=Depth.SHALLOW)
+
+
+def intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
+    """Return the days between looks of accounts in these tiers, so many days in them."""
+    share = np.clip(score / rule.warm_from, 0.0, 1.0) if rule.warm_from else np.ones(len(score))
     # Geometric, as everywhere between two intervals: each step of heat shortens by the same share.
-    share = min(max(score / rule.warm_from, 0.0), 1.0)
-    ratio = math.log(rule.cold_every / rule.coldest_every)
-    every = rule.coldest_every * math.exp(share * ratio)
-    return Looks(every=min(max(every, rule.cold_every), rule.coldest_every), depth=Depth.SHALLOW)
+    often, rare = rule.cold_every / _DAY, rule.coldest_every / _DAY
+    cold = np.clip(rare * np.exp(share * math.log(often / rare)), often, rare)
+    cold = np.where(quiet < rule.cold_cooldown / _DAY, often, cold)
+    warm = np.where(ranks == Tier.WARM.rank, rule.warm_every / _DAY, cold)
+    return np.where(ranks == Tier.HOT.rank, rule.hot_every / _DAY, warm)
 
 
 def _close(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:

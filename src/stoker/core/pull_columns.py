@@ -1,0 +1,270 @@
+"""The accounts a plan chooses from, as columns; the caps it keeps; the rule it follows.
+
+Plain values with their contradictions refused. One number in place of a column stands for every
+account. Times are days since 1970, ages days, costs whole units. What is done with them is said
+in `offers` and `pulls`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stoker.core.beliefs import Beliefs
+from stoker.core.fitting import NO_CAP, Ints
+from stoker.core.heat import in_ticks
+from stoker.core.tiers import BY_RANK, TierRule
+from stoker.core.worth import Objective
+from stoker.errors import ConfigError
+
+Column = NDArray[Any]
+Rows = Ints | slice
+
+UNCAPPED = -1  # in a column of caps: there is none
+UNREADABLE = -1  # in the column of budgets: nobody can say what is left, so nothing is spent
+NO_DOMAIN = -1
+NEVER = -np.inf  # when an account was last looked at that never was
+_DAY = timedelta(days=1)
+_TICKS = _DAY // timedelta.resolution
+_MOST_UNITS = 10**6  # that one look costs
+_MOST_ACCOUNTS = 2**31
+
+
+class Policy(StrEnum):
+    """What looks are chosen by."""
+
+    OPTIMAL = "optimal"  # what they are worth, by what was learned
+    TIERS = "tiers"  # the table of tiers, by heat
+
+
+class Why(IntEnum):
+    """Why an account is looked at, or is not: one byte per account of every plan."""
+
+    FREE = 0  # nothing speaks against it
+    WORTH = 1  # worth the price of its units, or more
+    FLOOR = 2  # nobody waits longer than the floor
+    SIGNAL = 3  # worth the price because of signals since the last look
+    FRESH_ENOUGH = 10
+    LOWER_VALUE = 11
+    CAP_TENANT_DAY = 12
+    CAP_CONNECTOR_DAY = 13
+    CAP_SHARED_DAY = 14
+    PAUSED = 20
+    COOLING_DOWN = 21
+    RATE_LIMIT = 22
+    BUDGET_UNREADABLE = 23
+    DUPLICATE_PULL_JOB_ID = 24
+    STOPPED = 25
+
+
+CHOSEN = (Why.WORTH, Why.FLOOR, Why.SIGNAL)
+BARS = (
+    Why.FREE,
+    Why.PAUSED,
+    Why.COOLING_DOWN,
+    Why.RATE_LIMIT,
+    Why.BUDGET_UNREADABLE,
+    Why.DUPLICATE_PULL_JOB_ID,
+    Why.STOPPED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRule:
+    """Every number of a plan that is not an account's own."""
+
+    policy: Policy = Policy.OPTIMAL
+    objective: Objective = Objective.HARMONIC
+    tick: timedelta = _DAY  # from one plan to the next
+    floor: timedelta | None = timedelta(days=60)  # nobody waits longer; None: no such promise
+    floor_share: float = 0.2  # of any cap, at most, goes to those who waited that long
+    signal_changes: float = 1.0  # a signal of full strength is as good as so many changes
+    value_spread: float = 4.0  # posture 1 is worth this many times posture 1/2, 0 one such part
+    deep_again: timedelta = timedelta(days=30)  # a deep look at accounts that are not HOT
+    tiers: TierRule = field(default_factory=TierRule)
+
+    def __post_init__(self) -> None:
+        if not timedelta(minutes=1) <= self.tick <= timedelta(days=30):
+            raise ConfigError(f"plans are 1 minute to 30 days apart, not {self.tick}")
+        if self.floor is not None and not self.tick <= self.floor <= timedelta(days=36_600):
+            raise ConfigError(
+                f"nobody can be promised a look every {self.floor} by plans {self.tick} apart"
+            )
+        if not 0.0 <= self.floor_share <= 0.5:
+            raise ConfigError(f"the floor takes 0 to 0.5 of a cap, not {self.floor_share!r}")
+        if not 0.0 <= self.signal_changes <= 1000.0:
+            raise ConfigError(f"a signal is 0 to 1000 changes, not {self.signal_changes!r}")
+        if not self.tick <= self.deep_again <= timedelta(days=36_600):
+            raise ConfigError(f"deep looks are no closer than plans, not {self.deep_again} apart")
+        if not 1.0 <= self.value_spread <= 1000.0:
+            raise ConfigError(f"values spread by 1 to 1000 times, not {self.value_spread!r}")
+
+    @property
+    def share(self) -> int:
+        """Return the floor's share in thousandths, as caps are shared out."""
+        return round(self.floor_share * 1000) if self.floor is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Accounts:
+    """One row per account, tenants one after the other. Made by `accounts_of`."""
+
+    looked: Column  # when last looked at: days since 1970; NEVER
+    surface: Beliefs  # how often what any look refreshes changes
+    value: Column  # of what any look refreshes
+    deep_looked: Column
+    deep: Beliefs  # how often what only a deep look refreshes changes
+    deep_value: Column  # 0: a deep look would bring nothing more
+    signals: Column  # strengths since the last look, together
+    tenant: Column  # numbers from 0 up, rising
+    connector: Column  # numbers from 0 up
+    domain: Column  # whatever tenants share, a site or a key; NO_DOMAIN
+    units: Column  # of a shallow look
+    deep_units: Column
+    tier: Column  # by rank
+    heat: Column
+    quiet: Column  # days in its tier
+    posture: Column
+    barred: Column  # what speaks against it before anything is weighed: one of BARS
+
+    def __len__(self) -> int:
+        return len(self.looked)
+
+    def rows(self, rows: Rows) -> Accounts:
+        """Return some of the accounts, as they stand."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, column in parts.items():
+            if isinstance(column, Beliefs):
+                parts[name] = Beliefs(changes=column.changes[rows], days=column.days[rows])
+            else:
+                parts[name] = column[rows]
+        return Accounts(**parts)
+
+
+# name, kind, least, most, and what it is when nothing is said
+_COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
+    ("looked", np.float64, NEVER, 4e6, NEVER),
+    ("value", np.float64, 0.0, 1e30, 1.0),
+    ("deep_looked", np.float64, NEVER, 4e6, NEVER),
+    ("deep_value", np.float64, 0.0, 1e30, 0.0),
+    ("signals", np.float32, 0.0, 1e6, 0.0),
+    ("tenant", np.int32, 0, 2**31 - 1, 0),
+    ("connector", np.int32, 0, 2**16 - 1, 0),
+    ("domain", np.int32, NO_DOMAIN, 2**31 - 1, NO_DOMAIN),
+    ("units", np.int32, 1, _MOST_UNITS, 1),
+    ("deep_units", np.int32, 1, _MOST_UNITS, 3),
+    ("tier", np.uint8, 0, len(BY_RANK) - 1, 0),
+    ("heat", np.float32, 0.0, 1.0, 0.0),
+    ("quiet", np.float32, 0.0, np.inf, 0.0),
+    ("posture", np.float32, 0.0, 1.0, 0.5),
+    ("barred", np.uint8, 0, 255, int(Why.FREE)),
+)
+
+
+def accounts_of(surface: Beliefs, *, deep: Beliefs | None = None, **given: ArrayLike) -> Accounts:
+    """Return accounts of these columns; one number stands for everybody.
+
+    There are as many as beliefs about their surface; without any about the deep they are alike.
+    """
+    size = len(surface.changes)
+    if size >= _MOST_ACCOUNTS:
+        raise ConfigError(f"a plan has fewer than {_MOST_ACCOUNTS} accounts, not {size}")
+    deep = deep or surface
+    if len(deep.changes) != size:
+        raise ConfigError(f"{size} accounts have {size} beliefs, not {len(deep.changes)}")
+    columns: dict[str, Column] = {}
+    for name, kind, least, most, usual in _COLUMNS:
+        column = np.asarray(given.pop(name, usual))
+        if column.size and not (column.min() >= least and column.max() <= most):
+            raise ConfigError(f"an account's {name} is a number from {least:g} to {most:g}")
+        if column.ndim and column.shape != (size,):
+            raise ConfigError(f"{size} accounts have {size} numbers for {name}, not {column.shape}")
+        columns[name] = np.broadcast_to(column.astype(kind, copy=False), (size,))
+    if given:
+        raise ConfigError(f"accounts have no column {', '.join(sorted(given))}")
+    if (np.diff(columns["tenant"]) < 0).any():
+        raise ConfigError("the accounts of one tenant stand together, tenants rising")
+    if (columns["deep_units"] < columns["units"]).any():
+        raise ConfigError("a deep look costs no less than a shallow one")
+    if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BARS):
+        raise ConfigError("an account is barred by one of the reasons for that, or free")
+    return Accounts(surface=surface, deep=deep, **columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Limits:
+    """The units of a day: per tenant; per tenant and connector; per domain, for all together.
+
+    Made by `limits_of`. There, no cap is a huge one.
+    """
+
+    budget: Ints  # by tenant; UNREADABLE: nothing is spent
+    connector_cap: Ints  # by tenant and connector
+    domain_cap: Ints  # by domain
+
+    @property
+    def tenants(self) -> int:
+        """Return how many tenants there are."""
+        return len(self.budget)
+
+
+def limits_of(
+    budget: ArrayLike,
+    *,
+    connector_cap: ArrayLike | None = None,
+    domain_cap: ArrayLike | None = None,
+) -> Limits:
+    """Return these caps; -1 is no cap, and for a budget: nobody can say what is left."""
+    budgets = _capped(budget, dimensions=1, what="budget")
+    connectors = np.zeros((len(budgets), 0), np.int64)
+    if connector_cap is not None:
+        connectors = _capped(connector_cap, dimensions=2, what="cap of a connector")
+    if len(connectors) != len(budgets):
+        raise ConfigError(f"{len(budgets)} tenants have caps of connectors, not {len(connectors)}")
+    domains = np.zeros(0, np.int64)
+    if domain_cap is not None:
+        domains = _capped(domain_cap, dimensions=1, what="cap of a domain")
+    return Limits(
+        budget=budgets,
+        connector_cap=np.where(connectors == UNCAPPED, NO_CAP, connectors),
+        domain_cap=np.where(domains == UNCAPPED, NO_CAP, domains),
+    )
+
+
+def checked_together(accounts: Accounts, limits: Limits) -> None:
+    """Refuse accounts of tenants, connectors or domains that the limits say nothing about."""
+    if not len(accounts):
+        return
+    if int(accounts.tenant[-1]) >= limits.tenants:
+        raise ConfigError(f"there is no budget for tenant {int(accounts.tenant[-1])}")
+    connectors = limits.connector_cap.shape[1]
+    if connectors and int(accounts.connector.max()) >= connectors:
+        raise ConfigError(f"there are caps for {connectors} connectors only")
+    if len(limits.domain_cap) and int(accounts.domain.max()) >= len(limits.domain_cap):
+        raise ConfigError(f"there are caps for {len(limits.domain_cap)} domains only")
+
+
+def in_days(moment: datetime) -> float:
+    """Return the moment as columns hold it: days since 1970."""
+    return in_ticks(moment) / _TICKS
+
+
+def days(span: timedelta) -> float:
+    """Return the span in days."""
+    return span / _DAY
+
+
+def _capped(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
+    column = np.asarray(given)
+    if column.size and column.dtype.kind not in "iu":
+        raise ConfigError(f"a {what} is whole units")
+    if column.ndim != dimensions:
+        raise ConfigError(f"a {what} comes in {dimensions} dimensions, not {column.ndim}")
+    if column.size and (column.min() < UNCAPPED or column.max() > NO_CAP):
+        raise ConfigError(f"a {what} is 0 to {NO_CAP} units, or -1")
+    return column.astype(np.int64)

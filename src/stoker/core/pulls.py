@@ -1,0 +1,239 @@
+"""Who is looked at today, how deep and when; who is not, and why.
+
+One plan for any number of tenants: what looks are worth (`offers`), which of them the caps have
+room for (`choosing`), and for every account one code that says why. Nothing is drawn by chance,
+so the same inputs give the same plan. Each plan says how far it can be from the best there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.core.beliefs import Floats
+from stoker.core.choosing import Choice, Line, choose
+from stoker.core.fitting import Floats32, Ints
+from stoker.core.offers import Offers, offered, worths
+from stoker.core.pull_columns import (
+    UNREADABLE,
+    Accounts,
+    Column,
+    Limits,
+    Policy,
+    PullRule,
+    Why,
+    checked_together,
+    days,
+    in_days,
+)
+from stoker.errors import ConfigError
+
+NOT, SHALLOW, DEEP = range(3)  # how deep, in the column of depths
+MINUTES = 24 * 60
+NO_SLOT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DayPlan:
+    """What becomes of every account, and what that is based on."""
+
+    why: NDArray[np.uint8]  # by account: a `Why`
+    depth: NDArray[np.uint8]  # by account: NOT, SHALLOW or DEEP
+    score: Floats32  # by account: worth of a look per unit; 0 where none was offered
+    chosen: Ints  # accounts that are looked at: tenant after tenant, the best first
+    price: Floats  # by tenant: worth per unit that had no room any more; 0: there was room
+    reference: Floats  # by tenant: the price that offers for shared caps were measured by
+    spent: Ints  # by tenant: units
+    overdue: Ints  # by tenant: accounts that would wait longer than the floor
+    unkept: Ints  # accounts that will: the caps have no room for them
+    floor_needs: Floats  # by tenant: units that keeping the floor takes in the long run, per plan
+    value: float  # what the chosen looks are worth
+    bound: float  # no plan under the same caps is worth more
+
+    @property
+    def gap(self) -> float:
+        """Return the share of the best there can be that this plan misses, at most."""
+        return max(1.0 - self.value / self.bound, 0.0) if self.bound > 0 else 0.0
+
+
+def plan_day(
+    accounts: Accounts,
+    limits: Limits,
+    *,
+    now: datetime,
+    rule: PullRule,
+    price: Floats | None = None,
+) -> DayPlan:
+    """Choose today's looks within every cap, and say of every account why or why not.
+
+    `price` by tenant, usually an earlier plan's `reference`, is what offers for shared caps are
+    measured by; without it, it is worked out first.
+    """
+    checked_together(accounts, limits)
+    if price is not None and (np.shape(price) != (limits.tenants,) or not (price >= 0).all()):
+        raise ConfigError(f"prices are one per tenant, 0 or more: {limits.tenants} of them")
+    moment = in_days(now)
+    offers = offered(accounts, now=moment, rule=rule)
+    choice = choose(accounts, limits, offers, share=rule.share, reference=price)
+    line, size = choice.line, len(accounts)
+    depth = np.zeros(size, np.uint8)
+    # Depth comes later in line than the look it deepens, and is in only if that is.
+    places = np.flatnonzero(choice.chosen)
+    np.add.at(depth, line.account[places], np.uint8(1))
+    why = _refusals(accounts, limits, offers, choice)
+    why[depth > 0] = Why.WORTH
+    why[line.account[_out_of_turn(choice)]] = Why.FLOOR
+    _signalled(why, accounts, choice.price, now=moment, rule=rule)
+    late = offers.waited > 0
+    value, bound = _certificate(accounts, limits, offers, choice, depth, now=moment, rule=rule)
+    return DayPlan(
+        why=why,
+        depth=depth,
+        score=offers.look,
+        chosen=line.account[choice.chosen & ~line.deeper],
+        price=choice.price,
+        reference=choice.reference,
+        spent=_by_tenant(line.tenant[places], line.cost[places], limits),
+        overdue=_by_tenant(accounts.tenant[late], np.ones(int(late.sum()), np.int64), limits),
+        unkept=np.flatnonzero(late & (depth == NOT)),
+        floor_needs=_floor_needs(accounts, limits, rule),
+        value=value,
+        bound=bound,
+    )
+
+
+def slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
+    """Return the minute of the plan's day at which each chosen account's turn has come.
+
+    The best first, as fast as each connector may be called; NO_SLOT where the day is over first.
+    """
+    found = np.full(len(chosen), NO_SLOT, np.int64)
+    numbers = connector[chosen]
+    for each in np.unique(numbers).tolist():
+        line = np.flatnonzero(numbers == each)
+        pace = float(per_minute[each])
+        if pace > 0:
+            minute = np.floor(np.arange(len(line)) / pace)
+            found[line] = np.where(minute < MINUTES, minute, NO_SLOT).astype(np.int64)
+    return found
+
+
+def _refusals(
+    accounts: Accounts, limits: Limits, offers: Offers, choice: Choice
+) -> NDArray[np.uint8]:
+    """Return why each account is not looked at, as if none was. Asked in this order, last first."""
+    why = np.full(len(accounts), Why.LOWER_VALUE, np.uint8)
+    line = choice.line
+    firsts = np.flatnonzero(~line.deeper)
+    # Whoever offers less than the price lost to others, whatever else was full as well.
+    ahead = firsts[firsts < choice.closed_at[line.tenant[firsts]]]
+    why[line.account[ahead[~choice.passed_connector[ahead]]]] = Why.CAP_CONNECTOR_DAY
+    why[line.account[ahead[~choice.passed_shared[ahead]]]] = Why.CAP_SHARED_DAY
+    wanted = offers.look > 0
+    if len(limits.domain_cap):
+        some = wanted & (accounts.domain >= 0)
+        cap = limits.domain_cap[np.where(some, accounts.domain, 0)]
+        why[some & (accounts.units > cap)] = Why.CAP_SHARED_DAY
+    if limits.connector_cap.shape[1]:
+        cap = limits.connector_cap[accounts.tenant, accounts.connector]
+        why[wanted & (accounts.units > cap)] = Why.CAP_CONNECTOR_DAY
+    why[wanted & (accounts.units > limits.budget[accounts.tenant])] = Why.CAP_TENANT_DAY
+    why[offers.resting] = Why.FRESH_ENOUGH
+    if (limits.budget == UNREADABLE).any():
+        why[(limits.budget == UNREADABLE)[accounts.tenant]] = Why.BUDGET_UNREADABLE
+    barred = accounts.barred != Why.FREE
+    why[barred] = accounts.barred[barred]
+    return why
+
+
+def _out_of_turn(choice: Choice) -> Ints:
+    """Return the places of those who are in but stand behind where their tenant's money ended."""
+    places = np.flatnonzero(choice.early)
+    return places[places >= choice.closed_at[choice.line.tenant[places]]]
+
+
+def _signalled(
+    why: NDArray[np.uint8], accounts: Accounts, price: Floats, *, now: float, rule: PullRule
+) -> None:
+    """Say SIGNAL of those chosen for their worth that would not be without their signals."""
+    rows = np.flatnonzero((why == Why.WORTH) & (accounts.signals > 0))
+    if len(rows):
+        some = accounts.rows(rows)
+        silent = replace(some, signals=np.zeros(len(rows), np.float32))
+        without = offered(silent, now=now, rule=rule).look
+        why[rows[without < price[some.tenant]]] = Why.SIGNAL
+
+
+def _certificate(
+    accounts: Accounts,
+    limits: Limits,
+    offers: Offers,
+    choice: Choice,
+    depth: NDArray[np.uint8],
+    *,
+    now: float,
+    rule: PullRule,
+) -> tuple[float, float]:
+    """Return what the plan is worth, and a bound on what any plan under these caps is worth.
+
+    Whatever prices are put on caps: what every offer is worth above the price of its units, added
+    to what all units together cost, is never less than any plan is worth. The prices at which
+    caps closed make that bound a close one.
+    """
+    rows = np.flatnonzero(depth)
+    some = accounts.rows(rows)
+    surface, deep = worths(some, np.maximum(now - some.looked, 0.0), now=now, rule=rule)
+    value = float(surface.sum() + deep[depth[rows] == DEEP].sum())
+    if rule.policy is not Policy.OPTIMAL:
+        best = replace(rule, policy=Policy.OPTIMAL)
+        offers = offered(accounts, now=now, rule=best)
+        choice = choose(accounts, limits, offers, share=rule.share)
+    price = choice.price[accounts.tenant]
+    bound = float((choice.price * np.maximum(limits.budget, 0)).sum())
+    line = choice.line
+    if limits.connector_cap.shape[1]:
+        refused = np.flatnonzero(choice.passed_shared & ~choice.passed_connector)
+        group = line.tenant[refused] * limits.connector_cap.shape[1]
+        group = group + accounts.connector[line.account[refused]]
+        extra = _closing(line, refused, group, offers, choice, limits.connector_cap.size)
+        bound += float((extra * limits.connector_cap.ravel())[extra > 0].sum())
+        own = accounts.tenant.astype(np.int64) * limits.connector_cap.shape[1]
+        price = price + extra[own + accounts.connector]
+    if len(limits.domain_cap):
+        refused = np.flatnonzero(~choice.passed_shared)
+        group = accounts.domain[line.account[refused]].astype(np.int64)
+        extra = _closing(line, refused, group, offers, choice, len(limits.domain_cap))
+        bound += float((extra * limits.domain_cap)[extra > 0].sum())
+        some_domain = accounts.domain >= 0
+        price = price + np.where(some_domain, extra[np.where(some_domain, accounts.domain, 0)], 0.0)
+    more = accounts.deep_units - accounts.units
+    bound += float((np.maximum(offers.look - price, 0.0) * accounts.units).sum())
+    bound += float((np.maximum(offers.deeper - price, 0.0) * more).sum())
+    return value, max(bound * (1 + 1e-6), value)  # scores are short floats
+
+
+def _closing(
+    line: Line, refused: Ints, group: Ints, offers: Offers, choice: Choice, groups: int
+) -> Floats:
+    """Return the worth per unit, above its tenant's price, of the best each cap had no room for."""
+    account = line.account[refused]
+    score = np.where(line.deeper[refused], offers.deeper[account], offers.look[account])
+    extra = np.zeros(groups)
+    np.maximum.at(extra, group, score - choice.price[line.tenant[refused]])
+    return extra
+
+
+def _floor_needs(accounts: Accounts, limits: Limits, rule: PullRule) -> Floats:
+    if rule.floor is None:
+        return np.zeros(limits.tenants)
+    free = accounts.barred == Why.FREE
+    units = _by_tenant(accounts.tenant[free], accounts.units[free], limits)
+    return units.astype(np.float64) * (days(rule.tick) / days(rule.floor))
+
+
+def _by_tenant(tenant: Column, number: Column, limits: Limits) -> Ints:
+    found = np.bincount(tenant, weights=number, minlength=limits.tenants)
+    return found.astype(np.int64)
