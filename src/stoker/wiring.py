@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.accounts import Tenant
 from stoker.config.joining import joined
@@ -36,6 +37,7 @@ from stoker.core.retention import RetentionRule
 from stoker.core.runs import Manifest, config_hash
 from stoker.engine.asking import Asking
 from stoker.engine.clock import SystemClock
+from stoker.engine.discovering import Discovery
 from stoker.engine.gates import Gates
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.night import Night
@@ -54,6 +56,9 @@ from stoker.ports import Backend, Clock, Observer
 from stoker.sources import Pacer
 from stoker.stores.memory import MemoryBackend
 from stoker.telemetry import library_logs, observer_for
+
+if TYPE_CHECKING:
+    from stoker.connectors.posting_files import PostingFiles
 
 LEASE_LENGTH = timedelta(seconds=30)
 PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
@@ -168,6 +173,35 @@ class App:
         """Return a tenant's night as a task, due when its schedule says so."""
         return replace(self.task(tenant), work=night)
 
+    def posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
+        """Return where a tenant's files of postings go: there, or where its settings say."""
+        from stoker.discovery import files_for
+
+        alone = len(self.settings.tenants) == 1
+        return files_for(self.settings.for_tenant(tenant), tenant, out=out, alone=alone)
+
+    def discovery(
+        self, tenant: TenantId, *, files: PostingFiles | None, enrich: bool | None = None
+    ) -> Discovery:
+        """Return a tenant's discovery, as settings say or as somebody asks for."""
+        from stoker.discovery import discovery_for, order_of
+
+        own = self.settings.for_tenant(tenant)
+        keeps = retention_rule(own) if own.retention.enabled else None
+        order = order_of(own, enrich=enrich, retention=keeps)
+        return discovery_for(tenant, order, own=own, connectors=self.connectors, files=files)
+
+    def discovery_task(self, tenant: TenantId, discovery: Discovery) -> Task:
+        """Return a tenant's discovery as a task, due when its schedule says so."""
+        return replace(self.task(tenant), work=discovery)
+
+    def _scheduled_discoveries(self, tenants: tuple[TenantId, ...]) -> list[Task]:
+        return [
+            self.discovery_task(tenant, self.discovery(tenant, files=self.posting_files(tenant)))
+            for tenant in tenants
+            if (said := self.settings.for_tenant(tenant).discovery).scheduled and said.sources
+        ]
+
     async def caps_for(self, tenant: TenantId) -> tuple[Cap, ...]:
         """Return every cap in force for a tenant, those it shares first.
 
@@ -189,10 +223,15 @@ class App:
     def scheduler(
         self, tenants: tuple[TenantId, ...], *, nights: tuple[TenantId, ...] = ()
     ) -> Scheduler:
-        """Return a scheduler for tenants' upkeep, and for the nights of some, in this process."""
+        """Return a scheduler for tenants' upkeep, and for the nights of some, in this process.
+
+        Whoever's settings want it discovers too, by the same schedule.
+        """
         upkeep = [self.task(tenant) for tenant in tenants]
+        discoveries = self._scheduled_discoveries(tenants)
+        tonight = [self.night_task(tenant, self.night(tenant)) for tenant in nights]
         return Scheduler(
-            [*upkeep, *(self.night_task(tenant, self.night(tenant)) for tenant in nights)],
+            [*upkeep, *discoveries, *tonight],
             backend=self.backend,
             leaseholder=Leaseholder(
                 owner=self.owner,

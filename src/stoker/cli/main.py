@@ -58,6 +58,10 @@ COMMANDS = {
     "registry": Lazy(
         "stoker.cli.registry:registry", "Read, download and look at the register of companies."
     ),
+    "discover": Lazy(
+        "stoker.cli.discover:discover", "Find who hires: read job boards, feeds and files."
+    ),
+    "sources": Lazy("stoker.cli.sources:sources", "List and try sources of job postings."),
     "sandbox": Lazy(
         "stoker.cli.sandbox:sandbox", "Serve a make-believe internet to try things on."
     ),

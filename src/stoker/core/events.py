@@ -241,6 +241,20 @@ class RegisterRead(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFailed(Event):
+    """A source of postings could not be read; the others go on."""
+
+    level = Level.WARNING
+
+    run: str
+    source: str
+    reason: str
+
+    def sentence(self) -> str:
+        return f"run {self.run}: {self.source} could not be read: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlanned(Event):
     """Tonight's companies are chosen, and the night has its deadline."""
 

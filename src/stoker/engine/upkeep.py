@@ -92,7 +92,9 @@ class Upkeep:
             )
             step.items = len(findings)
         with run.step("retention") as step:
-            pruned = await self._pruned(run, now)
+            pruned = Weight()
+            if self.prunes:
+                pruned = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
             step.items = pruned.runs
             answers = await self._forgotten(run, now)
         return Ending(
@@ -119,28 +121,28 @@ class Upkeep:
             forgotten += many
         return forgotten
 
-    async def _pruned(self, run: OpenRun, now: datetime) -> Weight:
-        if not self.prunes:
-            return Weight()
-        going = retention.prunable(
-            await run.store.runs.runs(),
-            rule=self.rule,
-            now=now,
-            current=run.key.at,
-            window_since=retention.longest_window_start(now, self.zone),
-        )
-        weight = await run.store.runs.prune([old.at for old in going])
-        if weight.runs:
-            run.observer(
-                RunsPruned(
-                    at=now,
-                    tenant=run.store.tenant,
-                    runs=weight.runs,
-                    rows=weight.rows,
-                    bytes=weight.bytes,
-                )
+
+async def forgotten(run: OpenRun, *, rule: RetentionRule, zone: str, now: datetime) -> Weight:
+    """Forget the runs that a rule lets go, never the one under way; return what went."""
+    going = retention.prunable(
+        await run.store.runs.runs(),
+        rule=rule,
+        now=now,
+        current=run.key.at,
+        window_since=retention.longest_window_start(now, zone),
+    )
+    weight = await run.store.runs.prune([old.at for old in going])
+    if weight.runs:
+        run.observer(
+            RunsPruned(
+                at=now,
+                tenant=run.store.tenant,
+                runs=weight.runs,
+                rows=weight.rows,
+                bytes=weight.bytes,
             )
-        return weight
+        )
+    return weight
 
 
 async def audited(

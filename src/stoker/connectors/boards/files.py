@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import csv
 from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -48,7 +49,7 @@ class Files:
         with await asyncio.to_thread(_opened, path) as file:
             raws = _raws(path, file)
             while some := await asyncio.to_thread(_next, raws, path):
-                yield taken(NAME, some, company=company)
+                yield replace(taken(NAME, some, company=company), requests=0)
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -1,0 +1,313 @@
+"""A tenant's discovery: read its sources, keep what they list, say who hires, export, forget.
+
+Sources are taken in by the order settings have them in, batch by batch, so memory stays flat and
+the same input gives the same files. A source that fails is told of, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Protocol
+
+from stoker.core.discovery_notes import (
+    SourceReport,
+    Totals,
+    counts_of,
+    ending_of,
+    reasons_of,
+)
+from stoker.core.events import SourceFailed
+from stoker.core.job_enriching import VERSION
+from stoker.core.job_scoring import JobScoreRule, job_score
+from stoker.core.posting_matching import Employers
+from stoker.core.posting_sources import SourceSeen, SourceState, WantedSource
+from stoker.core.posting_twins import Twins, twin_keys
+from stoker.core.postings import Listing, Postings, Validators
+from stoker.core.retention import RetentionRule
+from stoker.core.runs import Run, StepTiming
+from stoker.engine.hiring import HiringRule, tell_who_hires
+from stoker.engine.reading_ahead import Errand, Reading, read_ahead
+from stoker.engine.running import Ending, OpenRun
+from stoker.engine.upkeep import forgotten
+from stoker.errors import ConfigError, PermanentError, TransientError
+from stoker.listings import PostingSource
+from stoker.ports import RunStore
+
+KIND = "discovery"
+PAGE = 1000
+MOST_REJECTS = 100  # told with their places; the others are only counted
+
+
+class Artifacts(Protocol):
+    """Writes what a run found to files that other programs open."""
+
+    async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
+        """Write a run's files, each whole or not at all; return how many rows that were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryOrder:
+    """What one discovery does."""
+
+    sources: tuple[WantedSource, ...]
+    enrich: bool = False
+    score: JobScoreRule = field(default_factory=JobScoreRule)
+    hiring: HiringRule = field(default_factory=HiringRule)
+    at_once: int = 4  # sources being read
+    zone: str = "UTC"
+    retention: RetentionRule | None = None  # None: nothing is forgotten
+
+
+@dataclass(kw_only=True)
+class _Taken:
+    """What one source listed, as far as it was taken in."""
+
+    listed: int = 0
+    new: int = 0
+    twins: int = 0
+    rejected: int = 0
+    requests: int = 0
+    more: bool = False
+    unchanged: bool = False
+    validators: Validators = field(default_factory=Validators)
+    failed: str = ""
+
+
+class Discovery:
+    """The discovery of one tenant."""
+
+    kind = KIND
+
+    def __init__(
+        self,
+        order: DiscoveryOrder,
+        *,
+        open_source: Callable[[WantedSource], PostingSource],
+        artifacts: Artifacts | None,
+    ) -> None:
+        self._order = order
+        self._open = open_source
+        self._artifacts = artifacts
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Discover. Sources that fail make the run PARTIAL, or FAILED when all of them do."""
+        order = self._order
+        if not order.sources:
+            raise ConfigError("there is no source of postings; set discovery.sources")
+        intake = _Intake(run, order)
+        with run.step("read") as step:
+            reports = await self._read(run, intake)
+            step.items = intake.kept
+        with run.step("signals") as step:
+            hired = await tell_who_hires(
+                run.store,
+                [
+                    source
+                    for source, report in zip(order.sources, reports, strict=True)
+                    if report.state is not SourceState.FAILED
+                ],
+                intake.employers,
+                rule=order.hiring,
+                listed_at=run.key.at,
+                now=run.clock.now(),
+            )
+            step.items = hired.matched
+        if self._artifacts is not None:
+            with run.step("export") as step:
+                this = Run(key=run.key, kind=run.kind)
+                step.items = await self._artifacts.write(
+                    run.store.runs, this, enriched=order.enrich
+                )
+        if order.retention is not None:
+            with run.step("retention") as step:
+                step.items = await _forget(run, order.retention, zone=order.zone)
+        totals = Totals(
+            kept=intake.kept,
+            enriched=intake.kept if order.enrich else 0,
+            scored=intake.kept if order.enrich else 0,
+            employers_matched=hired.accounts,
+            matched=hired.matched,
+            signals=hired.new,
+        )
+        state, reason = ending_of(reports)
+        return Ending(
+            state=state,
+            reason=reason,
+            counts=counts_of(reports, totals),
+            selected=tuple(source.name for source in order.sources),
+            sources=tuple(
+                StepTiming(step=each.name, seconds=each.took.total_seconds(), items=each.listed)
+                for each in reports
+            ),
+            reasons=reasons_of(reports, rejects=intake.rejects),
+            remaining=tuple(each.name for each in reports if each.state is SourceState.FAILED),
+        )
+
+    async def _read(self, run: OpenRun, intake: _Intake) -> list[SourceReport]:
+        known = {seen.name: seen for seen in await run.store.listings.sources()}
+        errands = [
+            Errand(source=source, known=await _usable(run, known.get(source.name)))
+            for source in self._order.sources
+        ]
+        reports = []
+        ahead = read_ahead(errands, self._open, at_once=self._order.at_once, clock=run.clock)
+        async with aclosing(ahead) as readings:
+            async for reading in readings:
+                before = known.get(reading.errand.source.name)
+                taken = await intake.take_in(reading, before)
+                reports.append(await _reported(run, reading, before, taken))
+        return reports
+
+
+class _Intake:
+    """Takes in what sources list: into the run, into memory, and whom it speaks of."""
+
+    def __init__(self, run: OpenRun, order: DiscoveryOrder) -> None:
+        self._run = run
+        self._order = order
+        self._twins = Twins() if len(order.sources) > 1 else None
+        self.employers = Employers()
+        self.rejects: list[str] = []
+        self.kept = 0
+
+    async def take_in(self, reading: Reading, before: SourceSeen | None) -> _Taken:
+        """Take in one source to its end, or as far as it can be read."""
+        source, taken = reading.errand.source, _Taken()
+        while True:
+            try:
+                batch = await reading.batch()
+            except (TransientError, PermanentError, ConfigError) as error:
+                taken.failed = str(error)
+                break
+            if batch is None:
+                break
+            self._count(source, batch, taken)
+            if batch.unchanged and before is not None:
+                await self._remembered(source, before, taken)
+            else:
+                await self._listed(source, batch.listings, taken)
+        if self._twins is not None:
+            self._twins.next_source()
+        return taken
+
+    def _count(self, source: WantedSource, batch: Postings, taken: _Taken) -> None:
+        taken.requests += batch.requests
+        taken.rejected += batch.rejected
+        taken.more |= batch.more
+        taken.unchanged |= batch.unchanged
+        taken.validators = batch.validators
+        room = MOST_REJECTS - len(self.rejects)
+        self.rejects += [
+            f"{source.name}, {each.where}: {each.because}" for each in batch.rejects[:room]
+        ]
+
+    async def _remembered(self, source: WantedSource, before: SourceSeen, taken: _Taken) -> None:
+        """Take in once more what an unchanged source listed the last time."""
+        after, since = "", before.read_at or before.tried_at
+        while page := await self._run.store.listings.listings(
+            source.name, since=since, after=after, limit=PAGE
+        ):
+            after = page[-1].listing.job.id
+            await self._listed(source, [each.listing for each in page], taken)
+
+    async def _listed(
+        self, source: WantedSource, listings: Sequence[Listing], taken: _Taken
+    ) -> None:
+        run, store = self._run, self._run.store
+        marked = self._marked(listings)
+        own = [listing for listing in marked if not listing.twin]
+        taken.listed += len(marked)
+        taken.twins += len(marked) - len(own)
+        taken.new += await store.listings.put_listings(source.name, marked, at=run.key.at)
+        self.kept += await store.runs.insert_jobs(run.key, [listing.job for listing in own])
+        if self._order.enrich:
+            says = [listing.enriched for listing in own]
+            await store.runs.insert_enriched(run.key, says)
+            scores = [job_score(each, self._order.score) for each in says]
+            await store.runs.insert_scores(run.key, scores)
+        for listing in own:
+            self.employers.want(source, listing.job)
+
+    def _marked(self, listings: Sequence[Listing]) -> Sequence[Listing]:
+        if self._twins is None:
+            return [replace(each, twin=False) if each.twin else each for each in listings]
+        found = self._twins.among([twin_keys(listing.job) for listing in listings])
+        return [
+            listing if listing.twin is twin else replace(listing, twin=twin)
+            for listing, twin in zip(listings, found, strict=True)
+        ]
+
+
+async def _usable(run: OpenRun, seen: SourceSeen | None) -> Validators | None:
+    """Return what to ask a source with: nothing, unless all it listed is still remembered."""
+    if seen is None or seen.read_at is None or seen.version != VERSION:
+        return None
+    there = await run.store.listings.count_listings(
+        seen.name, since=seen.read_at, before=run.key.at
+    )
+    return seen.validators if there == seen.listed else None
+
+
+async def _reported(
+    run: OpenRun, reading: Reading, before: SourceSeen | None, taken: _Taken
+) -> SourceReport:
+    """Remember how a source was found, and return it as it stands in the summary."""
+    name, at, listings = reading.errand.source.name, run.key.at, run.store.listings
+    if taken.failed:
+        old = before or SourceSeen(name=name, state=SourceState.FAILED, tried_at=at)
+        await listings.put_source(
+            replace(old, state=SourceState.FAILED, tried_at=at, because=taken.failed)
+        )
+        run.observer(
+            SourceFailed(
+                at=run.clock.now(),
+                tenant=run.store.tenant,
+                run=Run(key=run.key, kind=run.kind).name,
+                source=name,
+                reason=taken.failed,
+            )
+        )
+        state, gone = SourceState.FAILED, 0
+    else:
+        state = SourceState.UNCHANGED if taken.unchanged else SourceState.READ
+        since = before.read_at if before else None
+        gone = await listings.count_listings(name, since=since, before=at) if since else 0
+        there = await listings.count_listings(name, since=at, before=at + timedelta(seconds=1))
+        await listings.put_source(
+            SourceSeen(
+                name=name,
+                state=state,
+                tried_at=at,
+                read_at=at,
+                version=VERSION,
+                validators=taken.validators,
+                listed=there,
+            )
+        )
+    more = "it lists more than is taken from one source" if taken.more else ""
+    return SourceReport(
+        name=name,
+        state=state,
+        because=taken.failed or more,
+        listed=taken.listed,
+        new=taken.new,
+        gone=gone,
+        twins=taken.twins,
+        rejected=taken.rejected,
+        requests=taken.requests,
+        took=reading.took,
+    )
+
+
+async def _forget(run: OpenRun, rule: RetentionRule, *, zone: str) -> int:
+    """Let old runs go, and postings that have not been listed for as long."""
+    now = run.clock.now()
+    gone = (await forgotten(run, rule=rule, zone=zone, now=now)).rows
+    before = run.key.at - timedelta(days=rule.days)
+    while some := await run.store.listings.forget_listings(before=before):
+        gone += some
+    return gone
