@@ -1,0 +1,37 @@
+"""Values for the suites about heat and pulls: signals, looks, plans."""
+
+from datetime import UTC, datetime, timedelta
+
+from stoker.attention import PlanRecord
+from stoker.core.beliefs import BeliefRule
+from stoker.core.facets import Observed
+from stoker.core.heat import HeatRule, Signal, SignalKind
+from stoker.core.sweeping import swept
+from stoker.core.tiers import TierRule
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+RULE, TIERS, BELIEFS = HeatRule(), TierRule(), BeliefRule()
+AT_ONCE = {"rule": RULE, "tiers": TIERS, "now": NOW}
+RUN, LATER_RUN = "20260207_013000", "20260208_013000"
+
+
+def signal(one="s", *, account="T1", **changes):
+    plain = {"kind": SignalKind.POSTING, "at": NOW - HOUR, "strength": 0.5, "source": "greenhouse"}
+    return Signal(**{"id": one, "account": account} | plain | changes)
+
+
+def look(key="k", *, account="T1", at=NOW, surface=False, deep=None):
+    return Observed(key=key, account=account, at=at, surface=surface, deep=deep)
+
+
+def plan(run=RUN, **changes):
+    plain = {"at": NOW, "policy": "optimal", "header": {"price": 0.25, "caps": {"lusha": 200}}}
+    return PlanRecord(**{"run": run} | plain | changes)
+
+
+async def sweep(attention, *, now, seen=None):
+    """Bring everything up to date; return how many were, and how many had been read."""
+    page = await attention.heats() if seen is None else seen
+    after = swept(page, now=now, rule=RULE, tiers=TIERS)
+    return await attention.put_heats(after, expected=page), len(page)

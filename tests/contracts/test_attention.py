@@ -1,0 +1,531 @@
+"""What every store promises about signals, heats, what looks taught, and plans as decided."""
+
+import asyncio
+import math
+from dataclasses import replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from contracts.accounts import company
+from contracts.attending import (
+    AT_ONCE,
+    BELIEFS,
+    DAY,
+    HOUR,
+    LATER_RUN,
+    NOW,
+    RULE,
+    RUN,
+    TIERS,
+    look,
+    plan,
+    signal,
+    sweep,
+)
+from contracts.backends import ACME, UMBRELLA
+from contracts.knowledge import POISON
+from stoker.attention import Added
+from stoker.core.facets import AccountBelief, Facet, learned
+from stoker.core.heat import SignalKind, heat_at, heated, unheard
+from stoker.core.tiers import Tier
+from stoker.errors import ConfigError, ConflictError, PermanentError, StokerError
+
+
+async def refused(verb, kind=PermanentError):
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)
+
+
+def after(*signals, account="T1", now=NOW, **more):
+    return heated(unheard(account, now=now), signals, now=now, rule=RULE, tiers=TIERS, **more)
+
+
+def later(heat, now):
+    return heat_at(heat, now=now, rule=RULE, tiers=TIERS)
+
+
+def test_signals_are_remembered_and_move_their_accounts_heat(on_store):
+    async def scenario(store):
+        ones = [
+            signal("a", at=NOW - 3 * HOUR, kind=SignalKind.SITE_CHANGED, source="ünï 🙂"),
+            signal("b", at=NOW - 2 * HOUR, strength=1.0),
+            signal("d", at=NOW - 2 * HOUR, strength=0.0, source=""),
+        ]
+        other = signal("c", account="T0", kind=SignalKind.IMPORTED)
+        heats = (after(other, account="T0"), after(*ones))
+        told = await store.attention.add_signals([*ones, other], **AT_ONCE)
+        assert told == Added(new=4, heats=heats)
+        assert await store.attention.heats() == list(heats)
+        assert await store.attention.heat("T1") == heats[1]
+        assert await store.attention.heat("T9") is None
+        assert await store.attention.signals("T1") == [ones[1], ones[2], ones[0]]
+        assert await store.attention.signals("T1", limit=1) == [ones[1]]
+        assert await store.attention.signals("T9") == []
+        assert await store.attention.add_signals([], **AT_ONCE) == Added()
+
+    on_store(scenario)
+
+
+def test_a_signal_told_twice_counts_once_whatever_it_says_the_second_time(on_store):
+    async def scenario(store):
+        ones = [signal("a"), signal("b"), signal("a", account="T2", strength=1.0)]
+        first = await store.attention.add_signals(ones, **AT_ONCE)
+        assert (first.new, first.known) == (2, 1)
+        before = await store.attention.heats()
+        again = [*ones, signal("b", at=NOW, strength=1.0)]
+        told = await store.attention.add_signals(again, rule=RULE, tiers=TIERS, now=NOW + DAY)
+        assert told == Added(known=4)
+        assert await store.attention.heats() == before == [after(*ones[:2])]
+        assert await store.attention.signals("T1") == ones[:2]
+
+    on_store(scenario)
+
+
+def test_a_signal_dated_ahead_is_kept_as_of_its_arrival(on_store):
+    async def scenario(store):
+        ahead = signal("a", at=(NOW + DAY).astimezone(timezone(timedelta(hours=8))))
+        await store.attention.add_signals([ahead], **AT_ONCE)
+        assert await store.attention.signals("T1") == [replace(ahead, at=NOW)]
+        assert await store.attention.heat("T1") == after(replace(ahead, at=NOW))
+
+    on_store(scenario)
+
+
+def test_signals_told_by_many_at_once_each_count_once(on_store):
+    async def scenario(store):
+        ones = [signal(f"s{n}", at=NOW - n * HOUR, strength=0.25) for n in range(12)]
+
+        async def tell(n):
+            some = [*ones[n:], *ones[:n], signal(f"own {n}", account="T2", at=NOW, strength=0.5)]
+            return await store.attention.add_signals(some, **AT_ONCE)
+
+        told = await asyncio.gather(*map(tell, range(6)))
+        assert sum(one.new for one in told) == 12 + 6
+        found = {heat.account: heat for heat in await store.attention.heats()}
+        assert math.isclose(found["T1"].state.mass, after(*ones).state.mass)
+        assert found["T1"].state.peak == after(*ones).state.peak
+        alike = [signal(f"{n}", account="T2", at=NOW, strength=0.5) for n in range(6)]
+        assert math.isclose(found["T2"].state.mass, after(*alike, account="T2", now=NOW).state.mass)
+
+    on_store(scenario)
+
+
+def test_postures_are_put_where_they_differ_and_make_accounts_known(on_store):
+    async def scenario(store):
+        await store.attention.add_signals([signal(account="B")], **AT_ONCE)
+        some = {"C": 0.25, "A": 0.0, "B": 1.0}
+        assert await store.attention.put_postures(some, **AT_ONCE) == 3
+        assert await store.attention.heats() == [
+            after(account="A", posture=0.0),
+            after(signal(account="B"), account="B", posture=1.0),
+            after(account="C", posture=0.25),
+        ]
+        before = await store.attention.heats()
+        late = {"rule": RULE, "tiers": TIERS, "now": NOW + 9 * DAY}
+        assert await store.attention.put_postures(some, **late) == 0
+        assert await store.attention.heats() == before
+        assert await store.attention.put_postures(some | {"A": 5e-324}, **late) == 1
+        warmer = heated(before[0], posture=5e-324, **late)
+        assert await store.attention.heats() == [warmer, *before[1:]]
+        assert await store.attention.put_postures({}, **late) == 0
+
+    on_store(scenario)
+
+
+def test_a_sweep_puts_heats_in_place_of_those_it_read(on_store):
+    async def scenario(store):
+        await store.attention.add_signals(
+            [signal(str(n), account=f"T{n}") for n in range(5)], **AT_ONCE
+        )
+        before = await store.attention.heats()
+        assert await sweep(store.attention, now=NOW + DAY) == (5, 5)
+        swept = await store.attention.heats()
+        assert swept == [later(heat, NOW + DAY) for heat in before]
+        assert swept != before
+        assert await store.attention.put_heats([], expected=[]) == 0
+
+    on_store(scenario)
+
+
+def test_a_heat_that_moved_since_it_was_read_is_left_alone(on_store):
+    async def scenario(store):
+        attention = store.attention
+        await attention.add_signals([signal(str(n), account=f"T{n}") for n in range(4)], **AT_ONCE)
+        await attention.put_postures({"T3": 0.5}, **AT_ONCE)
+        read = await attention.heats()
+        await attention.add_signals([signal("x", account="T1", at=NOW - DAY)], **AT_ONCE)
+        await attention.put_postures({"T2": 0.125}, **AT_ONCE)
+        moved = await attention.heats()
+        gone = after(account="T9")
+        told = await sweep(attention, now=NOW + HOUR, seen=[*read, gone])
+        assert told == (2, 5)
+        assert await attention.heats() == [
+            later(read[0], NOW + HOUR),
+            *moved[1:3],
+            later(read[3], NOW + HOUR),
+        ]
+        assert await sweep(attention, now=NOW + HOUR, seen=read) == (0, 4)
+
+    on_store(scenario)
+
+
+def test_a_heat_is_as_expected_only_when_all_of_it_is(on_store):
+    async def scenario(store):
+        await store.attention.add_signals([signal()], **AT_ONCE)
+        [heat] = await store.attention.heats()
+        state, factors = heat.state, heat.factors
+        for other in (
+            {"score": math.nextafter(heat.score, 1.0)},
+            {"tier": Tier.HOT},
+            {"tier_since": NOW - HOUR},
+            {"below_since": NOW},
+            {"computed_at": NOW - timedelta(microseconds=1)},
+            {"updated_at": NOW - HOUR},
+            {"factors": replace(factors, posture_score=0.75)},
+            {"factors": replace(factors, signal_recency=0.75)},
+            {"factors": replace(factors, signal_volume=0.75)},
+            {"state": replace(state, posture=0.5)},
+            {"state": replace(state, peak=0.0)},
+            {"state": replace(state, mass=math.nextafter(state.mass, 9.0))},
+            {"state": replace(state, as_of=None)},
+            {"state": replace(state, latest=())},
+        ):
+            differing = replace(heat, **other)
+            assert await store.attention.put_heats([heat], expected=[differing]) == 0
+            assert await store.attention.put_heats([differing], expected=[heat]) == 1
+            assert await store.attention.heats() == [differing]
+            assert await store.attention.put_heats([heat], expected=[differing]) == 1
+
+    on_store(scenario)
+
+
+def test_heats_are_put_only_in_place_of_those_of_the_same_accounts_each_once(on_store):
+    async def scenario(store):
+        await store.attention.add_signals(
+            [signal("a", account="A"), signal("b", account="B")], **AT_ONCE
+        )
+        a, b = await store.attention.heats()
+        for some, expected in (([a], [b]), ([a], []), ([a, b], [b, a]), ([a, a], [a, a])):
+            await refused(store.attention.put_heats(some, expected=expected))
+        for bad in (math.nan, -0.5, 1.5, math.inf):
+            wrong = replace(b, score=bad)
+            await refused(store.attention.put_heats([a, wrong], expected=[a, b]))
+            wrong = replace(b, factors=replace(b.factors, signal_volume=bad))
+            await refused(store.attention.put_heats([a, wrong], expected=[a, b]))
+        nowhere = replace(b, computed_at=NOW.replace(tzinfo=None))
+        await refused(store.attention.put_heats([a, nowhere], expected=[a, b]), ConfigError)
+        assert await store.attention.heats() == [a, b]
+        elsewhere = timezone(timedelta(hours=-5))
+        moved = replace(b, tier_since=b.tier_since.astimezone(elsewhere))
+        assert await store.attention.put_heats([moved], expected=[moved]) == 1
+        assert await store.attention.heats() == [a, b]
+
+    on_store(scenario)
+
+
+def test_sweeps_and_signals_at_once_lose_no_signal(on_store):
+    async def scenario(store):
+        accounts = [f"T{n}" for n in range(3)]
+        await store.attention.put_postures(dict.fromkeys(accounts, 0.5), **AT_ONCE)
+
+        async def tell(n):
+            some = [signal(f"{one} {n}", account=one, strength=0.5) for one in accounts]
+            await store.attention.add_signals(some, **AT_ONCE)
+
+        async def sweeps(n):
+            await sweep(store.attention, now=NOW + n * HOUR)
+
+        await asyncio.gather(*(verb(n) for n in range(6) for verb in (tell, sweeps)))
+        for heat in await store.attention.heats():
+            alike = [signal(f"{n}", account=heat.account, strength=0.5) for n in range(6)]
+            assert heat.state == after(*alike, account=heat.account, posture=0.5).state
+
+    on_store(scenario)
+
+
+def test_heats_come_page_by_page_and_the_hottest_by_score(on_store):
+    async def scenario(store):
+        postures = {"B": 1.0, "A": 0.25, "D": 1.0, "C": 0.75, "É": 0.0, "a": 0.25}
+        await store.attention.put_postures(postures, **AT_ONCE)
+        # Two signals within an hour make an account HOT, whatever its score.
+        close = [signal(f"{n}", account="A", at=NOW, strength=0.1) for n in range(2)]
+        await store.attention.add_signals(close, **AT_ONCE)
+
+        async def pages(limit):
+            found, after = [], ""
+            while page := await store.attention.heats(after=after, limit=limit):
+                found += [heat.account for heat in page]
+                after = found[-1]
+            return found
+
+        assert await pages(1) == await pages(4) == ["A", "B", "C", "D", "a", "É"]
+
+        async def hottest(**asked):
+            return [heat.account for heat in await store.attention.hottest(**asked)]
+
+        assert await hottest() == ["B", "D", "C", "A", "a", "É"]
+        assert await hottest(limit=3) == ["B", "D", "C"]
+        assert await hottest(tier=Tier.HOT) == ["A"]
+        assert await hottest(tier=Tier.WARM, limit=1) == ["B"]
+        assert await hottest(tier=Tier.COLD) == ["C", "a", "É"]
+        assert await hottest(limit=0) == []
+
+    on_store(scenario)
+
+
+def test_candidates_are_as_hot_as_they_were_last_reckoned(on_store):
+    async def scenario(store):
+        await store.accounts.upsert_companies([company("T1"), company("T2")], now=NOW)
+        await store.accounts.put_candidates(["T1", "T2"], rule="default")
+        await store.attention.add_signals([signal(account="T2")], **AT_ONCE)
+
+        async def heats():
+            return [one.heat for one in await store.accounts.candidates(rule="default")]
+
+        assert await heats() == [0.0, after(signal(account="T2"), account="T2").score]
+        await sweep(store.attention, now=NOW + 30 * DAY)
+        [heat] = await store.attention.heats()
+        assert await heats() == [0.0, heat.score]
+        assert heat.score > 0.0
+
+    on_store(scenario)
+
+
+def test_looks_teach_what_the_core_says_and_each_once(on_store):
+    async def scenario(store):
+        await store.attention.put_postures({"T1": 1.0, "T3": 0.0}, **AT_ONCE)
+        close = [signal(f"{n}", account="T2", at=NOW) for n in range(2)]
+        await store.attention.add_signals(close, **AT_ONCE)
+        looks = [
+            look(f"{one} {days}", account=one, at=NOW + days * DAY, surface=changed, deep=deep)
+            for one in ("T1", "T2", "T3", "T4")
+            for days, changed, deep in ((0, True, None), (3, False, True), (9, True, False))
+        ]
+        tiers = {"T1": Tier.WARM, "T2": Tier.HOT, "T3": Tier.COLD}
+        expected = learned(looks, known={}, tiers=tiers, rule=BELIEFS)
+        assert await store.attention.observe(looks[::-1], rule=BELIEFS) == 12
+        assert await store.attention.beliefs() == [expected[one] for one in sorted(expected)]
+        [first, *_] = await store.attention.beliefs()
+        assert first.deep == expected["T1"].deep != first.surface
+        again = [replace(one, at=one.at + 30 * DAY, surface=True) for one in looks]
+        assert await store.attention.observe(again, rule=BELIEFS) == 0
+        assert await store.attention.observe([], rule=BELIEFS) == 0
+        assert await store.attention.beliefs(after="T1", limit=2) == [
+            expected["T2"],
+            expected["T3"],
+        ]
+
+        new = look("new", account="T4", at=NOW + 12 * DAY, surface=True)
+        assert await store.attention.observe([*looks, new, new], rule=BELIEFS) == 1
+        more = learned([new], known=expected, tiers={}, rule=BELIEFS)["T4"]
+        assert (await store.attention.beliefs())[3] == more
+        assert more.deep == expected["T4"].deep
+
+    on_store(scenario)
+
+
+def test_a_first_look_and_one_that_saw_nothing_are_remembered_as_such(on_store):
+    async def scenario(store):
+        await store.attention.observe(
+            [look("a"), look("b", account="T2", surface=None)], rule=BELIEFS
+        )
+        known = [AccountBelief("T1", Facet(NOW)), AccountBelief("T2")]
+        assert await store.attention.beliefs() == known
+
+    on_store(scenario)
+
+
+def test_looks_told_by_many_at_once_each_teach_once(on_store):
+    async def scenario(store):
+        await store.attention.observe([look("first")], rule=BELIEFS)
+        looks = [look(f"k{n}", at=NOW + n * DAY, surface=False) for n in range(1, 5)]
+        told = await asyncio.gather(
+            *(store.attention.observe(looks, rule=BELIEFS) for _ in range(6))
+        )
+        assert sorted(told) == [0, 0, 0, 0, 0, 4]
+        expected = learned([look("first"), *looks], known={}, tiers={}, rule=BELIEFS)
+        [belief] = await store.attention.beliefs()
+        assert belief.surface.seen_at == expected["T1"].surface.seen_at
+        assert belief.surface[1:] == pytest.approx(expected["T1"].surface[1:])
+
+    on_store(scenario)
+
+
+def test_old_signals_and_looks_go_oldest_first_and_what_they_did_stays(on_store):
+    async def scenario(store):
+        ones = [signal(f"s{n}", at=NOW - n * DAY) for n in range(5)]
+        looks = [look(f"k{n}", at=NOW - n * DAY) for n in range(5)]
+        await store.attention.add_signals(ones, **AT_ONCE)
+        await store.attention.observe(looks, rule=BELIEFS)
+        known = await store.attention.heats(), await store.attention.beliefs()
+        for prune in (store.attention.prune_signals, store.attention.prune_looks):
+            assert await prune(before=NOW - DAY, limit=2) == 2
+            assert await prune(before=NOW - DAY) == 1
+            assert await prune(before=NOW - DAY) == 0
+        assert await store.attention.signals("T1") == ones[:2]
+        assert (await store.attention.heats(), await store.attention.beliefs()) == known
+        # A key that is still known teaches nothing; all of them were made before the last look.
+        assert await store.attention.observe(looks[:2], rule=BELIEFS) == 0
+
+    on_store(scenario)
+
+
+def test_a_plan_is_kept_whole_and_decided_once(on_store):
+    async def scenario(store):
+        parts = [b"\0\xff" * 3, b"", bytes(range(256)) * 4096]
+        elsewhere = plan(at=NOW.astimezone(timezone(timedelta(hours=8))))
+        assert await store.attention.keep_plan(elsewhere, parts)
+        assert not await store.attention.keep_plan(plan(), parts)
+        assert await store.attention.plan(RUN) == plan()
+        found = [await store.attention.plan_part(RUN, n) for n in (0, 1, 2, 3, -1)]
+        assert found == [*parts, None, None]
+        for another, some in (
+            (plan(policy="tiers"), parts),
+            (plan(header={}), parts),
+            (plan(at=NOW + HOUR), parts),
+            (plan(), parts[:2]),
+            (plan(), [*parts, b""]),
+            (plan(), parts[::-1]),
+        ):
+            await refused(store.attention.keep_plan(another, some), ConflictError)
+        assert await store.attention.plans() == [plan()]
+        assert await store.attention.plan_part(RUN, 2) == parts[2]
+
+    on_store(scenario)
+
+
+def test_plans_are_listed_newest_first_and_dropped_with_their_parts(on_store):
+    async def scenario(store):
+        for run in (RUN, LATER_RUN, "20260209_013000"):
+            assert await store.attention.keep_plan(plan(run), [b"one", run.encode()])
+        names = [kept.run for kept in await store.attention.plans(limit=2)]
+        assert names == ["20260209_013000", LATER_RUN]
+        assert await store.attention.drop_plans([RUN, LATER_RUN, RUN, "another"]) == 2
+        assert await store.attention.drop_plans([RUN]) == 0
+        assert await store.attention.drop_plans([]) == 0
+        assert [kept.run for kept in await store.attention.plans()] == ["20260209_013000"]
+        assert await store.attention.plan(RUN) is None
+        assert await store.attention.plan_part(RUN, 0) is None
+        assert await store.attention.keep_plan(plan(header={}), [])
+        assert await store.attention.plan_part(RUN, 0) is None
+
+    on_store(scenario)
+
+
+def test_numbers_come_back_to_the_last_digit(on_store):
+    numbers = [0.0, 5e-324, 2.2250738585072014e-308, 0.1, 1 / 3, math.nextafter(1.0, 0.0), 1.0]
+
+    async def scenario(store):
+        for n, number in enumerate(numbers):
+            account = f"T{n}"
+            one = signal(f"s{n}", account=account, strength=number)
+            told = await store.attention.add_signals([one], **AT_ONCE)
+            assert await store.attention.signals(account) == [one]
+            await store.attention.put_postures({account: number}, **AT_ONCE)
+            assert told.heats[0] == after(one, account=account)
+            heat = after(one, account=account, posture=number)
+            assert await store.attention.heat(account) == heat
+            heavy = replace(heat, state=replace(heat.state, mass=1.7976931348623157e308))
+            assert await store.attention.put_heats([heavy], expected=[heat]) == 1
+            assert await store.attention.heat(account) == heavy
+
+    on_store(scenario)
+
+
+def test_another_tenant_sees_nothing_and_has_the_same_ids_for_itself(on_backend):
+    async def scenario(backend):
+        mine, theirs = (backend.tenant(name).attention for name in (ACME, UMBRELLA))
+
+        async def known(attention):
+            return (
+                await attention.heats(),
+                await attention.signals("T1"),
+                await attention.beliefs(),
+                await attention.plans(),
+                await attention.plan_part(RUN, 0),
+                await attention.hottest(),
+            )
+
+        async def fill(attention):
+            await attention.add_signals([signal()], **AT_ONCE)
+            await attention.observe([look()], rule=BELIEFS)
+            await attention.keep_plan(plan(), [b"part"])
+
+        nothing = await known(theirs)
+        await fill(mine)
+        assert await known(theirs) == nothing == ([], [], [], [], None, [])
+        await theirs.drop_plans([RUN])
+        await theirs.prune_signals(before=NOW + DAY)
+        assert len((await known(mine))[1]) == 1
+        await fill(theirs)
+        assert await known(theirs) == await known(mine)
+
+    on_backend(scenario)
+
+
+def test_what_no_moment_or_number_can_be_is_refused_and_nothing_is_written(on_store):
+    async def scenario(store):
+        naive = NOW.replace(tzinfo=None)
+        attention, late = store.attention, {"rule": RULE, "tiers": TIERS, "now": naive}
+        await refused(attention.add_signals([signal()], **late), ConfigError)
+        await refused(attention.put_postures({"T1": 0.5}, **late), ConfigError)
+        await refused(attention.prune_signals(before=naive), ConfigError)
+        await refused(attention.prune_looks(before=naive), ConfigError)
+        await refused(attention.keep_plan(plan(at=naive), []), ConfigError)
+        await refused(attention.keep_plan(plan(header={"x": math.nan}), []))
+        await refused(attention.keep_plan(plan(), [b"x" * (64 * 2**20 + 1)]))
+        for bad in (math.nan, math.inf, -1e-9, 1.0000001):
+            await refused(attention.put_postures({"T0": 0.5, "T1": bad}, **AT_ONCE))
+        assert await attention.heats() == []
+        assert await attention.plans() == []
+
+    on_store(scenario)
+
+
+POISONED = {
+    "signal.id": lambda bad, n: signal(bad, account=f"T{n}"),
+    "signal.account": lambda bad, n: signal(f"{n}", account=bad),
+    "signal.source": lambda bad, n: signal(f"{n}", account=f"T{n}", source=bad),
+    "look.key": lambda bad, n: look(bad, account=f"T{n}"),
+    "look.account": lambda bad, n: look(f"{n}", account=bad),
+    "plan.run": lambda bad, _: plan(bad),
+    "plan.policy": lambda bad, n: plan(f"{n}", policy=bad),
+    "plan.header": lambda bad, n: plan(f"{n}", header={bad: [bad]}),
+    "posture.account": lambda bad, _: {bad: 0.5},
+}
+
+
+@pytest.mark.parametrize("what", POISONED)
+def test_poison_is_kept_letter_for_letter_or_refused(on_store, what, record_property):
+    async def kept(attention, made):
+        if what.startswith("signal"):
+            await attention.add_signals([made], **AT_ONCE)
+            return await attention.signals(made.account) == [made]
+        if what.startswith("look"):
+            assert await attention.observe([made], rule=BELIEFS) == 1
+            assert await attention.observe([made], rule=BELIEFS) == 0
+            known = [belief.account for belief in await attention.beliefs()]
+            return made.account in known
+        if what.startswith("plan"):
+            await attention.keep_plan(made, [b"x"])
+            return await attention.plan(made.run) == made
+        await attention.put_postures(made, **AT_ONCE)
+        [heat] = [await attention.heat(account) for account in made]
+        assert await attention.put_heats([heat], expected=[heat]) == 1
+        return heat.account in made
+
+    async def scenario(store):
+        bad = []
+        for n, poison in enumerate(POISON.values()):
+            try:
+                assert await kept(store.attention, POISONED[what](poison, n))
+            except StokerError as error:
+                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+                bad.append(poison)
+        return bad
+
+    bad = on_store(scenario)
+    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
+    record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")
