@@ -107,6 +107,7 @@ def test_a_robots_txt_that_cannot_be_read_closes_the_site(status):
     visit, asked, _ = visited({**WHOLE, "/robots.txt": text_told("no", status=status)})
 
     assert visit.outcome is Outcome.BLOCKED
+    assert visit.unwanted
     assert asked == ["/robots.txt"]
 
 
@@ -124,6 +125,13 @@ def test_a_robots_txt_elsewhere_is_followed():
     visit, _, _ = visited({**WHOLE, "/robots.txt": moved, "/rules.txt": closed})
 
     assert visit.outcome is Outcome.BLOCKED
+    assert visit.unwanted
+
+
+def test_who_is_kept_out_by_a_page_was_not_asked_to_stay_away():
+    visit, _, _ = visited({"/": page_told("<p>Verify you are human</p>")})
+
+    assert (visit.outcome, visit.unwanted) == (Outcome.BLOCKED, False)
 
 
 def test_rules_that_another_host_of_the_site_has_are_read_in_its_turn_and_once():

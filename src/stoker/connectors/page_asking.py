@@ -34,7 +34,7 @@ from stoker.sources import Pacer
 GAP = timedelta(seconds=0.5)  # between two requests to a host, unless it wants longer
 ROBOTS_GOOD_FOR = timedelta(hours=24)  # RFC 9309: not longer
 LATER = timedelta(seconds=60)  # for a host that says "later" without saying when
-_MOST_ROBOTS = 10_000
+_MOST_ROBOTS = 1_000  # of the sites asked last: a visit is soon over, and rules take some memory
 _LONGEST_VALIDATOR = 300
 
 SameSite = Callable[[str], bool]
@@ -259,8 +259,8 @@ def _refused(robots: Robots) -> Ending:
         return Ending(Outcome.FAILED, robots.unreachable)
     if robots.access is Access.CLOSED:
         why = "its robots.txt could not be read, so nothing is asked of it"
-        return Ending(Outcome.BLOCKED, why)
-    return Ending(Outcome.BLOCKED, "its robots.txt asks us not to")
+        return Ending(Outcome.BLOCKED, why, unwanted=True)
+    return Ending(Outcome.BLOCKED, "its robots.txt asks us not to", unwanted=True)
 
 
 def page_seen(

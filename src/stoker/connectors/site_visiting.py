@@ -142,6 +142,7 @@ class Visiting:
             bytes=self._toll.bytes,
             not_modified=self._toll.not_modified,
             limits_hit=tuple(sorted(self.limits_hit)),
+            unwanted=ending.unwanted,
         )
 
     def _ending(self) -> Ending:

@@ -72,3 +72,4 @@ class SiteVisit:
     bytes: int = 0
     not_modified: int = 0
     limits_hit: tuple[str, ...] = ()  # pages, bytes, time, depth
+    unwanted: bool = False  # its robots.txt asks us, and whoever reads for us, to stay away

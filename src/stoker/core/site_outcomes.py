@@ -51,6 +51,7 @@ class Ending:
 
     outcome: Outcome
     reason: str
+    unwanted: bool = False  # we were asked to stay away
 
 
 _ENDINGS = {
