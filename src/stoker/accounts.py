@@ -119,8 +119,14 @@ class AccountStore(Protocol):
         """Return one page of companies, in id order."""
         ...
 
-    async def put_candidates(self, ids: Sequence[CompanyId], *, rule: str) -> None:
-        """Remember which companies fit a rule, in place of those that did before. Atomic."""
+    async def put_candidates(
+        self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
+    ) -> None:
+        """Remember which companies fit a rule, in place of those that did before. Atomic.
+
+        With `after` and `upto`, only of the ids between them, the second among them: whoever goes
+        through companies page by page says it so. Ids that are not between them do not count.
+        """
         ...
 
     async def candidates(self, *, rule: str, after: str = "", limit: int = 1000) -> list[Standing]:

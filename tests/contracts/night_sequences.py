@@ -103,8 +103,9 @@ class NightSequence:
     def candidates(self) -> tuple[str, Verb]:
         whose, rule = self.whose(), self.rng.choice(["default", "other"])
         some = [f"T{self.rng.randint(0, 9)}" for _ in range(self.rng.randint(0, 6))]
-        return f"put_candidates {rule} {some}", (
-            lambda b: whose(b).accounts.put_candidates(some, rule=rule)
+        after, upto = self.rng.choice(["", "T3"]), self.rng.choice([None, "T6"])
+        return f"put_candidates {rule} {some} {after} {upto}", (
+            lambda b: whose(b).accounts.put_candidates(some, rule=rule, after=after, upto=upto)
         )
 
     def look(self) -> tuple[str, Verb]:

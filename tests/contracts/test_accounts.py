@@ -263,6 +263,25 @@ def test_candidates_are_those_that_fit_now_and_no_longer_those_before(on_store):
     on_store(scenario)
 
 
+def test_candidates_can_be_put_page_by_page_and_only_those_between_change(on_store):
+    async def scenario(store):
+        accounts = store.accounts
+        await accounts.upsert_companies([company(f"T{n}") for n in range(6)], now=NOW)
+
+        async def ids():
+            return [one.id for one in await accounts.candidates(rule="default")]
+
+        await accounts.put_candidates(["T0", "T2", "T4"], rule="default")
+        await accounts.put_candidates(["T1", "T5"], rule="default", after="T0", upto="T2")
+        assert await ids() == ["T0", "T1", "T4"]
+        await accounts.put_candidates(["T3", "T1"], rule="default", after="T2")
+        assert await ids() == ["T0", "T1", "T3"]
+        await accounts.put_candidates([], rule="default", upto="T0")
+        assert await ids() == ["T1", "T3"]
+
+    on_store(scenario)
+
+
 def test_a_candidate_that_is_no_company_yet_is_one_once_it_is(on_store):
     async def scenario(store):
         await store.accounts.put_candidates(["T0", "T1"], rule="default")

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import chain
 
 from stoker.accounts import AccountStore
-from stoker.core.companies import CompanyId, Standing
+from stoker.core.companies import Standing
 from stoker.core.icp import IcpRule, fit
 from stoker.core.targets import (
     PLENTY,
@@ -28,14 +28,18 @@ PAGE = 1000
 
 
 async def find_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE) -> int:
-    """Hold every company against the rule and remember those that fit; return how many."""
-    fitting: list[CompanyId] = []
-    after = ""
+    """Hold every company against the rule and remember those that fit; return how many.
+
+    Page by page: whoever stops in between has the companies so far, and the others as they were.
+    """
+    found, after = 0, ""
     while companies := await accounts.companies(after=after, limit=page):
-        fitting += [company.id for company in companies if fit(company, rule).fits]
-        after = companies[-1].id
-    await accounts.put_candidates(fitting, rule=rule.name)
-    return len(fitting)
+        fitting = [company.id for company in companies if fit(company, rule).fits]
+        last = companies[-1].id
+        await accounts.put_candidates(fitting, rule=rule.name, after=after, upto=last)
+        found, after = found + len(fitting), last
+    await accounts.put_candidates((), rule=rule.name, after=after)
+    return found
 
 
 async def select_targets(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stoker.core.events import CompanyEnded, NightPlanned
@@ -87,6 +87,7 @@ class Night:
             return Ending(state=RunState.CANCELLED, reason=HELD_STILL)
         # All of them at once, so that whoever takes over finds the whole night or none of it.
         await run.store.nights.plan_units(name, plan.units)
+        plan = replace(plan, units=())  # the store has them; a night takes the memory of a few
         # The pace is that of companies: a long refresh says nothing about how long they take.
         times = Times(
             began_at=run.clock.now(),
@@ -98,7 +99,7 @@ class Night:
                 at=run.clock.now(),
                 tenant=run.store.tenant,
                 run=name,
-                companies=len(plan.units),
+                companies=plan.companies,
                 deep=plan.deep,
                 candidates=plan.candidates,
                 taken_over_from=plan.taken_over_from,
@@ -128,7 +129,7 @@ class Night:
         units: StoreUnits,
         exporting: Exporting | None,
     ) -> Flowed:
-        if not plan.units or not set(OF_COMPANIES) & set(self._order.steps):
+        if not plan.companies or not set(OF_COMPANIES) & set(self._order.steps):
             return Flowed(summary=await _added_up(run.store, name))
         with run.step("companies") as step:
             async with AsyncExitStack() as stack:
@@ -315,7 +316,7 @@ def _ending(
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
         reason = "; ".join(filter(None, (reason, waiting)))
-    if plan.taken_over_from and not plan.units:
+    if plan.taken_over_from and not plan.companies:
         reason = reason or f"run {plan.taken_over_from} had left nothing to do"
     reason = reason or plan.nobody
     return Ending(
@@ -335,7 +336,7 @@ def _counts(plan: NightPlan, summary: Summary) -> dict[str, int]:
         "register_new": plan.refreshed.new,
         "register_changed": plan.refreshed.changed,
         "candidates": plan.candidates,
-        "selected": len(plan.units),
+        "selected": plan.companies,
         "deep": plan.deep,
         "over_cap": plan.over_cap,
         "over_budget": plan.over_budget,

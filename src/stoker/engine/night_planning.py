@@ -70,6 +70,7 @@ class NightPlan:
 
     rule: IcpRule
     units: tuple[Unit, ...]
+    looks: Mapping[Depth, int]  # how many units of each depth
     quote: Quote
     taken_over_from: str = ""
     refreshed: Refreshed = field(default_factory=Refreshed)
@@ -81,9 +82,14 @@ class NightPlan:
     nobody: str = ""  # why there is no company to look at, and what to do about it
 
     @property
+    def companies(self) -> int:
+        """How many units there are, or were when it was planned."""
+        return sum(self.looks.values())
+
+    @property
     def deep(self) -> int:
         """How many of the looks are deep."""
-        return sum(unit.depth is Depth.DEEP for unit in self.units)
+        return self.looks.get(Depth.DEEP, 0)
 
 
 class Planning:
@@ -124,6 +130,7 @@ class Planning:
             return NightPlan(
                 rule=rule,
                 units=units,
+                looks=_looks(units),
                 quote=self._quote(units, means),
                 taken_over_from=earlier.run if earlier else "",
                 refreshed=refreshed,
@@ -149,6 +156,7 @@ class Planning:
         return NightPlan(
             rule=rule,
             units=chosen.units,
+            looks=_looks(chosen.units),
             quote=self._quote(chosen.units, means),
             refreshed=refreshed,
             candidates=chosen.candidates,
@@ -173,7 +181,7 @@ class Planning:
         return await left_undone(run, kind=KIND, reset=self._order.reset)
 
     def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
-        many = Counter(unit.depth for unit in units)
+        many = _looks(units)
         needs = expected(set(means.rooms), steps=self._order.steps)
         told = quote(many, needs, means.rooms, at_once=self._order.at_once)
         depths = self._order.depths
@@ -181,6 +189,10 @@ class Planning:
         if not pulls or not looks(self._order.steps):
             return told
         return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost})
+
+
+def _looks(units: tuple[Unit, ...]) -> Counter[Depth]:
+    return Counter(unit.depth for unit in units)
 
 
 async def _why_nobody(accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:

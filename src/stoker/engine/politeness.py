@@ -18,7 +18,7 @@ MOST_HOSTS = 10_000  # kept in mind before those nobody has asked for in a while
 LONGEST_GAP = timedelta(hours=1)  # a robots.txt that asks for more is asked again after it
 
 
-@dataclass
+@dataclass(slots=True)
 class _Host:
     last_at: timedelta | None = None
     open_at: timedelta = timedelta.min

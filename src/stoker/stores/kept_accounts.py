@@ -6,7 +6,7 @@ and raises what it raises. Nothing was written when one of them refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -52,6 +52,12 @@ def kept_connection(connection: CrmConnection) -> CrmConnection:
 def kept_id(company: CompanyId) -> CompanyId:
     """Return a company's id."""
     return CompanyId(kept_name(company, what="a company's id"))
+
+
+def kept_between(ids: Collection[CompanyId], *, after: str, upto: str | None) -> set[CompanyId]:
+    """Return the ids between two, the second among them; without it, all that come after."""
+    kept_texts((after, upto or ""), what="a company's id")
+    return {kept_id(one) for one in ids if one > after and (upto is None or one <= upto)}
 
 
 def kept_run_name(run: str) -> str:

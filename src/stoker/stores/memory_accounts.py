@@ -16,6 +16,7 @@ from stoker.core.keeping import kept_text
 from stoker.core.merging import merged_company, merged_dossier
 from stoker.core.model import TenantId, in_utc
 from stoker.stores.kept_accounts import (
+    kept_between,
     kept_company,
     kept_connection,
     kept_id,
@@ -99,9 +100,12 @@ class MemoryAccounts:
     async def companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
         return [dossier.company for dossier in self._page(after)][:limit]
 
-    async def put_candidates(self, ids: Sequence[CompanyId], *, rule: str) -> None:
-        fitting = {kept_id(company) for company in ids}
-        self._candidates[kept_name(rule, what="a rule's name")] = fitting
+    async def put_candidates(
+        self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
+    ) -> None:
+        fitting = kept_between([kept_id(one) for one in ids], after=after, upto=upto)
+        before = self._candidates.get(kept_name(rule, what="a rule's name"), set())
+        self._candidates[rule] = (before - kept_between(before, after=after, upto=upto)) | fitting
 
     async def candidates(self, *, rule: str, after: str = "", limit: int = 1000) -> list[Standing]:
         fitting = self._candidates.get(kept_name(rule, what="a rule's name"), set())

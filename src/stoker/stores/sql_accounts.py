@@ -27,6 +27,7 @@ from stoker.stores.account_rows import (
     rule_values,
 )
 from stoker.stores.kept_accounts import (
+    kept_between,
     kept_company,
     kept_connection,
     kept_id,
@@ -39,6 +40,7 @@ from stoker.stores.kept_knowledge import kept_name
 from stoker.stores.sql import (
     SqlDatabase,
     Transaction,
+    Value,
     asked,
     moment,
     moment_text,
@@ -102,8 +104,10 @@ INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, 'candidates', N
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
 """
 FITTING = """
-SELECT company_id FROM icp_candidate_companies WHERE tenant_id = :tenant AND rule = :rule
+SELECT company_id FROM icp_candidate_companies
+WHERE tenant_id = :tenant AND rule = :rule AND company_id > :after
 """
+FITTING_UP_TO = f"{FITTING} AND company_id <= :upto"
 NO_LONGER = """
 DELETE FROM icp_candidate_companies WHERE tenant_id = ? AND rule = ? AND company_id = ?
 """
@@ -219,13 +223,18 @@ class SqlAccounts:
         )
         return [company_of(row) for row in rows]
 
-    async def put_candidates(self, ids: Sequence[CompanyId], *, rule: str) -> None:
-        fitting = {kept_id(company) for company in ids}
-        kept_name(rule, what="a rule's name")
+    async def put_candidates(
+        self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
+    ) -> None:
+        fitting = kept_between([kept_id(one) for one in ids], after=after, upto=upto)
+        values: dict[str, Value] = {"rule": kept_name(rule, what="a rule's name"), "after": after}
+        if upto is not None:
+            values["upto"] = upto
+        asked_for = FITTING if upto is None else FITTING_UP_TO
 
         def put(tx: Transaction) -> None:
             tx.change(DOOR, tenant=self._tenant)
-            before = {one for (one,) in tx.rows(FITTING, tenant=self._tenant, rule=rule)}
+            before = {one for (one,) in tx.rows(asked_for, tenant=self._tenant, **values)}
             for query, some in ((NO_LONGER, before - fitting), (NEWLY, fitting - before)):
                 if some:
                     tx.change_many(query, [(self._tenant, rule, one) for one in sorted(some)])
