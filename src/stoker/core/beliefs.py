@@ -104,8 +104,8 @@ def drifted(
     """
     left = np.exp2(-aged(elapsed) / (half_life / _DAY))
     return Beliefs(
-        changes=prior.changes + left * (beliefs.changes - prior.changes),
-        days=prior.days + left * (beliefs.days - prior.days),
+        changes=left * beliefs.changes + (1.0 - left) * prior.changes,
+        days=left * beliefs.days + (1.0 - left) * prior.days,
     )
 
 

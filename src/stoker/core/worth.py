@@ -22,6 +22,7 @@ from stoker.errors import ConfigError
 _SMALL = 0.02  # below this the closed forms lose digits, and the first few terms of a series do not
 _TERMS = 8
 _SHORTEST = 1e-15  # days
+_FASTEST = 1e30  # changes a day; whatever is faster is as fast as this
 _CLOSE = 1e-12  # of an interval
 _TURNS = 100
 
@@ -41,7 +42,7 @@ def worth(beliefs: Beliefs, age: ArrayLike, *, objective: Objective) -> Floats:
 def worth_known(rate: ArrayLike, age: ArrayLike, *, objective: Objective) -> Floats:
     """Return what a look at this age is worth where the rate of changes, per day, is known."""
     days = aged(age)
-    return days * _by_rate(checked(rate, what="a rate of changes") * days, objective)
+    return days * _by_rate(_rates(rate) * days, objective)
 
 
 def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> Floats:
@@ -64,7 +65,7 @@ def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> 
 
 def interval_known(rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective) -> Floats:
     """Return the same where the rate of changes is known."""
-    rates = checked(rate, what="a rate of changes")
+    rates = _rates(rate)
 
     def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
         x = rate * days
@@ -90,6 +91,10 @@ def value_of(every: ArrayLike, prior: Beliefs, *, objective: Objective) -> Float
     if days.size and days.min() < _SHORTEST:
         raise ConfigError("looks are more than 0 days apart")
     return 1.0 / worth(prior, days, objective=objective)
+
+
+def _rates(rate: ArrayLike) -> Floats:
+    return np.minimum(checked(rate, what="a rate of changes"), _FASTEST)
 
 
 def _by_belief(a: Floats, s: Floats, objective: Objective) -> Floats:
