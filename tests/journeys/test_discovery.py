@@ -1,0 +1,209 @@
+"""Discovery on the sandbox's boards and feeds, from settings to files and heat, the clock still."""
+
+import asyncio
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from running_box import RunningBox
+from stoker.core.companies import Company, CompanyId
+from stoker.core.discovery_notes import source_counts
+from stoker.core.model import TenantId
+from stoker.core.runs import RunState
+from stoker.sandbox.openings import openings_of
+from stoker.testing import FakeClock, Recorder
+from stoker.wiring import opened, settings
+
+DEFAULT = TenantId("default")
+MORNING = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+VENDORS = ("greenhouse", "lever", "ashby")
+
+
+@pytest.fixture(scope="module")
+def box():
+    with RunningBox(companies=200) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def first_night(box):
+    box.dials.turn("sites.night", 0)
+
+
+def on_boards(box):
+    """Return a company for each vendor of boards."""
+    companies = [box.world.company(at) for at in range(200)]
+    return [
+        next(each for each in companies if each.board == vendor and of(box, each))
+        for vendor in VENDORS
+    ]
+
+
+def of(box, company, night=0):
+    return openings_of(box.world, company, night=night)
+
+
+def sources_in(box):
+    companies = on_boards(box)
+    boards = [f"{each.board}:{each.slug} | {each.brand} | {each.domain}" for each in companies]
+    feed = f"feed:http://feeds.test/{companies[0].slug}/jobs.rss | {companies[0].brand}"
+    return [*boards, feed]
+
+
+def home(tmp_path, sources, more="", *, backend="sqlite"):
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "stoker.toml").write_text(
+        f'[storage]\nbackend = "{backend}"\nsqlite_path = "stoker.db"\njson_dir = "data"\n'
+        f"[boards]\ncalls = 1000\nburst = 100\n[discovery]\nenrich = true\n"
+        f"sources = {json.dumps(sources)}\n{more}"
+    )
+    return tmp_path
+
+
+def on_app(place, box, work, *, clock=None):
+    at = {"STOKER_SANDBOX_ADDRESS": box.box.address}
+    own = settings(directory=place, config=None, flags={}, environment=at)
+
+    async def whole():
+        told = clock or FakeClock(MORNING)
+        async with opened(own, clock=told, observer=Recorder()) as app:
+            return await work(app)
+
+    return asyncio.run(whole())
+
+
+async def discovered(app):
+    discovery = app.discovery(DEFAULT, files=app.posting_files(DEFAULT))
+    return await app.scheduler(()).start_now(app.discovery_task(DEFAULT, discovery))
+
+
+def contents(place):
+    """Return what was written, without the run's name."""
+    return {
+        path.name.rpartition("_2026")[0]: path.read_bytes()
+        for path in sorted((place / "discovered").iterdir())
+    }
+
+
+def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_written(tmp_path, box):
+    place = home(tmp_path, sources_in(box))
+    run = on_app(place, box, discovered)
+
+    openings = [(each.brand, job) for each in on_boards(box) for job in of(box, each)]
+    assert (run.state, run.name) == (RunState.DONE, "20261116_013000")
+    assert run.manifest.counts["kept"] == len(openings)
+    assert run.manifest.counts["twins"] == len(of(box, on_boards(box)[0]))
+    files = contents(place)
+    rows = list(csv.DictReader(io.StringIO(files["jobs_discovered"].decode())))
+    assert sorted((row["company"], row["title"], row["posted_at"]) for row in rows) == sorted(
+        (brand, job.title, job.posted_at.isoformat()) for brand, job in openings
+    )
+    enriched = json.loads(files["jobs_enriched"])
+    scored = list(csv.DictReader(io.StringIO(files["jobs_scored"].decode())))
+    ids = [row["id"] for row in rows]
+    assert ids == sorted(ids) == [each["id"] for each in enriched] == [r["id"] for r in scored]
+    assert any(each["remote"] for each in enriched)
+    assert all(0 <= float(row["score"]) <= 1 for row in scored)
+
+
+def test_the_same_input_gives_the_same_bytes_whatever_remembers_it(tmp_path, box):
+    found = {}
+    for backend in ("sqlite", "json", "memory"):
+        place = home(tmp_path / backend, sources_in(box), backend=backend)
+        on_app(place, box, discovered)
+        found[backend] = {path.name: path.read_bytes() for path in (place / "discovered").iterdir()}
+    assert found["sqlite"] == found["json"] == found["memory"]
+    assert len(found["sqlite"]) == 3
+
+
+def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tmp_path, box):
+    place, clock = home(tmp_path, sources_in(box)), FakeClock(MORNING)
+    on_app(place, box, discovered, clock=clock)
+    before = contents(place)
+    clock.advance(DAY)
+    run = on_app(place, box, discovered, clock=clock)
+
+    assert {each["state"] for each in source_counts(run.manifest.counts).values()} == {"unchanged"}
+    assert run.manifest.counts["new"] == run.manifest.counts["gone"] == 0
+    assert contents(place) == before  # those of the second run, whose name sorts later
+
+
+def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
+    place, clock = home(tmp_path, sources_in(box)[:3]), FakeClock(MORNING)
+    on_app(place, box, discovered, clock=clock)
+    box.dials.turn("sites.night", 20)
+    clock.advance(DAY)
+    run = on_app(place, box, discovered, clock=clock)
+
+    found = source_counts(run.manifest.counts)
+    for company in on_boards(box):
+        then = {job.number for job in of(box, company)}
+        now = {job.number for job in of(box, company, 20)}
+        told = found[f"{company.board}:{company.slug}"]
+        assert (told["listed"], told["new"], told["gone"]) == (
+            len(now),
+            len(now - then),
+            len(then - now),
+        )
+
+
+def test_a_board_that_is_away_is_told_of_and_the_others_go_on(tmp_path, box):
+    place = home(tmp_path, ["lever:nobody-at-all", *sources_in(box)])
+    run = on_app(place, box, discovered)
+    assert run.state is RunState.PARTIAL
+    assert "lever:nobody-at-all: lever has no such list" in run.reason
+    assert run.manifest.counts["kept"] == sum(len(of(box, each)) for each in on_boards(box))
+
+
+def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box):
+    greenhouse, lever, ashby = on_boards(box)
+    place = home(
+        tmp_path,
+        [
+            f"greenhouse:{greenhouse.slug} | Somebody | {greenhouse.domain}",
+            f"lever:{lever.slug} | {lever.name}",
+            f"ashby:{ashby.slug} | Nobody We Know",
+        ],
+    )
+
+    async def work(app):
+        store = app.backend.tenant(DEFAULT)
+        companies = [
+            Company(id=CompanyId(each.uen), name=each.name, website=f"http://www.{each.domain}/")
+            for each in (greenhouse, lever, ashby)
+        ]
+        await store.accounts.upsert_companies(companies, now=app.clock.now())
+        run = await discovered(app)
+        return run, await store.attention.hottest()
+
+    run, hottest = on_app(place, box, work)
+    assert {heat.account for heat in hottest} == {greenhouse.uen, lever.uen}
+    assert run.manifest.counts["signals"] == len(of(box, greenhouse)) + len(of(box, lever))
+    assert run.manifest.counts["employers_matched"] == 2
+
+
+def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
+    place, clock = home(tmp_path, sources_in(box), "scheduled = true\n"), FakeClock(MORNING)
+
+    async def work(app):
+        kinds = []
+        for _ in range(2):
+            for _ in range(2):
+                ended = await app.scheduler((DEFAULT,)).tick()
+                kinds.append(sorted(run.kind for _, run in ended))
+            clock.advance(DAY)
+        return kinds
+
+    assert on_app(place, box, work, clock=clock) == [["discovery", "upkeep"], []] * 2
+    assert len(list((place / "discovered").iterdir())) == 6
+
+
+def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):
+    async def work(app):
+        return [run.kind for _, run in await app.scheduler((DEFAULT,)).tick()]
+
+    assert on_app(home(tmp_path, sources_in(box)), box, work) == ["upkeep"]
