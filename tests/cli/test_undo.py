@@ -116,6 +116,14 @@ def test_a_run_is_taken_back_and_twice_is_once(stoker, ask, box):
     assert "3 archived" in out
 
 
+def test_the_latest_run_that_wrote_anything_can_be_taken_back_by_that_name(stoker, ask, box):
+    ask(lambda app: night(app, FIRST, dossier()))
+    ask(lambda app: night(app, SECOND))  # found nothing, wrote nothing
+    code, out, _ = stoker("undo", "latest", "--tenant", "acme", "--json")
+
+    assert (code, json.loads(out)["run"], names(box)) == (0, FIRST, set())
+
+
 def test_what_is_left_is_told_with_its_reason(stoker, ask):
     ask(lambda app: night(app, FIRST, dossier()))
     ask(lambda app: night(app, SECOND, dossier("Newer")))
@@ -132,6 +140,7 @@ def test_what_is_left_is_told_with_its_reason(stoker, ask):
         ([FIRST, "--tenant", "acme"], "has no run"),
         (["yesterday", "--tenant", "acme"], "does not name a run"),
         ([FIRST], "say whose with --tenant"),
+        (["latest", "--tenant", "acme"], "wrote anything into its CRM"),
     ],
 )
 def test_a_run_there_is_not_is_a_clear_error(stoker, words, said):

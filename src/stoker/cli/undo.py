@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoker.ports import Store
 
 MOST_SHOWN = 50
+LATEST, LOOKS_BACK = "latest", 1000
 
 
 @click.command()
@@ -33,8 +34,9 @@ MOST_SHOWN = 50
 @takes_json
 @pass_asked
 def undo(asked: Asked, run: str, tenant: str | None, dry_run: bool, as_json: bool) -> None:
-    """Take back what a run wrote into the CRM. RUN looks like 20260207_013000.
+    """Take back what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
 
+    The latest is the newest run of the tenant that wrote anything into it.
     Fields are as they were before, where nobody has changed them since. Records which that run made
     are archived, unless somebody has worked on them; nothing is ever deleted. What a later run has
     written is taken back by undoing that run first. Twice is once.
@@ -49,10 +51,12 @@ async def _undo(
     from stoker.engine.undoing import undo_run
     from stoker.nightly import crm_at
 
-    run = run_name(run_at(name))
+    run = name if name == LATEST else run_name(run_at(name))
     async with asked.app(only_to_read=dry_run) as app:
         whose = one_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
+        if run == LATEST:
+            run = await _latest(store)
         await _must_have_ended(store, run)
         crm = crm_at(app.connectors, whose, await store.accounts.connection(), despite_stops=True)
         told = await undo_run(run, crm=crm, store=store.nights, now=app.clock.now(), dry=dry_run)
@@ -60,6 +64,16 @@ async def _undo(
         show_json(_json(whose, run, told, dry_run=dry_run))
         return
     _show(whose, run, told, dry_run=dry_run)
+
+
+async def _latest(store: Store) -> str:
+    for run in await store.runs.runs(limit=LOOKS_BACK):
+        if await store.nights.sent_by(run.name, limit=1):
+            return run.name
+    raise ConfigError(
+        f"none of the latest {LOOKS_BACK} runs of {store.tenant} wrote anything into its CRM; "
+        f"see those there are with: stoker runs list --tenant {store.tenant}"
+    )
 
 
 async def _must_have_ended(store: Store, name: str) -> None:
