@@ -2,11 +2,9 @@
 
 Time is measured of one process's own processor, so that a busy machine does not count against it;
 memory is the most a process of its own ever held, profiles and plan together. For the million the
-collector of garbage is paused, as the engine pauses it. Coverage is what
-twelve weeks leave when a touch in five comes to nothing, beside the same planner asked on Mondays
-only; nothing beats touching the longest-waiting first.
-
-    python -m bench.touches weeks 10000     count broken promises in so many weeks
+collector of garbage is paused, as the engine pauses it. Coverage is what twelve weeks leave when a
+touch in five comes to nothing, beside the same planner asked on Mondays only; nothing beats
+touching the longest-waiting first. Ten thousand weeks are a proof: `python -m proof touches`.
 """
 
 from __future__ import annotations
@@ -15,22 +13,21 @@ import resource
 import subprocess
 import sys
 import time
-from collections import defaultdict
-from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from stoker.core.coverage.planning import plan_week
 from stoker.core.coverage.rehearsing import Odds
-from stoker.core.coverage.values import PlanRule, Profile
+from stoker.core.coverage.values import PlanRule
 from stoker.engine.touching import without_collecting
 from stoker.simulate.coverage import compared
 from stoker.simulate.timing import timed
+from touch_promises import MONDAY, people, planned_weeks
 
-MONDAY = date(2026, 2, 9)
 NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)
 USUAL = Odds(failed=0.10, already_reacted=0.05, no_posts=0.05)
-ZONES = ["UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]
 LARGE = PlanRule(
     weekly_budget=800_000,
     weekly_cap=800_000,
@@ -48,20 +45,9 @@ LARGE = PlanRule(
 )
 
 
-def people(number: int, *, now: datetime = NOW, seed: int = 0) -> list[Profile]:
-    return [
-        Profile(
-            url=f"https://people.test/{nth:07d}",
-            name=f"Person {nth}",
-            last_done_at=now - timedelta(minutes=(nth * 7919 + seed * 613) % 16_000),
-        )
-        for nth in range(number)
-    ]
-
-
 def small(turns: int = 20) -> float:
     """Return the best of some plans for a hundred profiles, in seconds."""
-    hundred, took = people(100), []
+    hundred, took = people(100, now=NOW), []
     for nth in range(turns):
         began = time.process_time()
         plan_week(
@@ -78,7 +64,7 @@ def small(turns: int = 20) -> float:
 
 def large() -> tuple[float, float, int]:
     """Return seconds and the most megabytes of a plan for a million profiles, and its touches."""
-    million = people(1_000_000)
+    million = people(1_000_000, now=NOW)
     began = time.process_time()
     with without_collecting():
         plan = plan_week(
@@ -89,32 +75,6 @@ def large() -> tuple[float, float, int]:
     return took, most, sum(len(slot.touches) for slot in plan.days)
 
 
-def broken(weeks: int) -> dict[str, int]:
-    """Plan so many weeks, in several zones; count every promise that one of them breaks."""
-    rule, counts = PlanRule(), dict.fromkeys(("total", "day", "hours", "gap", "consecutive"), 0)
-    for seed in range(weeks):
-        monday = MONDAY + timedelta(weeks=seed % 1500)
-        zone = ZONES[seed % len(ZONES)]
-        now = datetime.combine(monday, datetime.min.time(), UTC) - timedelta(hours=12)
-        known = people(60 + seed % 90, now=now, seed=seed)
-        plan = plan_week(known, monday=monday, rule=rule, seed=seed, zone=zone, created_at=now)
-        wall, days = ZoneInfo(zone), defaultdict(list)
-        for each in known:
-            days[each.url].append(each.last_done_at.astimezone(wall).date())
-        counts["total"] += sum(slot.budget for slot in plan.days) > 80
-        for slot in plan.days:
-            counts["day"] += not 5 <= slot.budget <= 20 or len(slot.touches) > slot.budget
-            for touch in slot.touches:
-                here = touch.at.astimezone(wall)
-                counts["hours"] += here.date() != slot.day or not 9 <= here.hour < 18
-                days[touch.url].append(slot.day)
-            counts["gap"] += sum(b.at - a.at < rule.gap for a, b in pairwise(slot.touches))
-        counts["consecutive"] += sum(
-            (b - a).days <= 1 for made in days.values() for a, b in pairwise(sorted(made))
-        )
-    return counts
-
-
 def main() -> list[tuple[str, str, str, str]]:
     alone = subprocess.run(
         [sys.executable, "-m", "bench.touches", "large"], capture_output=True, text=True, check=True
@@ -122,7 +82,7 @@ def main() -> list[tuple[str, str, str, str]]:
     seconds, megabytes, touches = alone.stdout.split()
     ours, weekly, best = compared(profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule())
     seen = timed(days=10_000, per_day=12, rule=PlanRule())
-    wrong = broken(300)
+    wrong = planned_weeks(300)
     return [
         (
             "touch plan for 100 profiles, processor time (n=20)",
@@ -150,7 +110,7 @@ def main() -> list[tuple[str, str, str, str]]:
         ),
         (
             "promises broken in weekly plans (n=300 weeks)",
-            str(sum(wrong.values())),
+            str(wrong.total()),
             "0 asked",
             "-",
         ),
@@ -166,8 +126,6 @@ def main() -> list[tuple[str, str, str, str]]:
 if __name__ == "__main__":
     if sys.argv[1:] == ["large"]:
         print(*large())
-    elif sys.argv[1:2] == ["weeks"]:
-        print(broken(int(sys.argv[2])))
     else:
         for row in main():
             print(*row, sep="  ")

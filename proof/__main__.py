@@ -26,6 +26,7 @@ PROOFS = (
     "money_chaos",
     "web",
     "nights",
+    "touches",
     "mutants",
 )
 
