@@ -168,6 +168,7 @@ def prune(asked: Asked, tenants: tuple[str, ...], dry_run: bool, as_json: bool) 
 
 async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
     from stoker.core import retention
+    from stoker.engine.forgetting import pruned
     from stoker.wiring import retention_rule
 
     settings = asked.settings()
@@ -190,7 +191,7 @@ async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_js
                 window_since=retention.longest_window_start(now, own.scheduling.timezone),
             )
             going = [verdict.run.at for verdict in verdicts if verdict.goes]
-            weight = await (store.runs.weigh(going) if dry_run else store.runs.prune(going))
+            weight = await (store.runs.weigh(going) if dry_run else pruned(store, going))
             answers.append((tenant, verdicts, weight))
     if as_json:
         show_json([_prune_json(*answer, dry_run=dry_run) for answer in answers])

@@ -20,6 +20,7 @@ from stoker.core.holds import Phase
 from stoker.core.money_events import news_of
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import RunState
+from stoker.engine.forgetting import pruned
 from stoker.engine.running import Ending, OpenRun
 from stoker.engine.verifying import verified
 from stoker.ports import Backend, Check, Clock, Store, Weight
@@ -92,10 +93,10 @@ class Upkeep:
             )
             step.items = len(findings)
         with run.step("retention") as step:
-            pruned = Weight()
+            gone = Weight()
             if self.prunes:
-                pruned = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
-            step.items = pruned.runs
+                gone = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
+            step.items = gone.runs
             answers = await self._forgotten(run, now)
         return Ending(
             state=RunState.FAILED if unsound else RunState.DONE,
@@ -104,8 +105,8 @@ class Upkeep:
                 "checks": len(checks),
                 "holds_expired": sum(hold.phase is Phase.EXPIRED for hold in lapsed),
                 "holds_uncertain": sum(hold.phase is Phase.UNCERTAIN for hold in lapsed),
-                "pruned_runs": pruned.runs,
-                "pruned_rows": pruned.rows,
+                "pruned_runs": gone.runs,
+                "pruned_rows": gone.rows,
                 "pruned_answers": answers,
                 **_by_kind(findings),
             },
@@ -131,7 +132,7 @@ async def forgotten(run: OpenRun, *, rule: RetentionRule, zone: str, now: dateti
         current=run.key.at,
         window_since=retention.longest_window_start(now, zone),
     )
-    weight = await run.store.runs.prune([old.at for old in going])
+    weight = await pruned(run.store, [old.at for old in going])
     if weight.runs:
         run.observer(
             RunsPruned(
