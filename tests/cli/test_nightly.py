@@ -1,10 +1,15 @@
 """Nights by hand, and what can be asked about them afterwards."""
 
 import io
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
 from night_desk import Desk, small_internet
+from running_box import RunningBox
 from stoker.cli.night_progress import LiveNight
 from stoker.core.events import CompanyEnded, NightPlanned, NightProgress, UnitsShed
 from stoker.core.model import TenantId
@@ -199,6 +204,25 @@ def test_a_company_nobody_chose_is_told_why(stoker):
 
     assert "Does it fit? No: industry" in out
     assert "No night has looked at it yet. It does not fit the rule" in out
+
+
+def test_a_night_that_is_stopped_says_what_was_done_what_is_left_and_how_to_go_on(tmp_path, capsys):
+    with RunningBox(companies=20, dials={"sites.latency": "60s"}) as slow:
+        desk = Desk(tmp_path, capsys, slow).set_up("acme")
+        words = ("nightly", "--tenant", "acme", "--limit", "3", "--skip", "verify")
+        command = [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), *words]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as night:
+            while not slow.tallies.by_host["sites"]:
+                assert night.poll() is None
+                time.sleep(0.05)
+            night.send_signal(signal.SIGTERM)  # as Ctrl-C; that one a shell may switch off
+            _, said = night.communicate()
+        [run] = desk.told("runs", "list")[1]
+
+    assert (night.returncode, run["state"]) == (130, "CANCELLED")
+    stopped = f"acme: run {run['run']} was stopped with 0 of 3 companies through and 3 left"
+    assert stopped in said
+    assert "go on today with: stoker nightly --tenant acme --skip verify\n" in said
 
 
 class Terminal(io.StringIO):

@@ -10,12 +10,12 @@ import pytest
 from night_house import ACME, house
 from stoker.core.events import NightProgress
 from stoker.core.findings import Extracted
-from stoker.core.nights import UnitState
+from stoker.core.nights import KIND, UnitState
 from stoker.core.runs import RunKey, RunState
 from stoker.engine.clock import SystemClock
 from stoker.engine.handing_out import LEASE, SIGN_OF_LIFE
 from stoker.engine.night import Night
-from stoker.engine.night_planning import KIND, Means, Planning
+from stoker.engine.night_planning import Means, Planning
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError, TransientError
 from stoker.nightly import exports_for, order_of, sources_for

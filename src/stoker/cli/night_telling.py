@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stoker.cli.output import say, show_table
 from stoker.core.localtime import duration_text
+from stoker.core.nights import ENDS, KIND
 
 if TYPE_CHECKING:
     from stoker.core.companies import Dossier
@@ -69,6 +70,23 @@ async def told_of(app: App, tenant: TenantId, run: Run, *, best: int = 3) -> Tol
         count, after = count + len(page), page[-1].company.id
         found = sorted([*found, *page], key=_worth)[:best]
     return Told(tenant=tenant, run=run, leads=count, least=least.min_export, best=tuple(found))
+
+
+async def stopped_text(app: App, tenant: TenantId, *, since: datetime) -> str:
+    """Say of a night that was stopped how much of it was done, and what is left."""
+    store = app.backend.tenant(tenant)
+    newest = await store.runs.runs(kind=KIND, limit=1)
+    # A run is named by a whole second, at or after the one it was asked for in.
+    if not newest or newest[0].at < since.replace(microsecond=0):
+        return f"{tenant}: its night had not begun"
+    counts = await store.nights.count_units(newest[0].name)
+    total, done = sum(counts.values()), sum(counts.get(state, 0) for state in ENDS)
+    if not total:
+        return f"{tenant}: run {newest[0].name} was stopped before it had chosen any companies"
+    return (
+        f"{tenant}: run {newest[0].name} was stopped with {done} of {total} companies through "
+        f"and {total - done} left"
+    )
 
 
 def show_plan(planned: Planned, *, whole: bool) -> None:

@@ -109,7 +109,13 @@ def nightly(
     )
     if dry_run or quote:
         return run_async(_planned(asked, tenants, wish, whole=dry_run, as_json=as_json))
-    return run_async(_carried_out(asked, tenants, wish, as_json=as_json))
+    words = [
+        "stoker nightly",
+        *(f"--tenant {each}" for each in tenants),
+        *(f"--skip {each}" for each in skip),
+        *(f"--only {each}" for each in only),
+    ]
+    return run_async(_carried_out(asked, tenants, wish, go_on=" ".join(words), as_json=as_json))
 
 
 async def _planned(
@@ -142,16 +148,23 @@ async def _plan(app: App, tenant: TenantId, wish: Wish, *, names: bool) -> Plann
 
 
 async def _carried_out(
-    asked: Asked, tenants: tuple[str, ...], wish: Wish, *, as_json: bool
+    asked: Asked, tenants: tuple[str, ...], wish: Wish, *, go_on: str, as_json: bool
 ) -> Exit:
     from stoker.cli.night_progress import LiveNight
-    from stoker.cli.night_telling import show_told, told_json
+    from stoker.cli.night_telling import show_told, stopped_text, told_json
 
     async with asked.app() as app:
         live = LiveNight(sys.stderr, otherwise=app.observer)
         chosen = await taking_part(app, tenants, wish)
-        with live:
-            done, failed = await nights(app, chosen, wish, observer=live)
+        began_at = app.clock.now()
+        try:
+            with live:
+                done, failed = await nights(app, chosen, wish, observer=live)
+        except asyncio.CancelledError:
+            for tenant in chosen:
+                complain(await stopped_text(app, tenant, since=began_at))
+            complain(f"what was found is kept and paid for once; go on today with: {go_on}")
+            raise
     if as_json:
         rows: list[Json] = [told_json(each) for each in done]
         show_json(rows)

@@ -29,6 +29,8 @@ class Step(StrEnum):
     EXPORT = "export"
 
 
+KIND = "nightly"  # what a night's runs are listed under
+
 OF_COMPANIES = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCORE)
 """The steps that are taken company by company."""
 

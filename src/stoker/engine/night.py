@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from stoker.core.events import CompanyEnded, NightPlanned
 from stoker.core.money_events import news_of
 from stoker.core.night_notes import Summary, Tally
-from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit
+from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.engine.asking import Asking
 from stoker.engine.batching import Batching
@@ -25,7 +25,7 @@ from stoker.engine.company_sources import CompanySources
 from stoker.engine.handing_out import HELD_STILL, StoreUnits, kept_alive
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
-from stoker.engine.night_planning import KIND, NightOrder, NightPlan, Planning
+from stoker.engine.night_planning import NightOrder, NightPlan, Planning
 from stoker.engine.night_watch import NightWatch, Times
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate

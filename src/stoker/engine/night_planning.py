@@ -16,7 +16,7 @@ from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.expectations import expected
 from stoker.core.forecast import Quote, Room, quote
 from stoker.core.icp import IcpRule
-from stoker.core.nights import OF_COMPANIES, Depth, Step, Unit, looks
+from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit, looks
 from stoker.core.scoring import ScoreRule
 from stoker.core.targets import PLENTY, DepthRule, Selection, places
 from stoker.engine.candidates import find_candidates, select_targets
@@ -27,7 +27,6 @@ from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError
 from stoker.sources import RegistryStore
 
-KIND = "nightly"
 _CHOSE_NOBODY = (
     "no companies were chosen, because select is left out; "
     "take it too, or name an earlier run with --from-manifest"
