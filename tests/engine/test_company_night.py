@@ -414,9 +414,9 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
     clock = SkippingClock()
 
     async def takes_long():
-        for _ in range(60):
-            clock.passed += timedelta(seconds=50)
-            await asyncio.sleep(0.01)
+        for _ in range(150):
+            clock.passed += timedelta(seconds=20)
+            await asyncio.sleep(0.005)
 
     async def journey(house):
         visited = []
