@@ -16,7 +16,7 @@ from stoker.core.demand import Asked
 from stoker.core.prices import CLOSED, FREE, Places, Rows, add_up, chunks
 from stoker.core.spacing import Spacing
 
-_ROUNDING = 1e-8  # of what is spent, at its price: more than tables and floats are off by
+_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
 _SUMS = 1e-12  # of a cap: more than sums differ by when their order does
 _NEVER = 1e-200  # looks a day
 
@@ -83,7 +83,7 @@ def certified(asked: Asked, rows: Rows, own: Floats, *, spacing: Spacing) -> Rat
             left = _penalty(asked, rate, part, spacing)
         add_up(spend, group, amounts)
         add_up(penalty, group, left)
-        add_up(bound, group, best - _ROUNDING * (root * root) * above)
+        add_up(bound, group, best - _ROUNDING * (best + (root * root) * above))
     price = _price(own)
     bound += _unused(price, wanted, asked.budget)
     connector_price = shared_price = None

@@ -42,7 +42,7 @@ class Spacing:
         rise = self.rise[cell]
         share = self.start[cell] + (place - cell) * rise
         slope = rise * self.per_unit
-        if self.objective is Objective.HARMONIC:
+        if self.objective == Objective.HARMONIC:
             far = np.flatnonzero(u >= _FAR)
             if far.size:
                 # x = 1 + u^2 there; divided through by u, as u^2 may be beyond all floats.
@@ -58,7 +58,7 @@ class Spacing:
     def penalty(self, x: Floats) -> Floats:
         """Return the penalty of a copy, averaged over time, with x changes between two looks."""
         stale = stale_share(x)
-        if self.objective is Objective.FRESHNESS:
+        if self.objective == Objective.FRESHNESS:
             return stale
         start, rise = _ein_table()
         place = np.minimum(np.sqrt(x) * (_CELLS / _FAR), float(_CELLS))
@@ -72,10 +72,10 @@ class Spacing:
 @lru_cache
 def spacing(objective: Objective) -> Spacing:
     """Return the best spacings for an objective."""
-    end = _FAR if objective is Objective.HARMONIC else 1.0
+    end = _FAR if objective == Objective.HARMONIC else 1.0
     u = np.linspace(0.0, end, _CELLS + 1)
     share = np.full(u.shape, np.sqrt(0.5))
-    if objective is Objective.HARMONIC:
+    if objective == Objective.HARMONIC:
         share[1:] = u[1:] / _harmonic_changes(u[1:] * u[1:])
     else:
         share[1:-1] = u[1:-1] / _fresh_changes(-np.log1p(-u[1:-1] * u[1:-1]))

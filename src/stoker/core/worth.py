@@ -54,7 +54,7 @@ def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> 
     def grown(days: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
         s = days / b
         z = np.log1p(s)
-        if objective is Objective.HARMONIC:
+        if objective == Objective.HARMONIC:
             slope = -np.expm1(-a * z)
         else:
             slope = a * (s / (1.0 + s)) * np.exp(-a * z)
@@ -69,7 +69,7 @@ def interval_known(rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective
 
     def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
         x = rate * days
-        slope = -np.expm1(-x) if objective is Objective.HARMONIC else x * np.exp(-x)
+        slope = -np.expm1(-x) if objective == Objective.HARMONIC else x * np.exp(-x)
         return days * _by_rate(x, objective), slope
 
     between = 1.0 / np.maximum(rates, 1.0 / LONGEST)
@@ -109,7 +109,7 @@ def _by_belief(a: Floats, s: Floats, objective: Objective) -> Floats:
     over = np.where(grown == 0.0, 1.0, grown)
     fresh_time = z * np.where(grown == 0.0, 1.0, np.expm1(over) / over)
     lost = ((1.0 + s) * stale - a * s) / np.where(rare, 1.0 - a, 1.0)
-    if objective is Objective.HARMONIC:
+    if objective == Objective.HARMONIC:
         found = np.where(rare, lost, s - fresh_time)
     else:
         found = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
@@ -124,7 +124,7 @@ def _by_rate(x: Floats, objective: Objective) -> Floats:
     # In units of the age: harmonic (x - 1 + e^-x) / x, freshness (1 - e^-x (1+x)) / x.
     safe = np.maximum(x, _SMALL)
     gone = -np.expm1(-safe)
-    if objective is Objective.HARMONIC:
+    if objective == Objective.HARMONIC:
         found = (safe - gone) / safe
     else:
         found = (gone - safe * np.exp(-safe)) / safe
@@ -139,7 +139,7 @@ def _series(step: Callable[[int], Floats], objective: Objective) -> Floats:
     """Return 1/2 - … , the first terms of either worth over its leading power."""
     total = np.asarray(1.0)
     for k in range(_TERMS, 0, -1):
-        share = 1 / (k + 2) if objective is Objective.HARMONIC else (k + 1) / (k * (k + 2))
+        share = 1 / (k + 2) if objective == Objective.HARMONIC else (k + 1) / (k * (k + 2))
         total = 1.0 - share * step(k) * total
     return 0.5 * total
 
