@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stoker.core.beliefs import BeliefRule
 from stoker.core.companies import CompanyId
 from stoker.core.facets import AccountBelief, Observed
@@ -37,6 +40,24 @@ class PlanRecord:
     at: datetime
     policy: str
     header: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AccountColumns:
+    """Accounts as a plan reads them, one row each, in id order. Moments are days since 1970."""
+
+    accounts: list[CompanyId]
+    heat: NDArray[np.float64]
+    posture: NDArray[np.float64]
+    tier: NDArray[np.int8]  # by rank
+    tier_since: NDArray[np.float64]
+    surface_at: NDArray[np.float64]  # when it was last seen; -inf: never
+    surface_changes: NDArray[np.float64]  # as in `core.facets.Facet`; nan: nothing is known yet
+    surface_days: NDArray[np.float64]
+    deep_at: NDArray[np.float64]
+    deep_changes: NDArray[np.float64]
+    deep_days: NDArray[np.float64]
+    signals: NDArray[np.float64]  # strengths of those since the surface was last seen, together
 
 
 class AttentionStore(Protocol):
@@ -111,6 +132,13 @@ class AttentionStore(Protocol):
 
     async def beliefs(self, *, after: str = "", limit: int = 1000) -> list[AccountBelief]:
         """Return one page of what looks have taught, in the order of their accounts' ids."""
+        ...
+
+    async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+        """Return one page of every account that has a heat, with what looks have taught about it.
+
+        For whoever goes over a million of them; the numbers are those of `heats` and `beliefs`.
+        """
         ...
 
     async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:

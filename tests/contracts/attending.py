@@ -1,5 +1,6 @@
 """Values for the suites about heat and pulls: signals, looks, plans."""
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
 from stoker.attention import PlanRecord
@@ -28,6 +29,13 @@ def look(key="k", *, account="T1", at=NOW, surface=False, deep=None):
 def plan(run=RUN, **changes):
     plain = {"at": NOW, "policy": "optimal", "header": {"price": 0.25, "caps": {"lusha": 200}}}
     return PlanRecord(**{"run": run} | plain | changes)
+
+
+def listed(columns):
+    """Columns as plain lists, which can be compared; text for numbers, as nan is not itself."""
+    return {
+        each.name: [str(value) for value in getattr(columns, each.name)] for each in fields(columns)
+    }
 
 
 async def sweep(attention, *, now, seen=None):

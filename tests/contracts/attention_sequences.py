@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from datetime import timedelta, timezone
 
-from contracts.attending import BELIEFS, DAY, HOUR, NOW, RULE, TIERS, look, plan, signal
+from contracts.attending import BELIEFS, DAY, HOUR, NOW, RULE, TIERS, listed, look, plan, signal
 from contracts.backends import ACME, UMBRELLA
 from stoker.core.facets import Observed
 from stoker.core.heat import SignalKind
@@ -133,6 +133,7 @@ async def dump(backend):
         found += [await attention.hottest(limit=2, tier=tier) for tier in Tier]
         found += [await attention.signals(account) for account in ACCOUNTS]
         found += [await attention.beliefs(), await attention.plans()]
+        found += [listed(await attention.columns())]
         found += [await attention.plan_part(run, n) for run in RUNS for n in range(3)]
     return found
 

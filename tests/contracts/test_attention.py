@@ -18,6 +18,7 @@ from contracts.attending import (
     RULE,
     RUN,
     TIERS,
+    listed,
     look,
     plan,
     signal,
@@ -349,6 +350,49 @@ def test_looks_told_by_many_at_once_each_teach_once(on_store):
         [belief] = await store.attention.beliefs()
         assert belief.surface.seen_at == expected["T1"].surface.seen_at
         assert belief.surface[1:] == pytest.approx(expected["T1"].surface[1:])
+
+    on_store(scenario)
+
+
+def test_columns_say_what_heats_beliefs_and_signals_since_the_last_look_say(on_store):
+    async def scenario(store):
+        attention = store.attention
+        await attention.put_postures({f"T{n}": n / 8 for n in range(5)}, **AT_ONCE)
+        looks = [
+            look("a", account="T1", at=NOW - 5 * HOUR, deep=False),
+            look("b", account="T1", at=NOW - 3 * HOUR, surface=True),
+            look("c", account="T2", at=NOW, surface=None, deep=True),
+            look("d", account="nobody has heard of", at=NOW),
+        ]
+        await attention.observe(looks, rule=BELIEFS)
+        told = [
+            signal(f"{n} {one}", account=one, at=NOW - n * HOUR, strength=n / 10)
+            for n in range(1, 7)
+            for one in ("T1", "T2", "T3")
+        ]
+        await attention.add_signals(told, **AT_ONCE)
+        heats, beliefs = await attention.heats(), await attention.beliefs()
+        found = await attention.columns()
+        assert found.accounts == ["T0", "T1", "T2", "T3", "T4"]
+        assert found.heat.tolist() == [heat.score for heat in heats]
+        assert found.posture.tolist() == [heat.state.posture for heat in heats]
+        assert found.tier.tolist() == [heat.tier.rank for heat in heats]
+        epoch = NOW.replace(year=1970, month=1, day=1, hour=0, minute=0)
+        today = (NOW - epoch) / DAY
+        assert found.tier_since.tolist() == [today] * 5
+        never, unknown = [-math.inf], [math.nan]
+        assert found.surface_at.tolist() == [*never, (NOW - 3 * HOUR - epoch) / DAY, *never * 3]
+        assert found.deep_at.tolist() == [*never, (NOW - 5 * HOUR - epoch) / DAY, today, *never * 2]
+        learned_of = [*unknown, beliefs[0].surface.changes, *unknown * 3]
+        assert found.surface_changes.tolist() == pytest.approx(learned_of, nan_ok=True, rel=0)
+        assert found.surface_days[1] == beliefs[0].surface.days
+        assert found.deep_changes.tolist() == pytest.approx(unknown * 5, nan_ok=True)
+        # Of T1, those after the last look count; of accounts never seen on the surface, all do.
+        assert found.signals.tolist() == [0.0, math.fsum([0.1, 0.2]), 2.1, 2.1, 0.0]
+        page = listed(await attention.columns(after="T1", limit=2))
+        assert page == {name: column[2:4] for name, column in listed(found).items()}
+        empty = await attention.columns(after="T4")
+        assert set(map(len, listed(empty).values())) == {0}
 
     on_store(scenario)
 

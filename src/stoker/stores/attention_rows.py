@@ -6,11 +6,15 @@ decoded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import fsum
 from typing import Any
 
-from stoker.attention import PlanRecord
+import numpy as np
+
+from stoker.attention import AccountColumns, PlanRecord
 from stoker.core.facets import AccountBelief, Facet
 from stoker.core.heat import AccountHeat, Factors, HeatState, Signal, SignalKind, in_ticks
 from stoker.core.tiers import Tier
@@ -24,7 +28,8 @@ HEAT = (
 BELIEF = "account_id, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days"
 PLAN = "run, at, policy, header"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+_RANKS = {tier.value: tier.rank for tier in Tier}
 
 # A sweep goes through a million rows, and most of their moments are those of the row before.
 _text = lru_cache(maxsize=4096)(moment_text)
@@ -116,6 +121,37 @@ def belief_of(row: tuple[Any, ...]) -> AccountBelief:
     )
 
 
+def columns_of(
+    rows: Sequence[tuple[Any, ...]], strengths: Iterable[tuple[str, float]]
+) -> AccountColumns:
+    """Return accounts in columns, given a row of each and every signal since its last look.
+
+    A row is an account, its score, posture, tier and since when, then moment, changes and days of
+    the surface and of the deep facet.
+    """
+    fresh: dict[str, list[float]] = {}
+    for account, strength in strengths:
+        fresh.setdefault(account, []).append(strength)
+    columns = list(zip(*rows, strict=True)) or [()] * 11
+    accounts, score, posture, tier, tier_since, surface_at, changes, days = columns[:8]
+    deep_at, deep_changes, deep_days = columns[8:]
+    return AccountColumns(
+        accounts=list(accounts),
+        heat=np.array(score, np.float64),
+        posture=np.array(posture, np.float64),
+        tier=np.array([_RANKS[one] for one in tier], np.int8),
+        tier_since=np.array([_days(at) for at in tier_since], np.float64),
+        surface_at=np.array([_days(at) for at in surface_at], np.float64),
+        surface_changes=np.array(changes, np.float64),
+        surface_days=np.array(days, np.float64),
+        deep_at=np.array([_days(at) for at in deep_at], np.float64),
+        deep_changes=np.array(deep_changes, np.float64),
+        deep_days=np.array(deep_days, np.float64),
+        # Summed exactly, so that it makes no difference in which order a database tells them.
+        signals=np.array([fsum(fresh.get(account, ())) for account in accounts], np.float64),
+    )
+
+
 def plan_of(row: tuple[Any, ...]) -> PlanRecord:
     """Return what was decided for a run, from a row of `PLAN`."""
     run, at, policy, header = row
@@ -126,6 +162,11 @@ def _facet_row(facet: Facet | None) -> tuple[Value, Value, Value]:
     if facet is None:
         return (None, None, None)
     return (_text(facet.seen_at), facet.changes, facet.days)
+
+
+@lru_cache(maxsize=4096)
+def _days(at: str | datetime | None) -> float:
+    return -np.inf if at is None else (moment(at) - _EPOCH) / _DAY
 
 
 @lru_cache(maxsize=4096)

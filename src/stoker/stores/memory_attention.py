@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from stoker.attention import Added, PlanRecord
+from stoker.attention import AccountColumns, Added, PlanRecord
 from stoker.core.beliefs import BeliefRule
 from stoker.core.companies import CompanyId
 from stoker.core.facets import AccountBelief, Observed, learned
@@ -17,6 +17,7 @@ from stoker.core.heat import AccountHeat, HeatRule, Signal, heated, unheard
 from stoker.core.keeping import kept_text
 from stoker.core.model import in_utc
 from stoker.core.tiers import Tier, TierRule
+from stoker.stores.attention_rows import columns_of
 from stoker.stores.kept_accounts import kept_id, kept_run_name
 from stoker.stores.kept_attention import (
     another_plan,
@@ -26,6 +27,8 @@ from stoker.stores.kept_attention import (
     kept_postures,
     kept_signals,
 )
+
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class MemoryAttention:
@@ -135,6 +138,29 @@ class MemoryAttention:
         kept_text(after, what="an account's id")
         accounts = sorted(account for account in self._beliefs if account > after)
         return [self._beliefs[account] for account in accounts[:limit]]
+
+    async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+        heats = await self.heats(after=after, limit=limit)
+        beliefs = [self._beliefs.get(heat.account, AccountBelief(heat.account)) for heat in heats]
+        rows = [
+            (
+                heat.account,
+                heat.score,
+                heat.state.posture,
+                heat.tier,
+                heat.tier_since,
+                *(belief.surface or (None, None, None)),
+                *(belief.deep or (None, None, None)),
+            )
+            for heat, belief in zip(heats, beliefs, strict=True)
+        ]
+        seen = {belief.account: belief.surface and belief.surface.seen_at for belief in beliefs}
+        since = [
+            (signal.account, signal.strength)
+            for signal in self._signals.values()
+            if signal.account in seen and signal.at > (seen[signal.account] or _EVER)
+        ]
+        return columns_of(rows, since)
 
     async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:
         end = in_utc(before)

@@ -21,7 +21,7 @@ CREATE TABLE account_signals (
     source     TEXT NOT NULL,
     PRIMARY KEY (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX signals_by_account ON account_signals (tenant_id, account_id, at DESC, id);
+CREATE INDEX signals_by_account ON account_signals (tenant_id, account_id, at DESC, id, strength);
 CREATE INDEX signals_by_time ON account_signals (tenant_id, at, id);
 CREATE TABLE account_heats (
     tenant_id      TEXT NOT NULL,
@@ -90,7 +90,8 @@ CREATE TABLE stoker.account_signals (
     source     text NOT NULL,
     PRIMARY KEY (tenant_id, id)
 );
-CREATE INDEX signals_by_account ON stoker.account_signals (tenant_id, account_id, at DESC, id);
+CREATE INDEX signals_by_account
+    ON stoker.account_signals (tenant_id, account_id, at DESC, id, strength);
 CREATE INDEX signals_by_time ON stoker.account_signals (tenant_id, at, id);
 CREATE TABLE stoker.account_heats (
     tenant_id      text COLLATE "C" NOT NULL,

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from stoker.attention import Added, PlanRecord
+from stoker.attention import AccountColumns, Added, PlanRecord
 from stoker.core.beliefs import BeliefRule
 from stoker.core.companies import CompanyId
 from stoker.core.facets import AccountBelief, Observed, learned
@@ -29,6 +29,7 @@ from stoker.stores.attention_rows import (
     SIGNAL,
     belief_of,
     belief_row,
+    columns_of,
     heat_of,
     heat_row,
     plan_of,
@@ -110,6 +111,21 @@ ON CONFLICT (tenant_id, account_id) DO UPDATE SET
 BELIEFS = f"""
 SELECT {BELIEF} FROM account_beliefs WHERE tenant_id = :tenant AND account_id > :after
 ORDER BY account_id LIMIT :limit
+"""
+# What follows from the other conditions is said all the same: not every planner would think of it.
+PAGE = """
+SELECT h.account_id, h.score, h.posture, h.tier, h.tier_since, b.surface_at, b.surface_changes,
+    b.surface_days, b.deep_at, b.deep_changes, b.deep_days
+FROM account_heats h LEFT JOIN account_beliefs b
+    ON b.tenant_id = h.tenant_id AND b.account_id = h.account_id AND b.account_id > :after
+WHERE h.tenant_id = :tenant AND h.account_id > :after ORDER BY h.account_id LIMIT :limit
+"""
+SINCE_LOOKS = """
+SELECT s.account_id, s.strength FROM account_signals s LEFT JOIN account_beliefs b
+    ON b.tenant_id = s.tenant_id AND b.account_id = s.account_id
+    AND b.account_id > :after AND b.account_id <= :last
+WHERE s.tenant_id = :tenant AND s.account_id > :after AND s.account_id <= :last
+    AND (b.surface_at IS NULL OR s.at > b.surface_at)
 """
 PRUNE_LOOKS = """
 DELETE FROM looks_learned WHERE tenant_id = :tenant AND key IN (
@@ -266,6 +282,17 @@ class SqlAttention:
 
     async def beliefs(self, *, after: str = "", limit: int = 1000) -> list[AccountBelief]:
         return [belief_of(row) for row in await self._page(BELIEFS, after, limit)]
+
+    async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+        kept_text(after, what="an account's id")
+
+        def look(tx: Transaction) -> AccountColumns:
+            rows = tx.rows(PAGE, tenant=self._tenant, after=after, limit=limit)
+            last = rows[-1][0] if rows else after
+            since = tx.rows(SINCE_LOOKS, tenant=self._tenant, after=after, last=last)
+            return columns_of(rows, since)
+
+        return await self._database.read(look)
 
     async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:
         return await self._prune(PRUNE_LOOKS, before, limit)
