@@ -153,7 +153,21 @@ def test_the_daemon_has_the_nights_of_those_who_are_ready(stoker):
 
     kinds = sorted((run["tenant"], run["kind"]) for run in ran)
     assert kinds == [("acme", "nightly"), ("acme", "upkeep"), ("bolt", "upkeep")]
+    kinds_by_tenant = [("acme", "upkeep"), ("acme", "nightly"), ("bolt", "upkeep")]
     assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+
+    _, coming = stoker.told("schedule", "next", "--count", "1")
+    assert [(each["tenant"], each["kind"]) for each in coming] == [
+        ("acme", "upkeep"),
+        ("acme", "nightly"),
+        ("bolt", "upkeep"),
+    ]
+    _, audit = stoker.told("schedule", "audit")
+    assert [(each["tenant"], each["kind"]) for each in audit["findings"]] == kinds_by_tenant
+    stoker("crm", "connect", "--tenant", "acme")
+    stoker("crm", "disconnect", "--tenant", "acme")
+    _, audit = stoker.told("schedule", "audit")
+    assert [(each["tenant"], each["kind"]) for each in audit["findings"]] == kinds_by_tenant
 
 
 @pytest.mark.parametrize(

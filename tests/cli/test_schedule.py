@@ -4,7 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stoker.accounts import Tenant
 from stoker.cli.main import main
+from stoker.cli.output import Asked
+from stoker.cli.schedule import kept_going
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
 from stoker.stores.sqlite import SqliteBackend
@@ -91,6 +94,29 @@ def test_a_schedule_that_was_kept_passes_its_audit(stoker):
     answer = json.loads(out)
     assert {finding["finding"] for finding in answer["findings"]} == {"RAN"}
     assert answer["problems"] == 0
+
+
+def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):
+    store = SqliteBackend(tmp_path / "stoker.db")
+
+    async def until(tenant):
+        while not await store.tenant(TenantId(tenant)).runs.runs(limit=1):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def work():
+        stopping, soon = asyncio.Event(), timedelta(milliseconds=20)
+        asked = Asked(directory=tmp_path)
+        await store.migrate()
+        await store.directory().put_tenant(Tenant(id=TenantId("acme")))
+        daemon = asyncio.create_task(kept_going(asked, (), stopping, look_again=soon))
+        await until("acme")
+        await store.directory().put_tenant(Tenant(id=TenantId("bolt")))
+        await until("bolt")
+        stopping.set()
+        await daemon
+        await store.close()
+
+    asyncio.run(work())
 
 
 def test_upkeep_runs_for_one_tenant_by_hand(stoker):

@@ -424,3 +424,36 @@ def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
 
     [run] = asyncio.run(world.backend.tenant(ACME).runs.runs())
     assert run.state is RunState.CANCELLED
+
+
+def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
+    class Held(Counting):
+        """Work that takes as long as somebody lets it."""
+
+        def __init__(self):
+            super().__init__()
+            self.go = asyncio.Event()
+
+        async def __call__(self, run):
+            await super().__call__(run)
+            await self.go.wait()
+            return Ending()
+
+    async def work():
+        held = Held()
+        world = World(work=held)
+        giving_way = asyncio.Event()
+        daemon = asyncio.create_task(
+            world.scheduler().keep_going(asyncio.Event(), giving_way=giving_way)
+        )
+        await held.is_enough.wait()
+        giving_way.set()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        still_there = not daemon.done()
+        held.go.set()
+        await daemon
+        [run] = await world.backend.tenant(ACME).runs.runs()
+        return still_there, run.state
+
+    assert asyncio.run(work()) == (True, RunState.DONE)

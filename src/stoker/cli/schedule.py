@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -23,8 +24,9 @@ from stoker.cli.output import (
 )
 from stoker.cli.runs import run_shown
 from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.core.nights import KIND
 from stoker.core.runs import Run, RunState
-from stoker.errors import ConfigError, ConflictError
+from stoker.errors import ConfigError, ConflictError, StokerError
 
 if TYPE_CHECKING:
     from stoker.config.settings import Settings
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from stoker.core.model import Json, TenantId
     from stoker.wiring import App
 
+LOOK_AGAIN = timedelta(minutes=1)  # for tenants that came or went
 WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 
@@ -50,8 +53,9 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
 
     Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
     as scheduling.tenant_concurrency says, the others after them. Any number of these may share a
-    store: each instant is started once. With --once the exit code tells how the runs ended, or
-    that a tenant could not be attended to.
+    store: each instant is started once. Tenants that are added, set up or switched off meanwhile
+    are noticed within a minute, once nothing is under way. With --once the exit code tells how the
+    runs ended, or that a tenant could not be attended to.
     """
     return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
 
@@ -59,18 +63,57 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
 async def _run_schedule(
     asked: Asked, tenants: tuple[str, ...], *, once: bool, as_json: bool
 ) -> Exit:
-    async with asked.app() as app:
-        taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
-        nights = await _with_nights(app, taking_part)
-        if once:
+    if once:
+        async with asked.app() as app:
+            taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
+            nights = await _with_nights(app, taking_part)
             return await _once(app, taking_part, nights, as_json=as_json)
-        scheduler = app.scheduler(taking_part, nights=nights)
-        stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, stopping.set)
-        await scheduler.keep_going(stopping)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stopping.set)
+    await kept_going(asked, tenants, stopping)
     return Exit.OK
+
+
+async def kept_going(
+    asked: Asked,
+    tenants: tuple[str, ...],
+    stopping: asyncio.Event,
+    *,
+    look_again: timedelta = LOOK_AGAIN,
+) -> None:
+    """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile."""
+    while not stopping.is_set():
+        async with asked.app() as app:
+            taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
+            nights = await _with_nights(app, taking_part)
+            changed = asyncio.Event()
+            watching = asyncio.create_task(_watched(asked, app, changed, every=look_again))
+            try:
+                await app.scheduler(taking_part, nights=nights).keep_going(
+                    stopping, giving_way=changed
+                )
+            finally:
+                watching.cancel()
+                await asyncio.wait({watching})
+
+
+async def _watched(asked: Asked, app: App, changed: asyncio.Event, *, every: timedelta) -> None:
+    """Say when other tenants are there, or are set up for nights, than when the app was opened."""
+    before = await _who(app)
+    while not changed.is_set():
+        # Real seconds, as a store is looked at for what other processes did.
+        await asyncio.sleep(every.total_seconds())
+        with suppress(StokerError):  # a store that is away, or settings that are being written
+            if await _who(app) != before:
+                asked.settings()
+                changed.set()
+
+
+async def _who(app: App) -> tuple[object, ...]:
+    known = tuple(each.id for each in app.settings.tenants)
+    return (await app.backend.directory().tenants(), await _with_nights(app, known))
 
 
 async def _with_nights(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
@@ -123,28 +166,44 @@ async def _next_instants(
     from stoker.core.cadence import upcoming
     from stoker.core.localtime import clock_note, local_text
 
-    rows: list[tuple[TenantId, datetime, str, str]] = []
+    rows: list[tuple[TenantId, str, datetime, str, str]] = []
     async with asked.app(only_to_read=True) as app:
         now = moment(after, what="--after") if after else app.clock.now()
         for tenant in chosen_tenants(app.settings, tenants):
             zone = app.settings.for_tenant(tenant).scheduling.timezone
             task = app.task(tenant)
-            last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
-            decided = last.instant if last else None
-            rows += [
-                (tenant, instant, local_text(instant, zone), clock_note(instant, zone))
-                for instant in upcoming(now, task.schedule, count, last=decided)
-            ]
+            for kind in await _kinds(app, tenant):
+                last = await app.backend.tenant(tenant).schedule.last_slot(kind, until=now)
+                decided = last.instant if last else None
+                rows += [
+                    (tenant, kind, instant, local_text(instant, zone), clock_note(instant, zone))
+                    for instant in upcoming(now, task.schedule, count, last=decided)
+                ]
     if as_json:
         show_json(
             [
-                {"tenant": tenant, "instant": instant.isoformat(), "local": local, "note": note}
-                for tenant, instant, local, note in rows
+                {
+                    "tenant": tenant,
+                    "kind": kind,
+                    "instant": instant.isoformat(),
+                    "local": local,
+                    "note": note,
+                }
+                for tenant, kind, instant, local, note in rows
             ]
         )
         return
-    table = [(tenant, f"{at:%Y-%m-%d %H:%M}", local, note) for tenant, at, local, note in rows]
-    show_table(["tenant", "utc", "local", "note"], table)
+    table = [
+        (tenant, kind, f"{at:%Y-%m-%d %H:%M}", local, note)
+        for tenant, kind, at, local, note in rows
+    ]
+    show_table(["tenant", "kind", "utc", "local", "note"], table)
+
+
+async def _kinds(app: App, tenant: TenantId) -> tuple[str, ...]:
+    """Return what is scheduled for a tenant: its upkeep and, if it is set up for them, nights."""
+    nights = bool(await _with_nights(app, (tenant,)))
+    return (app.task(tenant).name, KIND) if nights else (app.task(tenant).name,)
 
 
 @schedule.command("audit")
@@ -177,24 +236,33 @@ async def _audit(
         start = moment(since, what="--from") if since else now - LOOKS_BACK
         if start >= to:
             raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
-        found: list[tuple[TenantId, Finding]] = []
+        found: list[tuple[TenantId, str, Finding]] = []
         for tenant in chosen_tenants(app.settings, tenants):
             task = app.task(tenant)
             store = app.backend.tenant(tenant)
             rule = retention_rule(app.settings.for_tenant(tenant))
-            findings = await audited(
-                store, task.name, task.schedule, since=start, until=to, now=now, rule=rule
-            )
-            found += [(tenant, finding) for finding in findings]
-    bad = audit.problems([finding for _, finding in found])
+            kinds = await _kinds(app, tenant)
+            for kind in (task.name, KIND):
+                end = to
+                if kind not in kinds:
+                    # Nobody expects a night of whoever is no longer set up for one.
+                    last = await store.schedule.last_slot(kind, until=to)
+                    end = min(to, last.instant + timedelta(microseconds=1)) if last else start
+                if start >= end:
+                    continue
+                findings = await audited(
+                    store, kind, task.schedule, since=start, until=end, now=now, rule=rule
+                )
+                found += [(tenant, kind, finding) for finding in findings]
+    bad = audit.problems([finding for _, _, finding in found])
     if as_json:
-        show_json({"findings": [_finding_json(*pair) for pair in found], "problems": len(bad)})
+        show_json({"findings": [_finding_json(*each) for each in found], "problems": len(bad)})
     else:
         show_table(
-            ["tenant", "instant (utc)", "finding", "why"],
+            ["tenant", "kind", "instant (utc)", "finding", "why"],
             [
-                (tenant, f"{f.instant:%Y-%m-%d %H:%M}", f.kind.value, f.sentence)
-                for tenant, f in found
+                (tenant, kind, f"{f.instant:%Y-%m-%d %H:%M}", f.kind.value, f.sentence)
+                for tenant, kind, f in found
             ],
             empty="nothing was due, and nothing ran",
         )
@@ -301,9 +369,10 @@ def _show_ended(
     return exit_for_run(worst)
 
 
-def _finding_json(tenant: TenantId, finding: Finding) -> Json:
+def _finding_json(tenant: TenantId, kind: str, finding: Finding) -> Json:
     return {
         "tenant": tenant,
+        "kind": kind,
         "instant": finding.instant.isoformat(),
         "finding": finding.kind.value,
         "why": finding.sentence,

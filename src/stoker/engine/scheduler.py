@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from stoker.core import cadence
 from stoker.core.cadence import CatchUp, Due, Schedule
@@ -76,8 +77,14 @@ class Scheduler:
         whose = zip(self._tasks, ended, strict=True)
         return [(task.tenant, run) for task, runs in whose for run in runs]
 
-    async def keep_going(self, stopping: asyncio.Event) -> None:
-        """Attend to tasks as they fall due, until told to stop; then end what is going on."""
+    async def keep_going(
+        self, stopping: asyncio.Event, *, giving_way: asyncio.Event | None = None
+    ) -> None:
+        """Attend to tasks as they fall due, until told to stop; then end what is going on.
+
+        Told to give way, it goes on until nothing is under way, and then returns: another
+        scheduler, with other tasks, takes over, and no run was ended for it.
+        """
         going: dict[Task, asyncio.Task[list[Run]]] = {}
         try:
             while not stopping.is_set():
@@ -86,7 +93,9 @@ class Scheduler:
                         going[task] = asyncio.create_task(self._in_turn(task))
                     else:
                         await self._notice_overlap(task)
-                await self._nap(stopping)
+                await self._nap(stopping, giving_way, going.values())
+                if giving_way is not None and giving_way.is_set() and not _busy(going.values()):
+                    return
         finally:
             for attending in going.values():
                 attending.cancel()
@@ -261,12 +270,21 @@ class Scheduler:
                 self._tell_failure(task, error)
                 return []
 
-    async def _nap(self, stopping: asyncio.Event) -> None:
+    async def _nap(
+        self,
+        stopping: asyncio.Event,
+        giving_way: asyncio.Event | None,
+        going: Iterable[asyncio.Task[list[Run]]],
+    ) -> None:
         now = self._clock.now()
         until_next = min((at - now for at in self._nexts.values() if at > now), default=LONGEST_NAP)
         nap = asyncio.ensure_future(self._clock.sleep(min(until_next, LONGEST_NAP)))
-        told = asyncio.ensure_future(stopping.wait())
-        _, unfinished = await asyncio.wait({nap, told}, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {nap, asyncio.ensure_future(stopping.wait())}
+        if giving_way is not None and not giving_way.is_set():
+            waits.add(asyncio.ensure_future(giving_way.wait()))
+        elif giving_way is not None and (busy := _busy(going)):
+            waits.add(asyncio.ensure_future(asyncio.wait(busy)))
+        _, unfinished = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for waiting in unfinished:
             waiting.cancel()
 
@@ -290,6 +308,10 @@ class Scheduler:
 
     def _tell_failure(self, task: Task, error: StokerError) -> None:
         self._observer(TenantFailed(at=self._clock.now(), tenant=task.tenant, error=str(error)))
+
+
+def _busy(going: Iterable[asyncio.Task[list[Run]]]) -> set[asyncio.Task[list[Run]]]:
+    return {attending for attending in going if not attending.done()}
 
 
 def _about(due: Due) -> str:
