@@ -46,6 +46,8 @@ def page_safe_json(value: Json) -> str:
 
 
 def _formula_like(text: str) -> bool:
+    if text[:1].isascii() and text[:1].isalnum():
+        return False  # most text there is, told at its first letter
     for letter in text:
         if letter in _BEGINS_A_FORMULA:
             return True

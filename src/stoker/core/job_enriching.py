@@ -203,11 +203,9 @@ def _tags(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         tokens = [token.rstrip(".") for token in _TOKEN.findall(text)]
         small = [token.lower() for token in tokens]
-        for token, lower in zip(tokens, small, strict=True):
-            if lower in _TAGS:
-                yield _TAGS[lower]
-            elif token in _TAGS_WRITTEN_SO:
-                yield _TAGS_WRITTEN_SO[token]
-        for pair in pairwise(small):
-            if pair in _TAGS_OF_PAIRS:
-                yield _TAGS_OF_PAIRS[pair]
+        for token in _TAGS.keys() & {*small}:
+            yield _TAGS[token]
+        for token in _TAGS_WRITTEN_SO.keys() & {*tokens}:
+            yield _TAGS_WRITTEN_SO[token]
+        for pair in _TAGS_OF_PAIRS.keys() & {*pairwise(small)}:
+            yield _TAGS_OF_PAIRS[pair]

@@ -50,6 +50,11 @@ class Employers:
         """How many things are known that an account could be recognised by."""
         return len(self._found)
 
+    @property
+    def any_found(self) -> bool:
+        """Whether any of them is an account's."""
+        return any(self._found.values())
+
     def want(self, source: WantedSource, job: Job) -> None:
         """Remember whom a posting speaks of."""
         for key in _keys_of(source, job):
@@ -96,7 +101,7 @@ def _keys_of(source: WantedSource, job: Job) -> tuple[str, ...]:
     return _keys(source.domain, source.company or job.company, origin)
 
 
-@lru_cache(maxsize=1024)  # most postings come after another one of the same employer's
+@lru_cache(maxsize=8192)  # most postings come after another one of the same employer's
 def _keys(domain: str, name: str, origin: str) -> tuple[str, ...]:
     """Return what an account would be recognised by, the surest first."""
     keys = [f"at {domain}"] if domain else []

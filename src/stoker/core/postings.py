@@ -154,7 +154,9 @@ def moment(said: Json) -> datetime | None:
 
 def one_line(text: str, *, longest: int = LONGEST_LINE) -> str:
     """Return the words of a text without markup, on one line, cleaned and cut."""
-    bare = _TAG.sub(" ", unescape(text[: longest * 8]))
+    bare = text[: longest * 8]
+    if "&" in bare or "<" in bare:
+        bare = _TAG.sub(" ", unescape(bare))
     return " ".join(clean_text(bare).split())[:longest]
 
 

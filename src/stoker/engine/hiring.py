@@ -54,7 +54,7 @@ async def tell_who_hires(
     while page := await store.accounts.companies(after=after, limit=PAGE):
         employers.meet(page)
         after = page[-1].id
-    if not after:
+    if not employers.any_found:
         return Hired()
     accounts: set[CompanyId] = set()
     matched = new = 0
