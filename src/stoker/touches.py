@@ -36,10 +36,11 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """On which day a plan was last brought in line with what was known, and with which profiles."""
+    """On which day a plan was last brought in line with what was known, and with what."""
 
     on: date
     roster: int  # as `TouchStore.roster` told
+    rule: str = ""  # the same for the same rule, and another for another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -347,7 +347,7 @@ def test_the_roster_is_another_one_once_profiles_were_new_or_differed(on_store):
 
 def test_a_plan_knows_what_it_was_brought_in_line_with_until_something_comes_of_it(on_store):
     async def scenario(store):
-        settled = Settled(on=MONDAY, roster=3)
+        settled = Settled(on=MONDAY, roster=3, rule="ünï")
         assert await store.touches.put_plan(plan((1, 2)), seen=0, settled=settled)
         assert (await store.touches.plan(WEEK)).settled == settled
         await store.touches.hand_over(WEEK, handed(1))

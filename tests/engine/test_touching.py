@@ -5,7 +5,7 @@ import gc
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -288,6 +288,22 @@ def test_whoever_is_imported_at_noon_is_in_todays_queue_where_there_is_room():
         await at.store.put_profiles(people(30))
         slot = (await at.touching.todays(whole_week=False)).slot
         assert len(slot.touches) == slot.budget > 3
+
+    running(scenario())
+
+
+def test_another_rule_counts_from_the_next_look_on():
+    async def scenario():
+        short = PlanRule(closes=time(9, 30), hourly_cap=3, daily_min=0)
+        at = await opened(rule=short)
+        assert len(await at.touching.get_todays_queue()) == 3
+        longer = Touching(
+            at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
+        )
+        slot = (await longer.todays(whole_week=False)).slot
+        assert slot.budget == 3
+        plan = await longer.kept()
+        assert {touch.at.hour for day in plan.days[1:] for touch in day.touches} > {1}
 
     running(scenario())
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from stoker.core.budget_windows import WindowKind
@@ -159,10 +160,9 @@ class Touching:
         for _ in range(ATTEMPTS):
             today = self.today()
             kept = await self.store.day(week_name(today), today)
-            if kept is not None and kept.settled is not None:
-                known = Settled(on=today, roster=await self.store.roster())
-                if kept.settled == known and not (whole_week and kept.marked_since):
-                    return kept
+            late = kept is None or (whole_week and kept.marked_since)
+            if kept is not None and not late and kept.settled == await self._known(today):
+                return kept
             await self.current()
         raise _crowded()
 
@@ -180,7 +180,7 @@ class Touching:
             now = self.clock.now()
             today = local_day(now, self.zone)
             # Read before the profiles are: what is put after that makes this plan out of date.
-            settled = Settled(on=today, roster=await self.store.roster())
+            settled = await self._known(today)
             kept = await self.store.plan(week_name(today))
             monday = monday_of(today)
             plan = await (
@@ -242,6 +242,10 @@ class Touching:
             runs=runs,
             worths=await self._worths(),
         )
+
+    async def _known(self, today: date) -> Settled:
+        by = blake2b(repr((self.rule, self.zone)).encode(), digest_size=8).hexdigest()
+        return Settled(on=today, roster=await self.store.roster(), rule=by)
 
     async def _worths(self) -> Mapping[str, float]:
         if self._reads_worths is None or not self.rule.worth_factor:

@@ -70,12 +70,19 @@ def book_from_json(said: Mapping[str, Any]) -> TouchBook:
 
 def settled_json(settled: Settled, revision: int) -> Json:
     """Return what a plan was brought in line with, and the revision it had then."""
-    return {"on": settled.on.isoformat(), "roster": settled.roster, "revision": revision}
+    return {
+        "on": settled.on.isoformat(),
+        "roster": settled.roster,
+        "rule": settled.rule,
+        "revision": revision,
+    }
 
 
 def settled_of(said: Mapping[str, Any]) -> tuple[Settled, int]:
     """Return what `settled_json` gave."""
-    settled = Settled(on=date.fromisoformat(said["on"]), roster=int(said["roster"]))
+    settled = Settled(
+        on=date.fromisoformat(said["on"]), roster=int(said["roster"]), rule=str(said["rule"])
+    )
     return settled, int(said["revision"])
 
 

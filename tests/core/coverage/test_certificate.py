@@ -1,5 +1,6 @@
 """What a certificate says: feasible exactly when a plan exists, and honest probabilities."""
 
+import random
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from stoker.core.coverage.certificate import certified, clustered, feasibility, wilson
 from stoker.core.coverage.picking import NEVER
+from stoker.core.coverage.rehearsing import Odds, rehearsed
 from stoker.core.coverage.values import PlanRule, Profile
 from stoker.errors import ConfigError
 
@@ -88,6 +90,59 @@ def test_a_certificate_is_a_probability_and_says_what_it_assumes():
     assert "95 % interval" in found.sentence
     assert "guarantee" not in found.sentence
     assert certificate() == found
+
+
+def longest_first_by_hand(window, *, runs=25):
+    """Rehearse the best policy there is in plain loops, on even budgets, without our planner.
+
+    Returns how likely one profile, and any of a hundred, waits longer than the window in ten
+    weeks, after ten weeks in which it got into its stride.
+    """
+    one = some = 0
+    for run in range(runs):
+        rng = random.Random(run)
+        last, late = [-1 - rng.randrange(11) for _ in range(100)], set()
+        for day in range(140):
+            waiting = sorted((p for p in range(100) if day - last[p] > 1), key=last.__getitem__)
+            for place in waiting[: (12, 11, 12, 11, 11, 12, 11)[day % 7]]:
+                if rng.random() < 0.8:
+                    if day >= 70 and day - last[place] > window:
+                        late.add(place)
+                    last[place] = day
+        late |= {place for place in range(100) if 140 - last[place] > window}
+        one, some = one + len(late) / 100, some + bool(late)
+    return one / runs, some / runs
+
+
+def test_nothing_promises_much_less_than_the_certificate_does():
+    """0.3 % and 23 % are what one more day would give, also of the best policy there is."""
+    one, some = longest_first_by_hand(14)
+    found = certificate(runs=30)
+    assert 0.006 < one < found.one_waits.high < 0.03
+    assert 0.45 < some < found.any_waits.high < 0.95
+    one_more_day = longest_first_by_hand(15)
+    assert one_more_day[0] < 0.005
+    assert one_more_day[1] < 0.35
+
+
+@pytest.mark.parametrize(("every", "late"), [(14, 0), (15, 30)])
+def test_a_wait_as_long_as_the_window_is_not_too_long_and_one_day_more_is(every, late):
+    start = np.array([MONDAY.toordinal() - 1 - nth % every for nth in range(30)], np.int64)
+
+    def in_turn(last_done, day, budget):
+        return np.flatnonzero(day.toordinal() - last_done == every)
+
+    found = rehearsed(
+        start,
+        monday=MONDAY,
+        weeks=10,
+        rule=RULE,
+        seed=0,
+        zone="UTC",
+        odds=Odds(),
+        choose=in_turn,
+    )
+    assert len(found.too_long) == late
 
 
 def test_too_many_profiles_are_not_feasible_and_surely_wait():
