@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stoker.config.attending import Heat, Pulls
 from stoker.config.connectors import (
     Boards,
     ConnectorSection,
@@ -197,14 +198,6 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pulls:
-    """How much looking at an account counts."""
-
-    shallow_units: int = _each(integer(1, 1000), 1, "Pull units of a shallow look.")
-    deep_units: int = _each(integer(1, 1000), 3, "Pull units of a deep look.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pacing:
     """Who shares the vendors' rates, and how tenants share busy vendors."""
 
@@ -367,6 +360,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "retention": Retention,
         "logging": Logging,
         "caps": Caps,
+        "heat": Heat,
         "pulls": Pulls,
         "pacing": Pacing,
         "sandbox": Sandbox,

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stoker.config.attending import Heat, Pulls
 from stoker.config.connectors import (
     Boards,
     ConnectorSection,
@@ -35,7 +36,6 @@ from stoker.config.sections import (
     Keys,
     Logging,
     Pacing,
-    Pulls,
     Retention,
     Sandbox,
     Scheduling,
@@ -81,6 +81,7 @@ class Settings:
     retention: Retention = field(default_factory=Retention)
     logging: Logging = field(default_factory=Logging)
     caps: Caps = field(default_factory=Caps)
+    heat: Heat = field(default_factory=Heat)
     pulls: Pulls = field(default_factory=Pulls)
     pacing: Pacing = field(default_factory=Pacing)
     sandbox: Sandbox = field(default_factory=Sandbox)
