@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "crawl": Lazy("stoker.cli.crawl:crawl", "Visit one site and show what was found."),
     "simulate": Lazy(
-        "stoker.cli.simulate:simulate", "Rehearse the weekly touch plan; see what it does."
+        "stoker.cli.simulate:simulate", "Rehearse touch plans and looks; see what they do."
     ),
     "demo": Lazy("stoker.cli.demo:demo", "See it work: two tenants, no keys, no network."),
 }

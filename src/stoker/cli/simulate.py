@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.cli.simulate_pulls import pulls
 
 if TYPE_CHECKING:
     from stoker.core.coverage.rehearsing import Odds
@@ -24,7 +25,10 @@ _SHARE = click.FloatRange(0, 1)
 
 @click.group()
 def simulate() -> None:
-    """Rehearse the weekly touch plan: waits, scores, times of day."""
+    """Rehearse the weekly touch plan and looks at accounts: waits, scores, times, freshness."""
+
+
+simulate.add_command(pulls)
 
 
 def _plotted(command: _Command) -> _Command:

@@ -7,19 +7,18 @@ is measured, when whoever learns has had the time to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 
 from stoker.core.beliefs import Flags, Floats, Ints
 from stoker.core.heat import HeatRule, in_ticks, scores
 from stoker.errors import ConfigError
-from stoker.simulate.pull_policies import SHARES, Costs, Policy, Sight
+from stoker.simulate.pull_policies import BEGINNING, SHARES, Costs, Policy, Sight
 from stoker.simulate.traces import LEAD
 from stoker.simulate.worlds import Facet, World
 from stoker.simulate.yardsticks import Stretch, Tally
 
-BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
 _TICKS = in_ticks(BEGINNING + timedelta(days=1)) - in_ticks(BEGINNING)  # of a day
 
 

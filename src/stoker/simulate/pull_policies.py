@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from stoker.core.beliefs import Flags, Floats, Ints
 from stoker.simulate.worlds import World
 
+BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
 EVERY = np.array([7.0, 3.0, 1.0])  # days between looks at a COLD, WARM and HOT account
 SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
 TIERS_NEED = float(sum(share / every for share, every in zip(SHARES, EVERY, strict=True)))
@@ -89,20 +91,18 @@ def uniform() -> Policy:
 def by_rate(world: World) -> Policy:
     """As often as each changes, were that known: the obvious thing, and a bad one."""
     rates = world.surface.changes.rates
-    return MostUrgent(
-        name="proportional to change rate (known)", urgency=lambda sight: sight.age * rates
-    )
+    return MostUrgent(name="by change rate, known", urgency=lambda sight: sight.age * rates)
 
 
 def by_value(world: World) -> Policy:
     """As often as each matters."""
     value = world.surface.value
-    return MostUrgent(name="proportional to value", urgency=lambda sight: sight.age * value)
+    return MostUrgent(name="by value", urgency=lambda sight: sight.age * value)
 
 
 def by_heat() -> Policy:
     """As often as each is hot."""
-    return MostUrgent(name="proportional to heat", urgency=lambda sight: sight.age * sight.heat)
+    return MostUrgent(name="by heat", urgency=lambda sight: sight.age * sight.heat)
 
 
 def hottest() -> Policy:
