@@ -25,6 +25,7 @@ _CHUNK = 32_768
 _TURNS = 200
 _PATIENCE = 8  # turns; Newton alone settles nearly everybody by then
 _SUMS = 1e-12  # of a budget: more than sums differ by when their order does
+_CUT = 1e-11  # of a least: so much is left where it was cut to fit
 _SAME = 4e-16  # roots this close have no float to speak of between them
 _LONGEST_STEP = 4.0  # of a root's logarithm
 
@@ -125,7 +126,7 @@ def price_roots(rows: Rows, budget: Floats, *, spacing: Spacing, start: Floats |
             _, above, _ = rows.spent(free, spacing, part)
         add_up(room, group, above)
     left = budget - least
-    closed = left <= CLOSE * least
+    closed = left <= _CUT * least
     search = ~closed & (left < room)
     root = np.where(closed, CLOSED, FREE)
     # If changes were rare, looks would cost sqrt(1/2) of the scale over the root.
