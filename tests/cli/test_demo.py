@@ -33,6 +33,19 @@ def test_the_demo_is_a_night_of_two_tenants_that_adds_up(shown):
         assert paid == answer["charged"].get(vendor, {}).get("credits", 0)
 
 
+def test_the_demo_finds_out_who_is_hiring(shown):
+    kept, answer = shown
+    (found,) = answer["discoveries"]
+    assert (found["tenant"], found["state"], found["reason"]) == ("merlion", "DONE", "")
+    kinds = [source["name"].partition(":")[0] for source in found["sources"]]
+    assert kinds == ["greenhouse"] * 2 + ["lever"] * 2 + ["ashby"] * 2 + ["feed"]
+    assert found["kept"] == found["scored"] > 20
+    assert sum(source["twins"] for source in found["sources"]) > 0
+    assert found["employers_matched"] > 2
+    assert found["signals"] == found["matched"] > 0
+    assert len(list((kept / "discovered" / "merlion").iterdir())) == 3
+
+
 def test_a_demo_that_is_kept_can_be_looked_around_in(shown, capsys):
     kept, _ = shown
     for words in (["leads"], ["caps", "list"], ["ledger", "verify"], ["nightly", "--plan"]):

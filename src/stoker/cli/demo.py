@@ -24,6 +24,7 @@ from stoker.core.model import TenantId
 from stoker.errors import ConfigError, TransientError
 
 if TYPE_CHECKING:
+    from stoker.cli.discover import Discovered
     from stoker.cli.night_telling import Told
     from stoker.config.settings import Settings
     from stoker.core.companies import Dossier
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
 EACH = 100  # companies a tenant looks at
+BOARDS_EACH = 2  # of each kind that are read for openings
 RULES: Mapping[TenantId, IcpRule] = {
     TenantId("merlion"): IcpRule(),
     TenantId("hudson"): IcpRule(
@@ -40,6 +42,7 @@ RULES: Mapping[TenantId, IcpRule] = {
         years=(1990, 2025),
     ),
 }
+HIRES_FOR = TenantId("merlion")  # whose accounts' job boards are read
 SETTINGS = """\
 # Written by `stoker demo`. Two tenants; all vendors and all sites are make-believe.
 [sandbox]
@@ -61,6 +64,9 @@ lusha_contact_lookups = 3
 [tenants.merlion]
 name = "Merlion Analytics"
 
+[tenants.merlion.discovery]   # who hires: job boards and a feed of companies in the register
+sources = {sources}
+
 [tenants.hudson]
 name = "Hudson Revenue"
 timezone = "America/New_York"
@@ -68,7 +74,7 @@ timezone = "America/New_York"
 # Real vendors are slower: make-believe ones let us show a night in less than a minute.
 _PACES = "".join(
     f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
-    for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo")
+    for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
 )
 _DIALS = {
     "zerobounce.calls": "1000000",
@@ -104,11 +110,27 @@ def _in(directory: Path, *, kept: bool, as_json: bool) -> Exit:
     from stoker import wiring
 
     with sandbox() as address:
-        text = SETTINGS.format(address=address, each=EACH, paces=_PACES)
+        sources = json.dumps(_sources(), indent=4)
+        text = SETTINGS.format(address=address, each=EACH, paces=_PACES, sources=sources)
         (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
         # Only what stands in the demo's own file counts: whatever is set outside is for real work.
         settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
         return run_async(_demo(settings, directory if kept else None, as_json=as_json))
+
+
+def _sources() -> list[str]:
+    """Return where a few companies of the make-believe world list their openings."""
+    from stoker.sandbox.world import World
+
+    world = World(seed=SEED, size=COMPANIES)
+    live = [each for at in range(COMPANIES) if (each := world.company(at)).live]
+    boards = [
+        f"{each.board}:{each.slug} | {each.name}"
+        for vendor in ("greenhouse", "lever", "ashby")
+        for each in [each for each in live if each.board == vendor][:BOARDS_EACH]
+    ]
+    feed = next(each for each in live if each.board)
+    return [*boards, f"feed:http://feeds.test/{feed.slug}/jobs.rss | {feed.brand}"]
 
 
 @contextmanager
@@ -138,6 +160,8 @@ def _address(serving: subprocess.Popen[bytes]) -> str:
 
 async def _demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
     from stoker import wiring
+    from stoker.cli.discover import Wish as Wished
+    from stoker.cli.discover import discoveries, show_told
     from stoker.cli.night_progress import LiveNight
     from stoker.cli.nightly import Wish, nights
     from stoker.core.nights import Step
@@ -152,13 +176,17 @@ async def _demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit
                 app, tuple(RULES), Wish(limit=EACH, steps=tuple(Step)), observer=live
             )
         charged = await _charged(app)
-    for _, error in failed:
+        took = time.monotonic() - began
+        hiring, away = await discoveries(app, (HIRES_FOR,), Wished(enrich=True, writes=bool(kept)))
+    for _, error in [*failed, *away]:
         raise error
-    took = time.monotonic() - began
     if as_json:
-        show_json(_json(done, charged, took=took))
+        show_json(_json(done, charged, hiring, took=took))
     else:
         _show_end(done, charged, took=took)
+        say("\nAnd who is hiring? Their boards say:")
+        for each in hiring:
+            show_told(each)
         _show_next(kept, done, settings)
     return Exit.OK  # that caps left something out is what the demo is there to show
 
@@ -274,12 +302,20 @@ def _show_next(kept: Path | None, done: list[Told], settings: Settings) -> None:
     say(f"  stoker -C {kept} nightly")
 
 
-def _json(done: list[Told], charged: Mapping[str, Mapping[str, int]], *, took: float) -> Json:
+def _json(
+    done: list[Told],
+    charged: Mapping[str, Mapping[str, int]],
+    hiring: list[Discovered],
+    *,
+    took: float,
+) -> Json:
+    from stoker.cli.discover import told_json as discovered_json
     from stoker.cli.night_telling import told_json
 
     return {
         "seconds": round(took, 1),
         "nights": [told_json(each) for each in done],
+        "discoveries": [discovered_json(each) for each in hiring],
         "charged": {vendor: dict(units) for vendor, units in charged.items()},
     }
 
