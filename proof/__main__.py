@@ -27,6 +27,7 @@ PROOFS = (
     "web",
     "nights",
     "touches",
+    "pulls",
     "mutants",
 )
 

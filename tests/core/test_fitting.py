@@ -39,14 +39,15 @@ def test_a_cap_is_never_exceeded_and_those_who_waited_take_no_more_than_their_sh
 
 
 @settings(max_examples=200)
-@given(queues, shares, st.data())
-def test_the_smallest_cap_lets_it_fit_and_no_smaller_one_does(rows, share, data):
+@given(queues, shares, st.integers(0, 30), st.data())
+def test_the_smallest_cap_lets_it_fit_and_no_smaller_one_does(rows, share, least, data):
     queue = queue_of(rows, share)
     place = data.draw(st.integers(0, len(rows) - 1))
-    needed = smallest_cap(queue, place)
-    assert needed < NO_CAP
-    assert fits(queue, needed, place)
-    assert not any(fits(queue, cap, place) for cap in range(needed))
+    for first in (0, least):
+        needed = smallest_cap(queue, place, least=first)
+        assert first <= needed < NO_CAP
+        assert fits(queue, needed, place)
+        assert not any(fits(queue, cap, place) for cap in range(first, needed))
 
 
 def test_a_twin_that_adds_up_whoever_stands_ahead_is_caught():

@@ -114,7 +114,7 @@ def choose(
         if not len(limits.domain_cap):
             return free
         reference = free.reference
-    shared = _for_all(line, accounts, limits, offers, reference)
+    shared = passed_shared(line, accounts, limits, offers, reference)
     found = _for_tenants(line, shared, accounts, limits, offers, share)
     return Choice(
         line=line,
@@ -126,6 +126,22 @@ def choose(
         price=found.price,
         reference=reference,
     )
+
+
+def passed_shared(
+    line: Line, accounts: Accounts, limits: Limits, offers: Offers, reference: Floats
+) -> Flags:
+    """Say of every place in line whether what tenants share has room for it."""
+    passed = np.ones(len(line), np.bool_)
+    if not len(limits.domain_cap):
+        return passed
+    domain = accounts.domain[line.account].astype(np.int64)
+    places = np.flatnonzero(domain >= 0)
+    full = crowded(domain[places], line.cost[places], line.size[places], limits.domain_cap)
+    places = places[full[domain[places]]]
+    order, queue = shared_queue(line, places, accounts, offers, reference)
+    passed[order] = fitting(queue, limits.domain_cap)[0]
+    return passed
 
 
 def shared_queue(
@@ -178,21 +194,6 @@ def tenant_queue(line: Line, places: Ints, offers: Offers, granted: Flags, share
         waited=waited,
         share=share,
     )
-
-
-def _for_all(
-    line: Line, accounts: Accounts, limits: Limits, offers: Offers, reference: Floats
-) -> Flags:
-    passed = np.ones(len(line), np.bool_)
-    if not len(limits.domain_cap):
-        return passed
-    domain = accounts.domain[line.account].astype(np.int64)
-    places = np.flatnonzero(domain >= 0)
-    full = crowded(domain[places], line.cost[places], line.size[places], limits.domain_cap)
-    places = places[full[domain[places]]]
-    order, queue = shared_queue(line, places, accounts, offers, reference)
-    passed[order] = fitting(queue, limits.domain_cap)[0]
-    return passed
 
 
 def _for_tenants(

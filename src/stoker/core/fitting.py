@@ -97,17 +97,18 @@ def fitting(queue: Queue, cap: Ints) -> tuple[Flags, Flags]:
     return early | (small & (used <= allowed)), early
 
 
-def smallest_cap(queue: Queue, place: int) -> int:
-    """Return the smallest cap under which the offer at this place fits. The queue is one group.
+def smallest_cap(queue: Queue, place: int, *, least: int = 0) -> int:
+    """Return the smallest cap, from `least` on, under which the offer at this place fits.
 
-    Not every larger one will do: under a larger cap larger offers count too, and more of those
-    who waited. But no smaller one does.
+    The queue is one group. Not every larger cap will do: under a larger one larger offers count
+    too, and more of those who waited. But no smaller one does.
     """
     sizes = np.unique(queue.size)
-    begins = [int(queue.size[place]), *(int(each) for each in sizes if each > queue.size[place])]
-    for nth, low in enumerate(begins):
-        high = begins[nth + 1] if nth + 1 < len(begins) else NO_CAP + 1
-        found = _within(queue, place, low, high)
+    own = int(queue.size[place])
+    begins = [own, *(int(each) for each in sizes if each > own)]
+    ends = [*begins[1:], NO_CAP + 1]
+    for low, high in zip(begins, ends, strict=True):
+        found = _within(queue, place, max(low, least), high) if high > least else None
         if found is not None:
             return found
     return NO_CAP

@@ -46,7 +46,7 @@ def offered(accounts: Accounts, *, now: float, rule: PullRule) -> Offers:
         waited=np.zeros(size, np.float32),
     )
     of_part: Callable[..., tuple[Floats, Floats, Flags]]
-    of_part = _by_worth if rule.policy is Policy.OPTIMAL else _by_tier
+    of_part = by_worth if rule.policy is Policy.OPTIMAL else _by_tier
     for begin in range(0, size, _PART):
         rows = slice(begin, min(begin + _PART, size))
         part = accounts.rows(rows)
@@ -73,9 +73,10 @@ def worths(accounts: Accounts, age: Floats, *, now: float, rule: PullRule) -> tu
     return surface, deep
 
 
-def _by_worth(
+def by_worth(
     accounts: Accounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats, Flags]:
+    """Return what looks offer per unit, what more depth does, and who is looked at too lately."""
     surface, deep = worths(accounts, age, now=now, rule=rule)
     units, deep_units = accounts.units, accounts.deep_units
     more = deep_units - units

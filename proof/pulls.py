@@ -1,0 +1,48 @@
+"""Pulls at length: stated flips made, and the fast planner beside one that takes its time.
+
+    python -m proof pulls
+
+A thousand random refusals: the smallest change that is stated is made and the day planned again.
+Two thousand random days, each planned by the production planner and one offer at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from pull_cases import NOW, case, slowly
+from pull_trials import counted
+from stoker.core.pull_columns import Policy
+from stoker.core.pulls import plan_day
+
+
+def unlike(days: int) -> int:
+    """Return how many of so many days are planned otherwise than one offer at a time."""
+    wrong = 0
+    for seed in range(days):
+        long = {"most": 600, "tight": 0.02} if seed % 5 == 0 else {}
+        accounts, limits, rule = case(seed, policy=list(Policy)[seed % 2], **long)
+        plan = plan_day(accounts, limits, now=NOW, rule=rule)
+        wrong += plan.depth.tolist() != slowly(accounts, limits, rule, plan.reference).tolist()
+    return wrong
+
+
+def main(scale: float = 1.0) -> int:
+    """Count flips that fail, smaller ones that work, and days planned otherwise."""
+    number, days = max(int(1000 * scale), 10), max(int(2000 * scale), 20)
+    seen = counted(number, seed=10_000)
+    print(
+        f"refusals flipped n={seen['tried']} (units {seen['units']}, posture {seen['posture']}, "
+        f"wait {seen['wait']}): not chosen {seen['failed']}, a smaller change chosen "
+        f"{seen['smaller']}; {seen['without']} more have no flip"
+    )
+    wrong = unlike(days)
+    print(f"days planned n={days}: unlike the slow planner {wrong}")
+    return seen["failed"] + seen["smaller"] + wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
