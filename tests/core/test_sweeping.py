@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.heat import HeatRule, Signal, SignalKind, heat_at, heated, unheard
-from stoker.core.sweeping import swept
+from stoker.core.sweeping import all_heated, swept
 from stoker.core.tiers import TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -45,6 +45,31 @@ def test_a_sweep_says_what_asking_about_each_account_says(some, now):
 def test_sweeping_twice_at_one_moment_is_sweeping_once(some, now):
     once = swept(some, now=now, rule=RULE, tiers=TIERS)
     assert swept(once, now=now, rule=RULE, tiers=TIERS) == once
+
+
+@given(heats(), st.lists(st.tuples(shares, hours), max_size=3), st.none() | shares, hours)
+def test_many_accounts_are_heated_as_each_would_be_alone(some, said, posture, now):
+    signals = {
+        heat.account: [
+            Signal(id=f"{n}", account=heat.account, kind=SignalKind.POSTING, at=at, strength=strong)
+            for n, (strong, at) in enumerate(said)
+        ]
+        for heat in some[::2]
+    }
+    postures = {} if posture is None else {heat.account: posture for heat in some[1:]}
+    alone = [
+        heated(
+            heat,
+            signals.get(heat.account, ()),
+            posture=postures.get(heat.account),
+            now=now,
+            rule=RULE,
+            tiers=TIERS,
+        )
+        for heat in some
+    ]
+    together = {"signals": signals, "postures": postures, "rule": RULE, "tiers": TIERS}
+    assert all_heated(some, now=now, **together) == alone
 
 
 def test_nothing_to_sweep_is_swept():

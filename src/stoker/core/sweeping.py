@@ -1,4 +1,4 @@
-"""How hot many accounts are by now: what `heat.heat_at` says of each, reckoned in whole columns.
+"""How hot many accounts are by now: what `heat` says of each, reckoned in whole columns.
 
 A sweep goes over every account of a tenant, and most of them only cooled down a little. The two
 give the same numbers, so it makes no difference which of them an account met last.
@@ -6,12 +6,24 @@ give the same numbers, so it makes no difference which of them an account met la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 
-from stoker.core.heat import AccountHeat, Factors, HeatRule, in_ticks, scores
+from stoker.core.companies import CompanyId
+from stoker.core.heat import (
+    AccountHeat,
+    Factors,
+    HeatRule,
+    Signal,
+    arrived,
+    in_ticks,
+    scores,
+    with_posture,
+    with_signal,
+)
 from stoker.core.model import in_utc
 from stoker.core.tiers import TierRule, TierStanding, tier_after
 
@@ -21,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def swept(
     heats: Sequence[AccountHeat], *, now: datetime, rule: HeatRule, tiers: TierRule
 ) -> list[AccountHeat]:
-    """Return each account's heat at this moment, from its state alone, in the order given."""
+    """Return what `heat.heat_at` says of each account at this moment, in the order given."""
     now, states = in_utc(now, what="now"), [heat.state for heat in heats]
     columns = scores(
         np.array([state.posture for state in states], np.float64),
@@ -55,3 +67,24 @@ def swept(
             )
         )
     return after
+
+
+def all_heated(
+    heats: Sequence[AccountHeat],
+    *,
+    signals: Mapping[CompanyId, Sequence[Signal]] | None = None,
+    postures: Mapping[CompanyId, float] | None = None,
+    now: datetime,
+    rule: HeatRule,
+    tiers: TierRule,
+) -> list[AccountHeat]:
+    """Return what `heat.heated` says of each account after its signals and with its posture."""
+    now, moved = in_utc(now, what="now"), list[AccountHeat]()
+    for heat in heats:
+        after = heat
+        for signal in (signals or {}).get(heat.account, ()):
+            after = with_signal(after, arrived(signal, now=now), rule=rule)
+        if postures and heat.account in postures:
+            after = with_posture(after, postures[heat.account])
+        moved.append(after if after.state == heat.state else replace(after, updated_at=now))
+    return swept(moved, now=now, rule=rule, tiers=tiers)

@@ -7,7 +7,6 @@ learns from looks: each reads rows, asks the core what becomes of them, and writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,11 +15,11 @@ from stoker.attention import AccountColumns, Added, PlanRecord
 from stoker.core.beliefs import BeliefRule
 from stoker.core.companies import CompanyId
 from stoker.core.facets import AccountBelief, Observed, learned
-from stoker.core.heat import AccountHeat, HeatRule, Signal, heated, unheard, with_posture
+from stoker.core.heat import AccountHeat, HeatRule, Signal, unheard
 from stoker.core.keeping import kept_text
 from stoker.core.model import TenantId, in_utc
 from stoker.core.runs import compact_json
-from stoker.core.sweeping import swept
+from stoker.core.sweeping import all_heated
 from stoker.core.tiers import Tier, TierRule
 from stoker.stores.attention_rows import (
     BELIEF,
@@ -174,20 +173,12 @@ class SqlAttention:
                 )
             }
             before = self._heats(tx, by_account)
-            heats = tuple(
-                heated(
-                    before.get(account) or unheard(account, now=now),
-                    some,
-                    now=now,
-                    rule=rule,
-                    tiers=tiers,
-                )
-                for account, some in by_account.items()
-            )
+            moving = [before.get(account) or unheard(account, now=now) for account in by_account]
+            heats = all_heated(moving, signals=by_account, now=now, rule=rule, tiers=tiers)
             in_order = sorted(new, key=lambda signal: signal.id)
             tx.change_many(ADD_SIGNAL, [(self._tenant, *signal_row(one)) for one in in_order])
             self._put(tx, heats)
-            return Added(new=len(new), known=len(signals) - len(new), heats=heats)
+            return Added(new=len(new), known=len(signals) - len(new), heats=tuple(heats))
 
         return await self._database.write(add) if said else Added()
 
@@ -214,15 +205,13 @@ class SqlAttention:
         def put(tx: Transaction) -> int:
             self._enter(tx, "heats")
             before = self._heats(tx, said)
-            moved = [
-                replace(
-                    with_posture(before.get(account) or unheard(account, now=now), posture),
-                    updated_at=now,
-                )
+            moving = [
+                before.get(account) or unheard(account, now=now)
                 for account, posture in said.items()
                 if account not in before or before[account].state.posture != posture
             ]
-            self._put(tx, swept(moved, now=now, rule=rule, tiers=tiers))
+            moved = all_heated(moving, postures=said, now=now, rule=rule, tiers=tiers)
+            self._put(tx, moved)
             return len(moved)
 
         return await self._database.write(put) if said else 0
