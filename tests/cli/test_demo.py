@@ -50,7 +50,7 @@ def test_a_demo_that_is_kept_can_be_looked_around_in(shown, capsys):
     kept, _ = shown
     for words in (["leads"], ["caps", "list"], ["ledger", "verify"], ["nightly", "--plan"]):
         assert main(["-C", str(kept), *words]) == 0, words
-    assert main(["-C", str(kept), "runs", "show", "latest", "--tenant", "merlion"]) == 0
+    assert main(["-C", str(kept), "runs", "show", "latest", "--tenant", "hudson"]) == 0
     assert "nightly, PARTIAL" in capsys.readouterr().out
 
 

@@ -291,7 +291,8 @@ def _show_next(kept: Path | None, done: list[Told], settings: Settings) -> None:
     for command in (
         f"why {told.tenant}/{company}",
         "leads --limit 10",
-        f"runs show latest --tenant {told.tenant}",
+        f"runs show {told.run.name} --tenant {told.tenant}",
+        f"sources list --tenant {HIRES_FOR}",
         "caps list",
         "ledger verify",
     ):
