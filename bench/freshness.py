@@ -1,0 +1,270 @@
+"""How fresh the product's planner keeps what is known, held against the bound and against tiers.
+
+Everything is rehearsed with the production planner: 10,000 made-up accounts for a year, its second
+half measured, three seeds; and two public traces of real changes, where `../shared/data` has them,
+five seeds. The promise that nobody waits longer than 60 days is left out, as the demands leave it
+out, except where a row says so.
+
+    python -m bench.freshness population | needed | depth | cadence | traces
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+
+from stoker.core.pull_columns import PullRule
+from stoker.core.tiers import Tier
+from stoker.core.worth import Objective
+from stoker.simulate.planned import Planned
+from stoker.simulate.pull_days import Kept, kept_by
+from stoker.simulate.pull_figures import bounds, cadence_without_history, looks_needed
+from stoker.simulate.pull_policies import EVERY, TIERS_NEED, Costs, MostUrgent, overdue, tiers
+from stoker.simulate.traces import recorded
+from stoker.simulate.worlds import World, population
+from stoker.simulate.yardsticks import Tally
+
+TRACES = Path(__file__).parents[2] / "shared" / "data"
+ACCOUNTS, DAYS, SEEDS, TRACE_SEEDS = 10_000, 365, (0, 1, 2), (0, 1, 2, 3, 4)
+TIMES = (0.1, 0.25, 0.5, 1.0)  # what the tiers would take: 0.029, 0.071, 0.143, 0.286
+FRESHNESS = PullRule(objective=Objective.FRESHNESS, floor=None)
+HARMONIC = PullRule(objective=Objective.HARMONIC, floor=None)
+PROMISING = PullRule()  # as it is unless settings say otherwise
+KNOWN = {
+    "homebrew casks": (
+        "homebrew_cask_version_bumps_2023_2026.csv.gz",
+        "homebrew_cask_installs_365d_2020.csv.gz",
+        1020,
+    ),
+    "terms pages": ("open_terms_archive_contrib_changes_2020_2026.csv.gz", None, 2190),
+}
+
+Row = tuple[str, str, str, str]
+
+
+@cache
+def made_up(seed: int) -> World:
+    return population(ACCOUNTS, seed=seed)
+
+
+@cache
+def kept(seed: int, times: float, rule: PullRule | None, known: bool = False) -> Kept:
+    world = made_up(seed)
+    policy = tiers() if rule is None else Planned(name="", world=world, rule=rule, known=known)
+    return kept_by(policy, world, budget=times * TIERS_NEED, days=DAYS, seed=seed)
+
+
+@cache
+def bound(seed: int, times: float, objective: Objective) -> float:
+    found = bounds(made_up(seed), budget=times * TIERS_NEED)
+    return found.freshness if objective is Objective.FRESHNESS else found.harmonic
+
+
+def fresh(times: float, rule: PullRule, known: bool = False) -> float:
+    """Return freshness as a share of the bound, the mean over seeds."""
+    return mean(
+        kept(seed, times, rule, known).tally.freshness / bound(seed, times, Objective.FRESHNESS)
+        for seed in SEEDS
+    )
+
+
+def missed(times: float, rule: PullRule, known: bool = False) -> float:
+    """Return harmonic cost over the bound, the mean over seeds."""
+    return mean(
+        kept(seed, times, rule, known).tally.harmonic / bound(seed, times, Objective.HARMONIC) - 1
+        for seed in SEEDS
+    )
+
+
+def stale(ours: Tally, theirs: Tally) -> float:
+    """Return by how much one is out of date less than the other: below 0 is less."""
+    return (1 - ours.freshness) / (1 - theirs.freshness) - 1
+
+
+def better(ours: Tally, theirs: Tally) -> bool:
+    """Return whether one beats the other in freshness, in captured value and in delay."""
+    return (
+        ours.freshness > theirs.freshness
+        and ours.capture > theirs.capture
+        and ours.delay < theirs.delay
+    )
+
+
+def mean(numbers: Iterator[float]) -> float:
+    each = list(numbers)
+    return sum(each) / len(each)
+
+
+def row(what: str, ours: list[float], asked: str, *, form: str = ".1%") -> Row:
+    return (what, " / ".join(format(each, form) for each in ours), f"{asked} asked", "-")
+
+
+def of_population() -> Iterator[Row]:
+    at = "0.029 / 0.071 / 0.143 / 0.286 looks a day"
+    yield row(
+        f"freshness of the bound, rates known, {at}",
+        [fresh(times, FRESHNESS, known=True) for times in TIMES],
+        "99.5%",
+    )
+    yield row(
+        "missed changes over the bound, rates known, the same looks",
+        [missed(times, HARMONIC, known=True) for times in TIMES],
+        "at most 1.5%",
+    )
+    yield row(
+        "missed changes over the bound, no history, the same looks",
+        [missed(times, HARMONIC) for times in TIMES],
+        "at most 4%",
+    )
+    yield row(
+        "the same, promising that nobody waits longer than 60 days",
+        [missed(times, PROMISING) for times in TIMES],
+        "nothing",
+    )
+    yield row(
+        "freshness of the bound, no history, 0.071 / 0.143 / 0.286",
+        [fresh(times, FRESHNESS) for times in TIMES[1:]],
+        "98 / 99 / 99.3%",
+    )
+    yield row(
+        "tiers' freshness of the bound, the same looks",
+        [
+            mean(
+                kept(seed, times, None).tally.freshness / bound(seed, times, Objective.FRESHNESS)
+                for seed in SEEDS
+            )
+            for times in TIMES[1:]
+        ],
+        "nothing",
+    )
+    yield row(
+        "time out of date beside tiers, for freshness, the same looks",
+        [
+            mean(
+                stale(kept(seed, times, FRESHNESS).tally, kept(seed, times, None).tally)
+                for seed in SEEDS
+            )
+            for times in TIMES[1:]
+        ],
+        "-15%",
+        form="+.1%",
+    )
+    pairs = [(seed, times) for seed in SEEDS for times in TIMES]
+    wins = sum(better(kept(*each, HARMONIC).tally, kept(*each, None).tally) for each in pairs)
+    yield (
+        "beats tiers in freshness, captured value and delay, made-up accounts",
+        f"{wins} of {len(pairs)}",
+        "all asked",
+        "-",
+    )
+    every = [
+        kept(*each, rule)
+        for each in pairs
+        for rule in (HARMONIC, FRESHNESS, PROMISING)
+        if rule is not FRESHNESS or each[1] > TIMES[0]
+    ]
+    yield (
+        f"looks over a day's budget (n={len(every) * DAYS:,} days planned)",
+        str(sum(each.over for each in every)),
+        "0 asked",
+        "-",
+    )
+
+
+def of_needed() -> Iterator[Row]:
+    shares = []
+    for times in TIMES[1:]:
+        world = made_up(0)
+        shares.append(
+            looks_needed(
+                partial(Planned, name="", world=world, rule=FRESHNESS),
+                world,
+                freshness=kept(0, times, None).tally.freshness,
+                budget=times * TIERS_NEED,
+                days=DAYS,
+            )
+        )
+    yield row("looks needed for the tiers' freshness, of theirs", shares, "at most 75%")
+
+
+def of_depth() -> Iterator[Row]:
+    world, costs = population(ACCOUNTS, seed=0, deep=True), Costs(shallow=1, deep=5)
+    most = bounds(world, budget=0.3, costs=costs).freshness
+    ours = [
+        kept_by(policy, world, budget=0.3, days=DAYS, costs=costs)
+        for policy in (
+            Planned(name="", world=world, rule=FRESHNESS, known=True, costs=costs),
+            Planned(name="", world=world, rule=FRESHNESS, costs=costs),
+            MostUrgent(name="", urgency=overdue, deep=lambda sight: sight.rank == 2, costs=costs),
+        )
+    ]
+    shares = [each.tally.freshness / most for each in ours]
+    yield row(
+        "freshness of the bound with deep looks at 5, 0.3 units a day, known / no history",
+        shares[:2],
+        "99 / 98%",
+    )
+    yield row("tiers with HOT ones deep, the same units", shares[2:], "nothing")
+
+
+def of_cadence() -> Iterator[Row]:
+    for name, rule in (("harmonic", HARMONIC), ("freshness", FRESHNESS)):
+        found = cadence_without_history(accounts=ACCOUNTS, days=168, rule=rule)
+        every = " / ".join(f"{each:g}" for each in EVERY[::-1])
+        yield (
+            f"days between looks without history, HOT / WARM / COLD, {name}",
+            " / ".join(f"{found[tier]:.2f}" for tier in (Tier.HOT, Tier.WARM, Tier.COLD)),
+            f"{every} within 2% asked",
+            "-",
+        )
+
+
+def of_traces() -> Iterator[Row]:
+    for name, (trace, importance, days) in KNOWN.items():
+        if not (TRACES / trace).exists():
+            print(f"{name}: the trace is not at hand, left out", file=sys.stderr)
+            continue
+        for budget in (0.03, 0.1):
+            ours, theirs = [], []
+            for seed in TRACE_SEEDS:
+                world = recorded(
+                    TRACES / trace,
+                    days=days,
+                    importance=importance and TRACES / importance,
+                    seed=seed,
+                )
+                policy = Planned(name="", world=world, rule=HARMONIC)
+                for into, each in ((ours, policy), (theirs, tiers())):
+                    into.append(kept_by(each, world, budget=budget, days=days, seed=seed).tally)
+            beside = [stale(a, b) for a, b in zip(ours, theirs, strict=True)]
+            wins = sum(better(a, b) for a, b in zip(ours, theirs, strict=True))
+            yield (
+                f"{name}, {budget} looks a day: time out of date beside tiers "
+                f"({mean(each.freshness for each in theirs):.3f} to "
+                f"{mean(each.freshness for each in ours):.3f} fresh; "
+                f"better in freshness, value and delay {wins} of {len(ours)})",
+                f"{mean(iter(beside)):+.1%} ({min(beside):+.0%} to {max(beside):+.0%})",
+                "-25% asked",
+                "-",
+            )
+
+
+PARTS = {
+    "population": of_population,
+    "needed": of_needed,
+    "depth": of_depth,
+    "cadence": of_cadence,
+    "traces": of_traces,
+}
+
+
+def main() -> list[Row]:
+    return [each for part in PARTS.values() for each in part()]
+
+
+if __name__ == "__main__":
+    for asked_part in sys.argv[1:] or PARTS:
+        for each_row in PARTS[asked_part]():
+            print(*each_row, sep="  ", flush=True)
