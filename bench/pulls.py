@@ -1,0 +1,151 @@
+"""A day's pulls: how fast they are planned, in how much memory, and how near the best.
+
+Every size has tenants with budgets, five connectors with caps each, domains that tenants share,
+depth, signals, the floor, and a reason for every account. Time is of one process's own processor:
+cold is a first plan, warm one with an earlier plan's prices; memory is the most that a process of
+its own ever held, accounts included. The baseline sorts one random number per account and takes
+the first, as many as there are units: no tenants, caps, depth or reasons.
+
+    python -m bench.pulls 10000000      one size
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+import numpy as np
+
+from stoker.core.beliefs import Beliefs
+from stoker.core.decisions import Decisions, kept
+from stoker.core.pull_columns import Accounts, Limits, PullRule, accounts_of, in_days, limits_of
+from stoker.core.pulls import DayPlan, plan_day
+
+NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
+SIZES = (10_000, 100_000, 1_000_000)
+TURNS = 3
+CONNECTORS = 5
+
+
+def asked(number: int) -> tuple[Accounts, Limits]:
+    """Return accounts of a few large and many small tenants, with caps that bind."""
+    chance = np.random.default_rng(7)
+    tenants, domains = max(number // 1000, 1), max(number // 200, 1)
+    sizes = chance.pareto(1.1, tenants) + 0.2
+    sizes = np.maximum((sizes / sizes.sum() * number).astype(np.int64), 1)
+    sizes[0] += number - sizes.sum()
+    today = in_days(NOW)
+    days = chance.gamma(2, 10, number) + 1
+    changes = np.exp(chance.normal(np.log(0.05), 1.4, number)) * days
+    value = np.exp(chance.normal(0, 1.3, number))
+    accounts = accounts_of(
+        Beliefs(changes=np.maximum(changes, 0.05), days=days),
+        deep=Beliefs(changes=np.maximum(changes / 2, 0.05), days=days),
+        value=0.6 * value,
+        deep_value=0.4 * value,
+        looked=today - chance.exponential(8, number) - 0.6,
+        deep_looked=today - chance.exponential(30, number) - 0.6,
+        signals=np.where(chance.random(number) < 0.02, chance.random(number), 0),
+        tenant=np.repeat(np.arange(tenants), sizes),
+        connector=chance.integers(0, CONNECTORS, number),
+        domain=np.where(chance.random(number) < 0.5, chance.integers(0, domains, number), -1),
+        tier=chance.integers(0, 3, number),
+        heat=chance.random(number),
+        posture=chance.random(number),
+    )
+    shares = np.array([0.02, 0.05, 0.1, 0.1, 0.1])
+    return accounts, limits_of(
+        np.maximum(sizes * 15 // 100, 1),
+        connector_cap=np.maximum((sizes[:, None] * shares).astype(np.int64), 1),
+        domain_cap=np.full(domains, 20),
+    )
+
+
+def broken(accounts: Accounts, limits: Limits, plan: DayPlan) -> int:
+    """Return how many caps a plan exceeds."""
+    units = np.where(plan.depth == 2, accounts.deep_units, accounts.units) * (plan.depth > 0)
+    leaf = accounts.tenant.astype(np.int64) * CONNECTORS + accounts.connector
+    some = accounts.domain >= 0
+    return int(
+        (np.bincount(accounts.tenant, units, limits.tenants) > limits.budget).sum()
+        + (np.bincount(leaf, units, limits.connector_cap.size) > limits.connector_cap.ravel()).sum()
+        + (np.bincount(accounts.domain[some], units[some]) > limits.domain_cap).sum()
+    )
+
+
+def timed(number: int) -> tuple[float, ...]:
+    """Return seconds cold and warm, megabytes, gap, caps exceeded, budget used, kept bytes."""
+    accounts, limits = asked(number)
+    rule = PullRule()
+    cold, warm = [], []
+    for _ in range(TURNS):
+        began = time.process_time()
+        plan = plan_day(accounts, limits, now=NOW, rule=rule)
+        cold.append(time.process_time() - began)
+        began = time.process_time()
+        plan_day(accounts, limits, now=NOW, rule=rule, price=plan.reference)
+        warm.append(time.process_time() - began)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    used = float(plan.spent.sum() / limits.budget.sum())
+    some = slice(0, min(number, 200_000))
+    decisions = Decisions(
+        account=[f"{nth:09d}K" for nth in range(some.stop)],
+        why=plan.why[some],
+        depth=plan.depth[some],
+        score=plan.score[some],
+        age=(in_days(NOW) - accounts.looked[some]).astype(np.float32),
+    )
+    per_account = sum(map(len, kept(decisions))) / some.stop
+    wrong = broken(accounts, limits, plan)
+    return min(cold), min(warm), most, plan.gap, wrong, used, per_account
+
+
+def baseline(number: int) -> float:
+    """Return the seconds that sorting a random score takes, and taking as many as there are."""
+    score = np.random.default_rng(7).random(number)
+    took = []
+    for _ in range(TURNS):
+        began = time.process_time()
+        np.argsort(-score, kind="stable")[: number * 15 // 100]
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+def alone(number: int) -> list[float]:
+    """Return the figures of one size from a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.pulls", "one", str(number)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [float(each) for each in done.stdout.split()]
+
+
+def row(number: int) -> tuple[str, str, str, float]:
+    """Return one line of the table."""
+    cold, warm, megabytes, gap, wrong, used, per_account = alone(number)
+    plain = baseline(number)
+    return (
+        f"a day's pulls of {number:,} accounts, all caps, depth and reasons: {wrong:.0f} caps "
+        f"exceeded, {used:.1%} of budgets used, gap {gap:.2%}, {megabytes:.0f} MB, "
+        f"{per_account:.1f} bytes kept an account (n={TURNS})",
+        f"{cold:.3f} s, {warm:.3f} s warm",
+        f"{plain:.3f} s, a bare sort",
+        cold / plain,
+    )
+
+
+def main() -> list[tuple[str, str, str, float]]:
+    return [row(number) for number in SIZES]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        print(*timed(int(sys.argv[2])))
+    else:
+        for each in map(int, sys.argv[1:] or SIZES):
+            print(*row(each), sep="  ")
