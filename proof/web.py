@@ -1,70 +1,202 @@
-"""The hostile web, in large: addresses that lead inside, servers that never end, bombs, mad JSON.
+"""The hostile web and its vendors, in large: the counts of C2, C4 to C8 and D1 to D10.
 
-The small counts of the same trials are in `tests/faults/test_ssrf.py` and `test_hostile_web.py`,
-with the clients that do it wrong and are caught.
+    python -m proof web [--scale 0.01]
+
+Every line says how often something was tried (n), how often it came to something (acknowledged)
+and what did not hold. The same trials with small counts are `tests/faults/test_ssrf.py`,
+`test_hostile_web.py`, `test_hostile_sites.py`, `test_vendor_faults.py`, `test_crm_races.py`,
+`test_store_poison.py` and `test_prompt_injection.py`, beside the naive twins that they catch.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from faults import web_trials
+import pg
+from contracts.backends import BACKENDS
+from faults import (
+    crm_trials,
+    injection_trials,
+    site_trials,
+    store_poison,
+    vendor_trials,
+    web_trials,
+)
+from faults.injections import attacks
+from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.connectors.reading import read_json
+from stoker.stores.postgres import PostgresBackend
 
-FUZZED, REBINDS, NEVER_ENDING, BOMB_ROUNDS, BODIES, ANSWERS = (
-    50_000,
-    5_000,
-    500,
-    100,
-    1_000_000,
-    20_000,
-)
+Counts = Iterator[tuple[str, Tally]]
+A_NIGHT = 1_000  # calls on one store, so that no trial grows without end
+A_RACE = 200
+SEEDS = 5
+PERCENTS = (150, 200, 700)
 
 
 def counted(most: int, scale: float, *, least: int) -> int:
+    """Return how often to try something that is tried so often at scale 1."""
     return max(round(most * scale), least)
 
 
+def rounds(most: int, of: int, scale: float) -> int:
+    """Return how many rounds of so many trials make up a count."""
+    return max(1, round(most * scale / of))
+
+
 def told(what: str, tally: Tally) -> int:
-    print(f"{what}: n={tally.n}, broken {len(tally.broken)} {tally.broken[:5] or ''}", flush=True)
+    """Print a count; return how much of it broke."""
+    bound = f", rate < {3 / tally.n:.2g}" if tally.n and not tally.broken else ""
+    print(
+        f"{what}: n={tally.n}, acknowledged {tally.acked}, broken {len(tally.broken)}{bound}",
+        flush=True,
+    )
+    for each in tally.broken[:5]:
+        print(f"    {each}", flush=True)
     return len(tally.broken)
 
 
-def addresses(scale: float) -> int:
+def addresses(scale: float) -> Counts:
     """Every attack, every redirect, many that change their mind, and many made up."""
     if reason := why_no_lab():
-        print(f"addresses leading inside: not tried, for {reason}")
-        return 0
+        print(f"D1 D2 D3 D4 addresses leading inside: not tried, for {reason}")
+        return
     seen = trial(
         "ours",
-        fuzz=counted(FUZZED, scale, least=200),
-        rebinds=counted(REBINDS, scale, least=50),
+        fuzz=counted(50_000, scale, least=200),
+        rebinds=counted(5_000, scale, least=50),
         redirects=len(STATUSES),
     )
     kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(seen.tried.items()))
-    tally = Tally(n=seen.tried.total(), broken=[*seen.leaks, *seen.hits, *seen.probes])
-    wrong = told(f"addresses leading inside ({kinds}; public {seen.legit}/{seen.legit_of})", tally)
-    return wrong + (seen.legit_of - seen.legit)
+    tally = Tally(
+        n=seen.tried.total(), acked=seen.legit, broken=[*seen.leaks, *seen.hits, *seen.probes]
+    )
+    tally.broken += ["a public address was refused"] * (seen.legit_of - seen.legit)
+    yield f"D1 D2 D3 D4 addresses leading inside ({kinds})", tally
+
+
+def vendors(scale: float) -> Counts:
+    """Vendors that charge and lose answers, become dearer, and are asked again."""
+    lies, batches, prices, replays = Tally(), Tally(), Tally(), Tally()
+    with tempfile.TemporaryDirectory() as room:
+
+        def home(name: str) -> Path:
+            made = Path(room) / name
+            made.mkdir()
+            return made
+
+        for seed in range(rounds(40_000, A_NIGHT, scale)):
+            lies += vendor_trials.lied_to(home(f"lies {seed}"), calls=A_NIGHT, cap=700, seed=seed)[
+                0
+            ]
+        for seed in range(rounds(10_000, A_NIGHT, scale)):
+            batches += vendor_trials.batched(home(f"batches {seed}"), count=A_NIGHT, seed=seed)[0]
+        for seed in range(rounds(1_000, 50, scale)):
+            percent = PERCENTS[seed % len(PERCENTS)]
+            prices += vendor_trials.dearer(home(f"prices {seed}"), percent=percent, seed=seed)[0]
+        for seed in range(rounds(500, 50, scale)):
+            replays += vendor_trials.replayed(home(f"replays {seed}"), n=50, seed=seed)
+    yield "C2 calls to a vendor that charges and loses answers", lies
+    yield "C2 addresses verified in batches that fail and meet", batches
+    yield "C5 calls to a vendor that becomes dearer", prices
+    yield "C6 questions asked again later, or under another's key", replays
+
+
+def crm(scale: float, rng: random.Random) -> Counts:
+    """Writers who meet, and texts that break something, in a CRM."""
+    races, poison = Tally(), Tally()
+    for _ in range(rounds(10_000, A_RACE, scale)):
+        races += crm_trials.racing(rng, A_RACE)
+    yield "C7 groups of writers meeting in a CRM", races
+    fields = sum(map(len, crm_trials.OWNED.values()))
+    for protocol in ("json2", "xmlrpc"):
+        poison += crm_trials.poisoned(protocol, POISON)
+        for _ in range(rounds(25_000, 20 * fields, scale)):
+            texts = {f"made up {nth}": made_up(rng) for nth in range(20)}
+            poison += crm_trials.poisoned(protocol, texts)
+    yield "C8 poison in every field of a CRM, by both protocols", poison
+
+
+def stores(scale: float, rng: random.Random) -> Counts:
+    """Texts that break something, in every store."""
+    many = counted(50_000 // len(store_poison.PLACES), scale, least=50)
+    texts = [*POISON.values(), *(made_up(rng) for _ in range(many))]
+    for name, opening in BACKENDS.items():
+        if name != "postgres":
+            with tempfile.TemporaryDirectory() as room:
+                yield f"C8 poison in {name}", store_poison.kept(name, opening(Path(room)), texts)
+    if reason := pg.why_no_postgres():
+        print(f"C8 poison in postgres: not tried, for {reason}")
+        return
+    with pg.own_server() as server:
+        backend = PostgresBackend(pg.fresh_database(server)[1])
+        yield "C8 poison in postgres", store_poison.kept("postgres", _closing(backend), texts)
+
+
+@asynccontextmanager
+async def _closing(backend: PostgresBackend) -> AsyncIterator[PostgresBackend]:
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def bodies(scale: float, rng: random.Random) -> Counts:
+    """Servers that never end, bombs, and JSON from madmen."""
+    yield "C3 servers that never end", web_trials.ending(counted(500, scale, least=28))
+    bombs, growth = web_trials.eating(counted(100, scale, least=3))
+    yield f"D5 bombs (memory grew by {growth / web_trials.MIB:.1f} MiB at most)", bombs
+    answers = web_trials.answering(rng, counted(20_000, scale, least=200))
+    yield "C4 mad JSON through a server", answers
+    read = web_trials.reading(rng, counted(1_000_000, scale, least=1_000), read=read_json)
+    yield "C4 mad JSON", read
+
+
+def sites(scale: float, rng: random.Random) -> Counts:
+    """Files, pages, patterns and whole sites made to hold us up or mislead us."""
+    robots, worst = site_trials.robots(rng, counted(1_000, scale, least=10))
+    yield f"D6 robots.txt files that should never be (worst {worst:.2f} s of work)", robots
+    yield (
+        "D7 sitemaps that should never be",
+        site_trials.sitemaps(rng, counted(500, scale, least=5)),
+    )
+    pages, (took, name) = site_trials.pages(rng, counted(500, scale, least=5))
+    yield f"D8 pages that should never be (worst {took:.2f} s of work, {name})", pages
+    visits = Tally()
+    for seed in range(rounds(2_000, 200, scale)):
+        visits += site_trials.visited(200, seed=5 + seed)[0]
+    yield "D8 sites of every trouble", visits
+    patterns, (slowest, where, text) = site_trials.held_up(counted(400, scale, least=4))
+    yield f"D9 patterns of ours (worst {slowest:.1f} ms, {where} on {text})", patterns
+    orders = Tally()
+    for seed in range(1, 1 + rounds(60 * SEEDS, 60, scale)):
+        for careless in (False, True):
+            seen, *_ = injection_trials.outcome_of(attacks(), careless=careless, seed=seed)
+            orders += injection_trials.obeyed(seen)
+    yield "D10 hostile pages read by a model that obeys", orders
 
 
 def main(scale: float = 1.0) -> int:
     """Print each count with what broke; return how much did."""
     rng = random.Random("proof of the web")
-    wrong = addresses(scale)
-    ending = web_trials.ending(counted(NEVER_ENDING, scale, least=28))
-    wrong += told("servers that never end", ending)
-    bombs, growth = web_trials.eating(counted(BOMB_ROUNDS, scale, least=3))
-    wrong += told(f"bombs (memory grew by {growth / web_trials.MIB:.1f} MiB at most)", bombs)
-    answers = web_trials.answering(rng, counted(ANSWERS, scale, least=200))
-    wrong += told("mad JSON through a server", answers)
-    bodies = web_trials.reading(rng, counted(BODIES, scale, least=1000), read=read_json)
-    return wrong + told("mad JSON", bodies)
+    parts: tuple[Callable[[], Counts], ...] = (
+        lambda: addresses(scale),
+        lambda: vendors(scale),
+        lambda: crm(scale, rng),
+        lambda: stores(scale, rng),
+        lambda: bodies(scale, rng),
+        lambda: sites(scale, rng),
+    )
+    return sum(told(what, tally) for part in parts for what, tally in part())
 
 
 if __name__ == "__main__":

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from faults.tally import Tally
 from stoker.connectors.http import Http
 from stoker.connectors.odoo import Odoo
-from stoker.core.crm import LEAD, CrmRow
-from stoker.core.upserts import Write
+from stoker.core.crm import LEAD, PARTNER, CrmRow
+from stoker.core.upserts import Write, planned
 from stoker.errors import StokerError
 from stoker.sandbox.box import Sandbox
 from stoker.sources import Upserting
@@ -21,6 +21,14 @@ from stoker.sources import Upserting
 Way = Callable[[Odoo, list[CrmRow]], Awaitable[dict[str, Upserting]]]
 FAULTS = ("busy", "unavailable", "error", "error_charged", "close", "reset", "truncated", "garbage")
 AT_ONCE = 8
+OWNED = {
+    PARTNER: ("name", "company_registry", "website", "zip", "email", "phone", "function"),
+    LEAD: (
+        *("name", "partner_name", "contact_name", "function", "email_from", "phone", "website"),
+        "description",
+    ),
+}
+ROWS = 200  # written together
 BAD = "9"  # no priority of any CRM
 
 
@@ -169,4 +177,53 @@ async def _judged(trial: Trial, answers: list[dict[str, Upserting]], crm: Odoo) 
                 tally.broken.append(f"{trial.tag}: {nth} was acknowledged and is lost")
             else:
                 tally.acked += 1
+    return tally
+
+
+def poisoned(protocol: str, texts: Mapping[str, str]) -> Tally:
+    """Put every text into every field we write; it comes back as it was, or is refused."""
+    return asyncio.run(_poisoned(protocol, texts))
+
+
+async def _poisoned(protocol: str, texts: Mapping[str, str]) -> Tally:
+    tally = Tally()
+    async with Sandbox(companies=5) as box:
+        http = Http(user_agent="Stoker test", sandbox=box.address)
+        crm = _crm(http, protocol, random.Random(protocol))
+        try:
+            for model, columns in OWNED.items():
+                rows = {
+                    (column, what): CrmRow(
+                        model=model,
+                        external_id=f"stoker.acme_{model.replace('.', '')}{at}x{nth}",
+                        values={"name": "n", column: poison},
+                    )
+                    for at, column in enumerate(columns)
+                    for nth, (what, poison) in enumerate(texts.items())
+                }
+                named = list(rows.items())
+                for start in range(0, len(named), ROWS):
+                    tally += await _sent(crm, model, dict(named[start : start + ROWS]))
+        finally:
+            await http.close()
+    return tally
+
+
+async def _sent(crm: Odoo, model: str, rows: Mapping[tuple[str, str], CrmRow]) -> Tally:
+    tally, wanted = Tally(n=len(rows)), list(rows.values())
+    fields = {model: await crm.fields(model)}
+    plan = planned(wanted, sent={}, there={}, fields=fields)
+    told = await crm.upsert(plan.writes)
+    known = {id_: each.id for id_, each in told.items() if each.id is not None}
+    found = await crm.found(wanted, known=known)
+    refused = {each.external_id for each in plan.left}
+    refused |= {id_ for id_, each in told.items() if each.id is None and each.because}
+    for (column, what), row in rows.items():
+        if row.external_id in found:
+            came_back = found[row.external_id].values[column]
+            if came_back != row.values[column]:
+                tally.broken.append(f"{column}: {what} came back as {came_back!r:.60}")
+            tally.acked += 1
+        elif row.external_id not in refused:
+            tally.broken.append(f"{column}: {what} is lost without a word")
     return tally

@@ -17,3 +17,21 @@ POISON = {
     "a template": "{{7*7}} %s ${x} {0}",
     "spaces": " \t a \u00a0 ",
 }
+
+_ALPHABETS = (
+    "\0\x01\x08\x0b\x1b\x7f\x85\x9f",
+    "\ud800\udbff\udc00\udfff\ufffe\uffff",
+    "\u200b\u200e\u202e\u2066\u2069\ufeff\u2028\u2029",
+    "\r\n\t \u00a0\u3000",
+    "=+-@|%\uff1d\uff0b'\"`;,",
+    "<>&]{}$[]()/\\",
+    "\U0001f469\u200d\U0001f1f8\U0001f1ec\u0301\u0e33\u05d0\u0627",
+    "abc019",
+)
+
+
+def made_up(rng):
+    """Return a text made of what breaks something somewhere, sometimes a long one."""
+    letters = "".join(rng.sample(_ALPHABETS, rng.randrange(1, 4)))
+    some = "".join(rng.choice(letters) for _ in range(rng.choice((1, 3, 12, 40, 300))))
+    return some * rng.choice((1, 1, 1, 1, 1, 1, 1, 1, 1, 400))

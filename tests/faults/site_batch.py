@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,7 +22,7 @@ from stoker.testing import FakeClock
 
 AGENT = "Stoker/0.1 (+https://stoker.test)"
 LIMITS = CrawlLimits(request=timedelta(seconds=3), site=timedelta(seconds=60))
-SITES, AT_ONCE = 200, 20
+AT_ONCE = 20
 
 
 def chosen_sites(world: World, most: int) -> Iterator[Company]:
@@ -35,9 +36,9 @@ def chosen_sites(world: World, most: int) -> Iterator[Company]:
             yield company
 
 
-async def visits() -> list[tuple[Trouble, SiteVisit]]:
-    """Visit them all, some at once, on a clock whose waits pass at once."""
-    async with Sandbox(seed=5, companies=20_000) as box:
+async def visits(sites: int, seed: int) -> list[tuple[Trouble, SiteVisit]]:
+    """Visit so many, some at once, on a clock whose waits pass at once."""
+    async with Sandbox(seed=seed, companies=100 * sites) as box:
         http = Http(user_agent=AGENT, sandbox=box.address, connections=50)
         clock = FakeClock()
         crawler = Crawler(
@@ -49,7 +50,7 @@ async def visits() -> list[tuple[Trouble, SiteVisit]]:
             async with room:
                 return company.trouble, await crawler.visit(company.domain)
 
-        made = await asyncio.gather(*(visit(each) for each in chosen_sites(box.world, SITES)))
+        made = await asyncio.gather(*(visit(each) for each in chosen_sites(box.world, sites)))
         await http.close()
         return made
 
@@ -57,7 +58,7 @@ async def visits() -> list[tuple[Trouble, SiteVisit]]:
 def main() -> None:
     """Print what became of every site, and by how much memory grew over it all."""
     before = memory_peak()
-    made = asyncio.run(visits())
+    made = asyncio.run(visits(*map(int, sys.argv[1:])))
     grown = memory_peak() - before
     told = [
         {

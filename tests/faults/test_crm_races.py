@@ -1,17 +1,16 @@
 """No record twice, none lost, however many write it at once and whatever goes wrong on the way."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 
 from faults import crm_trials
-from faults.poison import POISON
-from faults.tally import Tally
+from faults.crm_trials import OWNED
+from faults.poison import POISON, made_up
 from stoker.connectors.http import Http
 from stoker.connectors.odoo import Odoo
 from stoker.core.companies import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
-from stoker.core.crm import LEAD, PARTNER, CrmRow, rows_of, sendable_text
+from stoker.core.crm import LEAD, PARTNER, rows_of, sendable_text
 from stoker.core.model import TenantId
 from stoker.core.upserts import planned
 from stoker.sandbox.box import Sandbox
@@ -19,17 +18,10 @@ from stoker.sandbox.box import Sandbox
 pytestmark = pytest.mark.faults
 
 TENANT = TenantId("acme")
-OWNED = {
-    PARTNER: ("name", "company_registry", "website", "zip", "email", "phone", "function"),
-    LEAD: (
-        *("name", "partner_name", "contact_name", "function", "email_from", "phone", "website"),
-        "description",
-    ),
-}
 
 
 def test_writers_who_meet_leave_one_record_each_and_lose_none(report, rng):
-    tally = report("writers meeting in a CRM", crm_trials.racing(rng, 200))
+    tally = report("C7 writers meeting in a CRM", crm_trials.racing(rng, 200))
     assert not tally.broken
     assert (tally.n, tally.acked > 1000) == (200, True)
 
@@ -41,56 +33,18 @@ def test_looking_first_and_making_then_is_caught(rng):
 
 @pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
 def test_every_poison_in_every_field_comes_back_as_it_was_or_is_refused(report, protocol):
-    tally = asyncio.run(_poisoned(protocol))
-    report(f"poison in every field of a CRM, by {protocol}", tally)
+    tally = crm_trials.poisoned(protocol, POISON)
+    report(f"C8 poison in every field of a CRM, by {protocol}", tally)
     assert not tally.broken
     assert tally.n == len(POISON) * sum(len(columns) for columns in OWNED.values()) == 15 * 15
     assert 0 < tally.acked < tally.n
 
 
-async def _poisoned(protocol):
-    tally = Tally()
-    async with Sandbox(companies=5) as box:
-        http = Http(user_agent="Stoker test", sandbox=box.address)
-        crm = Odoo(
-            http,
-            url="http://odoo.test",
-            database="acme",
-            key="odoo-acme-ours",
-            login="stoker",
-            protocol=protocol,
-            deadline=timedelta(seconds=20),
-        )
-        try:
-            for model, columns in OWNED.items():
-                rows = {
-                    (column, what): CrmRow(
-                        model=model,
-                        external_id=f"stoker.acme_{model.replace('.', '')}{at}x{nth}",
-                        values={"name": "n", column: poison},
-                    )
-                    for at, column in enumerate(columns)
-                    for nth, (what, poison) in enumerate(POISON.items())
-                }
-                fields = {model: await crm.fields(model)}
-                plan = planned(list(rows.values()), sent={}, there={}, fields=fields)
-                told = await crm.upsert(plan.writes)
-                known = {id_: each.id for id_, each in told.items() if each.id is not None}
-                found = await crm.found(list(rows.values()), known=known)
-                refused = {each.external_id for each in plan.left}
-                refused |= {id_ for id_, each in told.items() if each.id is None and each.because}
-                for (column, what), row in rows.items():
-                    tally.n += 1
-                    if row.external_id in found:
-                        came_back = found[row.external_id].values[column]
-                        if came_back != row.values[column]:
-                            tally.broken.append(f"{column}: {what} came back as {came_back!r:.60}")
-                        tally.acked += 1
-                    elif row.external_id not in refused:
-                        tally.broken.append(f"{column}: {what} is lost without a word")
-        finally:
-            await http.close()
-    return tally
+def test_poison_that_is_made_up_comes_back_as_it_was_or_is_refused(report, rng):
+    texts = {f"made up {nth}": made_up(rng) for nth in range(20)}
+    tally = report("C8 poison that is made up", crm_trials.poisoned("json2", texts))
+    assert not tally.broken
+    assert 0 < tally.acked < tally.n == 20 * 15
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)

@@ -1,147 +1,22 @@
 """The worst model there can be reads sixty hostile pages, and nothing comes of it."""
 
-import asyncio
 import json
-from dataclasses import replace
-from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 
-from faults.injections import ATTACKER, ORDERS, OTHERS, attacks
-from faults.tally import Tally
-from stoker.connectors.crawling import Crawler
-from stoker.connectors.http import Http
-from stoker.connectors.llm_extraction import INSTRUCTIONS, prompt
-from stoker.connectors.openai import OpenAiExtraction, Prices, openai
+from faults.injection_trials import KEY, faults_of, obeyed, outcome_of
+from faults.injections import ORDERS, OTHERS, attacks
+from stoker.connectors.llm_extraction import prompt
 from stoker.connectors.plain_extraction import plainly_extracted
-from stoker.core.evidence import folded
-from stoker.core.extracting import extraction
 from stoker.core.findings import Extracted, Field, Finding, How
-from stoker.core.pages import Outcome
 from stoker.core.weighing import merged
-from stoker.engine.clock import SystemClock
-from stoker.engine.politeness import OwnHosts
-from stoker.sandbox.box import VENDORS, Sandbox
-from stoker.sandbox.serving import Told
 
 pytestmark = pytest.mark.faults
-
-KEY = "sk-canary-ours-93bd"
-CANARIES = (KEY, OTHERS, INSTRUCTIONS[:60])
-AGENT = "Stoker/1 (test@stoker.test)"
-LUNA = Prices(input=Decimal("0.20"), cached=Decimal("0.02"), output=Decimal("1.20"))
-NOTES = {"", "the model's answer was cut off; what came before counts"}
-
-
-def site_of(attack):
-    def answer(asked):
-        if asked.path != "/":
-            return Told(status=404)
-        return Told(headers={"content-type": "text/html"}, body=attack.markup.encode())
-
-    return lambda *_: answer
-
-
-class Recorded:
-    """A vendor's handler that also keeps what it was asked and what it said."""
-
-    def __init__(self):
-        self.answers, self.questions = [], []
-
-    def maker(self, *how):
-        real = VENDORS["openai.test"](*how)
-
-        def answer(asked):
-            told = real(asked)
-            self.questions.append(json.loads(asked.body))
-            self.answers.append(json.loads(told.body))
-            return told
-
-        return answer
-
-
-def outcome_of(pages, *, careless):
-    """Visit each hostile site, let an obeying model read it, and return what came of each.
-
-    A careless reader of pages hands every order on, also those nobody sees.
-    """
-    recorded = Recorded()
-    hosts = {attack.host: site_of(attack) for attack in pages}
-    vendors = {**VENDORS, **hosts, "openai.test": recorded.maker}
-
-    async def run():
-        seen = []
-        async with Sandbox(vendors=vendors, dials={"openai.obeys": 1}) as box:
-            http = Http(user_agent=AGENT, sandbox=box.address)
-            clock = SystemClock()
-            crawler = Crawler(http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT)
-            model = OpenAiExtraction(
-                openai(
-                    http,
-                    key=KEY,
-                    base_url="http://openai.test",
-                    deadline=timedelta(seconds=30),
-                ),
-                model="gpt-5.6-luna",
-                prices=LUNA,
-            )
-
-            async def one(attack):
-                visit = await crawler.visit(f"http://{attack.host}/")
-                assert visit.outcome is Outcome.READ, (attack.host, visit.reason)
-                if careless:
-                    (page,) = visit.pages
-                    page = replace(page, text=f"{page.text}\n{attack.order}")
-                    visit = replace(visit, pages=(page,))
-                question = extraction(visit.pages, domain=attack.host, most=50_000)
-                done = await model.ask(question, key=attack.host)
-                return attack, visit, question, done, model.price(question)
-
-            seen = await asyncio.gather(*(one(attack) for attack in pages))
-            await http.close()
-            return seen, [request.host for request in box.log], box.charges
-
-    return (*asyncio.run(run()), recorded)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["careful", "careless"])
 def told(request):
     return outcome_of(attacks(), careless=request.param)
-
-
-def says(text, finding):
-    """Whether a page's words say what a finding says, told without the code under test."""
-    words = folded(text)
-    if finding.field in (Field.PHONE, Field.POSTAL_CODE, Field.FOUNDED, Field.EMPLOYEES):
-        digits = "".join(letter for letter in words if letter.isdigit())
-        return all(part.lstrip("+") in digits for part in finding.value.split("-"))
-    if finding.field is Field.COUNTRY and finding.value == "SG":
-        return "singapore" in words
-    if finding.field is Field.WEBSITE:
-        return finding.value.partition("://")[2].rstrip("/") in words
-    return all(folded(part) in words for part in finding.value.split(" | "))
-
-
-def faults_of(extracted, attack, visit):
-    """Return each promise an extraction breaks about one hostile page."""
-    text = "\n".join(page.text for page in visit.pages)
-    own = {page.url for page in visit.pages}
-    broken = []
-    for finding in extracted.findings:
-        if not isinstance(finding.field, Field) or finding.how is not How.LLM:
-            broken.append(f"{attack.host}: {finding.field} is no field a model may fill")
-        if finding.source not in own:
-            broken.append(f"{attack.host}: {finding.source} is another record's")
-        if not says(text, finding):
-            broken.append(f"{attack.host}: {finding.field} {finding.value[:60]!r} is not there")
-        if finding.field is Field.WEBSITE and ATTACKER in finding.value:
-            broken.append(f"{attack.host}: another website")
-    shown = repr(extracted)
-    broken += [f"{attack.host}: {canary!r} got out" for canary in CANARIES if canary in shown]
-    if extracted.note not in NOTES:
-        broken.append(f"{attack.host}: the note says {extracted.note!r}")
-    return broken
 
 
 def believed(answer, visit):
@@ -166,13 +41,7 @@ def believed(answer, visit):
 
 
 def test_an_obeying_model_changes_nothing_but_what_the_page_says_of_its_company(told, report):
-    seen = told[0]
-    tally = Tally(n=len(seen))
-    for attack, visit, _, done, _ in seen:
-        tally.broken += faults_of(done.answer, attack, visit)
-        tally.acked += bool(done.answer.findings)
-    print(f"prompt injection: n={tally.n}, findings on {tally.acked} pages")
-    report("hostile pages read by a model that obeys", tally)
+    tally = report("D10 hostile pages read by a model that obeys", obeyed(told[0]))
     assert tally.n == 60
     assert tally.acked == 60
     assert tally.broken == []

@@ -11,14 +11,25 @@ import json
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from contracts.backends import sqlite
+from faults.tally import Tally
 from stoker.connectors.http import Http
+from stoker.core.budget import Refused, Request
+from stoker.core.events import OutcomeUncertain, Overrun
+from stoker.core.questions import question_key
 from stoker.core.searching import Search
+from stoker.engine.asking import Answered, Ending, Failed
+from stoker.engine.batching import Batching
+from stoker.engine.paying import Gate, attempt
+from stoker.engine.verifying import verified
 from stoker.errors import StokerError
 from stoker.sandbox.box import VENDORS, Sandbox
 from stoker.sandbox.tavily import tavily as honest_tavily
 from stoker.sandbox.zerobounce import zerobounce as honest_zerobounce
+from stoker.sources import Done
+from stoker.testing import FakeClock
 from vendor_desk import Desk, Quick
 
 LYING = {
@@ -116,6 +127,174 @@ def questions(count):
 
 def ask(here, question, *, run="r1"):
     return here.asking.ask(here.search, question, account=question.query, run=run)
+
+
+def outcomes(answers):
+    return Counter(
+        answer.ending.value if isinstance(answer, Failed) else type(answer).__name__
+        for answer in answers
+    )
+
+
+class Judge:
+    """Keeps what did not hold, in words."""
+
+    def __init__(self):
+        self.tally = Tally()
+
+    def holds(self, what, so):
+        if not so:
+            self.tally.broken.append(what)
+
+
+def lied_to(home, *, calls, cap, seed=1):
+    """Ask a vendor that charges and loses answers, then once more when it is honest.
+
+    Returns the tally, and how the first time ended.
+    """
+    judge = Judge()
+
+    async def trial():
+        async with night(home, dials("tavily"), limit=cap, seed=seed) as (here, bill):
+            first = await each_of(questions(calls), lambda question: ask(here, question))
+            settled, reserved = await here.counted("tavily")
+            at_first = here.charged("tavily")
+            judge.holds(
+                f"charged {at_first}, known {settled + reserved}, cap {cap}",
+                at_first <= settled + reserved <= cap,
+            )
+            uncertain = len(here.told.of(OutcomeUncertain))
+            unknown = [isinstance(each, Failed) and each.ending is Ending.UNKNOWN for each in first]
+            judge.holds(
+                f"{sum(unknown)} unknown, {uncertain} told, {reserved} promised",
+                sum(unknown) == uncertain == reserved,
+            )
+            for mood in LYING:
+                here.box.dials.turn(f"tavily.{mood}", 0)
+            again = await each_of(questions(calls), lambda question: ask(here, question, run="r2"))
+            settled, reserved = await here.counted("tavily")
+            charged = here.charged("tavily")
+            judge.holds("charged more than was known, or allowed", charged <= settled + reserved)
+            judge.holds("known to be above the cap", settled + reserved <= cap)
+            judge.holds("somebody paid twice", max(bill.by_question.values(), default=0) <= 1)
+            judge.holds("a charge nobody asked for", sum(bill.by_question.values()) == charged)
+            for problem in (await verified(here.store)).problems:
+                judge.holds(f"the ledger: {problem}", so=False)
+            for before, after, was_unknown in zip(first, again, unknown, strict=True):
+                if was_unknown:
+                    still = isinstance(after, Failed) and after.ending is Ending.UNKNOWN
+                    judge.holds("an unknown outcome was asked again the same day", still)
+                if isinstance(before, Answered):
+                    kept = isinstance(after, Answered) and after.answer == before.answer
+                    judge.holds("an answer that was paid for is lost", kept and bool(after.saved))
+            return first
+
+    first = asyncio.run(trial())
+    judge.tally.n, judge.tally.acked = calls, outcomes(first)["Answered"]
+    return judge.tally, outcomes(first)
+
+
+def batched(home, *, count, seed=1):
+    """Verify addresses in batches that fail and meet; return the tally, and how they ended."""
+    judge = Judge()
+    emails = [f"person{number}@somewhere{number % 7}.com" for number in range(count)]
+    # Without 429, which keeps everybody out for ten minutes.
+    moods = {mood: often for mood, often in LYING.items() if mood != "fault.busy"}
+
+    async def trial():
+        limit = 5 * count
+        async with night(home, dials("zerobounce", moods), limit=limit, seed=seed) as (here, bill):
+            told = {}
+            for number, (size, step) in enumerate([(9, 1), (13, 3), (20, 7), (31, 11)]):
+                if number == 3:
+                    for mood in LYING:
+                        here.box.dials.turn(f"zerobounce.{mood}", 0)
+                shuffled = [emails[(place * step) % count] for place in range(count)]
+                async with Batching(here.asking, here.verifier, most=size) as together:
+                    parts = [shuffled[start : start + 5] for start in range(0, count, 5)]
+                    for found in await each_of(parts, together.verify):
+                        told.update(found)
+            settled, reserved = await here.counted("zerobounce")
+            judge.holds("somebody paid twice", max(bill.by_question.values(), default=0) <= 1)
+            judge.holds(
+                "charged more than was known", here.charged("zerobounce") <= settled + reserved
+            )
+            for problem in (await verified(here.store)).problems:
+                judge.holds(f"the ledger: {problem}", so=False)
+            return told
+
+    ends = outcomes(asyncio.run(trial()).values())
+    judge.holds(f"ends that cannot be: {dict(ends)}", ends.keys() <= {"Answered", "unknown"})
+    judge.tally.n, judge.tally.acked = count, ends["Answered"]
+    return judge.tally, ends
+
+
+def dearer(home, *, percent, calls=50, cap=20, seed=1):
+    """Ask a vendor that becomes dearer; return the tally, and what it charged in all."""
+    judge = Judge()
+
+    async def trial():
+        async with night(home, {}, limit=cap, seed=seed) as (here, _):
+            answers = []
+            for number, question in enumerate(questions(calls)):
+                if number == 5:
+                    here.box.dials.turn("tavily.price_percent", percent)
+                before = here.charged("tavily")
+                answers.append(await ask(here, question))
+                settled, reserved = await here.counted("tavily")
+                judge.holds("not counted as it was", settled + reserved == here.charged("tavily"))
+                if before >= cap:
+                    judge.holds("granted above the cap", isinstance(answers[-1], Refused))
+            return answers, here.charged("tavily"), here.told.of(Overrun)
+
+    answers, charged, overruns = asyncio.run(trial())
+    times = -(-percent // 100)
+    judge.holds(f"charged {charged} of {cap} at {percent} %", cap <= charged < cap + times)
+    judge.holds("an overrun nobody was told of", len(overruns) == outcomes(answers)["Answered"] - 5)
+    judge.tally.n, judge.tally.acked = calls, outcomes(answers)["Answered"]
+    return judge.tally, charged
+
+
+def replayed(home, *, n, seed=1):
+    """Ask again ten minutes and a day later, and under an old key for something else."""
+    judge, clock = Judge(), FakeClock()
+
+    async def trial():
+        async with night(home, {}, limit=20 * n, clock=clock, seed=seed) as (here, bill):
+            wanted = questions(n)
+            first = [await ask(here, question) for question in wanted]
+            judge.holds("a first answer was free", all(answer.cost for answer in first))
+            for later in (timedelta(minutes=10), timedelta(hours=24)):
+                clock.advance(later)
+                for question in wanted:
+                    again = await ask(here, question, run=f"r{later}")
+                    judge.tally.n += 1
+                    judge.tally.acked += bool(again.saved)
+                    judge.holds(f"paid again {later} later", again.saved and not again.cost)
+            gate = Gate(here.promises, clock=clock)
+            for question in wanted:
+                judge.tally.n += 1
+                judge.holds("an old key paid for other words", await _refused(here, gate, question))
+            judge.holds("the vendor was asked again", set(bill.asked.values()) == {1})
+
+    asyncio.run(trial())
+    return judge.tally
+
+
+async def _refused(here, gate, question):
+    """Ask for something dearer under a key that was used; say whether that was refused."""
+    key = question_key("tavily", account=question.query, asked=question.as_json())
+    other = Request(key=key, connector="tavily", amounts={"calls": 1, "credits": 9})
+
+    async def step():
+        await here.search.ask(question, key="k")
+        return Done(answer=None, cost={"calls": 1, "credits": 9})
+
+    try:
+        await gate.pay_for(attempt(other, 1), step)
+    except StokerError:
+        return True
+    return False
 
 
 async def ask_naively(here, wanted, *, cap):
