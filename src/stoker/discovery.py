@@ -26,7 +26,9 @@ def order_of(
         sources=said.sources,
         enrich=said.enrich if enrich is None else enrich,
         score=said.rule(),
-        hiring=HiringRule(strength=said.signal_strength),
+        hiring=HiringRule(
+            strength=said.signal_strength, heat=own.heat.rule(), tiers=own.heat.tiers()
+        ),
         at_once=own.boards.concurrency,
         zone=own.scheduling.timezone,
         retention=retention,

@@ -1,6 +1,7 @@
 """Discovery, source by source: what is kept, what is new, gone, twice there; who fails, alone."""
 
 import asyncio
+import weakref
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -63,11 +64,42 @@ class Scripted:
             yield each
 
 
+class Shaky:
+    """A part of a store of which one verb fails once, before or after it is done."""
+
+    def __init__(self, real, verb, *, done):
+        self._real, self._verb, self._done, self._failed = real, verb, done, False
+
+    def __getattr__(self, name):
+        real = getattr(self._real, name)
+
+        async def fails_once(*given, **named):
+            if self._failed:
+                return await real(*given, **named)
+            self._failed = True
+            if self._done:
+                await real(*given, **named)
+            raise TransientError("the store is away")
+
+        return fails_once if name == self._verb else real
+
+
+class ShakyBackend(MemoryBackend):
+    def __init__(self, part, verb, *, done):
+        super().__init__()
+        store = super().tenant(ACME)
+        shaky = Shaky(getattr(store, part), verb, done=done)
+        self._shaky = replace(store, **{part: shaky})
+
+    def tenant(self, tenant):
+        return self._shaky
+
+
 class World:
     """One tenant's discoveries on a clock turned by hand."""
 
-    def __init__(self, tmp_path, **sources):
-        self.backend, self.clock, self.heard = MemoryBackend(), FakeClock(), Recorder()
+    def __init__(self, tmp_path, *, backend=None, **sources):
+        self.backend, self.clock, self.heard = backend or MemoryBackend(), FakeClock(), Recorder()
         self.store = self.backend.tenant(ACME)
         self.out, self.sources = tmp_path, sources
         self.order = DiscoveryOrder(sources=(), zone="UTC")
@@ -386,3 +418,69 @@ def test_a_fault_of_ours_in_one_source_ends_the_run_and_leaves_nothing_hanging(w
     run = here.discover()
     assert run.state is RunState.FAILED
     assert "ZeroDivisionError" in run.reason
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(
+    ("part", "verb"),
+    [
+        ("listings", "put_listings"),
+        ("listings", "put_source"),
+        ("runs", "insert_jobs"),
+        ("runs", "insert_enriched"),
+        ("runs", "insert_scores"),
+        ("attention", "add_signals"),
+    ],
+)
+def test_a_run_that_stops_half_way_leaves_nothing_to_mend(world, part, verb, done):
+    here = world(
+        backend=ShakyBackend(part, verb, done=done),
+        a=Scripted(listing("Cook", "Clerk", etag="v1")),
+        b=Scripted(listing("Cook", kind="feed")),
+    )
+    asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
+    stopped, whole = here.discover(enrich=True), here.discover(enrich=True)
+
+    assert (stopped.state, stopped.reason) == (RunState.FAILED, "the store is away")
+    assert whole.state is RunState.DONE
+    assert here.titles(whole) == ["Clerk", "Cook"]
+    assert [here.counts(whole, name)["twins"] for name in "ab"] == [0, 1]
+    assert len(asyncio.run(here.store.attention.signals(CompanyId("1")))) == 2
+
+
+class Tracked(Postings):
+    """A batch that can be seen to be gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Long(Scripted):
+    """A source of many batches, that sees how many of them are still there at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.most, self._given = 0, []
+
+    async def read(self, known):
+        for nth in range(40):
+            batch = Tracked(listings=listing(f"Cook {nth}").listings)
+            self._given.append(weakref.ref(batch))
+            self.most = max(self.most, sum(each() is not None for each in self._given))
+            yield batch
+            del batch
+
+
+class Hoarded(Long):
+    """The same, read by somebody who keeps it all before handing any of it out."""
+
+    async def read(self, known):
+        for batch in [batch async for batch in super().read(known)]:
+            yield batch
+
+
+def test_a_long_source_is_never_there_whole_and_a_hoarder_is_caught(world):
+    here = world(a=Long(), b=Hoarded())
+    run = here.discover(enrich=True)
+    assert run.manifest.counts["listed"] == 80
+    assert here.sources["a"].most <= 3  # the one taken in, the next, and the one being made
+    assert here.sources["b"].most == 40

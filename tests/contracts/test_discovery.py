@@ -1,0 +1,65 @@
+"""Discovery on every store: the same files from all of them, and twice the same."""
+
+import asyncio
+from datetime import timedelta
+
+from contracts.backends import ACME
+from stoker.connectors.boards.sources import FileSource
+from stoker.connectors.posting_files import PostingFiles
+from stoker.core.cadence import Window
+from stoker.core.companies import Company, CompanyId
+from stoker.core.posting_sources import wanted_source
+from stoker.core.runs import Manifest
+from stoker.engine.discovering import Discovery, DiscoveryOrder
+from stoker.engine.leasing import Leaseholder
+from stoker.engine.scheduler import Scheduler, Task
+from stoker.stores.memory import MemoryBackend
+from stoker.testing import FakeClock, Recorder
+
+SOURCES = ("file:one.csv", "file:two.jsonl")
+ONE = "title,url,company,posted_at\n" + "".join(
+    f"Python Engineer {n} – ünï 🙂,https://jobs.example.com/{n},Acme Pte Ltd,2026-11-0{n % 9 + 1}\n"
+    for n in range(1_100)
+)
+TWO = "".join(
+    f'{{"title": "Cook {n}", "url": "https://jobs.example.com/{n}?utm_source=x"}}\n'
+    for n in range(1_095, 1_105)
+)
+
+
+async def twice(backend, home, out):
+    """Discover two days in a row; return what was written, and what was told of accounts."""
+    clock, heard, store = FakeClock(), Recorder(), backend.tenant(ACME)
+    companies = [Company(id=CompanyId("T1"), name="ACME PTE. LTD.")]
+    await store.accounts.upsert_companies(companies, now=clock.now())
+    work = Discovery(
+        DiscoveryOrder(sources=tuple(map(wanted_source, SOURCES)), enrich=True),
+        open_source=lambda source: FileSource(home, source),
+        artifacts=PostingFiles(out),
+    )
+    task = Task(tenant=ACME, work=work, schedule=Window.parse("11:00"), manifest=Manifest())
+    leases = Leaseholder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))
+    how = {"backend": backend, "leaseholder": leases, "clock": clock, "observer": heard}
+    counts = []
+    for _ in range(2):
+        run = await Scheduler([task], **how).start_now(task)
+        counts.append(dict(run.manifest.counts))
+        clock.advance(timedelta(days=1))
+    files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+    return counts, files, await store.attention.heat(CompanyId("T1"))
+
+
+def test_every_store_gives_the_same_files_counts_and_heat(on_backend, tmp_path):
+    (tmp_path / "one.csv").write_text(ONE)
+    (tmp_path / "two.jsonl").write_text(TWO)
+    expected = asyncio.run(twice(MemoryBackend(), tmp_path, tmp_path / "model"))
+    found = on_backend(lambda backend: twice(backend, tmp_path, tmp_path / "found"))
+
+    assert found == expected
+    (first, second), files, _ = found
+    assert (first["kept"], first["twins"], first["signals"]) == (1_105, 5, 1_100)
+    assert (second["kept"], second["new"], second["signals"]) == (1_105, 0, 0)
+    assert len(files) == 6
+    for name in ("jobs_discovered", "jobs_enriched", "jobs_scored"):
+        today, tomorrow = (data for each, data in files.items() if each.startswith(name))
+        assert today == tomorrow
