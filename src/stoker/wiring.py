@@ -26,7 +26,7 @@ from stoker.config.sections import CONNECTORS
 from stoker.config.settings import Settings
 from stoker.connecting import Connectors
 from stoker.core.budget_windows import ResetRule
-from stoker.core.cadence import CatchUp
+from stoker.core.cadence import CatchUp, Interval
 from stoker.core.caps import Cap
 from stoker.core.default_caps import Allowances, caps_in_force, default_caps
 from stoker.core.events import Migrated
@@ -39,6 +39,7 @@ from stoker.engine.asking import Asking
 from stoker.engine.clock import SystemClock
 from stoker.engine.discovering import Discovery
 from stoker.engine.gates import Gates
+from stoker.engine.heating import Sweep
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.night import Night
 from stoker.engine.pacing import Pace, Places
@@ -172,6 +173,21 @@ class App:
     def night_task(self, tenant: TenantId, night: Night) -> Task:
         """Return a tenant's night as a task, due when its schedule says so."""
         return replace(self.task(tenant), work=night)
+
+    def sweep(self, tenant: TenantId) -> Sweep:
+        """Return what brings a tenant's heats up to date."""
+        own = self.settings.for_tenant(tenant)
+        return Sweep(heat=own.heat.rule(), tiers=own.heat.tiers(), icp_rule=own.icp.rule_name)
+
+    def sweep_task(self, tenant: TenantId) -> Task:
+        """Return a tenant's sweep as a task, due every so often, whatever its nights are."""
+        every = timedelta(minutes=self.settings.heat.sweep_minutes)
+        return replace(
+            self.task(tenant),
+            work=self.sweep(tenant),
+            schedule=Interval(every=every),
+            catch_up=CatchUp.LATEST,
+        )
 
     def posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
         """Return where a tenant's files of postings go: there, or where its settings say."""

@@ -58,6 +58,8 @@ COMMANDS = {
     "registry": Lazy(
         "stoker.cli.registry:registry", "Read, download and look at the register of companies."
     ),
+    "heat": Lazy("stoker.cli.heat:heat", "Say which accounts are hot, and because of what."),
+    "signals": Lazy("stoker.cli.signals:signals", "Tell what happened at accounts."),
     "discover": Lazy(
         "stoker.cli.discover:discover", "Find who hires: read job boards, feeds and files."
     ),

@@ -11,6 +11,7 @@ from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.config.settings import Settings
+    from stoker.core.companies import CompanyId
     from stoker.core.model import TenantId
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -56,6 +57,16 @@ def one_tenant(settings: Settings, named: str | None) -> TenantId:
         names = ", ".join(tenant.id for tenant in settings.tenants)
         raise ConfigError(f"say whose with --tenant (one of {names}), or set DEFAULT_TENANT_ID")
     return default
+
+
+def one_account(settings: Settings, which: str) -> tuple[TenantId, CompanyId]:
+    """Return the tenant and the account that TENANT/ACCOUNT, or ACCOUNT alone, names."""
+    from stoker.core.companies import CompanyId
+
+    whose, slash, account = which.partition("/")
+    if not slash:
+        return one_tenant(settings, None), CompanyId(which)
+    return one_tenant(settings, whose), CompanyId(account)
 
 
 def known_id(name: str) -> TenantId:
