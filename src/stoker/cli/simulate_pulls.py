@@ -37,7 +37,7 @@ _SHORT = {  # what a picture has room for
 @click.command()
 @click.option(
     "--accounts",
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(1, 200_000),
     metavar="N",
     help=f"How many to make up; {_ACCOUNTS:,} if nothing is said.",
 )

@@ -108,9 +108,9 @@ def looks_needed(
     seed: int = 0,
     turns: int = 5,
 ) -> float:
-    """Return which share of a budget a policy needs to reach a freshness, to a few parts in 1,000.
+    """Return which share of a budget a policy needs to reach a freshness, rather too much.
 
-    1 if it does not reach it with all of the budget.
+    At least half of it; 1 if all of it is not enough.
     """
 
     def reached(share: float) -> float:
@@ -121,14 +121,18 @@ def looks_needed(
     if above < freshness:
         return 1.0
     for _ in range(turns - 2):
-        # Freshness bends a little with the budget: a straight line lands close, a few times over.
-        share = low + (high - low) * min(max((freshness - below) / (above - below), 0.02), 0.98)
+        share = _between(low, high, below, above, freshness)
         at = reached(share)
         if at < freshness:
             low, below = share, at
         else:
             high, above = share, at
-    return high
+    return _between(low, high, below, above, freshness)
+
+
+def _between(low: float, high: float, below: float, above: float, wanted: float) -> float:
+    # Each further look brings a little less, so on a straight line it takes rather more of them.
+    return low + (high - low) * min(max((wanted - below) / max(above - below, 1e-12), 0.0), 1.0)
 
 
 def cadence_without_history(

@@ -1,4 +1,4 @@
-"""Who is looked at on a day, by the planner the product uses and by simpler policies beside it.
+"""Who is looked at on a day, by policies said in one sentence each; the product's is `planned`.
 
 Each sees what a tenant could know: ages of copies, heat, and what its own looks have found. Those
 that are given the true rates of change say so in their names.
@@ -46,7 +46,7 @@ class Costs:
     """What looks take out of a day's budget."""
 
     shallow: int = 1
-    deep: int = 5
+    deep: int = 3
 
 
 class Policy(Protocol):
