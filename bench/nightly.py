@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-COMPANIES, SCALE, PLACES = 500, 4, 8
+COMPANIES, SCALE, PLACES = 1000, 2, 8
 FEW, MANY = 500, 5000  # for memory: the second is ten times the first
 AGAIN = 200  # companies of the night after
 SEED, GAP, PAGES = 5, 0.5, 6
@@ -36,7 +36,7 @@ LATENCY = {  # seconds, as they are on the real internet
     "odoo": (0.1, 0.3),
 }
 RATES = {"tavily": 100, "openai": 60, "lusha": 40, "zerobounce": 5, "odoo": 300}  # a minute
-BURSTS = {"tavily": 5, "openai": 8, "odoo": 10}
+BURSTS = {"tavily": 5, "openai": 8, "lusha": 2, "odoo": 10}  # as settings have them
 AT_ONCE = {"tavily": 8, "openai": 8, "lusha": 4, "zerobounce": 2, "odoo": 4}
 IN_A_PLACE = ("tavily", "openai", "lusha")  # who is asked while a company holds its place
 PAID = (*IN_A_PLACE, "zerobounce")

@@ -64,6 +64,8 @@ class OpenAi(ConnectorSection):
     """How OpenAI is called, by which model, and what that costs in USD."""
 
     base_url: str = _is(BASE_URL, "https://api.openai.com", _SAID_URL)
+    # Companies come to it several at a time; with no burst, turns nobody waits for are lost.
+    burst: int = _is(_BURST, 8, _SAID_BURST)
     model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
     effort: str = _is(
         choice("none", "minimal", "low", "medium", "high"),
@@ -84,6 +86,7 @@ class Lusha(ConnectorSection):
 
     base_url: str = _is(BASE_URL, "https://api.lusha.com", _SAID_URL)
     calls: int = _is(_CALLS, 40, _SAID_CALLS)
+    burst: int = _is(_BURST, 2, _SAID_BURST)  # a company is asked about twice in a row
     concurrency: int = _is(_AT_ONCE, 4, _SAID_AT_ONCE)
 
 

@@ -34,7 +34,7 @@ from stoker.sources import Pacer
 GAP = timedelta(seconds=0.5)  # between two requests to a host, unless it wants longer
 ROBOTS_GOOD_FOR = timedelta(hours=24)  # RFC 9309: not longer
 LATER = timedelta(seconds=60)  # for a host that says "later" without saying when
-_MOST_ROBOTS = 1_000  # of the sites asked last: a visit is soon over, and rules take some memory
+_MOST_ROBOTS = 256  # of the sites asked last: a visit is soon over, and rules take some memory
 _LONGEST_VALIDATOR = 300
 
 SameSite = Callable[[str], bool]
