@@ -38,7 +38,7 @@ ANOTHER = {
     "score_most": "11",
     "score_chance": "4",
     "pool": "3",
-    "worth_factor": "0.5",
+    "appeal_factor": "0.5",
     "opens": "08:30",
     "closes": "17:00",
     "weekdays": "5,1,2",

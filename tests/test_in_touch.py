@@ -1,4 +1,4 @@
-"""Touches put together: what a tenant's leads are worth, read off its store."""
+"""Touches put together: the appeal of a tenant's leads, read off its store."""
 
 import asyncio
 from dataclasses import replace
@@ -9,7 +9,7 @@ from stoker.core.heat import HeatRule
 from stoker.core.model import TenantId
 from stoker.core.nights import Depth, Unit, UnitState
 from stoker.core.tiers import TierRule
-from stoker.in_touch import lead_worths
+from stoker.in_touch import lead_appeals
 from stoker.stores.memory import MemoryBackend
 
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
@@ -33,7 +33,7 @@ async def looked_at(store, number, value):
     assert await store.nights.finish_unit(run, done, found)
 
 
-def test_leads_are_worth_what_the_store_knows_of_them_and_others_nothing():
+def test_leads_appeal_by_what_the_store_knows_of_them_and_others_not_at_all():
     async def scenario():
         store = MemoryBackend().tenant(TenantId("acme"))
         for number, value in ((1, 0.9), (2, 0.5), (3, 0.1)):
@@ -44,6 +44,6 @@ def test_leads_are_worth_what_the_store_knows_of_them_and_others_nothing():
             tiers=TierRule(),
             now=NOW,
         )
-        return await lead_worths(store, least=0.4)
+        return await lead_appeals(store, least=0.4)
 
     assert asyncio.run(scenario()) == {"https://l1.test/": 0.9, "https://l2.test/": 1.0}

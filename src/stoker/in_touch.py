@@ -18,13 +18,13 @@ from stoker.connectors.webhooks import Webhook
 from stoker.core.companies import Dossier
 from stoker.core.coverage.values import PlanRule
 from stoker.core.model import TenantId, tenant_id
-from stoker.core.profiles import ProfilesRead, profiles_of, worths_of
+from stoker.core.profiles import ProfilesRead, appeals_of, profiles_of
 from stoker.engine.clock import SystemClock
 from stoker.engine.handing_over import HandedOver, Way, hand_over
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.touch_scheduler import Scheduler
 from stoker.engine.touch_ways import ByCrm, ByWebhook
-from stoker.engine.touching import Touching, Worths
+from stoker.engine.touching import Appeals, Touching
 from stoker.errors import ConfigError, StokerError, TransientError
 from stoker.nightly import crm_at
 from stoker.ports import Clock, Observer, Store
@@ -42,9 +42,9 @@ def touching_for(
     """Return a tenant's touches: in its store, or in the one file its settings name."""
     said = own.touches
     touches = store.touches
-    worths: Worths | None = partial(lead_worths, store, least=own.score.min_export)
+    appeals: Appeals | None = partial(lead_appeals, store, least=own.score.min_export)
     if said.state == "file":
-        worths = None  # there is no store that would know leads
+        appeals = None  # there is no store that would know leads
         touches = TouchStateFile(
             directory / said.state_file, tenant=store.tenant, now=clock.now, report=report
         )
@@ -54,7 +54,7 @@ def touching_for(
         zone=own.scheduling.timezone,
         clock=clock,
         tenant=store.tenant,
-        worths=worths,
+        appeals=appeals,
     )
 
 
@@ -161,14 +161,14 @@ async def leads_as_profiles(accounts: AccountStore, *, least: float) -> Profiles
     return profiles_of([each async for each in _dossiers(accounts, least=least)])
 
 
-async def lead_worths(store: Store, *, least: float) -> dict[str, float]:
-    """Return what a tenant's leads are worth by now, by their addresses."""
+async def lead_appeals(store: Store, *, least: float) -> dict[str, float]:
+    """Return the appeal of a tenant's leads by now, by their addresses."""
     leads = [each async for each in _dossiers(store.accounts, least=least)]
     heats = {}
     for lead in leads:
         if (heat := await store.attention.heat(lead.company.id)) is not None:
             heats[lead.company.id] = heat.score
-    return worths_of(leads, heats)
+    return appeals_of(leads, heats)
 
 
 async def _dossiers(accounts: AccountStore, *, least: float) -> AsyncIterator[Dossier]:

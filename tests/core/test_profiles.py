@@ -13,12 +13,12 @@ from stoker.core.coverage.values import Profile, ProfileStatus
 from stoker.core.profiles import (
     LONGEST_NAME,
     BadRow,
+    appeals_of,
     merged_profile,
     profile_url,
     profiles_in,
     profiles_of,
     sheet_export,
-    worths_of,
 )
 from stoker.errors import ConfigError, PermanentError
 
@@ -189,7 +189,7 @@ def lead(number, website, value=None):
     return Dossier(company=company, score=score or None)
 
 
-def test_a_lead_is_worth_its_score_or_its_heat_whichever_is_more():
+def test_a_leads_appeal_is_its_score_or_its_heat_whichever_is_more():
     leads = [
         lead(1, "https://one.test/", 0.9),
         lead(2, "two.test", 0.4),
@@ -199,4 +199,4 @@ def test_a_lead_is_worth_its_score_or_its_heat_whichever_is_more():
         lead(6, "http://not an address", 0.7),
     ]
     heats = {CompanyId("T1"): 0.1, CompanyId("T2"): 0.6, CompanyId("T9"): 1.0}
-    assert worths_of(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}
+    assert appeals_of(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}

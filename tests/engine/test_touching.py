@@ -247,11 +247,11 @@ def test_after_a_days_first_look_only_what_is_asked_about_is_read():
     running(scenario())
 
 
-def test_what_profiles_are_worth_is_asked_when_a_week_is_planned_and_weighs_the_picks():
+def test_the_appeal_of_profiles_is_asked_when_a_week_is_planned_and_weighs_the_picks():
     async def scenario():
         asked = []
 
-        async def worths():
+        async def appeals():
             asked.append(1)
             return {each.url: 1.0 for each in people(200)[::2]}
 
@@ -261,18 +261,18 @@ def test_what_profiles_are_worth_is_asked_when_a_week_is_planned_and_weighs_the_
         )
 
         def touching(factor):
-            rule = PlanRule(worth_factor=factor)
+            rule = PlanRule(appeal_factor=factor)
             return Touching(
-                store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, worths=worths
+                store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, appeals=appeals
             )
 
         plain, weighed = [await touching(factor).planned() for factor in (0.0, 1000.0)]
         assert asked == [1]
-        worthy = [
+        appealing = [
             sum(int(t.url[-1]) % 2 == 0 for slot in plan.days for t in slot.touches)
             for plan in (plain, weighed)
         ]
-        assert worthy[1] > worthy[0]
+        assert appealing[1] > appealing[0]
         await touching(1.0).get_todays_queue()
         await touching(1.0).get_todays_queue()
         assert asked == [1, 1]

@@ -102,7 +102,7 @@ class Touches:
     pool: float = _each(
         number(1, 1000), 2.0, "From how many a day's touches are drawn, in budgets of the day."
     )
-    worth_factor: float = _each(
+    appeal_factor: float = _each(
         number(0, 1000),
         1.0,
         "How much likelier, at equal waits, the best lead is drawn: 1 is 100 %.",
@@ -164,7 +164,7 @@ class Touches:
             score_ceiling=self.score_most,
             score_noise=self.score_chance,
             pool_factor=self.pool,
-            worth_factor=self.worth_factor,
+            appeal_factor=self.appeal_factor,
             opens=self.opens,
             closes=self.closes,
             weekdays=tuple(int(day) for day in self.weekdays.split(",")),

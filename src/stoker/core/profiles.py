@@ -109,19 +109,19 @@ def profiles_of(dossiers: Iterable[Dossier]) -> ProfilesRead:
     return ProfilesRead(profiles=tuple(found.values()), bad=tuple(bad))
 
 
-def worths_of(dossiers: Iterable[Dossier], heats: Mapping[CompanyId, float]) -> dict[str, float]:
-    """Return what leads are worth, 0 to 1, by the addresses their profiles go by.
+def appeals_of(dossiers: Iterable[Dossier], heats: Mapping[CompanyId, float]) -> dict[str, float]:
+    """Return the appeal of leads, 0 to 1, by the addresses their profiles go by.
 
-    A lead is worth its score or its heat, whichever is more.
+    A lead's appeal is its score or its heat, whichever is more.
     """
-    worths: dict[str, float] = {}
+    appeals: dict[str, float] = {}
     for dossier in dossiers:
         score = dossier.score.value if dossier.score is not None else 0.0
-        worth = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
+        appeal = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
         told = _named(dossier.company.website, "", status=ProfileStatus.ACTIVE)
-        if isinstance(told, Profile) and worth > worths.get(told.url, 0.0):
-            worths[told.url] = worth
-    return worths
+        if isinstance(told, Profile) and appeal > appeals.get(told.url, 0.0):
+            appeals[told.url] = appeal
+    return appeals
 
 
 def merged_profile(known: Profile, said: Profile) -> Profile:

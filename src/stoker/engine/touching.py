@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 10
 PROFILES_A_PAGE = 10_000
 MEASURED_OVER = timedelta(days=56)
-Worths = Callable[[], Awaitable[Mapping[str, float]]]
+Appeals = Callable[[], Awaitable[Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class TouchStatus:
 class Touching:
     """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds.
 
-    `worths` reads what profiles are worth, 0 to 1 by url, whenever a week is planned.
+    `appeals` reads profiles' appeal, 0 to 1 by url, whenever a week is planned.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Touching:
         zone: str,
         clock: Clock,
         tenant: str = "default",
-        worths: Worths | None = None,
+        appeals: Appeals | None = None,
     ) -> None:
         self.store = store
         self.rule = rule
         self.zone = zone
         self.tenant = tenant
         self.clock = clock
-        self._reads_worths = worths
+        self._reads_appeals = appeals
 
     async def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
@@ -240,24 +240,24 @@ class Touching:
             zone=self.zone,
             success_rate=await self.success_rate(usual=usual),
             runs=runs,
-            worths=await self._worths(),
+            appeals=await self._appeals(),
         )
 
     async def _known(self, today: date) -> Settled:
         by = blake2b(repr((self.rule, self.zone)).encode(), digest_size=8).hexdigest()
         return Settled(on=today, roster=await self.store.roster(), rule=by)
 
-    async def _worths(self) -> Mapping[str, float]:
-        if self._reads_worths is None or not self.rule.worth_factor:
+    async def _appeals(self) -> Mapping[str, float]:
+        if self._reads_appeals is None or not self.rule.appeal_factor:
             return {}
-        return await self._reads_worths()
+        return await self._reads_appeals()
 
     async def _made(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
         from stoker.core.coverage.planning import plan_week
         from stoker.core.coverage.repairing import repaired
 
         drawn = seed_of(self.tenant, week_name(monday)) if seed is None else seed
-        people, worths = await self.people(), await self._worths()
+        people, appeals = await self.people(), await self._appeals()
         with without_collecting():
             plan = plan_week(
                 people,
@@ -266,13 +266,13 @@ class Touching:
                 seed=drawn,
                 zone=self.zone,
                 created_at=now,
-                worths=worths,
+                appeals=appeals,
             )
             today = local_day(now, self.zone)
             if not plan.monday <= today <= plan.days[-1].day:
                 return plan
             late = begun(plan, today=today)
-            return repaired(late, people, [], rule=self.rule, now=now, worths=worths)
+            return repaired(late, people, [], rule=self.rule, now=now, appeals=appeals)
 
     async def _anew(
         self, kept: KeptPlan | None, monday: date, *, now: datetime, seed: int | None = None
@@ -288,9 +288,9 @@ class Touching:
 
         plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
         marks = await self.store.marks(since=plan.monday)
-        people, worths = await self.people(), await self._worths()
+        people, appeals = await self.people(), await self._appeals()
         with without_collecting():
-            return repaired(plan, people, marks, rule=self.rule, now=now, worths=worths)
+            return repaired(plan, people, marks, rule=self.rule, now=now, appeals=appeals)
 
 
 @contextmanager

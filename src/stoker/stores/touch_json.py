@@ -81,7 +81,9 @@ def settled_json(settled: Settled, revision: int) -> Json:
 def settled_of(said: Mapping[str, Any]) -> tuple[Settled, int]:
     """Return what `settled_json` gave."""
     settled = Settled(
-        on=date.fromisoformat(said["on"]), roster=int(said["roster"]), rule=str(said["rule"])
+        on=date.fromisoformat(said["on"]),
+        roster=int(said["roster"]),
+        rule=str(said.get("rule", "")),
     )
     return settled, int(said["revision"])
 

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,11 +20,11 @@ MONDAY = date(2026, 2, 9)
 WINDOW = timedelta(days=14)
 
 
-def said(waits, budgets):
+def said(waits, budgets, **more):
     column = np.array(
         [NEVER if each is None else MONDAY.toordinal() - each for each in waits], np.int64
     )
-    return feasibility(column, monday=MONDAY, budgets=budgets, window=WINDOW)
+    return feasibility(column, monday=MONDAY, budgets=budgets, window=WINDOW, **more)
 
 
 def a_plan_exists(waits, budgets):
@@ -51,15 +52,33 @@ def test_feasible_exactly_when_a_plan_exists(people, budgets):
         assert said(people, [*budgets[:nth], 99, *budgets[nth + 1 :]]).failing_day is None
 
 
-def evenly(weekly):
-    return [weekly * (day + 1) // 7 - weekly * day // 7 for day in range(14)]
+def evenly(weekly, weekdays):
+    """Spread a weekly budget over its days: by the end of each, no more than its share."""
+    so_far = [
+        weekly * sum(nth % 7 + 1 in weekdays for nth in range(days)) // len(weekdays)
+        for days in range(15)
+    ]
+    return [after - before for before, after in pairwise(so_far)]
 
 
-@given(waits)
-def test_the_smallest_weekly_budget_would_do_and_one_less_would_not(people):
-    enough = said(people, [0] * 14).smallest_weekly
-    assert a_plan_exists(people, evenly(enough))
-    assert not enough or not a_plan_exists(people, evenly(enough - 1))
+@given(waits, st.sets(st.integers(1, 7), min_size=1))
+def test_the_smallest_weekly_budget_would_do_and_one_less_would_not(people, weekdays):
+    enough = said(people, [0] * 14, weekdays=weekdays).smallest_weekly
+    if enough is None:
+        assert not a_plan_exists(people, evenly(10**6, weekdays))
+        return
+    assert a_plan_exists(people, evenly(enough, weekdays))
+    assert not enough or not a_plan_exists(people, evenly(enough - 1, weekdays))
+
+
+def test_where_no_day_is_open_in_time_no_budget_would_do():
+    weekend = PlanRule(weekdays=(6, 7), weekly_budget=20, weekly_cap=20)
+    late = [Profile(url="p", last_done_at=datetime(2026, 1, 27, 12, tzinfo=UTC))]
+    found = certified(
+        late, monday=MONDAY, rule=weekend, zone="UTC", success_rate=0.8, seed=0, runs=1, weeks=1
+    )
+    assert found.feasibility.smallest_weekly is None
+    assert "no weekly budget would do" in found.sentence
 
 
 def test_the_first_failing_day_and_its_shortfall_are_named():

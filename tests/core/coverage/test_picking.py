@@ -47,12 +47,14 @@ def test_nobody_forced_waited_less_than_somebody_overdue_who_was_not_picked(sinc
 
 
 @given(waits, st.integers(1, 30), st.integers(0, 1000), st.data())
-def test_worth_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, budget, seed, data):
+def test_appeal_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, budget, seed, data):
     share = st.floats(0, 1)
-    worth = np.array(data.draw(st.lists(share, min_size=len(since), max_size=len(since))))
+    appeal = np.array(data.draw(st.lists(share, min_size=len(since), max_size=len(since))))
     factor = data.draw(st.floats(0, 1e308))
     plain = picked(since, budget, seed=seed)
-    found = picked(since, budget, seed=seed, worth=worth, rule=replace(RULE, worth_factor=factor))
+    found = picked(
+        since, budget, seed=seed, appeal=appeal, rule=replace(RULE, appeal_factor=factor)
+    )
     forced = found.places[found.forced].tolist()
     assert forced == plain.places[plain.forced].tolist()
     assert len(found.places) == len(plain.places) == len(set(found.places.tolist()))
@@ -64,10 +66,10 @@ def test_worth_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, budg
 
 
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=30), st.floats(0, 50), st.integers(0, 99))
-def test_who_is_worth_more_is_likelier_in_proportion(worths, factor, seed):
-    rule = replace(RULE, worth_factor=factor)
-    found = picked([5] * len(worths), 6, seed=seed, rule=rule, worth=np.array(worths))
-    weight = found.scores * (1 + factor * np.array(worths)[found.places])
+def test_who_appeals_more_is_likelier_in_proportion(appeals, factor, seed):
+    rule = replace(RULE, appeal_factor=factor)
+    found = picked([5] * len(appeals), 6, seed=seed, rule=rule, appeal=np.array(appeals))
+    weight = found.scores * (1 + factor * np.array(appeals)[found.places])
     open_ones = found.probability < 1
     ratios = found.probability[open_ones] / weight[open_ones]
     assert np.allclose(ratios, ratios[:1], rtol=1e-9)

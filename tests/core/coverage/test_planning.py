@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.coverage.planning import plan_week
+from stoker.core.coverage.rosters import roster_of
 from stoker.core.coverage.values import PlanRule, Profile, ProfileStatus
 from stoker.core.coverage.writing import plan_json
 from stoker.errors import ConfigError
@@ -210,3 +211,9 @@ def test_what_a_touch_says_about_the_wait_is_what_was_projected():
 def test_what_cannot_be_planned_is_said(change, said):
     with pytest.raises(ConfigError, match=said):
         planned(**change)
+
+
+@pytest.mark.parametrize("appeal", [-0.1, 1.5, float("nan"), float("inf")])
+def test_an_appeal_that_is_none_is_refused(appeal):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        roster_of([Profile(url="p")], zone="UTC", appeals={"p": appeal})

@@ -41,12 +41,12 @@ def test_every_touch_has_an_outcome_and_every_gap_an_end():
     assert found.gaps[:2].sum() == 0
 
 
-def test_coverage_stays_first_whatever_some_profiles_are_worth():
-    worth = np.array([nth % 2 for nth in range(100)], np.float64)
+def test_coverage_stays_first_whatever_the_appeal_of_some_profiles():
+    appeal = np.array([nth % 2 for nth in range(100)], np.float64)
     start = [YESTERDAY - nth % 10 for nth in range(100)]
-    rule = replace(RULE, worth_factor=50.0)
+    rule = replace(RULE, appeal_factor=50.0)
     runs = [
-        run(start, weeks=12, seed=seed, choose=repairing_daily(rule=rule, seed=seed, worth=worth))
+        run(start, weeks=12, seed=seed, choose=repairing_daily(rule=rule, seed=seed, appeal=appeal))
         for seed in range(10)
     ]
     gaps = sum(each.gaps for each in runs)

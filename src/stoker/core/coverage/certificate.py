@@ -8,7 +8,7 @@ probability, found by rehearsing the production planner, and never a guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -32,7 +32,7 @@ class Feasibility:
     feasible: bool
     failing_day: date | None  # the first on which more are due than there was room for
     shortfall: int  # how many touches are missing by then
-    smallest_weekly: int  # spread evenly over its days, this weekly budget would do
+    smallest_weekly: int | None  # spread evenly over its open days, so much a week would do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,12 @@ class Certificate:
         )
         if found.feasible:
             return f"feasible if every touch succeeds; {chances}"
+        would_do = "no weekly budget would do, as no day is open by then"
+        if found.smallest_weekly is not None:
+            would_do = f"{found.smallest_weekly} a week would do"
         return (
             f"not feasible: by {found.failing_day} {found.shortfall} touches are missing; "
-            f"{found.smallest_weekly} a week would do; {chances}"
+            f"{would_do}; {chances}"
         )
 
 
@@ -86,7 +89,7 @@ def certified(
     success_rate: float,
     weeks: int = 10,
     runs: int = 200,
-    worths: Mapping[str, float] | None = None,
+    appeals: Mapping[str, float] | None = None,
 ) -> Certificate:
     """Return what can be promised from this Monday on. Raises ConfigError.
 
@@ -94,7 +97,7 @@ def certified(
     """
     if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
         raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
-    roster = roster_of(profiles, zone=zone, worths=worths)
+    roster = roster_of(profiles, zone=zone, appeals=appeals)
     last_done = roster.last_done
     counts = [
         len(
@@ -106,7 +109,7 @@ def certified(
                 seed=seed + run,
                 zone=zone,
                 odds=Odds(failed=1 - success_rate),
-                choose=repairing_daily(rule=rule, seed=seed + run, worth=roster.worth),
+                choose=repairing_daily(rule=rule, seed=seed + run, appeal=roster.appeal),
             ).too_long
         )
         for run in range(runs)
@@ -114,7 +117,11 @@ def certified(
     return Certificate(
         profiles=len(last_done),
         feasibility=feasibility(
-            last_done, monday=monday, budgets=_coming(monday, rule, seed, zone), window=rule.window
+            last_done,
+            monday=monday,
+            budgets=_coming(monday, rule, seed, zone),
+            window=rule.window,
+            weekdays=rule.weekdays,
         ),
         one_waits=clustered(counts, len(last_done)),
         any_waits=wilson(sum(count > 0 for count in counts), runs),
@@ -126,7 +133,12 @@ def certified(
 
 
 def feasibility(
-    last_done: Ints, *, monday: date, budgets: Sequence[int], window: timedelta
+    last_done: Ints,
+    *,
+    monday: date,
+    budgets: Sequence[int],
+    window: timedelta,
+    weekdays: Collection[int] = range(1, 8),
 ) -> Feasibility:
     """Say whether budgets of the days from Monday on reach everybody by their deadlines.
 
@@ -139,8 +151,7 @@ def feasibility(
     due_by = np.cumsum(np.bincount(due_in[due_in < days], minlength=days)[:days])
     missing = due_by - np.cumsum(np.array(budgets, np.int64))
     failing = np.flatnonzero(missing > 0)
-    nth = np.arange(1, days + 1)
-    enough = int((-(-7 * due_by // nth)).max()) if days else 0
+    enough = _enough(due_by.tolist(), weekdays)
     if not len(failing):
         return Feasibility(feasible=True, failing_day=None, shortfall=0, smallest_weekly=enough)
     first = int(failing[0])
@@ -150,6 +161,17 @@ def feasibility(
         shortfall=int(missing[first]),
         smallest_weekly=enough,
     )
+
+
+def _enough(due_by: Sequence[int], weekdays: Collection[int]) -> int | None:
+    """Return the weekly budget, spread evenly over these weekdays, that is never behind."""
+    enough = opened = 0
+    for place, due in enumerate(due_by):
+        opened += place % 7 + 1 in weekdays
+        if due and not opened:
+            return None
+        enough = max(enough, -(-due * len(set(weekdays)) // max(opened, 1)))
+    return enough
 
 
 def wilson(successes: float, number: float) -> Probability:

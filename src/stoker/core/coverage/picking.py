@@ -2,7 +2,7 @@
 
 The longest without a touch come first: whoever waited too long is included by force, the rest is
 drawn from the best of the others, by weight and without putting back. Only in that draw may a
-profile's worth have a say: it lets nobody wait longer than the pool does. Works on columns, so
+profile's appeal have a say: it lets nobody wait longer than the pool does. Works on columns, so
 that a million profiles take no longer than they must. A day's picks follow from who was done when;
 nothing here knows names, times or weeks.
 """
@@ -47,12 +47,12 @@ def day_picks(
     chance: Chance,
     barred: Ints | None = None,
     forced_already: int = 0,
-    worth: Floats | None = None,
+    appeal: Floats | None = None,
 ) -> Picks:
     """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
-    by force. Nobody done the day before is picked. `worth` is each one's, from 0 to 1.
+    by force. Nobody done the day before is picked. `appeal` is each one's, from 0 to 1.
     """
     since = day - last_done
     scores = scored(since, rule=rule, chance=chance)
@@ -66,9 +66,11 @@ def day_picks(
     # Chance has its say among the best only, or the longest-waiting could be passed over.
     pool = others[_best(scores[others], int(rule.pool_factor * budget))]
     weights = scores[pool]
-    if worth is not None and len(weights):
+    if appeal is not None and len(weights):
         # Measured by the largest score first, so that no factor makes a weight endless.
-        weights = weights / max(float(weights.max()), _TINY) * (1 + rule.worth_factor * worth[pool])
+        weights = (
+            weights / max(float(weights.max()), _TINY) * (1 + rule.appeal_factor * appeal[pool])
+        )
     drawn, probability = sampled(weights, budget - len(forced), chance=chance)
     places = np.concatenate([forced, pool[drawn]])
     return Picks(

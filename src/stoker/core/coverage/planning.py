@@ -36,15 +36,15 @@ def plan_week(
     seed: int,
     zone: str,
     created_at: datetime,
-    worths: Mapping[str, float] | None = None,
+    appeals: Mapping[str, float] | None = None,
 ) -> WeeklyPlan:
     """Return the plan of the week that begins on this Monday. Raises ConfigError.
 
-    `worths`, by url and from 0 to 1, weigh the draw among those who waited about as long.
+    `appeals`, by url and from 0 to 1, weigh the draw among those who waited about as long.
     """
     if monday.isoweekday() != 1:
         raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
-    roster = roster_of(profiles, zone=zone, worths=worths)
+    roster = roster_of(profiles, zone=zone, appeals=appeals)
     budgets, notes = budgets_of(monday, rule=rule, seed=seed, zone=zone)
     last_done = roster.last_done.copy()
     slots = []
@@ -113,7 +113,7 @@ def picks_of(
     seed: int,
     barred: Ints | None = None,
     forced_already: int = 0,
-    worth: Floats | None = None,
+    appeal: Floats | None = None,
 ) -> Picks:
     """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
     return day_picks(
@@ -124,7 +124,7 @@ def picks_of(
         chance=_chance(seed, Purpose.PICKS, day),
         barred=barred,
         forced_already=forced_already,
-        worth=worth,
+        appeal=appeal,
     )
 
 
@@ -159,7 +159,7 @@ def filled_day(
         seed=seed,
         barred=kept.places,
         forced_already=sum(touch.forced for touch in kept.touches),
-        worth=roster.worth,
+        appeal=roster.appeal,
     )
     if (short := len(times) - len(picks.places)) > 0:
         said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)

@@ -56,11 +56,13 @@ class Rehearsal:
     outcomes: dict[Outcome, int]
 
 
-def repairing_daily(*, rule: PlanRule, seed: int, worth: Floats | None = None) -> Chooser:
+def repairing_daily(*, rule: PlanRule, seed: int, appeal: Floats | None = None) -> Chooser:
     """Return the production policy: every morning picks from what really happened."""
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
-        return picks_of(last_done, day=day, budget=budget, rule=rule, seed=seed, worth=worth).places
+        return picks_of(
+            last_done, day=day, budget=budget, rule=rule, seed=seed, appeal=appeal
+        ).places
 
     return choose
 

@@ -56,7 +56,7 @@ def repaired(
     *,
     rule: PlanRule,
     now: datetime,
-    worths: Mapping[str, float] | None = None,
+    appeals: Mapping[str, float] | None = None,
 ) -> WeeklyPlan:
     """Return the plan with what happened in it and, from now on, planned anew.
 
@@ -66,7 +66,7 @@ def repaired(
     today = in_utc(now).astimezone(zone_named(plan.zone)).date()
     if today > plan.days[-1].day:
         return so_far
-    roster = roster_of(profiles, zone=plan.zone, worths=worths)
+    roster = roster_of(profiles, zone=plan.zone, appeals=appeals)
     last_done = _really_done(so_far, roster)
     slots, notes = [], [note for note in plan.notes if not _about(note, from_day=today, plan=plan)]
     for slot in so_far.days:

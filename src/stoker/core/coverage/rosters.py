@@ -27,7 +27,7 @@ class Roster:
 
     profiles: Sequence[Profile]
     last_done: Ints
-    worth: Floats | None = None  # 0 to 1, where anything is known of it
+    appeal: Floats | None = None  # 0 to 1, where anything is known of it
 
     def places(self, urls: Iterable[str]) -> Ints:
         """Return where these stand, passing over those that are not there."""
@@ -39,11 +39,11 @@ class Roster:
 
 
 def roster_of(
-    profiles: Iterable[Profile], *, zone: str, worths: Mapping[str, float] | None = None
+    profiles: Iterable[Profile], *, zone: str, appeals: Mapping[str, float] | None = None
 ) -> Roster:
-    """Return the active ones of these profiles; `worths` are by url, 0 where nothing is said.
+    """Return the active ones of these profiles; `appeals` are by url, 0 where nothing is said.
 
-    Raises ConfigError when one is listed twice, or a worth is not from 0 to 1.
+    Raises ConfigError when one is listed twice, or an appeal is not from 0 to 1.
     """
     wall = zone_named(zone)
     active = [each for each in profiles if each.status is ProfileStatus.ACTIVE]
@@ -58,17 +58,17 @@ def roster_of(
         for each in active
     ]
     return Roster(
-        profiles=active, last_done=np.array(days, np.int64), worth=_worth(active, worths or {})
+        profiles=active, last_done=np.array(days, np.int64), appeal=_appeal(active, appeals or {})
     )
 
 
-def _worth(active: Sequence[Profile], worths: Mapping[str, float]) -> Floats | None:
-    if not worths:
+def _appeal(active: Sequence[Profile], appeals: Mapping[str, float]) -> Floats | None:
+    if not appeals:
         return None
-    for url, worth in worths.items():
-        if not 0.0 <= worth <= 1.0:
-            raise ConfigError(f"the worth of {url[:200]!r} is from 0 to 1, not {worth!r}")
-    return np.array([worths.get(each.url, 0.0) for each in active], np.float64)
+    for url, appeal in appeals.items():
+        if not 0.0 <= appeal <= 1.0:
+            raise ConfigError(f"the appeal of {url[:200]!r} is from 0 to 1, not {appeal!r}")
+    return np.array([appeals.get(each.url, 0.0) for each in active], np.float64)
 
 
 def _aware(last_done_at: datetime) -> datetime:

@@ -164,7 +164,7 @@ class PlanRule:
     score_ceiling: float = 12.0
     score_noise: float = 5.0
     pool_factor: float = 2.0  # the best so many times the day's budget are drawn from
-    worth_factor: float = 1.0  # what full worth adds to the weight in that draw, as its multiple
+    appeal_factor: float = 1.0  # what full appeal adds to the weight in that draw, as its multiple
     opens: time = time(9)
     closes: time = time(18)  # midnight is the day's end
     weekdays: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)  # Monday is 1
@@ -208,15 +208,15 @@ class PlanRule:
             self.score_per_day,
             self.score_ceiling,
             self.score_noise,
-            self.worth_factor,
+            self.appeal_factor,
         )
         days = len(set(self.weekdays))
         return (
             (min(counts) < 0, "no number of a weekly plan may be below 0"),
             (
                 not all(0 <= number < math.inf for number in numbers),
-                "the spread of daily budgets, the parts of a score and what worth adds are numbers "
-                "from 0 up",
+                "the spread of daily budgets, the parts of a score and what appeal adds are "
+                "numbers from 0 up",
             ),
             (not math.isfinite(self.daily_mean), "the mean of daily budgets is a plain number"),
             (self.hourly_cap < 1, "an hourly cap below 1 leaves no room for any touch; raise it"),
