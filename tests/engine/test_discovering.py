@@ -274,6 +274,24 @@ def test_a_source_is_read_anew_when_what_it_listed_is_not_all_remembered(world):
     assert here.titles(run) == ["Clerk", "Cook"]
 
 
+def test_a_source_is_read_anew_when_we_have_learnt_to_read_better(world):
+    source = Scripted(listing("Cook", etag="v1"))
+    here = world(a=source)
+    here.discover()
+    (seen,) = asyncio.run(here.store.listings.sources())
+    asyncio.run(here.store.listings.put_source(replace(seen, version=seen.version - 1)))
+    here.discover()
+    assert source.asked == [None, None]
+
+
+def test_a_source_with_more_than_is_taken_is_told_of_and_fine(world):
+    run = world(a=Scripted(replace(listing("Cook"), more=True))).discover()
+    assert run.state is RunState.DONE
+    assert run.manifest.reasons == (
+        "lever:a is not whole: it lists more than is taken from one source",
+    )
+
+
 def test_after_a_failure_a_source_is_asked_with_what_was_known_before(world):
     source = Scripted(listing("Cook", etag="v1"))
     here = world(a=source)
