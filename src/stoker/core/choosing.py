@@ -24,7 +24,7 @@ from stoker.core.fitting import (
     fitting,
     ids_of,
     keys,
-    running,
+    scores_of,
 )
 from stoker.core.offers import Offers
 from stoker.core.pull_columns import Accounts, Limits
@@ -39,9 +39,12 @@ class Line:
 
     account: Ints
     deeper: Flags  # more depth for an account that stands further ahead
+    score: Floats32
     cost: Ints
     size: Ints  # the units of the whole look
+    waited: Floats32 | None  # days, of looks at those who waited too long; 0, None: nobody has
     tenant: Ints
+    ends: Ints  # by tenant: where it begins; and where the last one ends
 
     def __len__(self) -> int:
         return len(self.account)
@@ -75,21 +78,27 @@ def lined_up(accounts: Accounts, limits: Limits, offers: Offers) -> Line:
         line[begin:end].sort()
     ids = ids_of(line)
     account, deeper = ids >> 1, (ids & 1).astype(np.bool_)
-    units = accounts.units[account].astype(np.int64)
+    units = accounts.units[account]
     whole = np.where(deeper, accounts.deep_units[account], units)
+    late = offers.waited.any()
     return Line(
         account=account,
         deeper=deeper,
+        score=scores_of(line),
         cost=np.where(deeper, whole - units, units),
         size=whole,
+        waited=np.where(deeper, np.float32(0), offers.waited[account]) if late else None,
         tenant=np.repeat(np.arange(limits.tenants), np.diff(ends)),
+        ends=ends,
     )
 
 
 def may_spend(accounts: Accounts, limits: Limits) -> Flags:
     """Say of every account whether its tenant, and its connector there, has any units at all."""
-    may = limits.budget[accounts.tenant] > 0
-    if limits.connector_cap.shape[1]:
+    may = np.ones(len(accounts), np.bool_)
+    if (limits.budget <= 0).any():
+        may = limits.budget[accounts.tenant] > 0
+    if (limits.connector_cap <= 0).any():
         may &= limits.connector_cap[accounts.tenant, accounts.connector] > 0
     return may
 
@@ -110,12 +119,12 @@ def choose(
     line = lined_up(accounts, limits, offers)
     everybody = np.ones(len(line), np.bool_)
     if reference is None:
-        free = _for_tenants(line, everybody, accounts, limits, offers, share)
+        free = _for_tenants(line, everybody, accounts, limits, share)
         if not len(limits.domain_cap):
             return free
         reference = free.reference
-    shared = passed_shared(line, accounts, limits, offers, reference)
-    found = _for_tenants(line, shared, accounts, limits, offers, share)
+    shared = passed_shared(line, accounts, limits, reference)
+    found = _for_tenants(line, shared, accounts, limits, share)
     return Choice(
         line=line,
         passed_shared=shared,
@@ -128,9 +137,7 @@ def choose(
     )
 
 
-def passed_shared(
-    line: Line, accounts: Accounts, limits: Limits, offers: Offers, reference: Floats
-) -> Flags:
+def passed_shared(line: Line, accounts: Accounts, limits: Limits, reference: Floats) -> Flags:
     """Say of every place in line whether what tenants share has room for it."""
     passed = np.ones(len(line), np.bool_)
     if not len(limits.domain_cap):
@@ -139,23 +146,22 @@ def passed_shared(
     places = np.flatnonzero(domain >= 0)
     full = crowded(domain[places], line.cost[places], line.size[places], limits.domain_cap)
     places = places[full[domain[places]]]
-    order, queue = shared_queue(line, places, accounts, offers, reference)
+    order, queue = shared_queue(line, places, accounts, reference)
     passed[order] = fitting(queue, limits.domain_cap)[0]
     return passed
 
 
 def shared_queue(
-    line: Line, places: Ints, accounts: Accounts, offers: Offers, reference: Floats
+    line: Line, places: Ints, accounts: Accounts, reference: Floats
 ) -> tuple[Ints, Queue]:
     """Return these places of the line in the order shared caps consider them, as a queue."""
-    account = line.account[places]
-    measured = np.where(line.deeper[places], offers.deeper[account], offers.look[account])
     prices = np.maximum(reference, _LEAST).astype(np.float32)
     with np.errstate(over="ignore"):
-        measured = np.clip(measured / prices[line.tenant[places]], _LEAST, _MOST)
-    waited = _waited(line, places, offers)
-    if waited is not None:  # whoever waited too long is worth the price, whatever it is worth
-        measured = np.where(waited > 0, np.maximum(measured, np.float32(1)), measured)
+        measured = line.score[places] / prices[line.tenant[places]]
+    np.clip(measured, _LEAST, _MOST, out=measured)
+    if line.waited is not None:  # whoever waited too long is worth the price, whatever its worth
+        late = line.waited[places] > 0
+        measured[late] = np.maximum(measured[late], np.float32(1))
     order = ids_of(np.sort(keys(measured, places)))
     group = accounts.domain[line.account[order]].astype(np.int64)
     again = by_group(group)
@@ -164,7 +170,7 @@ def shared_queue(
 
 
 def connector_queue(
-    line: Line, places: Ints, accounts: Accounts, limits: Limits, offers: Offers, share: int
+    line: Line, places: Ints, accounts: Accounts, limits: Limits, share: int
 ) -> tuple[Ints, Queue]:
     """Return these places of the line connector by connector, as a queue."""
     group = _connectors(line, places, accounts, limits)
@@ -174,19 +180,19 @@ def connector_queue(
         group=group[again],
         cost=line.cost[order],
         size=line.size[order],
-        waited=_waited(line, order, offers),
+        waited=None if line.waited is None else line.waited[order],
         share=share,
     )
 
 
-def tenant_queue(line: Line, places: Ints, offers: Offers, granted: Flags, share: int) -> Queue:
+def tenant_queue(line: Line, places: Ints, granted: Flags, share: int) -> Queue:
     """Return these places of the line, as they stand, as a queue.
 
     Out of turn come only those whom their connectors granted that, by place in line.
     """
-    waited = _waited(line, places, offers)
-    if waited is not None:
-        waited = np.where(granted[places], waited, np.float32(0))
+    waited = None
+    if line.waited is not None:
+        waited = np.where(granted[places], line.waited[places], np.float32(0))
     return Queue(
         group=line.tenant[places],
         cost=line.cost[places],
@@ -201,26 +207,22 @@ def _for_tenants(
     shared: Flags,
     accounts: Accounts,
     limits: Limits,
-    offers: Offers,
     share: int,
 ) -> Choice:
     stages = Stages(size=len(line), tenants=limits.tenants)
     budget = np.maximum(limits.budget, 0)
     # Money ends long before most lines do: at first only their fronts are considered, and whoever
     # waited. A tenant whose money does not end there is considered again, whole.
-    reach = running(np.where(shared, line.cost, 0), line.tenant)
-    front = shared & (reach <= (_FRONT * budget + _FRONT_LEAST)[line.tenant])
-    first = front
-    if share and offers.waited.any():
-        first = front | (shared & ~line.deeper & (offers.waited[line.account] > 0))
-    stages.run(np.flatnonzero(first), line, accounts, limits, offers, share, front)
+    front = _front(line, shared, _FRONT * budget + _FRONT_LEAST)
+    first = front if line.waited is None or not share else front | (shared & (line.waited > 0))
+    stages.run(np.flatnonzero(first), line, accounts, limits, share, front)
     behind = np.zeros(limits.tenants, np.bool_)
-    behind[line.tenant[np.flatnonzero(shared & ~front)]] = True
+    behind[line.tenant[shared & ~front]] = True
     again = behind & (stages.closed_at == len(line))
     if again.any():
         places = np.flatnonzero(shared & again[line.tenant])
-        stages.run(places, line, accounts, limits, offers, share, shared)
-    price = _offered_at(line, stages.closed_at, offers)
+        stages.run(places, line, accounts, limits, share, shared)
+    price = _offered_at(line, stages.closed_at)
     return Choice(
         line=line,
         passed_shared=shared,
@@ -229,8 +231,19 @@ def _for_tenants(
         early=stages.early,
         closed_at=stages.closed_at,
         price=price,
-        reference=np.where(price > 0, price, _least(line, stages.chosen, offers, limits.tenants)),
+        reference=np.where(price > 0, price, _least(line, stages.chosen, limits.tenants)),
     )
+
+
+def _front(line: Line, shared: Flags, units: Ints) -> Flags:
+    """Return those of each tenant's line that its first so many units reach."""
+    total = np.cumsum(np.where(shared, line.cost, 0), dtype=np.int64)
+    before = np.concatenate([[0], total])[line.ends[:-1]]
+    stops = np.minimum(np.searchsorted(total, before + units, side="right"), line.ends[1:])
+    front = np.zeros(len(line), np.bool_)
+    for begin, stop in zip(line.ends[:-1].tolist(), stops.tolist(), strict=True):
+        front[begin:stop] = True
+    return front & shared
 
 
 class Stages:
@@ -248,7 +261,6 @@ class Stages:
         line: Line,
         accounts: Accounts,
         limits: Limits,
-        offers: Offers,
         share: int,
         front: Flags,
     ) -> None:
@@ -257,10 +269,10 @@ class Stages:
         if limits.connector_cap.shape[1]:
             caps = limits.connector_cap.ravel()
             capped = places[caps[_connectors(line, places, accounts, limits)] < NO_CAP]
-            order, queue = connector_queue(line, capped, accounts, limits, offers, share)
+            order, queue = connector_queue(line, capped, accounts, limits, share)
             self.connector[order], granted[order] = fitting(queue, caps)
         passed = places[self.connector[places]]
-        queue = tenant_queue(line, passed, offers, granted, share)
+        queue = tenant_queue(line, passed, granted, share)
         budget = np.maximum(limits.budget, 0)
         self.chosen[passed], early = fitting(queue, budget)
         self.early[passed] = early
@@ -270,31 +282,23 @@ class Stages:
         self.closed_at[line.tenant[refused[::-1]]] = refused[::-1]
 
 
-def _waited(line: Line, places: Ints, offers: Offers) -> Floats32 | None:
-    if not offers.waited.any():
-        return None
-    return np.where(line.deeper[places], np.float32(0), offers.waited[line.account[places]])
-
-
 def _connectors(line: Line, places: Ints, accounts: Accounts, limits: Limits) -> Ints:
     connectors = limits.connector_cap.shape[1]
     found: Ints = line.tenant[places] * connectors + accounts.connector[line.account[places]]
     return found
 
 
-def _offered_at(line: Line, places: Ints, offers: Offers) -> Floats:
+def _offered_at(line: Line, places: Ints) -> Floats:
+    """Return what these places offer; 0 behind the end of the line."""
     found = np.zeros(len(places))
     there = places < len(line)
-    account = line.account[places[there]]
-    found[there] = np.where(
-        line.deeper[places[there]], offers.deeper[account], offers.look[account]
-    )
+    found[there] = line.score[places[there]]
     return found
 
 
-def _least(line: Line, chosen: Flags, offers: Offers, tenants: int) -> Floats:
+def _least(line: Line, chosen: Flags, tenants: int) -> Floats:
     """Return the least that anybody chosen offers, where all could be: the last in line."""
     places = np.flatnonzero(chosen)
     last = np.full(tenants, len(line))
     last[line.tenant[places]] = places
-    return _offered_at(line, last, offers)
+    return _offered_at(line, last)

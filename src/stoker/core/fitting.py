@@ -48,6 +48,11 @@ def ids_of(sorted_keys: Keys) -> Ints:
     return (sorted_keys & _LOW).astype(np.int64)
 
 
+def scores_of(sorted_keys: Keys) -> Floats32:
+    """Return the scores these keys were made of."""
+    return (~(sorted_keys >> _WORD).astype(np.uint32)).view(np.float32)
+
+
 def by_group(group: Ints) -> Ints:
     """Return the places of these sorted by group, those of one group as they stood."""
     order: Ints = np.argsort((group & _DIGIT).astype(np.uint16), kind="stable")
@@ -61,14 +66,13 @@ def by_group(group: Ints) -> Ints:
 
 def running(cost: Ints, group: Ints) -> Ints:
     """Return what each group has cost so far, itself included. Groups stand together."""
-    total: Ints = np.cumsum(cost)
+    total: Ints = np.cumsum(cost, dtype=np.int64)
     if not len(total):
         return total
-    first = np.empty(len(group), np.bool_)
-    first[0] = True
-    np.not_equal(group[1:], group[:-1], out=first[1:])
-    begun = (total - cost)[first]
-    found: Ints = total - begun[np.cumsum(first) - 1]
+    changes = np.flatnonzero(group[1:] != group[:-1]) + 1
+    begins = np.concatenate([[0], changes])
+    before = total[begins] - cost[begins]
+    found: Ints = total - np.repeat(before, np.diff(begins, append=len(total)))
     return found
 
 

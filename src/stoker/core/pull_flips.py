@@ -198,12 +198,12 @@ class _Chances:
         place = int(np.flatnonzero((line.account == self._row) & ~line.deeper)[0])
         needed: list[Raise] = []
         self._raise_shared(line, place, some, needed)
-        shared = passed_shared(line, accounts, some, self._offers, self._reference)
+        shared = passed_shared(line, accounts, some, self._reference)
         own = np.flatnonzero(shared & (line.tenant == tenant))
         granted = np.ones(len(line), np.bool_)
         if limits.connector_cap.shape[1]:
             own = self._raise_connector(line, place, own, granted, some, needed)
-        queue = tenant_queue(line, own, self._offers, granted, self._rule.share)
+        queue = tenant_queue(line, own, granted, self._rule.share)
         at = int(np.searchsorted(own, place))
         budget = int(limits.budget[tenant])
         if not fitting(queue, np.maximum(limits.budget, 0))[0][at]:
@@ -239,7 +239,7 @@ class _Chances:
         if domain < 0 or not len(some.domain_cap):
             return
         there = np.flatnonzero(self._accounts.domain[line.account] == domain)
-        order, queue = shared_queue(line, there, self._accounts, self._offers, self._reference)
+        order, queue = shared_queue(line, there, self._accounts, self._reference)
         at = int(np.flatnonzero(order == place)[0])
         cap = int(some.domain_cap[domain])
         if not fitting(queue, some.domain_cap)[0][at]:
@@ -262,7 +262,7 @@ class _Chances:
         real = self._limits.connector_cap[tenant, connector]
         some.connector_cap[tenant, connector] = real
         rule, accounts = self._rule, self._accounts
-        order, queue = connector_queue(line, own, accounts, some, self._offers, rule.share)
+        order, queue = connector_queue(line, own, accounts, some, rule.share)
         at = int(np.flatnonzero(order == place)[0])
         if not fitting(queue, some.connector_cap.ravel())[0][at]:
             group = queue.group == queue.group[at]

@@ -34,6 +34,7 @@ from stoker.errors import ConfigError
 NOT, SHALLOW, DEEP = range(3)  # how deep, in the column of depths
 MINUTES = 24 * 60
 NO_SLOT = -1
+_PART = 65_536  # accounts at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,15 +133,17 @@ def _refusals(
     ahead = firsts[firsts < choice.closed_at[line.tenant[firsts]]]
     why[line.account[ahead[~choice.passed_connector[ahead]]]] = Why.CAP_CONNECTOR_DAY
     why[line.account[ahead[~choice.passed_shared[ahead]]]] = Why.CAP_SHARED_DAY
-    wanted = offers.look > 0
-    if len(limits.domain_cap):
+    wanted, largest = offers.look > 0, int(accounts.units.max(initial=0))
+    # Who is larger than a cap is asked about only where there is a cap so small.
+    if (limits.domain_cap < largest).any():
         some = wanted & (accounts.domain >= 0)
         cap = limits.domain_cap[np.where(some, accounts.domain, 0)]
         why[some & (accounts.units > cap)] = Why.CAP_SHARED_DAY
-    if limits.connector_cap.shape[1]:
+    if (limits.connector_cap < largest).any():
         cap = limits.connector_cap[accounts.tenant, accounts.connector]
         why[wanted & (accounts.units > cap)] = Why.CAP_CONNECTOR_DAY
-    why[wanted & (accounts.units > limits.budget[accounts.tenant])] = Why.CAP_TENANT_DAY
+    if (limits.budget < largest).any():
+        why[wanted & (accounts.units > limits.budget[accounts.tenant])] = Why.CAP_TENANT_DAY
     why[offers.resting] = Why.FRESH_ENOUGH
     if (limits.budget == UNREADABLE).any():
         why[(limits.budget == UNREADABLE)[accounts.tenant]] = Why.BUDGET_UNREADABLE
@@ -191,38 +194,40 @@ def _certificate(
         best = replace(rule, policy=Policy.OPTIMAL)
         offers = offered(accounts, now=now, rule=best)
         choice = choose(accounts, limits, offers, share=rule.share)
-    price = choice.price[accounts.tenant]
+    line, wide = choice.line, limits.connector_cap.shape[1]
     bound = float((choice.price * np.maximum(limits.budget, 0)).sum())
-    line = choice.line
-    if limits.connector_cap.shape[1]:
+    by_connector, by_domain = np.zeros(0), np.zeros(0)
+    if wide:
         refused = np.flatnonzero(choice.passed_shared & ~choice.passed_connector)
-        group = line.tenant[refused] * limits.connector_cap.shape[1]
-        group = group + accounts.connector[line.account[refused]]
-        extra = _closing(line, refused, group, offers, choice, limits.connector_cap.size)
-        bound += float((extra * limits.connector_cap.ravel())[extra > 0].sum())
-        own = accounts.tenant.astype(np.int64) * limits.connector_cap.shape[1]
-        price = price + extra[own + accounts.connector]
+        group = line.tenant[refused] * wide + accounts.connector[line.account[refused]]
+        by_connector = _closing(line, refused, group, choice, limits.connector_cap.size)
+        bound += float((by_connector * limits.connector_cap.ravel())[by_connector > 0].sum())
     if len(limits.domain_cap):
         refused = np.flatnonzero(~choice.passed_shared)
         group = accounts.domain[line.account[refused]].astype(np.int64)
-        extra = _closing(line, refused, group, offers, choice, len(limits.domain_cap))
-        bound += float((extra * limits.domain_cap)[extra > 0].sum())
-        some_domain = accounts.domain >= 0
-        price = price + np.where(some_domain, extra[np.where(some_domain, accounts.domain, 0)], 0.0)
-    more = accounts.deep_units - accounts.units
-    bound += float((np.maximum(offers.look - price, 0.0) * accounts.units).sum())
-    bound += float((np.maximum(offers.deeper - price, 0.0) * more).sum())
+        by_domain = _closing(line, refused, group, choice, len(limits.domain_cap))
+        bound += float((by_domain * limits.domain_cap)[by_domain > 0].sum())
+    by_domain = np.append(by_domain, 0.0)  # the last is what NO_DOMAIN finds
+    for begin in range(0, len(accounts), _PART):
+        part = slice(begin, begin + _PART)
+        tenant, units = accounts.tenant[part], accounts.units[part]
+        price = choice.price[tenant]
+        if wide:
+            price = price + by_connector[tenant * np.int64(wide) + accounts.connector[part]]
+        if len(limits.domain_cap):
+            price = price + by_domain[accounts.domain[part]]
+        more = accounts.deep_units[part] - units
+        bound += float((np.maximum(offers.look[part] - price, 0.0) * units).sum())
+        bound += float((np.maximum(offers.deeper[part] - price, 0.0) * more).sum())
     return value, max(bound * (1 + 1e-6), value)  # scores are short floats
 
 
-def _closing(
-    line: Line, refused: Ints, group: Ints, offers: Offers, choice: Choice, groups: int
-) -> Floats:
+def _closing(line: Line, refused: Ints, group: Ints, choice: Choice, groups: int) -> Floats:
     """Return the worth per unit, above its tenant's price, of the best each cap had no room for."""
-    account = line.account[refused]
-    score = np.where(line.deeper[refused], offers.deeper[account], offers.look[account])
     extra = np.zeros(groups)
-    np.maximum.at(extra, group, score - choice.price[line.tenant[refused]])
+    above = line.score[refused] - choice.price[line.tenant[refused]]
+    dear = above > 0
+    np.maximum.at(extra, group[dear], above[dear])
     return extra
 
 
