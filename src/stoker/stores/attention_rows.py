@@ -6,6 +6,7 @@ decoded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -26,9 +27,11 @@ HEAT = (
     "as_of, latest, tier_since, below_since, computed_at, updated_at"
 )
 BELIEF = "account_id, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days"
+STANDS = "account_id, score, posture, tier, tier_since"
 PLAN = "run, at, policy, header"
 
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+_NOTHING = (None,) * 6  # as learned about an account
 _RANKS = {tier.value: tier.rank for tier in Tier}
 
 # A sweep goes through a million rows, and most of their moments are those of the row before.
@@ -122,19 +125,25 @@ def belief_of(row: tuple[Any, ...]) -> AccountBelief:
 
 
 def columns_of(
-    rows: Sequence[tuple[Any, ...]], strengths: Iterable[tuple[str, float]]
+    rows: Sequence[tuple[Any, ...]],
+    beliefs: Iterable[tuple[Any, ...]],
+    signals: Iterable[tuple[Any, ...]],
 ) -> AccountColumns:
-    """Return accounts in columns, given a row of each and every signal since its last look.
+    """Return accounts in columns: rows of `STANDS`, of `BELIEF`, and signals in any order.
 
-    A row is an account, its score, posture, tier and since when, then moment, changes and days of
-    the surface and of the deep facet.
+    A signal is its account, time and strength. Those of other accounts are passed over.
     """
-    fresh: dict[str, list[float]] = {}
-    for account, strength in strengths:
-        fresh.setdefault(account, []).append(strength)
-    columns = list(zip(*rows, strict=True)) or [()] * 11
-    accounts, score, posture, tier, tier_since, surface_at, changes, days = columns[:8]
-    deep_at, deep_changes, deep_days = columns[8:]
+    facets = {account: rest for account, *rest in beliefs}
+    since: defaultdict[str, list[float]] = defaultdict(list)
+    for account, at, strength in signals:
+        seen_at = facets[account][0] if account in facets else None
+        if seen_at is None or at > seen_at:
+            since[account].append(strength)
+    accounts, score, posture, tier, tier_since = zip(*rows, strict=True) if rows else ((),) * 5
+    learned = [facets.get(account, _NOTHING) for account in accounts]
+    surface_at, changes, days, deep_at, deep_changes, deep_days = (
+        zip(*learned, strict=True) if learned else ((),) * 6
+    )
     return AccountColumns(
         accounts=list(accounts),
         heat=np.array(score, np.float64),
@@ -148,7 +157,7 @@ def columns_of(
         deep_changes=np.array(deep_changes, np.float64),
         deep_days=np.array(deep_days, np.float64),
         # Summed exactly, so that it makes no difference in which order a database tells them.
-        signals=np.array([fsum(fresh.get(account, ())) for account in accounts], np.float64),
+        signals=np.array([fsum(since.get(account, ())) for account in accounts], np.float64),
     )
 
 

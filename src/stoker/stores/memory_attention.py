@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from stoker.attention import AccountColumns, Added, PlanRecord
 from stoker.core.beliefs import BeliefRule
@@ -27,8 +27,6 @@ from stoker.stores.kept_attention import (
     kept_postures,
     kept_signals,
 )
-
-_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class MemoryAttention:
@@ -140,27 +138,17 @@ class MemoryAttention:
         return [self._beliefs[account] for account in accounts[:limit]]
 
     async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
-        heats = await self.heats(after=after, limit=limit)
-        beliefs = [self._beliefs.get(heat.account, AccountBelief(heat.account)) for heat in heats]
         rows = [
-            (
-                heat.account,
-                heat.score,
-                heat.state.posture,
-                heat.tier,
-                heat.tier_since,
-                *(belief.surface or (None, None, None)),
-                *(belief.deep or (None, None, None)),
-            )
-            for heat, belief in zip(heats, beliefs, strict=True)
+            (heat.account, heat.score, heat.state.posture, heat.tier, heat.tier_since)
+            for heat in await self.heats(after=after, limit=limit)
         ]
-        seen = {belief.account: belief.surface and belief.surface.seen_at for belief in beliefs}
-        since = [
-            (signal.account, signal.strength)
-            for signal in self._signals.values()
-            if signal.account in seen and signal.at > (seen[signal.account] or _EVER)
+        nothing = (None, None, None)
+        beliefs = [
+            (belief.account, *(belief.surface or nothing), *(belief.deep or nothing))
+            for belief in self._beliefs.values()
         ]
-        return columns_of(rows, since)
+        signals = [(one.account, one.at, one.strength) for one in self._signals.values()]
+        return columns_of(rows, beliefs, signals)
 
     async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:
         end = in_utc(before)

@@ -26,6 +26,7 @@ from stoker.stores.attention_rows import (
     HEAT,
     PLAN,
     SIGNAL,
+    STANDS,
     belief_of,
     belief_row,
     columns_of,
@@ -111,21 +112,15 @@ BELIEFS = f"""
 SELECT {BELIEF} FROM account_beliefs WHERE tenant_id = :tenant AND account_id > :after
 ORDER BY account_id LIMIT :limit
 """
-# What follows from the other conditions is said all the same: not every planner would think of it.
-PAGE = """
-SELECT h.account_id, h.score, h.posture, h.tier, h.tier_since, b.surface_at, b.surface_changes,
-    b.surface_days, b.deep_at, b.deep_changes, b.deep_days
-FROM account_heats h LEFT JOIN account_beliefs b
-    ON b.tenant_id = h.tenant_id AND b.account_id = h.account_id AND b.account_id > :after
-WHERE h.tenant_id = :tenant AND h.account_id > :after ORDER BY h.account_id LIMIT :limit
+# Three walks, put together here: a planner that has not counted the rows may join them so that
+# each is compared with all others.
+STANDING = f"""
+SELECT {STANDS} FROM account_heats WHERE tenant_id = :tenant AND account_id > :after
+ORDER BY account_id LIMIT :limit
 """
-SINCE_LOOKS = """
-SELECT s.account_id, s.strength FROM account_signals s LEFT JOIN account_beliefs b
-    ON b.tenant_id = s.tenant_id AND b.account_id = s.account_id
-    AND b.account_id > :after AND b.account_id <= :last
-WHERE s.tenant_id = :tenant AND s.account_id > :after AND s.account_id <= :last
-    AND (b.surface_at IS NULL OR s.at > b.surface_at)
-"""
+_THESE = "WHERE tenant_id = :tenant AND account_id > :after AND account_id <= :last"
+BELIEFS_OF = f"SELECT {BELIEF} FROM account_beliefs {_THESE}"
+STRENGTHS = f"SELECT account_id, at, strength FROM account_signals {_THESE}"
 PRUNE_LOOKS = """
 DELETE FROM looks_learned WHERE tenant_id = :tenant AND key IN (
     SELECT key FROM looks_learned WHERE tenant_id = :tenant AND at < :before
@@ -276,10 +271,10 @@ class SqlAttention:
         kept_text(after, what="an account's id")
 
         def look(tx: Transaction) -> AccountColumns:
-            rows = tx.rows(PAGE, tenant=self._tenant, after=after, limit=limit)
-            last = rows[-1][0] if rows else after
-            since = tx.rows(SINCE_LOOKS, tenant=self._tenant, after=after, last=last)
-            return columns_of(rows, since)
+            rows = tx.rows(STANDING, tenant=self._tenant, after=after, limit=limit)
+            these = {"after": after, "last": rows[-1][0] if rows else after}
+            beliefs = tx.rows(BELIEFS_OF, tenant=self._tenant, **these)
+            return columns_of(rows, beliefs, tx.rows(STRENGTHS, tenant=self._tenant, **these))
 
         return await self._database.read(look)
 
