@@ -9,10 +9,13 @@ touching the longest-waiting first. Ten thousand weeks are a proof: `python -m p
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,9 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from stoker.core.coverage.planning import plan_week
 from stoker.core.coverage.rehearsing import Odds
 from stoker.core.coverage.values import PlanRule
-from stoker.engine.touching import without_collecting
+from stoker.core.model import TenantId
+from stoker.engine.touching import Touching, without_collecting
 from stoker.simulate.coverage import compared
 from stoker.simulate.timing import timed
+from stoker.stores.sqlite import SqliteBackend
+from stoker.testing import FakeClock
 from touch_promises import MONDAY, people, planned_weeks
 
 NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)
@@ -75,6 +81,50 @@ def large() -> tuple[float, float, int]:
     return took, most, sum(len(slot.touches) for slot in plan.days)
 
 
+def crowd(number: int) -> PlanRule:
+    """Return a rule by which so many are touched about every nine days."""
+    return replace(
+        LARGE,
+        weekly_budget=number * 8 // 10,
+        weekly_cap=number,
+        daily_mean=number * 0.114,
+        daily_std=number * 0.01,
+        daily_min=number * 8 // 100,
+        daily_max=number * 15 // 100,
+        daily_cap=number * 15 // 100,
+        hourly_cap=number // 10,
+        force_limit=number // 20,
+    )
+
+
+async def looks(number: int, path: Path) -> tuple[float, float, float, float]:
+    """Return seconds of a day's first look, of another, of an outcome and of a look after that."""
+    backend, clock = SqliteBackend(path), FakeClock(NOW + timedelta(hours=12))
+    await backend.migrate()
+    tenant = TenantId("acme")
+    store = backend.tenant(tenant).touches
+    await store.put_profiles(people(number, now=NOW))
+    touching = Touching(
+        store, rule=crowd(number), zone="Asia/Singapore", clock=clock, tenant=tenant
+    )
+    took = []
+    try:
+        queue = await touching.get_todays_queue()
+        clock.advance(timedelta(days=1))
+        for look in (
+            touching.get_todays_queue,
+            touching.get_todays_queue,
+            lambda: touching.mark_outcome(queue[0].url, "failed"),
+            touching.get_todays_queue,
+        ):
+            began = time.process_time()
+            await look()
+            took.append(time.process_time() - began)
+    finally:
+        await backend.close()
+    return took[0], took[1], took[2], took[3]
+
+
 def main() -> list[tuple[str, str, str, str]]:
     alone = subprocess.run(
         [sys.executable, "-m", "bench.touches", "large"], capture_output=True, text=True, check=True
@@ -83,6 +133,8 @@ def main() -> list[tuple[str, str, str, str]]:
     ours, weekly, best = compared(profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule())
     seen = timed(days=10_000, per_day=12, rule=PlanRule())
     wrong = planned_weeks(300)
+    with tempfile.TemporaryDirectory() as room:
+        first, again, mark, after = asyncio.run(looks(50_000, Path(room) / "bench.db"))
     return [
         (
             "touch plan for 100 profiles, processor time (n=20)",
@@ -94,6 +146,18 @@ def main() -> list[tuple[str, str, str, str]]:
             f"touch plan for 1,000,000 profiles, {int(touches):,} touches (n=1)",
             f"{float(seconds):.1f} s, {float(megabytes):.0f} MB",
             "10 s, 1 GB asked",
+            "-",
+        ),
+        (
+            "today's queue of 50,000 profiles: a day's first look; another (SQLite)",
+            f"{first:.2f} s",
+            f"{again * 1e3:.0f} ms",
+            "-",
+        ),
+        (
+            "an outcome recorded among 50,000 profiles; the look after it (SQLite)",
+            f"{mark * 1e3:.0f} ms",
+            f"{after:.2f} s",
             "-",
         ),
         (
