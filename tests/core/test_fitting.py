@@ -38,7 +38,7 @@ def test_a_cap_is_never_exceeded_and_those_who_waited_take_no_more_than_their_sh
     assert (queue.waited[early] > 0).all()
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(queues, shares, st.integers(0, 30), st.data())
 def test_the_smallest_cap_lets_it_fit_and_no_smaller_one_does(rows, share, least, data):
     queue = queue_of(rows, share)

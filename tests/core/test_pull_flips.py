@@ -24,13 +24,13 @@ _LATEST = timedelta(days=3660)
 
 
 def test_refusals_are_flipped_by_what_is_stated_and_by_nothing_smaller():
-    seen = counted(100)  # a thousand of them: python -m proof pulls
-    assert (seen["tried"], seen["failed"], seen["smaller"]) == (100, 0, 0)
-    assert min(seen["units"], seen["posture"], seen["wait"]) >= 20
+    seen = counted(60)  # a thousand of them: python -m proof pulls
+    assert (seen["tried"], seen["failed"], seen["smaller"]) == (60, 0, 0)
+    assert min(seen["units"], seen["posture"], seen["wait"]) >= 8
 
 
 def test_where_no_flip_is_stated_the_largest_change_on_that_axis_does_nothing():
-    for trial in islice(refusals(), 40):
+    for trial in islice(refusals(), 25):
         accounts, row = trial.accounts, trial.row
         if trial.flips.raises is None:
             every = [Raise(scope=Scope.TENANT, units=10**6)]
@@ -48,7 +48,7 @@ def test_where_no_flip_is_stated_the_largest_change_on_that_axis_does_nothing():
 
 def test_a_twin_that_adds_up_the_units_ahead_is_caught_where_a_larger_budget_lets_others_in():
     wrong = 0
-    for trial in islice(refusals(), 60):
+    for trial in islice(refusals(), 40):
         raises = trial.flips.raises
         if raises and len(raises) == 1 and raises[0].scope is Scope.TENANT:
             own = trial.accounts.tenant == trial.accounts.tenant[trial.row]
@@ -56,7 +56,7 @@ def test_a_twin_that_adds_up_the_units_ahead_is_caught_where_a_larger_budget_let
             twin = int(trial.accounts.units[better].sum() + trial.accounts.units[trial.row])
             left = int(trial.limits.budget[trial.accounts.tenant[trial.row]])
             wrong += twin - left != raises[0].units
-    assert wrong > 3
+    assert wrong > 2
 
 
 def test_whoever_is_barred_or_whose_budget_cannot_be_read_is_flipped_by_nothing():
