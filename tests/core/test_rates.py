@@ -148,19 +148,20 @@ def asked(draw, numbers=sane, limits=amounts):
     )
 
 
+def fits(took, limit):
+    return (took <= np.minimum(limit, 1e300) * (1 + 1e-11) + 1e-300).all()
+
+
 def within(demand, limits, rate):
     """Say whether rates keep to every limit."""
-    slack = 1 + 1e-11
     tenants = len(limits.budget)
-    fits = spent(demand, rate, demand.tenant, tenants) <= limits.budget * slack + 1e-300
-    good = fits.all() and (rate >= 0).all() and (rate <= demand.rate_max * slack).all()
+    good = fits(spent(demand, rate, demand.tenant, tenants), limits.budget)
+    good &= (rate >= 0).all() and fits(rate, demand.rate_max)
     if limits.connector_cap is not None:
         leaf = demand.tenant * 2 + demand.connector
-        took = spent(demand, rate, leaf, 2 * tenants)
-        good &= (took <= limits.connector_cap.ravel() * slack + 1e-300).all()
+        good &= fits(spent(demand, rate, leaf, 2 * tenants), limits.connector_cap.ravel())
     if limits.shared_cap is not None:
-        took = spent(demand, rate, demand.shared, 2)
-        good &= (took <= limits.shared_cap * slack + 1e-300).all()
+        good &= fits(spent(demand, rate, demand.shared, 2), limits.shared_cap)
     return good
 
 
