@@ -40,37 +40,39 @@ class Draws:
         self._block = 0
         self._left: list[int] = []
 
+    # Every page takes a hundred of these, so each of them takes its number itself.
+
     def share(self) -> float:
         """Return a number from 0 up to, and without, 1."""
-        return self._next() / _WHOLE
+        return (self._left or self._more()).pop() / _WHOLE
 
     def below(self, end: int) -> int:
         """Return a whole number from 0 up to, and without, `end`."""
-        return self._next() % end
+        return (self._left or self._more()).pop() % end
 
     def between(self, low: int, high: int) -> int:
         """Return a whole number from low to high, both included."""
-        return low + self._next() % (high - low + 1)
+        return low + (self._left or self._more()).pop() % (high - low + 1)
 
     def chance(self, share: float) -> bool:
         """Say yes this often: 0 is never, 1 is always."""
-        return self.share() < share
+        return (self._left or self._more()).pop() / _WHOLE < share
 
     def pick(self, things: Sequence[Thing]) -> Thing:
         """Return one of the things, each as likely as the others."""
-        return things[self._next() % len(things)]
+        return things[(self._left or self._more()).pop() % len(things)]
 
     def weighted(self, things: Lots[Thing] | Sequence[tuple[Thing, int]]) -> Thing:
         """Return one of the things, each as likely as its weight says."""
         lots = things if isinstance(things, Lots) else Lots(things)
-        return lots.things[bisect_right(lots.ends, self._next() % lots.total)]
+        number = (self._left or self._more()).pop() % lots.total
+        return lots.things[bisect_right(lots.ends, number)]
 
-    def _next(self) -> int:
-        if not self._left:
-            digest = blake2b(self._key, salt=self._block.to_bytes(8, "big")).digest()
-            self._block += 1
-            self._left = list(_EIGHT.unpack(digest))
-        return self._left.pop()
+    def _more(self) -> list[int]:
+        digest = blake2b(self._key, salt=self._block.to_bytes(8, "big")).digest()
+        self._block += 1
+        self._left = list(_EIGHT.unpack(digest))
+        return self._left
 
 
 def drawn(*name: object) -> int:

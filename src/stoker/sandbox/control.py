@@ -12,7 +12,7 @@ GET  /company       one company (?domain=…, ?uen=… or ?index=N)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -126,7 +126,10 @@ def _company(asked: Asked, world: World) -> Told:
         found = world.company(index) if 0 <= index < world.size else None
     if found is None:
         return json_told({"error": "there is no such company"}, status=404)
-    return json_told({**asdict(found), "incorporated": found.incorporated.isoformat()})
+    told = {field.name: getattr(found, field.name) for field in fields(found)}
+    del told["staff"]
+    people = [person._asdict() for person in found.people]
+    return json_told({**told, "incorporated": found.incorporated.isoformat(), "people": people})
 
 
 def _number(text: str, default: int) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
-from stoker.sandbox.chance import Draws, Lots
+from stoker.sandbox.chance import Lots
 from stoker.sandbox.troubles import Trouble
 from stoker.sandbox.world import Company, World
 
@@ -72,8 +73,7 @@ _MAPS = Lots(((Maps.PLAIN, 45), (Maps.INDEX, 20), (Maps.GZIP, 10), (Maps.NONE, 2
 _DELAYS = Lots(((0, 93), (1, 5), (2, 2)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """One page of a site: what kind it is, and how often it changes."""
 
     path: str
@@ -120,7 +120,10 @@ def layout_of(world: World, company: Company) -> Layout:
                 kinds |= {f"{path}/{nth}": "post" for nth in range(1, draws.between(1, _POSTS) + 1)}
     style = draws.weighted(_STYLES)
     return Layout(
-        places={path: _place(path, kind, draws) for path, kind in kinds.items()},
+        places={
+            path: Place(path, kind, draws.weighted(_RATES), draws.share())
+            for path, kind in kinds.items()
+        },
         style=style if company.trouble is not Trouble.HIDDEN_CONTACTS else Style.PLAIN,
         validators=draws.weighted(_VALIDATORS),
         maps=draws.weighted(_MAPS),
@@ -128,7 +131,3 @@ def layout_of(world: World, company: Company) -> Layout:
         crawl_delay=draws.weighted(_DELAYS),
         generator=draws.below(1000),
     )
-
-
-def _place(path: str, kind: str, draws: Draws) -> Place:
-    return Place(path=path, kind=kind, rate=draws.weighted(_RATES), phase=draws.share())

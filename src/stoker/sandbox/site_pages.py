@@ -6,8 +6,8 @@ its way, is not known here.
 
 from __future__ import annotations
 
+import html
 import json
-from html import escape
 
 from stoker.sandbox.site_layout import Layout, Place, Style
 from stoker.sandbox.site_words import DETAILS, GENERATORS, NEWS, OPENINGS, ORDERS, PITCHES
@@ -15,12 +15,21 @@ from stoker.sandbox.troubles import Trouble
 from stoker.sandbox.world import Company, World
 
 
+def escape(text: str) -> str:
+    """Return a text as it stands in markup; most texts stand there as they are."""
+    if "&" in text or "<" in text or ">" in text or '"' in text or "'" in text:
+        return html.escape(text)
+    return text
+
+
 def markup_of(world: World, company: Company, layout: Layout, place: Place, version: int) -> str:
     """Return a page as its site would send it on a good day."""
     draws = world.draws("page", company.index, place.path, version)
+    words, title = _words(company), escape(_title(company, place))
+    pitch = escape(PITCHES[draws.below(5)].format_map(words))
     head = [
-        f"<title>{escape(_title(company, place))}</title>",
-        f'<meta name="description" content="{escape(_said(PITCHES[draws.below(5)], company))}">',
+        f"<title>{title}</title>",
+        f'<meta name="description" content="{pitch}">',
         f'<link rel="canonical" href="http://{company.domain}{place.path}">',
     ]
     if generator := GENERATORS[layout.generator % len(GENERATORS)]:
@@ -29,14 +38,14 @@ def markup_of(world: World, company: Company, layout: Layout, place: Place, vers
         head += [
             f'<meta property="og:site_name" content="{escape(company.brand)}">',
             f'<meta property="og:url" content="http://{company.domain}/">',
-            f'<meta property="og:title" content="{escape(_title(company, place))}">',
+            f'<meta property="og:title" content="{title}">',
         ]
     if layout.style is Style.JSON_LD and place.kind in ("home", "about", "contact"):
         head.append(json_ld(company))
-    prose = [_said(draws.pick(PITCHES), company)]
-    prose += [_said(draws.pick(DETAILS), company) for _ in range(draws.between(4, 9))]
-    body = [f"<h1>{escape(_title(company, place))}</h1>"]
-    body += [f"<p>{escape(sentence)}</p>" for sentence in prose]
+    prose = [draws.pick(PITCHES)]
+    prose += [draws.pick(DETAILS) for _ in range(draws.between(4, 9))]
+    body = [f"<h1>{title}</h1>"]
+    body += [f"<p>{escape(sentence.format_map(words))}</p>" for sentence in prose]
     body += _SECTIONS.get(place.kind, _nothing)(world, company, layout, place, version)
     if company.trouble is Trouble.INJECTION:
         body += _orders(place, version)
@@ -78,7 +87,7 @@ def street_line(company: Company) -> str:
 
 def _page(head: list[str], body: list[str], company: Company, layout: Layout) -> str:
     links = "".join(
-        f'<li><a href="{path}">{escape(place.kind.title())}</a></li>'
+        f'<li><a href="{path}">{place.kind.title()}</a></li>'
         for path, place in layout.places.items()
         if place.kind != "post"
     )
@@ -104,15 +113,15 @@ def _title(company: Company, place: Place) -> str:
     return named.get(place.kind, f"{place.kind.title()} | {company.brand}")
 
 
-def _said(sentence: str, company: Company, **more: object) -> str:
-    return sentence.format(
-        trade=company.trade,
-        brand=company.brand,
-        year=company.incorporated.year,
-        employees=company.employees,
-        street=company.street.title(),
-        **more,
-    )
+def _words(company: Company) -> dict[str, object]:
+    """Return what sentences may speak of."""
+    return {
+        "trade": company.trade,
+        "brand": company.brand,
+        "year": company.incorporated.year,
+        "employees": company.employees,
+        "street": company.street.title(),
+    }
 
 
 def _spaced(phone: str) -> str:
@@ -125,8 +134,8 @@ def _nothing(*_: object) -> list[str]:
 
 def _home(world: World, company: Company, layout: Layout, place: Place, version: int) -> list[str]:
     draws = world.draws("home", company.index, version)
-    more = {"nth": version + 3, "openings": draws.between(2, 9)}
-    news = [f"<li>{escape(_said(draws.pick(NEWS), company, **more))}</li>" for _ in range(3)]
+    words = {**_words(company), "nth": version + 3, "openings": draws.between(2, 9)}
+    news = [f"<li>{escape(draws.pick(NEWS).format_map(words))}</li>" for _ in range(3)]
     if layout.style is not Style.MICRODATA:
         return ["<h2>Latest</h2><ul>", *news, "</ul>"]
     return [
@@ -211,10 +220,11 @@ def _pricing(
 
 
 def _blog(world: World, company: Company, layout: Layout, place: Place, version: int) -> list[str]:
+    words = {**_words(company), "openings": 3}
+    news = [NEWS[nth % 6].format_map({**words, "nth": nth}) for nth in range(len(layout.places))]
     posts = [
-        f'<li><a href="{each.path}">{escape(_said(NEWS[nth % 6], company, nth=nth, openings=3))}'
-        "</a></li>"
-        for nth, each in enumerate(layout.of_kind("post"))
+        f'<li><a href="{each.path}">{escape(said)}</a></li>'
+        for each, said in zip(layout.of_kind("post"), news, strict=False)
     ]
     return ["<ul>", *posts, "</ul>"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from datetime import datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -114,12 +115,16 @@ def _sent(told: Told, layout: Layout, place: Place, version: int, *, packed: boo
         case _:
             pass
     if layout.validators in (Validators.BOTH, Validators.DATE):
-        changed_at = place.changed_at(version)
-        headers["last-modified"] = format_datetime(changed_at, usegmt=True)
+        headers["last-modified"] = _dated(place.changed_at(version))
     if not packed:
         return told.but(headers=headers)
     headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
     return told.but(headers=headers, body=gzip.compress(told.body, compresslevel=5, mtime=0))
+
+
+@lru_cache(maxsize=1024)
+def _dated(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
 
 
 def _not_modified(told: Told, asked: Asked) -> Told | None:

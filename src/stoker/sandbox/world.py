@@ -6,9 +6,11 @@ How companies present themselves on the web, and what vendors say about them, is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from stoker.errors import ConfigError
 from stoker.sandbox.chance import Draws, Lots, drawn
@@ -50,8 +52,7 @@ _BOARDS = Lots((("", 70), ("greenhouse", 10), ("lever", 10), ("ashby", 10)))
 _HEADCOUNTS = Lots((((1, 4), 30), ((5, 19), 35), ((20, 99), 24), ((100, 499), 9), ((500, 5000), 2)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Person(NamedTuple):
     """Somebody who works at a company."""
 
     name: str
@@ -64,9 +65,12 @@ class Person:
     phone: str  # international, no spaces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Company:
-    """One company of the world: what is true of it, whatever anybody says."""
+    """One company of the world: what is true of it, whatever anybody says.
+
+    Its people are worked out when somebody asks for them; few pages do.
+    """
 
     index: int
     uen: str
@@ -88,9 +92,14 @@ class Company:
     postal_code: str
     phone: str
     email: str
-    people: tuple[Person, ...]
     board: str  # where it lists its openings: greenhouse, lever, ashby, or nowhere
     trouble: Trouble  # what is odd about its site
+    staff: Callable[[], tuple[Person, ...]] = field(repr=False, compare=False)
+
+    @cached_property
+    def people(self) -> tuple[Person, ...]:
+        """Those who work there and can be found, always the same."""
+        return self.staff()
 
     @property
     def live(self) -> bool:
@@ -157,9 +166,7 @@ class World:
         low, high = draws.weighted(_HEADCOUNTS)
         employees = draws.between(low, high)
         first_day = date(year_of(index, turn=self._turn), 1, 1)
-        people = tuple(
-            self._person(index, nth, domain) for nth in range(min(employees, draws.between(1, 8)))
-        )
+        many = min(employees, draws.between(1, 8))
         return Company(
             index=index,
             uen=uen_of(index, turn=self._turn),
@@ -181,9 +188,9 @@ class World:
             postal_code=f"{draws.pick(POSTAL_SECTORS)}{draws.below(10_000):04d}",
             phone=f"+656{draws.pick('234578')}{draws.below(1_000_000):06d}",
             email=f"{draws.pick(('info', 'hello', 'contact', 'sales', 'enquiry'))}@{domain}",
-            people=people,
             board=draws.weighted(_BOARDS),
             trouble=trouble_of(draws),
+            staff=lambda: tuple(self._person(index, nth, domain) for nth in range(many)),
         )
 
     def _person(self, index: int, nth: int, domain: str) -> Person:
