@@ -248,6 +248,7 @@ def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_mo
     ending, units, charged, known = at(tmp_path, journey, clock=clock)
     assert (ending.state, known) == (RunState.PARTIAL, [])
     assert {unit.state for unit in units.values()} == {UnitState.WAITING}
+    assert "held still" in ending.reason
     assert set(charged) == {"tavily"}
     assert charged["tavily"]["credits"] == 1  # what led to the first site
 

@@ -156,10 +156,11 @@ class Night:
         summary = await _added_up(run.store, name)
         run.timings += summary.timings
         refused = flow.refused
+        silent = "" if units.still_ours() else HELD_STILL
         moments = [work.room_at, refused.resets_at if refused else None]
         return Flowed(
             summary=summary,
-            refused=refused.sentence if refused else "",
+            refused=refused.sentence if refused else silent,
             room_at=min((at for at in moments if at is not None), default=None),
         )
 
