@@ -25,6 +25,7 @@ from stoker.core.targets import PLENTY, DepthRule
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
 from stoker.engine.exporting import CrmExport
+from stoker.engine.learning import Learning
 from stoker.engine.night import Night
 from stoker.engine.night_exports import Exports
 from stoker.engine.night_planning import Means, NightOrder, Planning
@@ -132,23 +133,43 @@ def night_for(
     clock: Clock,
 ) -> Night:
     """Return a tenant's night."""
-    store = backend.tenant(tenant)
-    on = [name for name in PAID if not connectors.why_off(name, tenant)]
-
-    async def means() -> Means:
-        return await means_of(
-            store, await caps(), own=own, connectors=on, reset=order.reset, clock=clock
-        )
-
+    means = means_for(
+        tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=order.reset
+    )
     return Night(
         order,
-        planning=Planning(order, registry=backend.registry(), means=means),
+        planning=Planning(order, registry=backend.registry(), means=lambda: means(clock)),
         gate=gate,
         asking=asking,
         sources=sources_for(connectors, tenant),
         exports=exports,
         owner=owner,
+        learning=learning_of(own),
     )
+
+
+def learning_of(own: Settings) -> Learning:
+    """Return how a tenant's looks are learned from."""
+    return Learning(heat=own.heat.rule(), tiers=own.heat.tiers(), beliefs=own.pulls.beliefs())
+
+
+def means_for(
+    tenant: TenantId,
+    *,
+    own: Settings,
+    backend: Backend,
+    connectors: Connectors,
+    caps: Callable[[], Awaitable[tuple[Cap, ...]]],
+    reset: ResetRule,
+) -> Callable[[Clock], Awaitable[Means]]:
+    """Return what says, when asked, what a tenant has left and how fast vendors may be called."""
+    store = backend.tenant(tenant)
+    on = [name for name in PAID if not connectors.why_off(name, tenant)]
+
+    async def means(clock: Clock) -> Means:
+        return await means_of(store, await caps(), own=own, connectors=on, reset=reset, clock=clock)
+
+    return means
 
 
 async def means_of(

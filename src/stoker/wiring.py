@@ -60,6 +60,7 @@ from stoker.telemetry import library_logs, observer_for
 
 if TYPE_CHECKING:
     from stoker.connectors.posting_files import PostingFiles
+    from stoker.engine.pull_planning import PullPlanning, Pulls
 
 LEASE_LENGTH = timedelta(seconds=30)
 PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
@@ -188,6 +189,44 @@ class App:
             schedule=Interval(every=every),
             catch_up=CatchUp.LATEST,
         )
+
+    def pull_planning(self, tenant: TenantId, *, policy: str | None = None) -> PullPlanning:
+        """Return what plans a tenant's pulls; by another policy than settings say, if said."""
+        from stoker.pulling import planning_for
+
+        return planning_for(
+            tenant,
+            own=self.settings.for_tenant(tenant),
+            policy=policy,
+            backend=self.backend,
+            connectors=self.connectors,
+            caps=lambda: self.caps_for(tenant),
+            reset=self.reset_for(tenant),
+            clock=self.clock,
+        )
+
+    def pulls(self, tenant: TenantId, *, policy: str | None = None) -> Night:
+        """Return a tenant's pulls: looks chosen by what they are worth, done as a night's are."""
+        from stoker.pulling import pulls_for
+
+        return pulls_for(
+            tenant,
+            planning=self.pull_planning(tenant, policy=policy),
+            own=self.settings.for_tenant(tenant),
+            backend=self.backend,
+            connectors=self.connectors,
+            gate=lambda: self.gate(tenant),
+            asking=lambda: self.asking(tenant),
+            exports=exports_for(self.connectors, tenant, own=self.settings.for_tenant(tenant)),
+            owner=self.owner,
+            reset=self.reset_for(tenant),
+        )
+
+    def plan_task(self, tenant: TenantId, pulls: Pulls) -> Task:
+        """Return a plan that is kept as a run of its own."""
+        from stoker.engine.pull_planning import PlanOnly
+
+        return replace(self.task(tenant), work=PlanOnly(pulls=pulls))
 
     def posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
         """Return where a tenant's files of postings go: there, or where its settings say."""

@@ -59,6 +59,8 @@ COMMANDS = {
         "stoker.cli.registry:registry", "Read, download and look at the register of companies."
     ),
     "heat": Lazy("stoker.cli.heat:heat", "Say which accounts are hot, and because of what."),
+    "pulls": Lazy("stoker.cli.pulls:pulls", "Look at accounts where it is worth most."),
+    "quote": Lazy("stoker.cli.pulls:quote", "Say what pulls would take now, and why not others."),
     "signals": Lazy("stoker.cli.signals:signals", "Tell what happened at accounts."),
     "discover": Lazy(
         "stoker.cli.discover:discover", "Find who hires: read job boards, feeds and files."

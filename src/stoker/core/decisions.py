@@ -107,15 +107,18 @@ def counts(decisions: Decisions) -> dict[str, Json]:
 
 def kept(decisions: Decisions) -> list[bytes]:
     """Return decisions as parts for a store to keep."""
-    return packed(
-        {
-            "account": decisions.account,
-            "why": decisions.why,
-            "depth": decisions.depth,
-            "score": decisions.score,
-            "age": decisions.age,
-        }
-    )
+    return packed(decision_columns(decisions))
+
+
+def decision_columns(decisions: Decisions) -> Columns:
+    """Return decisions as columns."""
+    return {
+        "account": decisions.account,
+        "why": decisions.why,
+        "depth": decisions.depth,
+        "score": decisions.score,
+        "age": decisions.age,
+    }
 
 
 def recalled(parts: Sequence[bytes]) -> Decisions:

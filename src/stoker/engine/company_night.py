@@ -16,13 +16,14 @@ from stoker.core.degrading import LONGEST_REASON, OWED, Lack, Shortfall, owed_af
 from stoker.core.findings import Field, Finding, best
 from stoker.core.icp import IcpRule
 from stoker.core.model import clean_text
-from stoker.core.nights import Step, Unit, UnitState, looks
+from stoker.core.nights import Depth, Step, Unit, UnitState, looks
 from stoker.core.reaching import to_verify, verified
 from stoker.core.scoring import ScoreRule, scored
 from stoker.engine.asking import Answered
 from stoker.engine.batching import Batching
 from stoker.engine.company_look import CompanyLook, Looked
 from stoker.engine.handing_out import HandingOut
+from stoker.engine.learning import Learning
 from stoker.engine.looking import CONNECTOR, Look, Looking
 from stoker.engine.notebook import Notebook
 from stoker.errors import ConfigError, PermanentError, TransientError, UncertainError
@@ -56,7 +57,9 @@ class CompanyNight:
         steps: Collection[Step],
         run: str,
         clock: Clock,
+        learning: Learning | None = None,
     ) -> None:
+        self._learning = learning
         self._store = store
         self._look = look
         self._looking = looking
@@ -101,15 +104,31 @@ class CompanyNight:
             looked = await self._with_verdicts(looked, book)
             dossier = self._dossier(looked, before, book)
             ended = self._ended(book)
-            if await self._units.finish(ended, dossier) and looked.visit is not None:
-                # After what was made of the pages is safe: otherwise a crash in between would
-                # leave a site that is unchanged for ever and was never read.
-                await self._store.pages.remember_pages(looked.visit.site, looked.visit.seen)
+            if await self._units.finish(ended, dossier):
+                await self._remembered(looked, look.depth, before, dossier)
         except EVERYBODYS:
             raise
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
             ended = await self._poisoned(book, error)
         return ended if self._units.still_ours() else None
+
+    async def _remembered(
+        self, looked: Looked, depth: Depth, before: Dossier, after: Dossier
+    ) -> None:
+        # After what was made of the pages is safe: otherwise a crash in between would leave a
+        # site that is unchanged for ever and was never read.
+        if looked.visit is not None:
+            await self._store.pages.remember_pages(looked.visit.site, looked.visit.seen)
+        if self._learning is not None and looks(self._steps):
+            await self._learning.looked(
+                self._store,
+                run=self._run,
+                depth=depth,
+                visit=looked.visit,
+                before=before,
+                after=after,
+                now=self._clock.now(),
+            )
 
     async def _allowed(self, unit: Unit) -> Look | Refused:
         if not looks(self._steps):

@@ -6,7 +6,7 @@ afterwards finds it paid, and looking again the same day costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +15,7 @@ from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.companies import CompanyId
 from stoker.core.holds import Phase
 from stoker.core.nights import Depth
+from stoker.core.pull_jobs import PullJobId
 from stoker.engine.paying import Earlier, Gate, attempt
 from stoker.errors import ConflictError
 from stoker.ports import MoneyStore
@@ -45,12 +46,14 @@ class Looking:
         prices: Mapping[Depth, int],
         reset: ResetRule,
         run: str,
+        pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
     ) -> None:
         self._gate = gate
         self._money = money
         self._run = run
         self._prices = prices
         self._reset = reset
+        self._pull_id = pull_id
 
     async def allowed(self, company: CompanyId, depth: Depth, *, now: datetime) -> Look | Refused:
         """Pay for a look, or for a shallower one when only that fits; or say who refused."""
@@ -62,9 +65,8 @@ class Looking:
 
     async def _paid(self, company: CompanyId, depth: Depth, now: datetime) -> Look | Refused:
         price = {UNIT: self._prices[depth]}
-        day = window_at(WindowKind.DAY, now, reset=self._reset).start
         request = Request(
-            key=f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price[UNIT]}",
+            key=self._key(company, depth, now, price[UNIT]),
             connector=CONNECTOR,
             amounts=price,
             run=self._run,
@@ -89,5 +91,32 @@ class Looking:
                     return Look(depth=depth, cost=price)
                 hold = outcome.hold
             if hold.phase not in _NOTHING_CAME_OF_IT:
+                if hold.amounts != price:
+                    raise ConflictError(
+                        f"{asked.key} was asked for at another price; it is the same pull until "
+                        "the next stretch of time begins"
+                    )
                 break
         return Look(depth=depth)  # paid for earlier today
+
+    def _key(self, company: CompanyId, depth: Depth, now: datetime, price: int) -> str:
+        if self._pull_id is not None:
+            return pull_key(self._pull_id(company, depth, now))
+        day = window_at(WindowKind.DAY, now, reset=self._reset).start
+        return f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price}"
+
+
+def pull_key(job: PullJobId) -> str:
+    """Return what a pull's units are promised under: the same pull is paid for once."""
+    return f"pull/{job}"
+
+
+async def claimed(money: MoneyStore, job: PullJobId) -> bool:
+    """Say whether a pull was paid for, or may have been; a promise that came to nothing is none."""
+    for number in range(1, _ATTEMPTS + 1):
+        hold = await money.hold(f"{pull_key(job)}/{number}")
+        if hold is None:
+            return False
+        if hold.phase not in _NOTHING_CAME_OF_IT:
+            return True
+    return True

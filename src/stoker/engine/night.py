@@ -11,11 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
+from stoker.core.companies import CompanyId
 from stoker.core.events import CompanyEnded, NightPlanned
 from stoker.core.money_events import news_of
 from stoker.core.night_notes import Summary, Tally
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit
+from stoker.core.pull_jobs import PullJobId
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.engine.asking import Asking
 from stoker.engine.batching import Batching
@@ -23,9 +26,10 @@ from stoker.engine.company_look import CompanyLook
 from stoker.engine.company_night import CompanyNight, NightRule
 from stoker.engine.company_sources import CompanySources
 from stoker.engine.handing_out import HELD_STILL, StoreUnits, kept_alive
+from stoker.engine.learning import Learning
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
-from stoker.engine.night_planning import NightOrder, NightPlan, Planning
+from stoker.engine.night_planning import NightOrder, NightPlan
 from stoker.engine.night_watch import NightWatch, Times
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate
@@ -45,22 +49,34 @@ class Flowed:
     room_at: datetime | None = None  # when a full cap has room again
 
 
-class Night:
-    """The nightly work of one tenant."""
+class Plans(Protocol):
+    """Says which companies a run is about."""
 
-    kind = KIND
+    async def plan(self, run: OpenRun) -> NightPlan:
+        """Return the plan of a run. Raises ConfigError when the tenant lacks something for it."""
+        ...
+
+
+class Night:
+    """The nightly work of one tenant; or its pulls, which are looks chosen in another way."""
 
     def __init__(
         self,
         order: NightOrder,
         *,
-        planning: Planning,
+        planning: Plans,
         gate: Callable[[], Awaitable[Gate]],
         asking: Callable[[], Awaitable[Asking]],
         sources: CompanySources,
         exports: Exports | None,
         owner: str,
+        learning: Learning | None = None,
+        pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
+        kind: str = KIND,
     ) -> None:
+        self.kind = kind
+        self._learning = learning
+        self._pull_id = pull_id
         self._order = order
         self._planning = planning
         self._gate = gate
@@ -117,7 +133,7 @@ class Night:
         Companies and candidates are brought up to date. Raises ConfigError without a rule.
         """
         key = RunKey(clock.now().replace(microsecond=0) + timedelta(seconds=1), 0)
-        open_run = OpenRun(key=key, kind=KIND, store=store, clock=clock, observer=observer)
+        open_run = OpenRun(key=key, kind=self.kind, store=store, clock=clock, observer=observer)
         return await self._planning.plan(open_run)
 
     async def _flow(
@@ -223,7 +239,12 @@ class Night:
                 keeps_corpus=order.keeps_corpus,
             ),
             looking=Looking(
-                await self._gate(), run.store.money, prices=prices, reset=order.reset, run=name
+                await self._gate(),
+                run.store.money,
+                prices=prices,
+                reset=order.reset,
+                run=name,
+                pull_id=self._pull_id,
             ),
             verifying=batching,
             verifier=verifier.name if verifier else "",
@@ -232,6 +253,7 @@ class Night:
             steps=order.steps,
             run=name,
             clock=run.clock,
+            learning=self._learning,
         )
 
     async def _export(

@@ -31,8 +31,13 @@ class TakenOver:
     units: tuple[Unit, ...]
 
 
-async def left_undone(run: OpenRun, *, kind: str, reset: ResetRule) -> TakenOver | None:
-    """Return what the latest run of this tenant's day left undone; None when there is none such."""
+async def left_undone(
+    run: OpenRun, *, kind: str, reset: ResetRule, killed_only: bool = False
+) -> TakenOver | None:
+    """Return what the latest run of this tenant's day left undone; None when there is none such.
+
+    With `killed_only`, one that ended as it should has left nothing: who is next is planned anew.
+    """
     day = window_at(WindowKind.DAY, run.clock.now(), reset=reset)
     for earlier in await run.store.runs.runs(kind=kind, limit=_LOOKS_BACK):
         if earlier.at >= run.key.at:
@@ -41,7 +46,7 @@ async def left_undone(run: OpenRun, *, kind: str, reset: ResetRule) -> TakenOver
             return None
         if not await run.store.nights.count_units(earlier.name):
             continue  # it died before it had chosen, or was about something else
-        if earlier.state is RunState.DONE:
+        if earlier.state is RunState.DONE or (killed_only and earlier.state is RunState.PARTIAL):
             return None
         units = await _units(run.store, earlier.name, _states(earlier))
         if not units and earlier.manifest.counts.get("over_budget"):

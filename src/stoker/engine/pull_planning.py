@@ -1,0 +1,353 @@
+"""A tenant's looks for now: everything known about its accounts read, planned, and written down.
+
+Accounts come from the store page by page into columns; who is looked at is `core.pulls`' decision.
+What was decided about every single account is kept, with all it was decided by, so that it can be
+explained and made again. Nothing here asks a vendor or spends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+
+import numpy as np
+
+from stoker.attention import AccountColumns, AttentionStore, PlanRecord
+from stoker.core.beliefs import BeliefRule, Beliefs, Floats, drifted
+from stoker.core.companies import CompanyId
+from stoker.core.decisions import (
+    counts,
+    decision_columns,
+    decisions_of,
+    digest,
+    kept,
+    packed,
+    summary,
+)
+from stoker.core.expectations import expected
+from stoker.core.forecast import Quote, quote
+from stoker.core.icp import IcpRule
+from stoker.core.ledger import Note
+from stoker.core.model import Json
+from stoker.core.nights import Depth, Unit
+from stoker.core.plan_inputs import PlanInputs, input_columns, limits_json, rule_json
+from stoker.core.pull_columns import UNCAPPED, PullRule, Why, accounts_of, in_days, limits_of
+from stoker.core.pull_jobs import PullJobId, pull_job_id
+from stoker.core.pull_reasons import CHOSEN_BECAUSE
+from stoker.core.pulls import DEEP, DayPlan, plan_day
+from stoker.core.runs import Run, RunState
+from stoker.core.valuing import account_values
+from stoker.engine.looking import CONNECTOR, UNIT, claimed
+from stoker.engine.night_planning import Means, NightOrder, NightPlan
+from stoker.engine.resuming import left_undone
+from stoker.engine.running import Ending, OpenRun
+from stoker.errors import ConfigError
+from stoker.ports import Store
+
+KIND = "pulls"
+PAGE = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullOrder:
+    """How a tenant's looks are chosen."""
+
+    rule: PullRule
+    beliefs: BeliefRule
+    units: int = 1  # of a shallow look
+    deep_units: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pulls:
+    """A plan, and everything it was made of."""
+
+    at: datetime
+    inputs: PlanInputs
+    plan: DayPlan
+
+
+class PullPlanning:
+    """Plans one tenant's looks; what a night's planning is to a night, this is to pulls."""
+
+    def __init__(
+        self,
+        order: PullOrder,
+        *,
+        night: NightOrder,
+        means: Callable[[], Awaitable[Means]],
+    ) -> None:
+        self._order = order
+        self._night = night
+        self._means = means
+
+    async def plan(self, run: OpenRun) -> NightPlan:
+        """Choose looks, keep the decision about every account, and return the chosen as units.
+
+        A run that died is taken over instead: what it had chosen and not ended is done first.
+        """
+        rule = await run.store.accounts.rule(self._night.rule_name)
+        if rule is None:
+            raise ConfigError(
+                f"there is no rule {self._night.rule_name!r} that says which companies to look "
+                "for; set it with: stoker icp set"
+            )
+        means = await self._means()
+        earlier = await left_undone(run, kind=KIND, reset=self._night.reset, killed_only=True)
+        if earlier is not None and earlier.units:
+            return self._told(earlier.units, means, rule, taken_over_from=earlier.run)
+        with run.step("plan") as step:
+            pulls = await self.pulls(run.store, now=run.clock.now(), means=means)
+            step.items = len(pulls.inputs.ids)
+        name = Run(key=run.key, kind=run.kind).name
+        await keep(run.store, name, pulls)
+        units = units_of(pulls)
+        nobody = ""
+        if not pulls.inputs.ids:
+            nobody = "no account has a heat yet; give those that fit one with: stoker heat sweep"
+        told = self._told(units, means, rule)
+        return replace(told, candidates=len(pulls.inputs.ids), nobody=nobody)
+
+    async def pulls(self, store: Store, *, now: datetime, means: Means | None = None) -> Pulls:
+        """Return the plan for this moment, keeping nothing."""
+        means = means or await self._means()
+        inputs = await self._inputs(store, now, means)
+        plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+        asked_for = await self._asked_for(store, inputs, plan, now)
+        if asked_for:
+            # Whoever was asked for in this stretch of time gives way to the next in line.
+            barred = inputs.accounts.barred.copy()
+            barred[asked_for] = Why.DUPLICATE_PULL_JOB_ID
+            inputs = replace(inputs, accounts=replace(inputs.accounts, barred=barred))
+            plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+        return Pulls(at=now, inputs=inputs, plan=plan)
+
+    async def quoted(self, store: Store, *, now: datetime) -> tuple[Pulls, Quote]:
+        """Return the plan for this moment and what it is expected to take, keeping nothing."""
+        means = await self._means()
+        pulls = await self.pulls(store, now=now, means=means)
+        return pulls, self._quote(units_of(pulls), means)
+
+    async def _inputs(self, store: Store, now: datetime, means: Means) -> PlanInputs:
+        columns = await _columns(store.attention)
+        order, moment = self._order, in_days(now)
+        tier = columns.tier.astype(np.uint8)
+        prior = order.beliefs.prior(columns.tier.astype(np.int64))
+        quiet = np.maximum(moment - columns.tier_since, 0.0)
+        size = len(columns.accounts)
+        units = np.full(size, order.units, np.int32)
+        deep_units = np.full(size, max(order.deep_units, order.units), np.int32)
+        value, deep_value = account_values(
+            tier=tier,
+            heat=columns.heat,
+            quiet=quiet,
+            posture=columns.posture,
+            units=units,
+            deep_units=deep_units,
+            rule=order.rule,
+            beliefs=order.beliefs,
+        )
+        accounts = accounts_of(
+            self._believed(
+                columns.surface_changes, columns.surface_days, columns.surface_at, prior, moment
+            ),
+            deep=self._believed(
+                columns.deep_changes, columns.deep_days, columns.deep_at, prior, moment
+            ),
+            looked=columns.surface_at,
+            deep_looked=columns.deep_at,
+            value=value,
+            deep_value=deep_value,
+            signals=columns.signals,
+            units=units,
+            deep_units=deep_units,
+            tier=tier,
+            heat=columns.heat,
+            quiet=quiet,
+            posture=columns.posture,
+            barred=np.full(size, await _stopped(store), np.uint8),
+        )
+        return PlanInputs(
+            ids=columns.accounts,
+            accounts=accounts,
+            limits=limits_of(
+                np.array([means.pull_units], np.int64),
+                connector_cap=np.array([[UNCAPPED]], np.int64),
+            ),
+            rule=order.rule,
+        )
+
+    def _believed(
+        self, changes: Floats, days: Floats, seen: Floats, prior: Beliefs, now: float
+    ) -> Beliefs:
+        nothing = np.isnan(changes)
+        known = Beliefs(
+            changes=np.where(nothing, prior.changes, changes),
+            days=np.where(nothing, prior.days, days),
+        )
+        elapsed = np.where(nothing, 0.0, np.maximum(now - seen, 0.0))
+        return drifted(known, elapsed, prior=prior, half_life=self._order.beliefs.half_life)
+
+    async def _asked_for(
+        self, store: Store, inputs: PlanInputs, plan: DayPlan, now: datetime
+    ) -> list[int]:
+        found = []
+        for row in plan.chosen.tolist():
+            depth = Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW
+            if await claimed(store.money, self.job_id(store, inputs.ids[row], depth, now)):
+                found.append(row)
+        return found
+
+    def job_id(self, store: Store, account: str, depth: Depth, now: datetime) -> PullJobId:
+        """Return the id of a pull in the stretch of time that `now` falls in."""
+        return pull_job_id(
+            tenant=store.tenant,
+            account=CompanyId(account),
+            connector=CONNECTOR,
+            depth=depth,
+            at=now,
+            bucket=self._order.rule.tick,
+        )
+
+    def _told(
+        self, units: tuple[Unit, ...], means: Means, rule: IcpRule, *, taken_over_from: str = ""
+    ) -> NightPlan:
+        return NightPlan(
+            rule=rule,
+            units=units,
+            looks=Counter(unit.depth for unit in units),
+            quote=self._quote(units, means),
+            taken_over_from=taken_over_from,
+        )
+
+    def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
+        many = Counter(unit.depth for unit in units)
+        needs = expected(set(means.rooms), steps=self._night.steps)
+        told = quote(many, needs, means.rooms, at_once=self._night.at_once)
+        order = self._order
+        pulls = many[Depth.SHALLOW] * order.units + many[Depth.DEEP] * order.deep_units
+        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost}) if pulls else told
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOnly:
+    """One tenant's plan as work of its own: kept, and nobody is looked at."""
+
+    pulls: Pulls
+
+    @property
+    def kind(self) -> str:
+        """What its runs are listed under."""
+        return "plan"
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Keep the plan under the run's name."""
+        pulls = self.pulls
+        with run.step("keep") as step:
+            await keep(run.store, Run(key=run.key, kind=run.kind).name, pulls)
+            step.items = len(pulls.inputs.ids)
+        looks = Counter(unit.depth for unit in units_of(pulls))
+        return Ending(
+            state=RunState.DONE,
+            counts={
+                "accounts": len(pulls.inputs.ids),
+                "selected": sum(looks.values()),
+                "deep": looks[Depth.DEEP],
+            },
+        )
+
+
+def units_of(pulls: Pulls) -> tuple[Unit, ...]:
+    """Return the chosen looks in order, each with why it was chosen."""
+    inputs, plan = pulls.inputs, pulls.plan
+    price = float(plan.price[0]) if len(plan.price) else 0.0
+    return tuple(
+        Unit(
+            company=CompanyId(inputs.ids[row]),
+            place=place,
+            depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
+            because=_because(Why(int(plan.why[row])), float(plan.score[row]), price),
+        )
+        for place, row in enumerate(plan.chosen.tolist())
+    )
+
+
+async def keep(store: Store, run: str, pulls: Pulls) -> None:
+    """Keep a plan for a run: every decision, all it was made of, and a line in the ledger.
+
+    The same plan again changes nothing; another one for the same run is a ConflictError.
+    """
+    inputs, plan = pulls.inputs, pulls.plan
+    made_of = input_columns(inputs)
+    decided = decisions_of(plan, inputs.accounts, inputs.ids, tenant=0, now=in_days(pulls.at))
+    parts, columns = kept(decided), packed(made_of)
+    header: dict[str, Json] = {
+        **summary(plan, inputs.limits, inputs.rule, tenant=0),
+        "accounts": len(inputs.ids),
+        "counts": counts(decided),
+        "unkept": len(plan.unkept),
+        "digest": digest(decision_columns(decided)),
+        "inputs_digest": digest(made_of),
+        "decision_parts": len(parts),
+        "input_parts": len(columns),
+        "limits": limits_json(inputs.limits),
+        "rule": rule_json(inputs.rule),
+    }
+    record = PlanRecord(run=run, at=pulls.at, policy=inputs.rule.policy.value, header=header)
+    if await store.attention.keep_plan(record, [*parts, *columns]):
+        await store.ledger.append(
+            [
+                Note(
+                    at=pulls.at,
+                    kind="plan",
+                    subject=run,
+                    reason="",
+                    data={
+                        name: header[name]
+                        for name in (
+                            "policy",
+                            "budget",
+                            "spent",
+                            "price",
+                            "gap",
+                            "accounts",
+                            "counts",
+                            "unkept",
+                            "digest",
+                            "inputs_digest",
+                        )
+                    },
+                )
+            ]
+        )
+
+
+async def _columns(attention: AttentionStore) -> AccountColumns:
+    pages, after = [await attention.columns(limit=PAGE)], ""
+    while len(pages[-1].accounts) == PAGE:
+        after = pages[-1].accounts[-1]
+        pages.append(await attention.columns(after=after, limit=PAGE))
+    if len(pages) == 1:
+        return pages[0]
+    joined = {
+        each.name: np.concatenate([getattr(page, each.name) for page in pages])
+        for each in fields(AccountColumns)
+        if each.name != "accounts"
+    }
+    return AccountColumns(
+        accounts=[account for page in pages for account in page.accounts], **joined
+    )
+
+
+async def _stopped(store: Store) -> int:
+    stops = await store.money.stops()
+    return Why.STOPPED if any(stop.connector in ("", CONNECTOR) for stop in stops) else Why.FREE
+
+
+def _because(why: Why, score: float, price: float) -> str:
+    sentence = CHOSEN_BECAUSE[why]
+    if why is Why.FLOOR or not 0 < price < np.inf:
+        return sentence
+    return f"{sentence}, {score / price:.1f} times as much"
