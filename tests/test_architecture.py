@@ -10,6 +10,7 @@ LAYERS = [  # top to bottom; a module may import only from layers below its own
     {"cli", "testing"},
     {"wiring"},
     {"in_touch"},
+    {"pulling"},
     {"nightly", "discovery"},
     {"connecting"},
     {"engine", "connectors", "stores", "sandbox", "simulate", "telemetry", "config"},
