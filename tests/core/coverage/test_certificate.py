@@ -181,6 +181,7 @@ def test_when_every_touch_succeeds_nobody_waits():
 def test_a_tenant_without_profiles_has_nothing_to_promise():
     found = certificate(number=0, runs=2, weeks=1)
     assert found.feasibility.feasible
+    assert found.sentence.startswith("there is no active profile")
     assert found.any_waits.estimate == 0
 
 

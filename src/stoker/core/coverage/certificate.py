@@ -60,6 +60,8 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """Say it to a tenant."""
+        if not self.profiles:
+            return "there is no active profile to promise anything about; import some first"
         one, some = self.one_waits, self.any_waits
         days, found = self.window.days, self.feasibility
         chances = (
