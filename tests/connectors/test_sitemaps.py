@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.connectors.sitemaps import MOST_URLS, read_sitemap
+from stoker.core.model import storable
 
 
 def urlset(*urls):
@@ -64,8 +65,25 @@ def test_a_file_that_declares_entities_is_refused(body):
     assert "entities" in found.refused
 
 
+ONE = "http://a.test/x"
+
+
 @given(st.binary(max_size=2000))
-def test_no_file_at_all_makes_reading_fail(body):
-    read_sitemap(body)
-    read_sitemap(b"\x1f\x8b" + body)
-    read_sitemap(b"<urlset><loc>" + body)
+def test_whatever_a_file_is_nothing_but_web_addresses_comes_out_of_it(body):
+    for file in (body, b"\x1f\x8b" + body, gzip.compress(body), b"<urlset><loc>" + body):
+        found = read_sitemap(file)
+        listed = (*found.pages, *found.maps)
+        assert all(each.startswith(("http://", "https://")) for each in listed)
+        assert all(storable(each) for each in listed)
+        assert not (found.pages and found.maps)
+        assert not (found.refused and listed)
+
+
+@given(st.binary(max_size=2000), st.booleans())
+def test_no_nonsense_hides_an_address_that_stands_before_it(body, packed):
+    file = urlset(ONE) + body
+    found = read_sitemap(gzip.compress(file) if packed else file)
+    assert found.refused or (*found.pages, *found.maps)[0] == ONE
+    declares = b"<!doctype" in file.lower() or b"<!entity" in file.lower()
+    assert bool(found.refused) >= declares
+    assert b"<!" in file or not found.refused
