@@ -203,8 +203,10 @@ def test_when_no_source_can_be_read_the_run_has_failed(world):
 
 def test_a_source_that_breaks_off_leaves_what_came_before(world):
     here = world(a=Scripted(listing("Cook"), TransientError("the line is cut")))
+    asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
     run = here.discover()
     assert (run.state, here.titles(run)) == (RunState.FAILED, ["Cook"])
+    assert run.manifest.counts["signals"] == 1
     assert len(here.sources["a"].asked) == 1  # what was read once is not read twice
 
 

@@ -105,11 +105,7 @@ class Discovery:
         with run.step("signals") as step:
             hired = await tell_who_hires(
                 run.store,
-                [
-                    source
-                    for source, report in zip(order.sources, reports, strict=True)
-                    if report.state is not SourceState.FAILED
-                ],
+                order.sources,
                 intake.employers,
                 rule=order.hiring,
                 listed_at=run.key.at,
