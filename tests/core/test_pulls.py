@@ -175,6 +175,30 @@ def test_a_plan_of_many_accounts_is_proven_close_to_the_best():
     assert tiers.gap > plan.gap
 
 
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize(
+    "caps",
+    [
+        limits_of([0]),
+        limits_of([-1]),
+        limits_of([2]),
+        limits_of([50], connector_cap=[[2]]),
+        limits_of([50], domain_cap=[2]),
+    ],
+)
+def test_looks_that_no_cap_can_ever_let_through_do_not_count_against_a_plan(caps, policy):
+    accounts = alike(4, units=3, deep_units=5, deep_value=1.0, domain=0, tier=2)
+    plan = plan_day(accounts, caps, now=NOW, rule=PullRule(policy=policy))
+    assert (len(plan.chosen), plan.value, plan.bound, plan.gap) == (0, 0.0, 0.0, 0.0)
+
+
+def test_depth_that_never_fits_does_not_count_against_a_plan():
+    accounts = alike(3, units=1, deep_units=100, deep_value=1.0)
+    plan = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule())
+    assert plan.depth.tolist() == [SHALLOW] * 3
+    assert plan.gap < 1e-5
+
+
 def test_depth_is_an_upgrade_where_it_is_worth_less_and_one_offer_where_it_is_worth_more():
     accounts = alike(2, deep_looked=TODAY - 5.0, value=1.0, deep_value=[0.5, 50.0])
     offers = offered(accounts, now=TODAY, rule=PullRule())

@@ -24,6 +24,7 @@ from stoker.core.pull_columns import (
     Limits,
     Policy,
     PullRule,
+    Rows,
     Why,
     checked_together,
     days,
@@ -183,8 +184,8 @@ def _certificate(
     """Return what the plan is worth, and a bound on what any plan under these caps is worth.
 
     Whatever prices are put on caps: what every offer is worth above the price of its units, added
-    to what all units together cost, is never less than any plan is worth. The prices at which
-    caps closed make that bound a close one.
+    to what all units together cost, is never less than any plan is worth. Offers larger than a cap
+    are in no plan. The prices at which caps closed make that bound a close one.
     """
     rows = np.flatnonzero(depth)
     some = accounts.rows(rows)
@@ -199,11 +200,13 @@ def _certificate(
     by_connector, by_domain = np.zeros(0), np.zeros(0)
     if wide:
         refused = np.flatnonzero(choice.passed_shared & ~choice.passed_connector)
+        refused = refused[line.size[refused] <= _room(accounts, limits, line.account[refused])]
         group = line.tenant[refused] * wide + accounts.connector[line.account[refused]]
         by_connector = _closing(line, refused, group, choice, limits.connector_cap.size)
         bound += float((by_connector * limits.connector_cap.ravel())[by_connector > 0].sum())
     if len(limits.domain_cap):
         refused = np.flatnonzero(~choice.passed_shared)
+        refused = refused[line.size[refused] <= _room(accounts, limits, line.account[refused])]
         group = accounts.domain[line.account[refused]].astype(np.int64)
         by_domain = _closing(line, refused, group, choice, len(limits.domain_cap))
         bound += float((by_domain * limits.domain_cap)[by_domain > 0].sum())
@@ -216,10 +219,32 @@ def _certificate(
             price = price + by_connector[tenant * np.int64(wide) + accounts.connector[part]]
         if len(limits.domain_cap):
             price = price + by_domain[accounts.domain[part]]
-        more = accounts.deep_units[part] - units
-        bound += float((np.maximum(offers.look[part] - price, 0.0) * units).sum())
-        bound += float((np.maximum(offers.deeper[part] - price, 0.0) * more).sum())
+        deep_units, room = accounts.deep_units[part], _room(accounts, limits, part)
+        look, never = offers.look[part], deep_units > room
+        alone = np.flatnonzero(never & (units <= room) & (offers.deeper[part] > 0))
+        if len(alone):  # what it offered together with depth, it offers no more
+            some = accounts.rows(begin + alone)
+            surface, _ = worths(some, np.maximum(now - some.looked, 0.0), now=now, rule=rule)
+            look = look.astype(np.float64)
+            look[alone] = surface / some.units
+        above = np.maximum(look - price, 0.0) * units
+        bound += float(above[units <= room].sum())
+        above = np.maximum(offers.deeper[part] - price, 0.0) * (deep_units - units)
+        bound += float(above[~never].sum())
     return value, max(bound * (1 + 1e-6), value)  # scores are short floats
+
+
+def _room(accounts: Accounts, limits: Limits, rows: Rows) -> Ints:
+    """Return the units of the largest look that each account's caps could ever let through."""
+    tenant, domain = accounts.tenant[rows], accounts.domain[rows]
+    largest = np.maximum(limits.budget, 0)[tenant]
+    if limits.connector_cap.shape[1]:
+        capped = limits.connector_cap[tenant, accounts.connector[rows]]
+        largest = np.minimum(largest, capped)
+    if len(limits.domain_cap):
+        capped = limits.domain_cap[np.maximum(domain, 0)]
+        largest = np.where(domain >= 0, np.minimum(largest, capped), largest)
+    return largest
 
 
 def _closing(line: Line, refused: Ints, group: Ints, choice: Choice, groups: int) -> Floats:
