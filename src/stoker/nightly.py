@@ -64,6 +64,8 @@ def order_of(
         # As many as may wait while batches of addresses go at their vendor's pace.
         parked=max(PARKED, 25 * scheduling.company_concurrency),
         gathers_for=max(GATHERS_FOR, timedelta(seconds=verifier.per_s / verifier.calls)),
+        # As many as end at about the same time; more would come late, fewer cost a CRM more calls.
+        sent_together=max(3, min(50, scheduling.company_concurrency)),
         corpus_limit=own.extract.corpus_char_limit,
         keeps_corpus=own.crawl.persist_corpus,
         may_take=timedelta(minutes=scheduling.deadline_minutes),
