@@ -1,0 +1,253 @@
+"""Pulls from end to end: heat, a plan, looks through the gate, and what they teach."""
+
+import asyncio
+import contextlib
+from datetime import timedelta
+
+import pytest
+
+import pg
+from night_house import ACME, house
+from stoker.core.budget import CapChange
+from stoker.core.decisions import recalled, unpacked
+from stoker.core.events import CompanyEnded
+from stoker.core.heat import Signal, SignalKind
+from stoker.core.nights import ENDS, Depth
+from stoker.core.plan_inputs import inputs_from
+from stoker.core.pull_columns import CHOSEN, Why
+from stoker.core.pulls import plan_day
+from stoker.core.runs import RunState
+from stoker.engine.clock import SystemClock
+from stoker.engine.looking import Looking
+from stoker.engine.pull_planning import units_of
+from stoker.engine.verifying import verified
+from stoker.errors import ConflictError
+
+UNITS = "tenant/*/pull_units/day"
+
+
+class Days(SystemClock):
+    """The machine's clock, some days ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def at(request, tmp_path):
+    environment = {}
+    if request.param == "postgres":
+        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
+        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
+
+    def opening(**how):
+        return house(
+            tmp_path, backend=request.param, environment=environment, troubles=False, **how
+        )
+
+    return opening
+
+
+@pytest.fixture
+def here(tmp_path):
+    def opening(**how):
+        return house(tmp_path, backend="memory", troubles=False, **how)
+
+    return opening
+
+
+async def swept(house, tenant=ACME):
+    return await house.app.sweep(tenant).swept(house.store(tenant), clock=house.app.clock)
+
+
+async def pulled(house, tenant=ACME, **how):
+    task = house.app.night_task(tenant, house.app.pulls(tenant, **how))
+    return await house.app.scheduler(()).start_now(task)
+
+
+async def limited(house, limit):
+    now = house.app.clock.now()
+    await house.store().money.change_cap(CapChange(cap=UNITS, limit=limit), now=now)
+
+
+async def decided(house, run):
+    attention = house.store().attention
+    record = await attention.plan(run)
+    parts = [
+        await attention.plan_part(run, number) for number in range(record.header["decision_parts"])
+    ]
+    return record, recalled(parts)
+
+
+def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
+    async def journey():
+        async with at(companies=6) as house:
+            await house.night(steps=("refresh", "candidates"))
+            met = await swept(house)
+            await limited(house, 4)
+            run = await pulled(house)
+            record, told = await decided(house, run.name)
+            sound = await verified(house.store())
+            plans = [
+                entry
+                for entry in await house.store().ledger.entries(limit=1000)
+                if entry.kind == "plan"
+            ]
+            return met, run, record, told, sound, plans, await house.units(run)
+
+    met, run, record, told, sound, plans, units = asyncio.run(journey())
+
+    assert met.new == 6
+    assert run.manifest.cost["crawl/pull_units"] <= 4
+    assert len(told.account) == 6
+    chosen = [account for account, why in zip(told.account, told.why, strict=True) if why in CHOSEN]
+    assert sorted(unit.company for unit in units) == sorted(chosen)
+    assert record.header["spent"] <= record.header["budget"] == 4
+    assert sum(record.header["counts"][name] for name in ("shallow", "deep")) == len(chosen)
+    assert [entry.data["digest"] for entry in plans] == [record.header["digest"]]
+    assert sound.problems == ()
+
+
+def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
+    async def journey():
+        async with here(companies=8) as house:
+            await house.night(limit=3)
+            await swept(house)
+            await limited(house, 30)
+            run = await pulled(house)
+            record, told = await decided(house, run.name)
+            first, many = record.header["decision_parts"], record.header["input_parts"]
+            attention = house.store().attention
+            parts = [await attention.plan_part(run.name, first + each) for each in range(many)]
+            return record, told, inputs_from(unpacked(parts), record.header)
+
+    record, told, inputs = asyncio.run(journey())
+    again = plan_day(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
+    assert again.why.tolist() == told.why.tolist()
+    assert again.depth.tolist() == told.depth.tolist()
+
+
+def test_looks_teach_and_whoever_was_looked_at_rests(here):
+    async def journey():
+        clock = Days()
+        async with here(companies=4, clock=clock) as house:
+            await house.night()
+            await swept(house)
+            planning = house.app.pull_planning(ACME)
+            rest = await planning.pulls(house.store(), now=clock.now())
+            clock.ahead = timedelta(days=2)
+            [first, *_] = rest.inputs.ids
+            signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
+            own = house.app.settings.for_tenant(ACME).heat
+            await house.store().attention.add_signals(
+                [signal], rule=own.rule(), tiers=own.tiers(), now=clock.now()
+            )
+            due = await planning.pulls(house.store(), now=clock.now())
+            run = await pulled(house)
+            beliefs = await house.store().attention.beliefs()
+            return rest, due, run, beliefs, first
+
+    rest, due, run, beliefs, first = asyncio.run(journey())
+
+    assert {Why(code) for code in rest.plan.why.tolist()} == {Why.FRESH_ENOUGH}
+    assert units_of(due)[0].company == first  # its signal made what we know older than it is
+    assert run.state is RunState.DONE
+    assert all(belief.surface.changes is not None for belief in beliefs)
+
+
+def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
+    async def journey():
+        async with here(companies=3) as house:
+            await house.night(steps=("refresh", "candidates"))
+            await swept(house)
+            planning, store = house.app.pull_planning(ACME), house.store()
+            before = await planning.pulls(store, now=house.app.clock.now())
+            unit = units_of(before)[0]
+
+            def job(company, depth, now):
+                return planning.job_id(store, company, depth, now)
+
+            def looking(units, run):
+                return Looking(
+                    gate,
+                    store.money,
+                    prices={Depth.SHALLOW: units, Depth.DEEP: units},
+                    reset=house.app.reset_for(ACME),
+                    run=run,
+                    pull_id=job,
+                )
+
+            gate, now = await house.app.gate(ACME), house.app.clock.now()
+            paid = await looking(1, "one").allowed(unit.company, unit.depth, now=now)
+            again = await looking(1, "two").allowed(unit.company, unit.depth, now=now)
+            with pytest.raises(ConflictError, match="another price"):
+                await looking(2, "three").allowed(unit.company, unit.depth, now=now)
+            after = await planning.pulls(store, now=now)
+            return unit, paid, again, after
+
+    unit, paid, again, after = asyncio.run(journey())
+
+    assert (dict(paid.cost), dict(again.cost)) == ({"pull_units": 1}, {})
+    row = list(after.inputs.ids).index(unit.company)
+    assert Why(int(after.plan.why[row])) is Why.DUPLICATE_PULL_JOB_ID
+
+
+def test_a_refused_promise_does_not_use_up_the_pull(here):
+    async def journey():
+        async with here(companies=3) as house:
+            await house.night(steps=("refresh", "candidates"))
+            await swept(house)
+            await limited(house, 0)
+            none = await pulled(house)
+            await limited(house, 100)
+            return none, await pulled(house)
+
+    none, some = asyncio.run(journey())
+    assert none.manifest.counts["selected"] == 0
+    assert some.manifest.counts["selected"] == 3
+    assert some.manifest.cost["crawl/pull_units"] > 0
+
+
+def test_a_stop_is_the_reason_for_everybody(here):
+    async def journey():
+        async with here(companies=3) as house:
+            await house.night(steps=("refresh", "candidates"))
+            await swept(house)
+            now = house.app.clock.now()
+            await house.store().money.stop("", reason="enough", now=now)
+            return await house.app.pull_planning(ACME).pulls(house.store(), now=now)
+
+    pulls = asyncio.run(journey())
+    assert {Why(code) for code in pulls.plan.why.tolist()} == {Why.STOPPED}
+    assert not units_of(pulls)
+
+
+def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
+    async def journey():
+        async with at(companies=8, at_once=2) as house:
+            await house.night(steps=("refresh", "candidates"))
+            await swept(house)
+            first = asyncio.create_task(pulled(house))
+            while not house.told.of(CompanyEnded):  # noqa: ASYNC110 - the recorder has no event
+                await asyncio.sleep(0.01)
+            first.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await first
+            rest = await pulled(house)
+            [stopped] = (await house.store().runs.runs(kind="pulls"))[1:]
+            holds = await house.store().money.usage()
+            units = await house.units(stopped)
+            return rest, stopped, holds, units, await house.units(rest)
+
+    rest, stopped, holds, units, others = asyncio.run(journey())
+
+    assert stopped.state is RunState.CANCELLED
+    assert rest.state is RunState.DONE, rest.manifest.reasons
+    assert len(units) == 8
+    through = [unit.company for unit in (*units, *others) if unit.state in ENDS]
+    assert sorted(through) == sorted(unit.company for unit in units)  # each exactly once
+    [used] = [each.used for each in holds if each.cap == UNITS]
+    assert used.settled == sum({Depth.DEEP: 3, Depth.SHALLOW: 1}[unit.depth] for unit in units)
+    assert used.reserved == 0
