@@ -54,6 +54,7 @@ def settings_text(address: str, directory: Path, *, scale: float, companies: int
         f"crawl.max_pages = {PAGES}",
         f"scheduling.company_concurrency = {PLACES}",
         f"scheduling.daily_cap_per_tenant = {companies}",
+        "scheduling.deadline_minutes = 1440",  # nobody is left out because the machine is busy
     ]
     for cap in (
         *("pull_units_per_day", "money_per_day_minor", "openai_daily_tokens", "openai_calls"),
