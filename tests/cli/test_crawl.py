@@ -10,6 +10,7 @@ from stoker.cli.output import Exit
 from stoker.sandbox.box import Sandbox
 from stoker.sandbox.serving import Told, page_told
 
+QUICK = ("--set", "crawl.gap_s=0.01")  # nobody is there to be polite to
 PROSE = "We make anvils and hammers for smiths all over the region, and like it. " * 5
 
 
@@ -47,7 +48,7 @@ def served(pages):
 @pytest.fixture
 def crawl(tmp_path, capsys):
     def crawl(*arguments):
-        code = main(["-C", str(tmp_path), "crawl", *arguments])
+        code = main(["-C", str(tmp_path), *QUICK, "crawl", *arguments])
         return code, capsys.readouterr().out
 
     return crawl
