@@ -44,6 +44,7 @@ STEP = 0.001  # of posture, or of heat where the table decides
 MINUTE = timedelta(minutes=1)
 _FURTHEST = timedelta(days=3660)
 _DAY = timedelta(days=1)
+_MINUTES = _DAY / MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,17 +330,20 @@ class _Chances:
         return int(min(more / STEP, 1 / STEP)) + 1
 
     def _wait_guess(self) -> int:
-        one = self._one
-        if self._price <= 0 or one.value[0] <= 0:
-            return int(self._rule.tick / MINUTE)
-        age = self._now - float(one.looked[0]) + days(self._rule.tick) / 2
-        signals = self._rule.signal_changes * float(one.signals[0])
-        age += signals * float(one.surface.days_between[0])
-        due = interval(
-            one.surface, self._price * one.units / one.value, objective=self._rule.objective
-        )
-        late = float(due[0]) - age
-        return int(min(max(late, 0.0) * 1440, _FURTHEST / MINUTE)) + 1
+        one, rule = self._one, self._rule
+        age = self._now - float(one.looked[0])
+        guess = days(_FURTHEST)
+        if rule.share and rule.floor is not None:
+            guess = days(rule.floor) - days(rule.tick) - age
+        if self._price > 0 and one.value[0] > 0 and rule.policy is Policy.OPTIMAL:
+            due = interval(
+                one.surface, self._price * one.units / one.value, objective=rule.objective
+            )
+            older = days(rule.tick) / 2 + rule.signal_changes * float(one.signals[0]) * float(
+                one.surface.days_between[0]
+            )
+            guess = min(guess, float(due[0]) - age - older)
+        return int(min(max(guess, 0.0) * _MINUTES, _FURTHEST / MINUTE)) + 1
 
 
 def related(row: int, accounts: Accounts, limits: Limits) -> Ints:
