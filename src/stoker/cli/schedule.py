@@ -31,6 +31,7 @@ from stoker.errors import ConfigError, ConflictError, StokerError
 if TYPE_CHECKING:
     from stoker.config.settings import Settings
     from stoker.core.audit import Finding
+    from stoker.core.cadence import Schedule
     from stoker.core.model import Json, TenantId
     from stoker.wiring import App
 
@@ -171,13 +172,12 @@ async def _next_instants(
         now = moment(after, what="--after") if after else app.clock.now()
         for tenant in chosen_tenants(app.settings, tenants):
             zone = app.settings.for_tenant(tenant).scheduling.timezone
-            task = app.task(tenant)
-            for kind in await _kinds(app, tenant):
+            for kind, its in (await _schedules(app, tenant)).items():
                 last = await app.backend.tenant(tenant).schedule.last_slot(kind, until=now)
                 decided = last.instant if last else None
                 rows += [
                     (tenant, kind, instant, local_text(instant, zone), clock_note(instant, zone))
-                    for instant in upcoming(now, task.schedule, count, last=decided)
+                    for instant in upcoming(now, its, count, last=decided)
                 ]
     if as_json:
         show_json(
@@ -200,10 +200,10 @@ async def _next_instants(
     show_table(["tenant", "kind", "utc", "local", "note"], table)
 
 
-async def _kinds(app: App, tenant: TenantId) -> tuple[str, ...]:
-    """Return what is scheduled for a tenant: its upkeep and, if it is set up for them, nights."""
-    nights = bool(await _with_nights(app, (tenant,)))
-    return (app.task(tenant).name, KIND) if nights else (app.task(tenant).name,)
+async def _schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
+    """Return what is scheduled for a tenant, by kind: its upkeep, nights, whatever it wants."""
+    scheduler = app.scheduler((tenant,), nights=await _with_nights(app, (tenant,)))
+    return {task.name: task.schedule for task in scheduler.tasks}
 
 
 @schedule.command("audit")
@@ -238,20 +238,20 @@ async def _audit(
             raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
         found: list[tuple[TenantId, str, Finding]] = []
         for tenant in chosen_tenants(app.settings, tenants):
-            task = app.task(tenant)
             store = app.backend.tenant(tenant)
             rule = retention_rule(app.settings.for_tenant(tenant))
-            kinds = await _kinds(app, tenant)
-            for kind in (task.name, KIND):
+            schedules = await _schedules(app, tenant)
+            # Nobody expects a night of whoever is no longer set up for one; those it had count.
+            over = {} if KIND in schedules else {KIND: app.task(tenant).schedule}
+            for kind, its in (schedules | over).items():
                 end = to
-                if kind not in kinds:
-                    # Nobody expects a night of whoever is no longer set up for one.
+                if kind in over:
                     last = await store.schedule.last_slot(kind, until=to)
                     end = min(to, last.instant + timedelta(microseconds=1)) if last else start
                 if start >= end:
                     continue
                 findings = await audited(
-                    store, kind, task.schedule, since=start, until=end, now=now, rule=rule
+                    store, kind, its, since=start, until=end, now=now, rule=rule
                 )
                 found += [(tenant, kind, finding) for finding in findings]
     bad = audit.problems([finding for _, _, finding in found])

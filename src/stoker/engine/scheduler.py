@@ -71,6 +71,11 @@ class Scheduler:
         self._room = asyncio.Semaphore(at_once)
         self._nexts: dict[Task, datetime] = {}  # as far as is known; a nap is never long
 
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """What it attends to."""
+        return self._tasks
+
     async def tick(self) -> list[tuple[TenantId, Run]]:
         """Attend to every task once and to its end; return whose runs were carried out."""
         ended = await asyncio.gather(*(self._in_turn(task) for task in self._tasks))
