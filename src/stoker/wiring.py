@@ -257,6 +257,19 @@ class App:
             if (said := self.settings.for_tenant(tenant).discovery).scheduled and said.sources
         ]
 
+    def _attending(self, tenants: tuple[TenantId, ...]) -> list[Task]:
+        sweeps = [self.sweep_task(tenant) for tenant in tenants]
+        pulls = [
+            replace(
+                self.night_task(tenant, self.pulls(tenant)),
+                schedule=Interval(every=timedelta(hours=said.tick_hours)),
+                catch_up=CatchUp.LATEST,
+            )
+            for tenant in tenants
+            if (said := self.settings.for_tenant(tenant).pulls).scheduled
+        ]
+        return [*sweeps, *pulls]
+
     async def caps_for(self, tenant: TenantId) -> tuple[Cap, ...]:
         """Return every cap in force for a tenant, those it shares first.
 
@@ -280,13 +293,14 @@ class App:
     ) -> Scheduler:
         """Return a scheduler for tenants' upkeep, and for the nights of some, in this process.
 
-        Whoever's settings want it discovers too, by the same schedule.
+        Whoever has nights has its heats swept, and its pulls made if its settings want that;
+        whoever's settings want it discovers too.
         """
         upkeep = [self.task(tenant) for tenant in tenants]
         discoveries = self._scheduled_discoveries(tenants)
         tonight = [self.night_task(tenant, self.night(tenant)) for tenant in nights]
         return Scheduler(
-            [*upkeep, *discoveries, *tonight],
+            [*upkeep, *discoveries, *tonight, *self._attending(nights)],
             backend=self.backend,
             leaseholder=Leaseholder(
                 owner=self.owner,

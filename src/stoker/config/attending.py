@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stoker.config.explained import setting as _is
 from stoker.config.explained import tenant_setting as _each
-from stoker.config.values import choice, integer, number
+from stoker.config.values import BOOLEAN, choice, integer, number
 
 if TYPE_CHECKING:
     from stoker.core.beliefs import BeliefRule
@@ -38,10 +38,14 @@ class Heat:
     )
     hot_from: float = _each(number(0, 1), 0.7, "A score of at least this is HOT.")
     warm_from: float = _each(number(0, 1), 0.4, "A score of at least this is WARM.")
-    hot_signals: int = _each(integer(1, 8), 2, "So many signals make an account HOT …")
-    hot_within_hours: float = _each(number(0.01, _MONTH), 1.0, "… within so many hours.")
-    warm_signals: int = _each(integer(1, 8), 1, "So many signals make an account WARM …")
-    warm_within_hours: float = _each(number(0.01, _MONTH), 6.0, "… within so many hours.")
+    hot_signals: int = _each(integer(1, 8), 2, "So many signals make an account HOT.")
+    hot_within_hours: float = _each(
+        number(0.01, _MONTH), 1.0, "The hours within which these signals come."
+    )
+    warm_signals: int = _each(integer(1, 8), 1, "So many signals make an account WARM.")
+    warm_within_hours: float = _each(
+        number(0.01, _MONTH), 6.0, "The hours within which these signals come."
+    )
     hot_cooldown_hours: float = _each(
         number(0, _MONTH), 4.0, "Hours a HOT account stays so after its score has fallen."
     )
@@ -111,6 +115,9 @@ class Pulls:
         choice("harmonic", "freshness"),
         "harmonic",
         "What stale copies cost: every missed change a little less, or any of them the same.",
+    )
+    scheduled: bool = _each(
+        BOOLEAN, False, "Whether `schedule run` makes pulls too, every tick_hours."
     )
     tick_hours: float = _each(number(0.02, 720), 24.0, "Hours from one plan to the next.")
     floor_days: float = _each(
