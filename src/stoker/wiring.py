@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from stoker.connectors.posting_files import PostingFiles
     from stoker.engine.pull_planning import PullPlanning, Pulls
 
+FADED = timedelta(hours=40)  # for each hour of their half-life: what is left of signals is nothing
 LEASE_LENGTH = timedelta(seconds=30)
 PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
 # Sites have a clock per host; all of them together have only so many places.
@@ -137,6 +138,7 @@ class App:
                 zone=own.scheduling.timezone,
                 rule=retention_rule(own),
                 prunes=own.retention.enabled,
+                signals_for=FADED * own.heat.half_life_hours,
             ),
             schedule=schedule,
             manifest=Manifest(

@@ -7,7 +7,9 @@ import pytest
 
 from stoker import wiring
 from stoker.core.budget import Request
+from stoker.core.companies import CompanyId
 from stoker.core.events import OutcomeUncertain
+from stoker.core.heat import Signal, SignalKind
 from stoker.core.model import TenantId
 from stoker.core.runs import RunState
 from stoker.engine.upkeep import CHECKED_FOR
@@ -97,3 +99,32 @@ def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_
     pruned, left = asyncio.run(scenario())
     assert pruned == int(prunes)
     assert left == {"corpus/new", "tavily/good"} | (set() if prunes else {"corpus/old"})
+
+
+@pytest.mark.parametrize("prunes", [True, False])
+def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes):
+    (tmp_path / "stoker.toml").write_text(
+        f"retention.enabled = {str(prunes).lower()}\n[heat]\nhalf_life_hours = 240\n[tenants.acme]\n"
+    )
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
+            signals = [
+                Signal(
+                    id=f"{days}",
+                    account=CompanyId("a"),
+                    kind=SignalKind.IMPORTED,
+                    at=clock.now() - timedelta(days=days),
+                )
+                for days in (401, 399)
+            ]
+            await attention.add_signals(
+                signals, rule=own.rule(), tiers=own.tiers(), now=clock.now()
+            )
+            await app.scheduler((ACME,)).start_now(app.task(ACME))
+            return [each.id for each in await attention.signals(CompanyId("a"))]
+
+    assert asyncio.run(scenario()) == (["399"] if prunes else ["399", "401"])

@@ -56,6 +56,7 @@ class Upkeep:
     zone: str
     rule: RetentionRule
     prunes: bool
+    signals_for: timedelta = timedelta(days=365)  # until nothing of them is left in any heat
 
     @property
     def kind(self) -> str:
@@ -114,12 +115,17 @@ class Upkeep:
         )
 
     async def _forgotten(self, run: OpenRun, now: datetime) -> int:
-        """Forget answers and texts that have been good for nothing for as long as runs are kept."""
+        """Forget answers, texts and signals that have been good for nothing for long enough."""
         if not self.prunes:
             return 0
         before, forgotten = now - timedelta(days=self.rule.days), 0
         while many := await run.store.answers.forget_answers(before=before):
             forgotten += many
+        faded = min(before, now - self.signals_for)
+        while await run.store.attention.prune_signals(before=faded):
+            pass
+        while await run.store.attention.prune_looks(before=faded):
+            pass
         return forgotten
 
 
