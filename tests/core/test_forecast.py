@@ -89,5 +89,19 @@ def test_shedding_drops_the_least_valuable_and_no_more_than_needed(number, minut
     assert list(shed) == sorted(shed, key=lambda unit: -unit.place)
 
 
+@given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5), st.integers(1, 9))
+def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per_unit, page):
+    waiting, how = units(number), {"now": NOW, "deadline": NOW + minutes * MINUTE}
+    at_once = to_shed(waiting, per_unit=per_unit * MINUTE, **how)
+    paged = [
+        unit
+        for start in range(0, number, page)
+        for unit in to_shed(
+            waiting[start : start + page], per_unit=per_unit * MINUTE, before=start, **how
+        )
+    ]
+    assert set(map(id, paged)) == set(map(id, at_once))
+
+
 def test_nothing_is_shed_while_nobody_knows_how_long_a_unit_takes():
     assert to_shed(units(5), now=NOW, deadline=NOW, per_unit=timedelta(0)) == ()

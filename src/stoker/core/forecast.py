@@ -113,15 +113,21 @@ def projected_finish(
 
 
 def to_shed(
-    waiting: Sequence[Unit], *, now: datetime, deadline: datetime, per_unit: timedelta
+    waiting: Sequence[Unit],
+    *,
+    now: datetime,
+    deadline: datetime,
+    per_unit: timedelta,
+    before: int = 0,
 ) -> tuple[Unit, ...]:
     """Return which waiting units to leave out so that the rest ends in time, least valuable first.
 
-    `per_unit` is how long the night takes for one more unit, others going on beside it.
+    `per_unit` is how long the night takes for one more unit, others going on beside it; `before` is
+    how many more valuable ones are waiting besides these.
     """
     if per_unit <= timedelta(0):
         return ()
-    room = max(int((deadline - now) / per_unit), 0)
+    room = max(int((deadline - now) / per_unit) - before, 0)
     by_value = sorted(waiting, key=lambda unit: unit.place)
     return tuple(reversed(by_value[room:]))
 

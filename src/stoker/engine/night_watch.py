@@ -20,7 +20,7 @@ from stoker.ports import Clock, Observer, Store
 LOOKS_EVERY = timedelta(seconds=5)
 GRACE = timedelta(minutes=10)  # after the deadline, for companies that were under way
 ENOUGH_SEEN = 10  # units that must have ended before their pace is believed
-PAGE = 1000
+PAGE = 200  # units in memory, however many are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,31 +93,31 @@ class NightWatch:
         return await self._shed(now, per_unit=(now - self._times.began_at) / max(ended, 1))
 
     async def _shed(self, now: datetime, *, per_unit: timedelta) -> int:
-        shed = 0
-        for unit in to_shed(
-            await self._waiting(),
-            now=now + per_unit * self._flow.under_way,
-            deadline=self._times.deadline,
-            per_unit=per_unit,
-        ):
-            gone = replace(
-                unit,
-                state=UnitState.SHED,
-                reasons=("left out: the night would have ended after its deadline",),
-                ended_at=now,
-            )
-            # False when somebody has begun it meanwhile, and then it is done after all.
-            shed += await self._store.nights.finish_unit(self._run, gone, None)
-        if shed:
-            self._observer(UnitsShed(at=now, tenant=self._store.tenant, run=self._run, units=shed))
-        return shed
-
-    async def _waiting(self) -> list[Unit]:
-        units: list[Unit] = []
+        shed = before = 0
         after = -1
         while page := await self._store.nights.units(
             self._run, states=(UnitState.WAITING,), after=after, limit=PAGE
         ):
-            units += page
             after = page[-1].place
-        return units
+            for unit in to_shed(
+                page,
+                now=now + per_unit * self._flow.under_way,
+                deadline=self._times.deadline,
+                per_unit=per_unit,
+                before=before,
+            ):
+                shed += await self._left_out(unit, now)
+            before += len(page)
+        if shed:
+            self._observer(UnitsShed(at=now, tenant=self._store.tenant, run=self._run, units=shed))
+        return shed
+
+    async def _left_out(self, unit: Unit, now: datetime) -> bool:
+        gone = replace(
+            unit,
+            state=UnitState.SHED,
+            reasons=("left out: the night would have ended after its deadline",),
+            ended_at=now,
+        )
+        # False when somebody has begun it meanwhile, and then it is done after all.
+        return await self._store.nights.finish_unit(self._run, gone, None)
