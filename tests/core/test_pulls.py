@@ -76,6 +76,20 @@ def test_a_long_line_of_which_only_the_front_is_considered_gives_the_same_plan(s
     assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
 
 
+def test_somebody_behind_the_front_is_found_when_a_connector_refuses_all_of_it():
+    accounts = alike(
+        92,
+        value=[100.0] * 90 + [1.0, 1e-6],
+        connector=[0] * 90 + [1, 1],
+        looked=TODAY - np.array([5.0] * 91 + [90.0]),
+        units=[1] * 91 + [2],
+    )
+    limits, rule = limits_of([2], connector_cap=[[1, -1]]), PullRule()
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    assert plan.chosen.tolist() == [0, 90]
+    assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
+
+
 @settings(max_examples=30)
 @given(seeds, policies)
 def test_planning_twice_or_with_the_prices_it_was_measured_by_gives_the_same_plan(seed, policy):
@@ -127,6 +141,13 @@ def test_the_longest_waiting_come_first_within_the_floors_share_and_no_further()
     none = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule(floor=None))
     assert not (none.why == Why.FLOOR).any()
     assert len(none.unkept) == 0
+
+
+def test_whoever_would_have_waited_too_long_by_the_next_plan_is_overdue_now():
+    accounts = alike(3, looked=TODAY - np.array([58.9, 59.1, 60.1]))
+    assert plan_day(accounts, limits_of([9]), now=NOW, rule=PullRule()).overdue.tolist() == [2]
+    hourly = PullRule(tick=timedelta(hours=1))
+    assert plan_day(accounts, limits_of([9]), now=NOW, rule=hourly).overdue.tolist() == [1]
 
 
 @settings(max_examples=40)
