@@ -104,7 +104,7 @@ def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_
 @pytest.mark.parametrize("prunes", [True, False])
 def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes):
     (tmp_path / "stoker.toml").write_text(
-        f"retention.enabled = {str(prunes).lower()}\n[heat]\nhalf_life_hours = 240\n[tenants.acme]\n"
+        f"retention.enabled = {str(prunes).lower()}\nheat.half_life_hours = 240\n[tenants.acme]\n"
     )
     settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
 

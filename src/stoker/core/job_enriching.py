@@ -19,7 +19,7 @@ LONGEST_TEXT = 20_000  # characters of a posting's text that are looked at
 _TOKEN = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9+#.]*")
 _WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
 _ASIDE = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
-_AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|\s*[|;].*$")
+_AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
 _LEVEL = re.compile(r"[ivx]{1,4}|l[0-9]|[0-9]+")
 _SPELT_OUT: Mapping[str, str] = MappingProxyType(
     {

@@ -28,8 +28,9 @@ _LISTED_FOR_OTHERS = frozenset(  # labels of hosts that list everybody's posting
     )
 )  # fmt: skip
 _SAYS_THAT_IT_HIRES = re.compile(
-    r"^\s*(?:(?:open|current|latest|all)\s+)?(?:jobs?|careers?|openings|vacancies|positions|roles)"
-    r"\s+(?:at|with|in|from|@|of)\s+|\s+(?:jobs|careers|openings|vacancies)\s*$",
+    # Of texts whose words are one space apart: a row of spaces would hold such a pattern up.
+    r"^(?:(?:open|current|latest|all) )?(?:jobs?|careers?|openings|vacancies|positions|roles)"
+    r" (?:at|with|in|from|@|of) | (?:jobs|careers|openings|vacancies)$",
     re.IGNORECASE,
 )
 _MORE_THAN_ONE = CompanyId("")
@@ -109,7 +110,8 @@ def _keys(domain: str, name: str, origin: str) -> tuple[str, ...]:
     labels = host_of(origin).split(".")
     if not _LISTED_FOR_OTHERS & {*labels}:
         keys += [f"at {'.'.join(labels[first:])}" for first in range(len(labels) - 1)]
-    words = name_words(_SAYS_THAT_IT_HIRES.sub("", name[:_LONGEST_NAME]))
+    spaced = " ".join(name[:_LONGEST_NAME].split())
+    words = name_words(_SAYS_THAT_IT_HIRES.sub("", spaced))
     return (*keys, f"called {' '.join(words)}") if words else tuple(keys)
 
 
