@@ -61,6 +61,8 @@ COMMANDS = {
     "heat": Lazy("stoker.cli.heat:heat", "Say which accounts are hot, and because of what."),
     "pulls": Lazy("stoker.cli.pulls:pulls", "Look at accounts where it is worth most."),
     "quote": Lazy("stoker.cli.pulls:quote", "Say what pulls would take now, and why not others."),
+    "replay": Lazy("stoker.cli.replay:replay", "Make a plan of pulls again; change one number."),
+    "price": Lazy("stoker.cli.price:price", "Say what more or less budget for pulls would buy."),
     "signals": Lazy("stoker.cli.signals:signals", "Tell what happened at accounts."),
     "discover": Lazy(
         "stoker.cli.discover:discover", "Find who hires: read job boards, feeds and files."

@@ -1,4 +1,7 @@
-"""`stoker why`: what happened to one company, in sentences, with the numbers behind them."""
+"""`stoker why`: what happened to one company, in sentences, with the numbers behind them.
+
+Its last look, its score, and what the newest plan of pulls decided about it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from stoker.core.picking import object_in, text_in
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
+    from stoker.cli.why_pulled import Pulled
     from stoker.core.companies import Company, Dossier
     from stoker.core.icp import Fit
     from stoker.core.model import Json, TenantId
@@ -53,6 +57,7 @@ class Story:
     fit: Fit | None  # None: the tenant has no rule
     least: float
     corpus: Kept | None = None  # what its pages said, where that is kept
+    pulled: Pulled | None = None  # None: no plan of pulls is kept
 
     @property
     def company(self) -> Company:
@@ -62,22 +67,28 @@ class Story:
 
 @click.command()
 @click.argument("which", metavar="[TENANT/]COMPANY")
+@click.option(
+    "--flip",
+    is_flag=True,
+    help="Say what would have had it looked at by the last plan of pulls: units, posture or time.",
+)
 @takes_json
 @pass_asked
-def why(asked: Asked, which: str, as_json: bool) -> None:
+def why(asked: Asked, which: str, flip: bool, as_json: bool) -> None:
     """Say what happened to one company: why it was chosen, each step, cost, refusals, its score.
 
     COMPANY is its number in the register, or a part of its name. TENANT may be left out when there
     is only one.
     """
-    story = run_async(_story(asked, which))
+    story = run_async(_story(asked, which, flip=flip))
     if as_json:
         show_json(_json(story))
     else:
         _show(story)
 
 
-async def _story(asked: Asked, which: str) -> Story:
+async def _story(asked: Asked, which: str, *, flip: bool) -> Story:
+    from stoker.cli.why_pulled import pulled
     from stoker.core.corpus import corpus_key
     from stoker.core.icp import fit
 
@@ -95,6 +106,7 @@ async def _story(asked: Asked, which: str) -> Story:
         seen = await store.nights.last_look(dossier.company.id)
         key = corpus_key(dossier.company.id)
         kept = await store.answers.answers([key])
+        decided = await pulled(store, dossier.company, flip=flip)
     run, unit = seen or ("", None)
     return Story(
         tenant=tenant,
@@ -104,6 +116,7 @@ async def _story(asked: Asked, which: str) -> Story:
         fit=fit(dossier.company, rule) if rule else None,
         least=own.score.min_export,
         corpus=kept.get(key),
+        pulled=decided,
     )
 
 
@@ -148,6 +161,10 @@ def _show(story: Story) -> None:
         say("\nNo night has looked at it yet." + _not_chosen(story))
     else:
         _show_unit(story.run, unit)
+    if story.pulled is not None:
+        from stoker.cli.why_pulled import show_pulled
+
+        show_pulled(story.pulled)
     _show_known(story)
 
 
@@ -238,4 +255,9 @@ def _json(story: Story) -> Json:
     if story.fit is not None:
         fits = {"fits": story.fit.fits, "because": story.fit.because}
     said = story.corpus.answer if story.corpus is not None else None
-    return {**known, "fit": fits, "night": night, "corpus": said}  # type: ignore[dict-item]  # no date is left
+    pull: Json = None
+    if story.pulled is not None:
+        from stoker.cli.why_pulled import pulled_json
+
+        pull = pulled_json(story.pulled)
+    return {**known, "fit": fits, "night": night, "pull": pull, "corpus": said}  # type: ignore[dict-item]  # no date is left

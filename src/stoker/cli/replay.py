@@ -1,0 +1,285 @@
+"""`stoker replay`: make a kept plan again, as it was or with a number changed, and compare.
+
+Nothing is written, promised or asked for. What vendors would be asked is an expectation, as in a
+quote; the caps of vendors do not change who is chosen, but how many deep looks find everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.output import (
+    Asked,
+    Exit,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.cli.tenants import one_tenant, takes_tenant
+from stoker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stoker.core.forecast import Quote
+    from stoker.core.model import Json, TenantId
+    from stoker.core.replanning import Differs, Outcome, WhatIf
+    from stoker.engine.kept_plans import KeptPlan
+
+_UNITS, _LOOKS = "pull_units", "crawl"
+_SHOWN, _NAMED = 20, 5
+_DEPTHS = ("NOT", "SHALLOW", "DEEP")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What one of two plans comes to."""
+
+    outcome: Outcome
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """A kept plan, made again."""
+
+    tenant: TenantId
+    kept: KeptPlan
+    differs: tuple[Differs, ...]  # from what was kept, with nothing changed
+    before: Side
+    after: Side | None = None  # None: nothing was changed
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@takes_tenant
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="With another cap for the day: pull_units of the tenant, crawl for its looks, "
+    "or a vendor's calls, e.g. lusha=200. May be repeated.",
+)
+@click.option(
+    "--policy", type=click.Choice(["optimal", "tiers"]), help="With looks chosen by this instead."
+)
+@takes_json
+@pass_asked
+def replay(
+    asked: Asked,
+    run: str,
+    tenant: str | None,
+    caps: tuple[str, ...],
+    policy: str | None,
+    as_json: bool,
+) -> Exit:
+    """Make a kept plan of pulls again: the same, or with a cap or the policy changed.
+
+    RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now.
+    """
+    wanted = _wanted(caps)
+    found = run_async(_replayed(asked, run, tenant, caps=wanted, policy=policy))
+    if as_json:
+        show_json(_json(found))
+    else:
+        _show(found)
+    return Exit.PROBLEMS if found.differs else Exit.OK
+
+
+def _wanted(caps: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in caps:
+        name, equals, number = each.partition("=")
+        if not equals or not number.isascii() or not number.isdigit() or len(number) > 15:
+            raise ConfigError(f"{each[:40]!r} is no cap; write NAME=NUMBER, e.g. lusha=200")
+        if name in found:
+            raise ConfigError(f"the cap of {name[:40]} is given twice; keep one of the two")
+        found[name] = int(number)
+    return found
+
+
+async def _replayed(
+    asked: Asked, run: str, tenant: str | None, *, caps: Mapping[str, int], policy: str | None
+) -> Replayed:
+    from stoker.core.replanning import altered, differing, moved, outcome, planned_again
+    from stoker.engine.kept_plans import kept_plan
+    from stoker.nightly import PAID
+
+    async with asked.app(only_to_read=True) as app:
+        whose = one_tenant(app.settings, tenant)
+        vendors = [name for name in PAID if not app.connectors.why_off(name, whose)]
+        for name in caps:
+            if name in PAID and name not in vendors:
+                raise ConfigError(f"{name} is off for {whose}, so no look asks it; leave it out")
+            if name not in (_UNITS, _LOOKS, *PAID):
+                known = ", ".join((_UNITS, _LOOKS, *PAID))
+                raise ConfigError(f"there is no cap of {name[:40]!r}; there are {known}")
+        kept = await kept_plan(app.backend.tenant(whose), run)
+    now, inputs = kept.record.at, kept.inputs
+    plan, decided = planned_again(inputs, now=now)
+    differs = tuple(differing(kept.decisions, decided))
+    as_it_was = outcome(inputs, plan, now=now)
+    before = Side(outcome=as_it_was, quote=_quote(as_it_was, vendors, {}))
+    if not caps and policy is None:
+        return Replayed(tenant=whose, kept=kept, differs=differs, before=before)
+    what_if = _what_if(caps, policy)
+    other = altered(inputs, what_if)
+    changed, chosen = planned_again(other, now=now)
+    comes_to = outcome(other, changed, now=now)
+    takes = _quote(comes_to, vendors, caps)
+    if takes.refused:
+        comes_to = outcome(other, changed, now=now, deep_looks=_whole(takes, comes_to.deep))
+    gained, lost = moved(decided, chosen)
+    return Replayed(
+        tenant=whose,
+        kept=kept,
+        differs=differs,
+        before=before,
+        after=Side(outcome=comes_to, quote=takes),
+        gained=tuple(gained),
+        lost=tuple(lost),
+    )
+
+
+def _what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
+    from stoker.core.pull_columns import Policy
+    from stoker.core.replanning import WhatIf
+
+    return WhatIf(
+        units=caps.get(_UNITS),
+        connector_units=caps.get(_LOOKS),
+        policy=None if policy is None else Policy(policy),
+    )
+
+
+def _quote(looks: Outcome, vendors: Sequence[str], caps: Mapping[str, int]) -> Quote:
+    from stoker.core.expectations import expected
+    from stoker.core.forecast import Room, quote
+    from stoker.core.nights import Depth
+    from stoker.pulling import STEPS
+
+    rooms = {name: Room(calls_left=caps.get(name, inf)) for name in vendors}
+    many = {Depth.SHALLOW: looks.looks - looks.deep, Depth.DEEP: looks.deep}
+    return quote(many, expected({*rooms}, steps=STEPS), rooms, at_once=1)
+
+
+def _whole(takes: Quote, deep: int) -> int:
+    """Return how many of so many deep looks find every vendor they ask with room for them."""
+    shares = [
+        takes.calls[name] / (takes.calls[name] + left) for name, left in takes.refused.items()
+    ]
+    return int(deep * min(shares, default=1.0))
+
+
+def _show(found: Replayed) -> None:
+    record, same = found.kept.record, not found.differs
+    say(
+        f"{found.tenant}, run {record.run}: {len(found.kept.inputs.ids)} accounts planned again by "
+        f"policy {record.policy}, as of {record.at:%Y-%m-%d %H:%M} UTC: "
+        + ("the same decisions, byte for byte" if same else f"{len(found.differs)} differ")
+    )
+    if found.differs:
+        show_table(
+            ["account", "kept", "now", "depth kept", "depth now"],
+            [
+                (
+                    each.account,
+                    each.before.name,
+                    each.after.name,
+                    _DEPTHS[each.depth_before],
+                    _DEPTHS[each.depth_after],
+                )
+                for each in islice(found.differs, _SHOWN)
+            ],
+        )
+    if found.after is None:
+        return
+    show_table(["what", "as it was", "changed", "difference"], _rows(found.before, found.after))
+    for word, accounts in (("more", found.gained), ("fewer", found.lost)):
+        if accounts:
+            named = ", ".join(accounts[:_NAMED]) + (", …" if len(accounts) > _NAMED else "")
+            say(f"  {len(accounts)} accounts {word}: {named}")
+    for name, calls in found.after.quote.refused.items():
+        say(f"  {name} would refuse about {ceil(calls)} calls; deep looks go on without it")
+    say("  Nothing was kept, promised or asked for.")
+
+
+def _rows(before: Side, after: Side) -> list[tuple[str, str, str, str]]:
+    one, other = before.outcome, after.outcome
+    rows = [
+        ("accounts looked at", *_numbers(one.looks, other.looks)),
+        ("of them deep, nothing left out", *_numbers(one.deep, other.deep)),
+        ("pull units", *_numbers(one.units, other.units)),
+    ]
+    costs = sorted({*before.quote.cost, *after.quote.cost})
+    rows += [
+        (name, *_numbers(before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)))
+        for name in costs
+    ]
+    change = other.freshness - one.freshness
+    rows += [
+        ("price of a unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
+        (
+            "up to date, by value",
+            f"{one.freshness:.2%}",
+            f"{other.freshness:.2%}",
+            f"{change:+.2%}",
+        ),
+    ]
+    return rows
+
+
+def _numbers(one: int, other: int) -> tuple[str, str, str]:
+    return f"{one:,}", f"{other:,}", f"{other - one:+,}"
+
+
+def _json(found: Replayed) -> Json:
+    record = found.kept.record
+    return {
+        "tenant": found.tenant,
+        "run": record.run,
+        "at": record.at.isoformat(),
+        "policy": record.policy,
+        "accounts": len(found.kept.inputs.ids),
+        "digest": record.header["digest"],
+        "same": not found.differs,
+        "differs": [
+            {
+                "account": each.account,
+                "kept": each.before.name,
+                "now": each.after.name,
+                "depth_kept": _DEPTHS[each.depth_before],
+                "depth_now": _DEPTHS[each.depth_after],
+            }
+            for each in found.differs
+        ],
+        "as_it_was": _side_json(found.before),
+        "changed": None if found.after is None else _side_json(found.after),
+        "gained": list(found.gained),
+        "lost": list(found.lost),
+    }
+
+
+def _side_json(side: Side) -> Json:
+    outcome, takes = side.outcome, side.quote
+    return {
+        "accounts": outcome.looks,
+        "deep": outcome.deep,
+        "units": outcome.units,
+        "price": outcome.price,
+        "freshness": outcome.freshness,
+        "calls": dict(takes.calls),
+        "cost": dict(takes.cost),
+        "refused": dict(takes.refused),
+    }

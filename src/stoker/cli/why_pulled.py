@@ -1,0 +1,143 @@
+"""What the newest plan of pulls decided about one account: a sentence, five numbers, what flips it.
+
+Told from the plan as it was kept, with the numbers of that moment, not of now.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoker.cli.output import say, show_table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stoker.core.companies import Company
+    from stoker.core.model import Json
+    from stoker.core.pull_columns import Why
+    from stoker.core.pull_flips import Flips
+    from stoker.core.pull_reasons import Explanation
+    from stoker.ports import Store
+
+_ALL_ROOM = "everybody had room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """What one plan said about one account."""
+
+    run: str
+    at: datetime
+    policy: str
+    explained: Explanation | None = None  # None: the plan did not know the account
+    kept: Why | None = None  # as it was decided then
+    flips: Flips | None = None  # None: nobody asked
+
+    @property
+    def another_now(self) -> bool:
+        """Whether the same inputs would be decided otherwise by this version of Stoker."""
+        return self.explained is not None and self.explained.why != self.kept
+
+
+async def pulled(store: Store, company: Company, *, flip: bool) -> Pulled | None:
+    """Return what the newest plan decided about a company; None when no plan is kept."""
+    from stoker.core.pull_columns import Why
+    from stoker.core.pull_flips import flips
+    from stoker.core.pull_reasons import explain
+    from stoker.core.replanning import planned_again
+    from stoker.engine.kept_plans import newest_plan
+
+    found = await newest_plan(store)
+    if found is None:
+        return None
+    record, inputs = found.record, found.inputs
+    row = found.decisions.place(company.id)
+    if row is None:
+        return Pulled(run=record.run, at=record.at, policy=record.policy)
+    plan, _ = planned_again(inputs, now=record.at)
+    accounts, limits = inputs.accounts, inputs.limits
+    explained = explain(
+        row, accounts, limits, now=record.at, rule=inputs.rule, plan=plan, name=company.name
+    )
+    ways = None
+    if flip:
+        ways = flips(row, accounts, limits, now=record.at, rule=inputs.rule, plan=plan)
+    return Pulled(
+        run=record.run,
+        at=record.at,
+        policy=record.policy,
+        explained=explained,
+        kept=Why(int(found.decisions.why[row])),
+        flips=ways,
+    )
+
+
+def show_pulled(told: Pulled) -> None:
+    """Print it."""
+    say(f"\nPulls: the plan of run {told.run} ({told.at:%Y-%m-%d %H:%M} UTC, policy {told.policy})")
+    explained = told.explained
+    if explained is None:
+        say("  did not know it: it had no heat then; the next does, after: stoker heat sweep")
+        return
+    say(f"  {explained.sentence}")
+    if told.another_now and told.kept is not None:
+        say(
+            f"  It was decided as {told.kept.name} then; this version of Stoker would say "
+            f"{explained.why.name}."
+        )
+    show_table(
+        ["out of date", "missed changes", "changes every", "worth over price", "due every"],
+        [
+            (
+                f"{explained.stale_chance:.0%}",
+                f"{explained.missed_changes:.1f}" if math.isfinite(explained.age) else "-",
+                _days(explained.days_between_changes),
+                f"{explained.worth_over_price:.3g}"
+                if math.isfinite(explained.worth_over_price)
+                else _ALL_ROOM,
+                _days(explained.due_every),
+            )
+        ],
+    )
+    if told.flips is not None:
+        say(f"  {_flip_sentence(told)}")
+
+
+def pulled_json(told: Pulled) -> Json:
+    """Return it for programs."""
+    explained, kept = told.explained, told.kept
+    found: dict[str, Json] = {
+        "run": told.run,
+        "at": told.at.isoformat(),
+        "policy": told.policy,
+        "known": explained is not None,
+    }
+    if explained is None or kept is None:
+        return found
+    flip: Json = None
+    if told.flips is not None:
+        ways = told.flips
+        raises: Json = None
+        if ways.raises is not None:
+            raises = [{"scope": each.scope.value, "units": each.units} for each in ways.raises]
+        flip = {
+            "raises": raises,
+            "heat" if ways.by_heat else "posture": ways.posture,
+            "wait_minutes": None if ways.wait is None else ways.wait.total_seconds() / 60,
+            "sentence": _flip_sentence(told),
+        }
+    return {**found, **explained.as_json(), "kept_why": kept.name, "flip": flip}
+
+
+def _flip_sentence(told: Pulled) -> str:
+    from stoker.core.pulls import NOT
+
+    if told.explained is not None and told.explained.depth != NOT:
+        return "It is looked at; there is nothing to flip."
+    return told.flips.sentence if told.flips is not None else ""
+
+
+def _days(number: float) -> str:
+    return f"{number:.1f} days" if number < 3650 else "never"
