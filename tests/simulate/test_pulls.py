@@ -2,6 +2,7 @@
 
 import ast
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 
 import stoker.simulate
 from stoker.cli.main import main
+from stoker.core.beliefs import BeliefRule
+from stoker.core.facets import Observed, learned
 from stoker.core.heat import HeatRule
 from stoker.core.pull_columns import PullRule
-from stoker.core.tiers import Tier
+from stoker.core.tiers import BY_RANK, Tier
 from stoker.core.worth import Objective
 from stoker.errors import ConfigError
 from stoker.simulate import pull_policies
@@ -27,7 +30,7 @@ from stoker.simulate.pull_figures import (
     compared,
     looks_needed,
 )
-from stoker.simulate.pull_policies import TIERS_NEED, Costs, Sight
+from stoker.simulate.pull_policies import BEGINNING, TIERS_NEED, Chosen, Costs, Sight
 from stoker.simulate.traces import recorded
 from stoker.simulate.worlds import population
 
@@ -101,6 +104,50 @@ def test_a_policy_that_cannot_learn_is_caught():
     naive = kept_by(Forgetful(name="", world=world, rule=HARMONIC), world, budget=budget, days=180)
     least = bounds(world, budget=budget).harmonic
     assert learning.tally.harmonic < 1.04 * least < naive.tally.harmonic
+
+
+def test_the_rehearsal_learns_as_the_product_does():
+    world, beliefs = population(6, seed=5, deep=True), BeliefRule()
+    policy, luck = Planned(name="", world=world, beliefs=beliefs), np.random.default_rng(1)
+    rank = np.array([0, 1, 2, 0, 1, 2])
+    tiers = {str(n): BY_RANK[each] for n, each in enumerate(rank.tolist())}
+    seen = np.zeros((2, 6), np.int64)
+    known = learned(
+        [looked_at(n, 0, surface=True, deep=True) for n in range(6)],
+        known={},
+        tiers=tiers,
+        rule=beliefs,
+    )
+    for day in range(1, 30):
+        sight = Sight(
+            day=day, age=day - seen[0], deep_age=day - seen[1], heat=np.zeros(6), rank=rank
+        )
+        accounts = np.flatnonzero(luck.random(6) < 0.4)
+        deep, changed = luck.random((2, len(accounts))) < 0.5
+        deep_changed = luck.random(deep.sum()) < 0.3
+        policy.told(sight, Chosen(accounts=accounts, deep=deep), [changed, deep_changed])
+        told = iter(deep_changed.tolist())
+        looks = [
+            looked_at(n, day, surface=bool(found), deep=next(told) if deeply else None)
+            for n, found, deeply in zip(accounts.tolist(), changed, deep, strict=True)
+        ]
+        known |= learned(looks, known=known, tiers=tiers, rule=beliefs)
+        seen[0][accounts], seen[1][accounts[deep]] = day, day
+    today = Sight(day=29, age=0.0 * rank, deep_age=0.0 * rank, heat=np.zeros(6), rank=rank)
+    surface, deeper = policy.believed(today)
+    assert surface.changes.tolist() == [known[str(n)].surface.changes for n in range(6)]
+    assert surface.days.tolist() == [known[str(n)].surface.days for n in range(6)]
+    assert deeper.changes.tolist() == [known[str(n)].deep.changes for n in range(6)]
+
+
+def looked_at(account, day, *, surface, deep):
+    return Observed(
+        key=f"{account} {day}",
+        account=str(account),
+        at=BEGINNING + timedelta(days=day),
+        surface=surface,
+        deep=deep,
+    )
 
 
 def test_without_history_the_product_keeps_the_tiers_cadence():

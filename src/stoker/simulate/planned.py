@@ -1,7 +1,7 @@
 """The product's planner as a policy to rehearse: it plans each day, and learns from its looks.
 
 Whom to look at is `core.pulls`' decision and what a look teaches `core.beliefs`'; here they are
-only asked, day after day.
+only asked, day after day, as the engine asks them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from datetime import timedelta
 
 import numpy as np
 
-from stoker.core.beliefs import BeliefRule, Beliefs, Flags, Ints, observed
+from stoker.core.beliefs import BeliefRule, Beliefs, Flags, Floats, Ints, drifted, observed
 from stoker.core.pull_columns import PullRule, accounts_of, in_days, limits_of
 from stoker.core.pulls import DEEP, plan_day
 from stoker.simulate.pull_policies import BEGINNING, Chosen, Costs, Sight
-from stoker.simulate.worlds import Facet, World
+from stoker.simulate.worlds import World
 
-_SURE = 1e7  # a belief that stands on so many changes is not moved by one more
+_SURE = 1e7  # a belief that stands on so many changes is as good as knowing
+_RAREST = 1e-5  # changes a day, of what was never seen to change
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,17 +32,20 @@ class Planned:
     beliefs: BeliefRule = field(default_factory=BeliefRule)
     known: bool = False  # the true rates of change are told beforehand
     costs: Costs = field(default_factory=Costs)
-    most_gap: float = 0.0  # of all plans so far, to the best there is under the same caps
-    _believed: list[Beliefs] = field(default_factory=list)
+    _changes: list[Floats] = field(init=False)  # by facet; nan: a look has yet to teach something
+    _days: list[Floats] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changes = [np.full(len(self.world), np.nan) for _ in self.world.facets]
+        self._days = [np.full(len(self.world), np.nan) for _ in self.world.facets]
 
     def chosen(self, sight: Sight, *, budget: int) -> Chosen:
-        if not self._believed:
-            self._believed = [self._first(facet, sight.rank) for facet in self.world.facets]
-        today = in_days(BEGINNING) + sight.day
+        now, today = BEGINNING + timedelta(days=sight.day), in_days(BEGINNING) + sight.day
+        surface, *rest = self.believed(sight)
         deep = self.world.deep
         accounts = accounts_of(
-            self._believed[0],
-            deep=self._believed[-1],
+            surface,
+            deep=rest[0] if rest else None,
             looked=today - sight.age,
             deep_looked=today - sight.deep_age,
             value=self.world.surface.value,
@@ -52,31 +56,47 @@ class Planned:
             heat=sight.heat,
             posture=self.world.posture,
         )
-        now = BEGINNING + timedelta(days=sight.day)
         plan = plan_day(accounts, limits_of(np.array([budget])), now=now, rule=self.rule)
-        self.most_gap = max(self.most_gap, plan.gap)
         return Chosen(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
 
-    def told(self, sight: Sight, chosen: Chosen, changed: Sequence[Flags]) -> None:
+    def believed(self, sight: Sight) -> list[Beliefs]:
+        """Return what is believed today, by facet: what looks have taught has faded since."""
         if self.known:
-            return
+            rates = [facet.changes.rates for facet in self.world.facets]
+            return [
+                Beliefs(changes=np.full(len(each), _SURE), days=_SURE / np.maximum(each, _RAREST))
+                for each in rates
+            ]
+        prior = self.beliefs.prior(sight.rank)
+        return [
+            drifted(
+                self._before(nth, np.arange(len(age)), prior),
+                np.where(np.isnan(self._changes[nth]), 0.0, age),
+                prior=prior,
+                half_life=self.beliefs.half_life,
+            )
+            for nth, age in enumerate((sight.age, sight.deep_age)[: len(self._changes)])
+        ]
+
+    def told(self, sight: Sight, chosen: Chosen, changed: Sequence[Flags]) -> None:
         looked = (chosen.accounts, chosen.accounts[chosen.deep])
-        for nth, (rows, found) in enumerate(zip(looked, changed, strict=False)):
+        for nth, found in enumerate(changed):
+            rows, prior = looked[nth], self.beliefs.prior(sight.rank[looked[nth]])
             age = (sight.age, sight.deep_age)[nth][rows]
-            before = self._believed[nth]
             after = observed(
-                Beliefs(changes=before.changes[rows], days=before.days[rows]),
+                self._before(nth, rows, prior),
                 found,
                 age=age,
                 elapsed=age,
-                prior=self.beliefs.prior(sight.rank[rows]),
+                prior=prior,
                 half_life=self.beliefs.half_life,
             )
-            before.changes[rows], before.days[rows] = after.changes, after.days
+            self._changes[nth][rows], self._days[nth][rows] = after.changes, after.days
 
-    def _first(self, facet: Facet, rank: Ints) -> Beliefs:
-        if not self.known:
-            prior = self.beliefs.prior(rank)
-            return Beliefs(changes=prior.changes.copy(), days=prior.days.copy())
-        rates = np.maximum(facet.changes.rates, 1e-5)  # once in a lifetime, where nothing was seen
-        return Beliefs(changes=np.full(len(rates), _SURE), days=_SURE / rates)
+    def _before(self, nth: int, rows: Ints, prior: Beliefs) -> Beliefs:
+        changes, days = self._changes[nth][rows], self._days[nth][rows]
+        nothing = np.isnan(changes)
+        return Beliefs(
+            changes=np.where(nothing, prior.changes, changes),
+            days=np.where(nothing, prior.days, days),
+        )
