@@ -70,6 +70,13 @@ def test_a_part_that_says_it_unfolds_into_more_than_it_is_allowed_is_refused():
         unpacked([magic + (length + 5).to_bytes(4, "big") + head[21:] + b"[[" + grown])
 
 
+def test_a_part_that_was_cut_off_is_refused_even_where_all_its_rows_are_there():
+    (part,) = packed({"why": np.arange(100, dtype=np.uint8)})
+    for cut in range(1, 5):
+        with pytest.raises(PermanentError, match="damaged"):
+            unpacked([part[:-cut]])
+
+
 def test_parts_that_do_not_belong_together_are_refused():
     one, other = packed({"a": np.zeros(1)}), packed({"b": np.zeros(1)})
     for wrong in ([], one + other):

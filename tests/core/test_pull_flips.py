@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pull_cases import NOW, case
-from pull_trials import counted, refusals
+from pull_trials import Trial, counted, refusals
 from stoker.core.caps import Scope
 from stoker.core.pull_columns import Why, limits_of
 from stoker.core.pull_flips import (
@@ -27,6 +27,16 @@ def test_refusals_are_flipped_by_what_is_stated_and_by_nothing_smaller():
     seen = counted(60)  # a thousand of them: python -m proof pulls
     assert (seen["tried"], seen["failed"], seen["smaller"]) == (60, 0, 0)
     assert min(seen["units"], seen["posture"], seen["wait"]) >= 8
+
+
+@pytest.mark.parametrize(("seed", "row"), [(53, 0), (53, 8), (230, 3)])
+def test_who_waited_comes_out_of_turn_at_the_budget_only_if_its_connector_let_it(seed, row):
+    accounts, limits, rule = case(seed, most=16, tenants=2, floor=timedelta(days=10), tight=1.0)
+    trial = Trial(row, accounts, limits, rule, plan_day(accounts, limits, now=NOW, rule=rule))
+    *others, last = trial.flips.raises
+    assert last.scope is Scope.TENANT
+    assert trial.chosen_with_raises(trial.flips.raises)
+    assert not trial.chosen_with_raises((*others, replace(last, units=last.units - 1)))
 
 
 def test_where_no_flip_is_stated_the_largest_change_on_that_axis_does_nothing():
