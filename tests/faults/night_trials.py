@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faults.night_worker import TENANT, installation, set_ahead
+from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
@@ -108,6 +108,8 @@ class Nights:
                 world = self.box.world
                 await register(app, map(entity_of, some_companies(world, self.companies)))
                 await app.backend.tenant(TENANT).accounts.put_rule(ANYBODY)
+                if self.way == PULLS:
+                    await meet(app)
 
         asyncio.run(filled())
         shutil.copy(where / "stoker.db", blank)
@@ -272,7 +274,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
             tally.acked += len(seen.unsure)
             shutil.rmtree(room / name)
             nth += 1
-            if way and tally.broken:
+            if way not in ("", PULLS) and tally.broken:
                 break
     return tally
 

@@ -21,10 +21,12 @@ import stoker.connectors.odoo
 import stoker.stores.sqlite  # noqa: F401  # imported here, so that no night spends time on it
 from stoker.connectors.site_visiting import site_named
 from stoker.core.model import TenantId
+from stoker.core.nights import Step
 from stoker.engine.clock import SystemClock
 from stoker.wiring import opened, settings
 
 TENANT = TenantId("acme")
+PULLS = "pulls"  # not a night: looks that were chosen by what they are worth
 AHEAD = "ahead"  # a file whose date says by how many seconds the clock is set ahead
 NOON = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)  # in Singapore
 
@@ -94,8 +96,16 @@ async def night(order):
     async with installation(order) as app:
         store = app.backend.tenant(TENANT)
         await store.money.expire(now=app.clock.now())
-        run = await app.scheduler(()).start_now(app.night_task(TENANT, app.night(TENANT)))
+        work = app.pulls(TENANT) if order.get("way") == PULLS else app.night(TENANT)
+        run = await app.scheduler(()).start_now(app.night_task(TENANT, work))
         return run.state.value
+
+
+async def meet(app):
+    """Let a tenant know who fits, and how hot they are: what pulls are chosen by."""
+    steps = (Step.REFRESH, Step.CANDIDATES)
+    await app.scheduler(()).start_now(app.night_task(TENANT, app.night(TENANT, steps=steps)))
+    await app.sweep(TENANT).swept(app.backend.tenant(TENANT), clock=app.clock)
 
 
 def _forked(order):

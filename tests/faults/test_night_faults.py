@@ -4,6 +4,7 @@ import pytest
 
 from faults.night_caps import LIMITS, TENANTS, capped
 from faults.night_trials import killed, next_night
+from faults.night_worker import PULLS
 
 pytestmark = pytest.mark.faults
 
@@ -15,6 +16,16 @@ def test_a_night_killed_anywhere_goes_on_pays_nothing_twice_and_ends_as_if_undis
     report("nights killed (acknowledged: outcomes unknown)", tally)
 
     assert tally.n >= 5
+    assert tally.broken == []
+
+
+def test_pulls_killed_anywhere_go_on_pay_nothing_twice_and_end_as_if_undisturbed(
+    rng, tmp_path, report
+):
+    tally = killed(rng, 4, tmp_path, companies=4, way=PULLS)
+    report("pulls killed (acknowledged: outcomes unknown)", tally)
+
+    assert tally.n >= 4
     assert tally.broken == []
 
 
