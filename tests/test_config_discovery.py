@@ -90,3 +90,20 @@ def test_nonsense_is_refused_in_one_line_with_its_place(tmp_path, toml, said):
     with pytest.raises(ConfigError, match=said) as caught:
         in_file(tmp_path, f"[discovery]\n{toml}\n")
     assert "\n" not in str(caught.value)
+
+
+def test_a_feeds_secret_is_in_nothing_that_settings_say(tmp_path):
+    feed = "feed:https://a.com/x?token=s3cr3t"
+    found = in_file(tmp_path, f'[discovery]\nsources = ["{feed}"]\n')
+    assert found.discovery.sources[0].name == feed
+    assert "s3cr3t" not in str([each.value for each in found.shown()])
+    assert "s3cr3t" not in str(found.snapshot())
+    for wrong in (
+        f'["{feed}", "{feed}"]',
+        f'["{feed} | A | no domain", "nothing"]',
+        f'"{feed[3:]}"',
+    ):
+        with pytest.raises(ConfigError) as caught:
+            in_file(tmp_path, f"[discovery]\nsources = {wrong}\n")
+        assert "a.com/x?token=" in str(caught.value)
+        assert "s3cr3t" not in str(caught.value)

@@ -176,3 +176,30 @@ def test_boards_of_the_sandbox_are_read_and_asked_again_only_for_what_changed(to
         states = [told("discover", **at)[0]["sources"][0]["state"] for _ in range(2)]
         assert states == ["read", "unchanged"]
         assert told("sources", "list", **at)[0]["conditional"]
+
+
+def test_a_secret_in_a_feeds_address_is_shown_nowhere(stoker, told):
+    name = "feed:https://feeds.test/jobs.rss?token="
+    feeds = {"discovery.sources": f"{name}s3cr3t-1; {name}s3cr3t-2 ; file:few.csv"}
+    stoker("stop", "--connector", "boards")  # so that nobody is asked
+    code, out, err = stoker("discover", **feeds)
+    assert code == Exit.PARTIAL
+    assert f"{name}[secret] #2" in out
+    words = (
+        ("discover", "--json"),
+        ("sources", "list"),
+        ("sources", "list", "--json"),
+        ("sources", "test", f"{name}[secret]"),
+        ("sources", "test", "--json"),
+        ("runs", "show", "latest"),
+        ("runs", "show", "latest", "--json"),
+        ("runs", "compare", "latest", "latest", "--json"),
+        ("config", "show"),
+        ("config", "show", "--json"),
+        ("ledger", "show", "--json"),
+        ("doctor",),
+    )
+    told_all = [out, err, *(part for each in words for part in stoker(*each, **feeds)[1:])]
+    assert not [text for text in told_all if "s3cr3t" in text]
+    shown = [each["name"] for each in told("sources", "list", **feeds)]
+    assert shown == [f"{name}[secret]", f"{name}[secret] #2", "file:few.csv"]

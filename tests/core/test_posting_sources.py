@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.posting_sources import SourceKind, WantedSource, wanted_source
+from stoker.core.posting_sources import (
+    HIDDEN,
+    SourceKind,
+    WantedSource,
+    shown_names,
+    wanted_source,
+    without_secrets,
+)
 from stoker.errors import ConfigError
 
 
@@ -23,10 +30,8 @@ from stoker.errors import ConfigError
             WantedSource(kind=SourceKind.ASHBY, place="Acme", domain="acme.com"),
         ),
         (
-            "feed:https://acme.com/jobs.rss?a=b | Acme",
-            WantedSource(
-                kind=SourceKind.FEED, place="https://acme.com/jobs.rss?a=b", company="Acme"
-            ),
+            "feed:https://acme.com/@jobs.rss | Acme",
+            WantedSource(kind=SourceKind.FEED, place="https://acme.com/@jobs.rss", company="Acme"),
         ),
         ("file:my jobs.CSV", WantedSource(kind=SourceKind.FILE, place="my jobs.CSV")),
     ],
@@ -67,4 +72,52 @@ def test_no_text_gets_past(text):
         found = wanted_source(text)
     except ConfigError:
         return
-    assert wanted_source(str(found)) == found
+    assert str(wanted_source(str(found))) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("https://a.com/x?key=k&q=1;z=2#t=3", f"?key={HIDDEN}&q={HIDDEN};z={HIDDEN}#t={HIDDEN}"),
+        ("https://a.com/x?k", f"?{HIDDEN}"),
+        ("https://a.com/x?k=a=b", f"?k={HIDDEN}"),
+        ("https://a.com/x?", "?"),
+        ("https://a.com/x", ""),
+    ],
+)
+def test_what_a_feed_is_asked_with_is_not_shown(place, shown):
+    source = wanted_source(f"feed:{place} | A")
+    assert source.place == place
+    assert source.shown == f"feed:https://a.com/x{shown}"
+    assert str(source) == f"{source.shown} | A"
+
+
+SECRETS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=12, max_size=40)
+
+
+@given(SECRETS, st.sampled_from(["feed:", "feeed:", "", "file:"]), st.booleans())
+def test_nothing_that_could_be_a_secret_is_repeated_whoever_wrote_what(secret, kind, whole):
+    secret = f"~{secret}"
+    for text in (
+        f"{kind}https://{secret}@a.com/x",
+        f"{kind}https://me:{secret}@a.com/x | A",
+        f"{kind}https://me:a/{secret}@a.com/x?b=1",
+        f"{kind}https://a.com/x?t={secret} | A | {'a.com' if whole else 'no domain'}",
+        f"{kind}https://a.com/x?{secret}",
+        f"{kind}https://a.com/x?a=1&t={secret}#b",
+    ):
+        assert secret not in without_secrets(text)
+        try:
+            told = str(wanted_source(text))
+        except ConfigError as error:
+            told = str(error)
+        assert secret not in told
+
+
+def test_feeds_that_look_alike_without_their_secrets_are_told_apart():
+    one, other, third = (wanted_source(f"feed:https://a.com/x?t={n}") for n in (1, 2, 3))
+    board = wanted_source("lever:a")
+    shown = shown_names((one, board, other, third))
+    assert shown[one.name] == one.shown == other.shown
+    assert shown[board.name] == "lever:a"
+    assert [shown[other.name], shown[third.name]] == [f"{one.shown} #2", f"{one.shown} #3"]

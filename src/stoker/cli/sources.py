@@ -42,15 +42,18 @@ def sources() -> None:
 @pass_asked
 def list_sources(asked: Asked, tenant: str | None, as_json: bool) -> None:
     """Show a tenant's sources, and how each was found the last time. Nobody is asked."""
+    from stoker.core.posting_sources import shown_names
+
     lines = run_async(_listed(asked, tenant))
+    shown = shown_names(source for source, _ in lines)
     if as_json:
-        show_json([_json(source, seen) for source, seen in lines])
+        show_json([_json(source, seen, shown[source.name]) for source, seen in lines])
         return
     show_table(
         ["source", "whose", "domain", "last time", "read at (utc)", "postings", "why"],
         [
             (
-                source.name,
+                shown[source.name],
                 source.company,
                 source.domain,
                 seen.state.value if seen else "never tried",
@@ -72,11 +75,11 @@ async def _listed(asked: Asked, tenant: str | None) -> list[tuple[WantedSource, 
         return [(source, seen.get(source.name)) for source in wanted]
 
 
-def _json(source: WantedSource, seen: SourceSeen | None) -> Json:
+def _json(source: WantedSource, seen: SourceSeen | None, shown: str) -> Json:
     return {
-        "name": source.name,
+        "name": shown,
         "kind": source.kind.value,
-        "place": source.place,
+        "place": source.shown.partition(":")[2],
         "company": source.company,
         "domain": source.domain,
         "state": seen.state.value if seen else None,
@@ -92,7 +95,7 @@ def _json(source: WantedSource, seen: SourceSeen | None) -> Json:
 class _Tried:
     """What one reading of a source gave."""
 
-    source: WantedSource
+    name: str  # as it may be shown
     wrong: str = ""
     postings: int = 0
     rejected: int = 0
@@ -115,7 +118,7 @@ def try_sources(asked: Asked, names: tuple[str, ...], tenant: str | None, as_jso
     if as_json:
         rows: list[Json] = [
             {
-                "name": each.source.name,
+                "name": each.name,
                 "ok": not each.wrong,
                 "because": each.wrong,
                 "postings": each.postings,
@@ -131,7 +134,7 @@ def try_sources(asked: Asked, names: tuple[str, ...], tenant: str | None, as_jso
             ["source", "", "postings", "rejected", "the first of them, or why"],
             [
                 (
-                    each.source.name,
+                    each.name,
                     "WRONG" if each.wrong else "ok",
                     each.postings,
                     each.rejected,
@@ -143,27 +146,34 @@ def try_sources(asked: Asked, names: tuple[str, ...], tenant: str | None, as_jso
         )
         for each in found:
             if each.reject:
-                say(f"{each.source.name}, the first that was rejected: {each.reject}")
+                say(f"{each.name}, the first that was rejected: {each.reject}")
     return Exit.PROBLEMS if any(each.wrong for each in found) else Exit.OK
 
 
 async def _tried_all(asked: Asked, names: tuple[str, ...], tenant: str | None) -> list[_Tried]:
     import asyncio
 
-    from stoker.core.posting_sources import wanted_source
+    from stoker.core.posting_sources import shown_names, wanted_source
     from stoker.discovery import opening
 
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)
         own = app.settings.for_tenant(whose)
         known = {source.name: source for source in own.discovery.sources}
-        wanted = [known.get(name.strip()) or wanted_source(name) for name in dict.fromkeys(names)]
+        # As it is shown, a source is meant as well: nobody has to type a secret twice.
+        meant = {shown: known[name] for name, shown in shown_names(known.values()).items()} | known
+        wanted = [meant.get(name.strip()) or wanted_source(name) for name in dict.fromkeys(names)]
         opened = opening(app.connectors, whose, directory=own.directory)
-        chosen = wanted or list(known.values())
-        return list(await asyncio.gather(*(_tried(each, opened(each)) for each in chosen)))
+        chosen = {each.name: each for each in wanted} or known
+        shown = shown_names(chosen.values())
+        return list(
+            await asyncio.gather(
+                *(_tried(shown[name], opened(each)) for name, each in chosen.items())
+            )
+        )
 
 
-async def _tried(source: WantedSource, opened: PostingSource) -> _Tried:
+async def _tried(name: str, opened: PostingSource) -> _Tried:
     postings = rejected = 0
     first = reject = ""
     try:
@@ -176,5 +186,5 @@ async def _tried(source: WantedSource, opened: PostingSource) -> _Tried:
             if batch.rejects and not reject:
                 reject = f"{batch.rejects[0].where}: {batch.rejects[0].because}"
     except (TransientError, PermanentError, ConfigError) as error:
-        return _Tried(source=source, wrong=str(error))
-    return _Tried(source=source, postings=postings, rejected=rejected, first=first, reject=reject)
+        return _Tried(name=name, wrong=str(error))
+    return _Tried(name=name, postings=postings, rejected=rejected, first=first, reject=reject)

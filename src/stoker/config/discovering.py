@@ -27,7 +27,7 @@ _SHARE, _WEIGHT = number(0, 1), number(0, 1000)
 
 
 def _sources(given: Any, typed: bool) -> tuple[WantedSource, ...]:
-    from stoker.core.posting_sources import wanted_source
+    from stoker.core.posting_sources import wanted_source, without_secrets
 
     sources = [wanted_source(text) for text in _texts(given, typed, between=";\n")]
     names = [source.name for source in sources]
@@ -36,15 +36,22 @@ def _sources(given: Any, typed: bool) -> tuple[WantedSource, ...]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ConfigError(f"the source {name[:80]} is there twice; keep one")
+            raise ConfigError(f"the source {without_secrets(name)[:80]} is there twice; keep one")
         seen.add(name)
     return tuple(sources)
+
+
+def _without_secrets(text: str) -> str:
+    from stoker.core.posting_sources import without_secrets
+
+    return without_secrets(text)
 
 
 SOURCES = Kind(
     name="sources of postings",
     allowed='a list such as ["greenhouse:acme", "feed:https://acme.com/jobs.rss", "file:jobs.csv"]',
     read=_sources,
+    shown=_without_secrets,
 )
 
 

@@ -155,7 +155,7 @@ def _value(given: Given, about: Explained) -> Any:
 def _shown(value: object, about: Explained) -> str:
     if about.kind.secret:
         return MASK
-    text = _on_one_line(json.dumps(value, ensure_ascii=False, default=str))
+    text = _on_one_line(about.kind.shown(json.dumps(value, ensure_ascii=False, default=str)))
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 

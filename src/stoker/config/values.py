@@ -90,6 +90,7 @@ class Kind:
     allowed: str
     read: Callable[[Any, bool], Any] = field(repr=False)  # (given, typed) -> value or ValueError
     secret: bool = False
+    shown: Callable[[str], str] = field(default=str, repr=False)  # as an error may repeat it
 
 
 def _boolean(given: Any, typed: bool) -> bool:

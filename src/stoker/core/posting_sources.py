@@ -1,12 +1,14 @@
 """Sources of postings: how a person names one, and what is remembered of it between runs.
 
 A source is written `kind:place`, and after bars whose postings it lists and at which domain they
-are: `greenhouse:acme | Acme Pte Ltd | acme.com.sg`. How a kind is read, its connector knows.
+are: `greenhouse:acme | Acme Pte Ltd | acme.com.sg`. What an address asks with may be a secret, so
+it is never shown. How a kind is read, its connector knows.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +19,10 @@ from stoker.core.websites import host_of
 from stoker.errors import ConfigError
 
 LONGEST_PLACE = 2_000  # bytes; places are looked up by name
+HIDDEN = "[secret]"
+_USER = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
+_ASKED_WITH = re.compile(r"[?#][^\s|\"]+")
+_PART = re.compile(r"[^&;#]+")
 _BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FILES = (".csv", ".jsonl", ".ndjson")
 _FORM = "write kind:place, e.g. greenhouse:acme, feed:https://acme.com/jobs.rss, file:jobs.csv"
@@ -43,11 +49,17 @@ class WantedSource:
 
     @property
     def name(self) -> str:
-        """What it goes by everywhere: in the store, in summaries, on the command line."""
+        """What it goes by: in settings, in the store, on the command line. It may be a secret."""
         return f"{self.kind}:{self.place}"
 
+    @property
+    def shown(self) -> str:
+        """Its name as anybody may read it: without the values a feed is asked with."""
+        feed = self.kind is SourceKind.FEED
+        return _ASKED_WITH.sub(_hidden_values, self.name) if feed else self.name
+
     def __str__(self) -> str:
-        said = [self.name, self.company, self.domain]
+        said = [self.shown, self.company, self.domain]
         while not said[-1]:
             said.pop()
         return " | ".join(said)
@@ -79,11 +91,11 @@ def wanted_source(text: str) -> WantedSource:
     """Return the source somebody means, or say in a ConfigError how one is written."""
     named, *more = [part.strip() for part in text.split("|")]
     kind, colon, place = named.partition(":")
-    place = place.strip()
+    place, told = place.strip(), without_secrets(text)[:80]
     if not colon or kind.strip() not in list(SourceKind) or len(more) > 2:
-        raise ConfigError(f"{text[:80]!r} is no source of postings; {_FORM}")
+        raise ConfigError(f"{told!r} is no source of postings; {_FORM}")
     if not place or not storable(text) or not text.isprintable():
-        raise ConfigError(f"{text[:80]!r} names no place; {_FORM}")
+        raise ConfigError(f"{told!r} names no place; {_FORM}")
     if len(place.encode()) > LONGEST_PLACE:
         raise ConfigError(f"a source's place has at most {LONGEST_PLACE} bytes; {_FORM}")
     company, domain = (*more, "", "")[:2]
@@ -94,17 +106,45 @@ def wanted_source(text: str) -> WantedSource:
         domain=host_of(domain) if domain else "",
     )
     if why := _cannot_be(found):
-        raise ConfigError(f"{text[:80]!r}: {why}")
+        raise ConfigError(f"{told!r}: {why}")
     if domain and not found.domain:
-        raise ConfigError(f"{text[:80]!r}: {domain[:80]!r} is no domain; write e.g. acme.com.sg")
+        raise ConfigError(
+            f"{told!r}: {without_secrets(domain)[:80]!r} is no domain; write e.g. acme.com.sg"
+        )
     return found
+
+
+def shown_names(sources: Iterable[WantedSource]) -> dict[str, str]:
+    """Return what each source is shown as, by its name; two that look alike are numbered."""
+    alike: dict[str, int] = {}
+    shown: dict[str, str] = {}
+    for source in sources:
+        nth = alike[source.shown] = alike.get(source.shown, 0) + 1
+        shown[source.name] = source.shown if nth == 1 else f"{source.shown} #{nth}"
+    return shown
+
+
+def without_secrets(text: str) -> str:
+    """Return what somebody wrote, source or not, without anything that could be a secret."""
+    return _ASKED_WITH.sub(_hidden_values, _USER.sub(f"//{HIDDEN}@", text))
+
+
+def _hidden_values(asked_with: re.Match[str]) -> str:
+    def hidden(part: re.Match[str]) -> str:
+        name, sign, _ = part[0].partition("=")
+        return f"{name}={HIDDEN}" if sign else HIDDEN
+
+    return asked_with[0][0] + _PART.sub(hidden, asked_with[0][1:])
 
 
 def _cannot_be(source: WantedSource) -> str:
     match source.kind:
         case SourceKind.FEED:
             if not host_of(source.place) or "://" not in source.place:
-                return "a feed is named by its whole address, e.g. feed:https://acme.com/jobs.rss"
+                return (
+                    "a feed is named by its whole address, without a user name, e.g. "
+                    "feed:https://acme.com/jobs.rss"
+                )
         case SourceKind.FILE:
             if not source.place.lower().endswith(_FILES):
                 return f"a file of postings ends in {', '.join(_FILES)}"

@@ -23,7 +23,7 @@ from stoker.core.events import SourceFailed
 from stoker.core.job_enriching import VERSION
 from stoker.core.job_scoring import JobScoreRule, job_score
 from stoker.core.posting_matching import Employers
-from stoker.core.posting_sources import SourceSeen, SourceState, WantedSource
+from stoker.core.posting_sources import SourceSeen, SourceState, WantedSource, shown_names
 from stoker.core.posting_twins import Twins, twin_keys
 from stoker.core.postings import Listing, Postings, Validators
 from stoker.core.retention import RetentionRule
@@ -134,7 +134,7 @@ class Discovery:
             state=state,
             reason=reason,
             counts=counts_of(reports, totals),
-            selected=tuple(source.name for source in order.sources),
+            selected=tuple(shown_names(order.sources).values()),
             sources=tuple(
                 StepTiming(step=each.name, seconds=each.took.total_seconds(), items=each.listed)
                 for each in reports
@@ -155,7 +155,8 @@ class Discovery:
             async for reading in readings:
                 before = known.get(reading.errand.source.name)
                 taken = await intake.take_in(reading, before)
-                reports.append(await _reported(run, reading, before, taken))
+                shown = intake.shown[reading.errand.source.name]
+                reports.append(await _reported(run, reading, before, taken, shown=shown))
         return reports
 
 
@@ -166,6 +167,7 @@ class _Intake:
         self._run = run
         self._order = order
         self._twins = Twins() if len(order.sources) > 1 else None
+        self.shown = shown_names(order.sources)
         self.employers = Employers()
         self.rejects: list[str] = []
         self.kept = 0
@@ -198,7 +200,8 @@ class _Intake:
         taken.validators = batch.validators
         room = MOST_REJECTS - len(self.rejects)
         self.rejects += [
-            f"{source.name}, {each.where}: {each.because}" for each in batch.rejects[:room]
+            f"{self.shown[source.name]}, {each.where}: {each.because}"
+            for each in batch.rejects[:room]
         ]
 
     async def _remembered(self, source: WantedSource, before: SourceSeen, taken: _Taken) -> None:
@@ -249,7 +252,7 @@ async def _usable(run: OpenRun, seen: SourceSeen | None) -> Validators | None:
 
 
 async def _reported(
-    run: OpenRun, reading: Reading, before: SourceSeen | None, taken: _Taken
+    run: OpenRun, reading: Reading, before: SourceSeen | None, taken: _Taken, *, shown: str
 ) -> SourceReport:
     """Remember how a source was found, and return it as it stands in the summary."""
     name, at, listings = reading.errand.source.name, run.key.at, run.store.listings
@@ -263,7 +266,7 @@ async def _reported(
                 at=run.clock.now(),
                 tenant=run.store.tenant,
                 run=Run(key=run.key, kind=run.kind).name,
-                source=name,
+                source=shown,
                 reason=taken.failed,
             )
         )
@@ -286,7 +289,7 @@ async def _reported(
         )
     more = "it lists more than is taken from one source" if taken.more else ""
     return SourceReport(
-        name=name,
+        name=shown,
         state=state,
         because=taken.failed or more,
         listed=taken.listed,

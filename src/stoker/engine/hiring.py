@@ -18,6 +18,7 @@ from stoker.core.tiers import TierRule
 from stoker.ports import Store
 
 PAGE = 1000
+LONGEST_SOURCE = 1000  # characters of a signal's source that are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ async def tell_who_hires(
                     account,
                     first_seen_at=each.first_seen_at,
                     strength=rule.strength,
-                    source=source.name[:PAGE],
+                    source=source.shown[:LONGEST_SOURCE],
                 )
                 for each in listed
                 if not each.listing.twin
