@@ -13,7 +13,7 @@ from stoker.errors import ConfigError, PermanentError
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
-RULE = BeliefRule()
+RULE = BeliefRule(weight=1.0)
 
 moments = st.datetimes(timezones=st.just(UTC))
 seen = st.sampled_from([None, False, True])

@@ -145,7 +145,7 @@ class Pulls:
         number(0.01, 36_600), 20.0, "Days between changes of a COLD account, before it was seen."
     )
     prior_weight: float = _each(
-        number(0.01, 1000), 1.0, "So many changes seen count as much as what was believed before."
+        number(0.01, 1000), 0.5, "So many changes seen count as much as what was believed before."
     )
     forget_days: float = _each(
         number(0.1, 36_600), 90.0, "Days after which half of what looks have taught is forgotten."

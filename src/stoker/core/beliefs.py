@@ -58,7 +58,9 @@ class BeliefRule:
     hot_changes_every: timedelta = timedelta(days=2)
     warm_changes_every: timedelta = timedelta(days=7)
     cold_changes_every: timedelta = timedelta(days=20)
-    weight: float = 1.0  # so many changes seen count as much as what was believed before
+    # So many changes seen count as much as what was believed before. Half a one: accounts of one
+    # tier differ so much that a first belief should give way to the first look that contradicts it.
+    weight: float = 0.5
     half_life: timedelta = timedelta(days=90)
 
     def __post_init__(self) -> None:
