@@ -57,7 +57,7 @@ def files_for(own: Settings, tenant: TenantId, *, out: Path | None, alone: bool)
     have one name.
     """
     place = own.directory / (own.discovery.out if out is None else out)
-    return PostingFiles(place if alone else place / tenant)
+    return PostingFiles(place if alone else place / tenant, of_ours=out is None)
 
 
 def discovery_for(

@@ -91,6 +91,21 @@ def test_files_go_where_one_says(told, home):
     ]
 
 
+def test_old_files_go_from_our_place_and_stay_in_yours(told, home):
+    old = "jobs_discovered_20010101_000000.csv"
+    for place in ("discovered", "mine"):
+        (home / place).mkdir()
+        (home / place / old).write_text("")
+    told("discover")
+    assert (home / "discovered" / old).exists()  # retention is off
+    keeps = {"retention.enabled": "true", "retention.days": "30"}
+    told("discover", "--out", "mine", **keeps)
+    assert (home / "discovered" / old).exists()
+    told("discover", **keeps)
+    assert not (home / "discovered" / old).exists()
+    assert (home / "mine" / old).exists()
+
+
 def test_with_schedule_only_what_is_due_runs_and_once(stoker, told):
     rarely = {"scheduling.mode": "interval", "scheduling.interval_minutes": "100000"}
     assert len(told("discover", "--schedule", "--summary-only", **rarely)) == 1

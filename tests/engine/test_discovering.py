@@ -393,6 +393,39 @@ def test_retention_lets_old_runs_and_old_postings_go(world):
     assert [each.listing.job.title for each in listed] == ["Clerk"]
 
 
+def test_files_go_with_their_runs_whoever_forgot_those_and_no_others_do(world):
+    here = world(a=Scripted(listing("Cook")))
+    old, forgotten = here.discover(enrich=True), here.discover()
+    asyncio.run(here.store.runs.prune([forgotten.at]))  # as `stoker prune` does
+    half = here.out / f".jobs_scored_{forgotten.name}.csv.1.tmp"
+    mine = ["jobs_discovered_20010101_000000.csv.bak", "notes_20010101_000000.csv", "jobs.csv"]
+    for path in (half, *(here.out / name for name in mine)):
+        path.write_text("")
+    here.clock.advance(40 * DAY)
+    rule = RetentionRule(days=30, keep_latest=1)
+    kept = here.discover()
+    asyncio.run(here.store.runs.prune([kept.at]))  # too young for its file to go with it
+    between, run = here.discover(), here.discover(retention=rule, files=False)
+    assert old.name not in [each.name for each in asyncio.run(here.store.runs.runs())]
+    assert len(here.written()) == 3 + 1 + 1 + len(mine) + 2  # who writes none, removes none
+
+    last = here.discover(retention=rule)
+    there = [f"jobs_discovered_{each.name}.csv" for each in (kept, between, last)]
+    assert sorted(here.written()) == sorted([*mine, *there])
+    assert run.manifest.reasons == last.manifest.reasons == ()
+
+
+def test_a_file_that_cannot_go_is_told_of_and_fails_nothing(world):
+    here = world(a=Scripted(listing("Cook")))
+    here.out.mkdir()
+    stuck = here.out / "jobs_discovered_20010101_000000.csv"
+    stuck.mkdir()
+    run = here.discover(retention=RetentionRule(days=30, keep_latest=1))
+    assert run.state is RunState.DONE
+    (reason,) = run.manifest.reasons
+    assert f"{stuck} cannot be removed" in reason
+
+
 def test_nothing_to_read_is_for_a_person_to_mend(world):
     run = world().discover()
     assert run.state is RunState.FAILED

@@ -10,7 +10,8 @@ import asyncio
 import csv
 import io
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
@@ -25,6 +26,12 @@ from stoker.ports import RunStore
 PAGE = 1000
 JOBS = ("id", "source", "url", "title", "company", "location", "posted_at")
 SCORED = ("id", "score", "bucket", "role_fit", "stack", "remote", "title", "company", "url")
+# A file of a run, or what a killed process left of one.
+_OURS = re.compile(
+    r"jobs_(?:discovered|scored)_(?P<run>[0-9]{8}_[0-9]{6})\.csv"
+    r"|jobs_enriched_(?P<enriched>[0-9]{8}_[0-9]{6})\.json"
+    r"|\.jobs_[a-z]+_(?P<left>[0-9]{8}_[0-9]{6})\.(?:csv|json)\.[0-9]+\.tmp"
+)
 
 
 def file_names(run: str, *, enriched: bool) -> tuple[str, ...]:
@@ -34,10 +41,14 @@ def file_names(run: str, *, enriched: bool) -> tuple[str, ...]:
 
 
 class PostingFiles:
-    """Writes a run's postings into one directory."""
+    """Writes a run's postings into one directory.
 
-    def __init__(self, directory: Path) -> None:
+    What is in a directory `of_ours` goes when its run is forgotten; elsewhere it is somebody's own.
+    """
+
+    def __init__(self, directory: Path, *, of_ours: bool = True) -> None:
         self.directory = directory
+        self._of_ours = of_ours
 
     def there(self, run: str) -> tuple[Path, ...]:
         """Return the files of a run that are there."""
@@ -52,6 +63,15 @@ class PostingFiles:
             rows += await self._enriched(runs, run, more[0])
             rows += await self._scored(runs, run, more[1])
         return rows
+
+    async def forget(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
+        """Remove the files of the runs that are forgotten; return how many, and what is wrong.
+
+        One that cannot be removed is left there for the next time.
+        """
+        if not self._of_ours:
+            return 0, ""
+        return await asyncio.to_thread(_removed, self.directory, is_forgotten)
 
     async def _jobs(self, runs: RunStore, run: Run, path: Path) -> int:
         rows, after = 0, ""
@@ -141,6 +161,27 @@ async def _new_file(path: Path) -> AsyncIterator[BinaryIO]:
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _removed(directory: Path, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
+    removed, wrong = 0, ""
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return 0, ""
+    except OSError as error:
+        return 0, f"{directory} cannot be looked through: {error.strerror or error}"
+    for path in paths:
+        ours = _OURS.fullmatch(path.name)
+        if ours is None or not is_forgotten(next(filter(None, ours.groups()))):
+            continue
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            wrong = wrong or f"{path} cannot be removed: {error.strerror or error}"
+        else:
+            removed += 1
+    return removed, wrong
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -27,7 +27,7 @@ from stoker.core.posting_sources import SourceSeen, SourceState, WantedSource, s
 from stoker.core.posting_twins import Twins, twin_keys
 from stoker.core.postings import Listing, Postings, Validators
 from stoker.core.retention import RetentionRule
-from stoker.core.runs import Run, StepTiming
+from stoker.core.runs import Run, StepTiming, run_name
 from stoker.engine.hiring import HiringRule, tell_who_hires
 from stoker.engine.reading_ahead import Errand, Reading, read_ahead
 from stoker.engine.running import Ending, OpenRun
@@ -46,6 +46,10 @@ class Artifacts(Protocol):
 
     async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
         """Write a run's files, each whole or not at all; return how many rows that were."""
+        ...
+
+    async def forget(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
+        """Remove the files of forgotten runs; return how many, and what was wrong, if anything."""
         ...
 
 
@@ -118,9 +122,13 @@ class Discovery:
                 step.items = await self._artifacts.write(
                     run.store.runs, this, enriched=order.enrich
                 )
+        stuck: tuple[str, ...] = ()
         if order.retention is not None:
             with run.step("retention") as step:
                 step.items = await _forget(run, order.retention, zone=order.zone)
+                if self._artifacts is not None:
+                    files, wrong = await _forget_files(run, order.retention, self._artifacts)
+                    step.items, stuck = step.items + files, (wrong,) if wrong else ()
         totals = Totals(
             kept=intake.kept,
             enriched=intake.kept if order.enrich else 0,
@@ -139,7 +147,7 @@ class Discovery:
                 StepTiming(step=each.name, seconds=each.took.total_seconds(), items=each.listed)
                 for each in reports
             ),
-            reasons=reasons_of(reports, rejects=intake.rejects),
+            reasons=(*reasons_of(reports, rejects=intake.rejects), *stuck),
             remaining=tuple(each.name for each in reports if each.state is SourceState.FAILED),
         )
 
@@ -310,3 +318,10 @@ async def _forget(run: OpenRun, rule: RetentionRule, *, zone: str) -> int:
     while some := await run.store.listings.forget_listings(before=before):
         gone += some
     return gone
+
+
+async def _forget_files(run: OpenRun, rule: RetentionRule, artifacts: Artifacts) -> tuple[int, str]:
+    """Let files go whose runs have, whoever forgot them; a file as young as a kept run stays."""
+    kept = {each.name for each in await run.store.runs.runs()}
+    before = run_name(run.key.at - timedelta(days=rule.days))
+    return await artifacts.forget(lambda name: name < before and name not in kept)
