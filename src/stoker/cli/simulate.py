@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.cli.simulate_nights import nights
 from stoker.cli.simulate_pulls import pulls
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ _SHARE = click.FloatRange(0, 1)
 
 @click.group()
 def simulate() -> None:
-    """Rehearse the weekly touch plan and looks at accounts: waits, scores, times, freshness."""
+    """Rehearse touch plans, looks at accounts and whole nights: what they do, what breaks."""
 
 
 simulate.add_command(pulls)
+simulate.add_command(nights)
 
 
 def _plotted(command: _Command) -> _Command:

@@ -107,6 +107,15 @@ def plan_day(
     )
 
 
+def in_turn(plan: DayPlan) -> Ints:
+    """Return the chosen accounts in the order they are looked at: who waited too long, the best.
+
+    When time runs short the last are left out, and a promise is not to be among them.
+    """
+    late = plan.why[plan.chosen] == Why.FLOOR
+    return np.concatenate([plan.chosen[late], plan.chosen[~late]])
+
+
 def slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
     """Return the minute of the plan's day at which each chosen account's turn has come.
 

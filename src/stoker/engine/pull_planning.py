@@ -36,7 +36,7 @@ from stoker.core.plan_inputs import PlanInputs, input_columns, limits_json, rule
 from stoker.core.pull_columns import UNCAPPED, PullRule, Why, accounts_of, in_days, limits_of
 from stoker.core.pull_jobs import PullJobId, pull_job_id
 from stoker.core.pull_reasons import CHOSEN_BECAUSE
-from stoker.core.pulls import DEEP, DayPlan, plan_day
+from stoker.core.pulls import DEEP, DayPlan, in_turn, plan_day
 from stoker.core.runs import Run, RunState
 from stoker.core.valuing import account_values
 from stoker.engine.looking import CONNECTOR, UNIT, claimed
@@ -270,7 +270,7 @@ def units_of(pulls: Pulls) -> tuple[Unit, ...]:
             depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
             because=_because(Why(int(plan.why[row])), float(plan.score[row]), price),
         )
-        for place, row in enumerate(plan.chosen.tolist())
+        for place, row in enumerate(in_turn(plan).tolist())
     )
 
 
