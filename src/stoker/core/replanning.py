@@ -69,8 +69,9 @@ def altered(inputs: PlanInputs, what_if: WhatIf) -> PlanInputs:
     if what_if.units is not None:
         limits = _with_budget(limits, what_if.units)
     if what_if.connector_units is not None:
-        caps = np.full((1, max(limits.connector_cap.shape[1], 1)), what_if.connector_units)
-        limits = limits_of(limits.budget, connector_cap=caps)
+        wide = int(inputs.accounts.connector.max(initial=0)) + 1
+        caps = np.full((1, max(limits.connector_cap.shape[1], wide)), what_if.connector_units)
+        limits = replace(limits, connector_cap=limits_of([0], connector_cap=caps).connector_cap)
     if what_if.policy is not None:
         rule = replace(rule, policy=what_if.policy)
     return replace(inputs, limits=limits, rule=rule)
