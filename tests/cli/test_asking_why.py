@@ -139,6 +139,22 @@ def test_a_plan_made_again_is_the_same_and_a_smaller_cap_costs_accounts_and_fres
     assert "up to date" in out
 
 
+def test_a_vendors_cap_leaves_the_accounts_and_takes_from_deep_looks(stoker):
+    (stoker.home / ".env").write_text("LUSHA_API_KEY=not-a-key\n")
+    plenty = ("--set", "caps.pull_units_per_day=60")
+    assert stoker(*plenty, "pulls", "plan")[0] == 0
+    code, out, _ = stoker("replay", "latest", "--cap", "lusha=2", "--json")
+    told = json.loads(out)
+    before, after = told["as_it_was"], told["changed"]
+    assert (code, told["gained"], told["lost"]) == (0, [], [])
+    assert (before["accounts"], before["deep"], after["accounts"]) == (8, 8, 8)
+    assert 0 < after["deep"] < 8
+    assert after["calls"]["lusha"] == 2
+    assert after["refused"]["lusha"] == pytest.approx(before["calls"]["lusha"] - 2)
+    assert after["freshness"] < before["freshness"]
+    assert "deep looks go on without it" in stoker("replay", "latest", "--cap", "lusha=2")[1]
+
+
 def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
     """As if an earlier version of Stoker had chosen another account."""
 

@@ -1,6 +1,7 @@
 """What more budget buys: never less of anything, and nothing that cannot be had."""
 
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 
 import numpy as np
@@ -56,3 +57,12 @@ def test_nobody_free_is_nobody_to_look_at():
     inputs = replace(inputs, accounts=replace(inputs.accounts, barred=barred))
     (found,) = points(inputs, now=NOW, times=(1.0,))
     assert (found.looks, found.freshness, found.every) == (0, 0.0, np.inf)
+
+
+def test_a_budget_is_a_days_however_often_plans_are_made():
+    daily = inputs_of(4)
+    hourly = replace(daily, rule=replace(daily.rule, tick=timedelta(hours=1)))
+    (one,), (other,) = (points(each, now=NOW, times=(1.0,)) for each in (daily, hourly))
+    assert one.units == other.units
+    # Looks may come closer together with hourly plans, but they cost what they cost.
+    assert other.price >= one.price * (1 - 1e-6)

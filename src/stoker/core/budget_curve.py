@@ -1,6 +1,6 @@
 """What more or less money would buy: the price, the looks, and how fresh accounts can be kept.
 
-Today's looks are those of a day's plan; freshness, prices and intervals are where days of the
+Looks are those of one plan now; freshness, prices and intervals are where days of the
 best plan lead in the long run, if today's beliefs are the truth.
 """
 
@@ -29,8 +29,8 @@ class BudgetPoint:
     """What so many times the budget buys."""
 
     times: float
-    units: int  # a plan
-    looks: int  # today
+    units: int  # a day
+    looks: int  # of one plan now that may spend them all
     price: float  # of a unit, in the long run; 0: there is more money than looks
     freshness: float  # share of time up to date, by value
     every: float  # days between looks at half of all accounts, or fewer; infinite for never
@@ -40,7 +40,7 @@ class BudgetPoint:
 def points(
     inputs: PlanInputs, *, now: datetime, times: Sequence[float] = TIMES
 ) -> Iterator[BudgetPoint]:
-    """Yield what each multiple of one tenant's budget buys, one after the other."""
+    """Yield what each multiple of one tenant's budget for a day buys, one after the other."""
     accounts, rule = inputs.accounts, inputs.rule
     free = int((accounts.barred == Why.FREE).sum())
     price0 = None
@@ -49,6 +49,7 @@ def points(
         limits = replace(inputs.limits, budget=np.array([units], np.int64))
         today = plan_day(accounts, limits, now=now, rule=rule)
         demand, caps = asked_of(accounts, limits, rule=rule)
+        caps = replace(caps, budget=np.array([units], np.float64))  # a day, however many plans
         found = plan_rates(demand, caps, objective=rule.objective, price0=price0)
         price0 = found.price if np.isfinite(found.price).all() and found.price.all() else None
         value = demand.value.sum()
