@@ -131,6 +131,8 @@ def test_a_plan_made_again_is_the_same_and_a_smaller_cap_costs_accounts_and_fres
     code, out, _ = planned("replay", planned.run, "--cap", "pull_units=2", "--json")
     told = json.loads(out)
     assert (code, told["same"], told["gained"]) == (0, True, [])
+    assert told["ledger_agrees"] is True
+    assert planned.run in planned("ledger", "list", "--kind", "plan")[1]
     assert told["lost"]
     assert told["changed"]["units"] <= 2 < told["as_it_was"]["units"]
     assert told["changed"]["freshness"] < told["as_it_was"]["freshness"]
@@ -172,6 +174,7 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
     code, out, _ = planned("replay", planned.run)
     assert code == Exit.PROBLEMS
     assert "1 differ" in out
+    assert "The ledger tells of other decisions" in out
     assert IDS[0] in out
     told = json.loads(planned("replay", planned.run, "--json")[1])
     assert [each["account"] for each in told["differs"]] == [IDS[0]]

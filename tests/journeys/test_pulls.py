@@ -93,7 +93,7 @@ def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
             plans = [
                 entry
                 for entry in await house.store().ledger.entries(limit=1000)
-                if entry.kind == "plan"
+                if entry.kind == "PLAN"
             ]
             return met, run, record, told, sound, plans, await house.units(run)
 

@@ -54,10 +54,16 @@ class Replayed:
     tenant: TenantId
     kept: KeptPlan
     differs: tuple[Differs, ...]  # from what was kept, with nothing changed
+    in_ledger: str | None  # the digest it tells of; None: it tells of no such plan
     before: Side
     after: Side | None = None  # None: nothing was changed
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+
+    @property
+    def ledger_agrees(self) -> bool:
+        """Whether the ledger tells of the very decisions that are kept."""
+        return self.in_ledger == self.kept.record.header["digest"]
 
 
 @click.command()
@@ -86,7 +92,8 @@ def replay(
 ) -> Exit:
     """Make a kept plan of pulls again: the same, or with a cap or the policy changed.
 
-    RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now.
+    RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now, or the
+    ledger tells of others.
     """
     wanted = _wanted(caps)
     found = run_async(_replayed(asked, run, tenant, caps=wanted, policy=policy))
@@ -94,7 +101,7 @@ def replay(
         show_json(_json(found))
     else:
         _show(found)
-    return Exit.PROBLEMS if found.differs else Exit.OK
+    return Exit.PROBLEMS if found.differs or not found.ledger_agrees else Exit.OK
 
 
 def _wanted(caps: Iterable[str]) -> dict[str, int]:
@@ -113,7 +120,7 @@ async def _replayed(
     asked: Asked, run: str, tenant: str | None, *, caps: Mapping[str, int], policy: str | None
 ) -> Replayed:
     from stoker.core.replanning import altered, differing, moved, outcome, planned_again
-    from stoker.engine.kept_plans import kept_plan
+    from stoker.engine.kept_plans import kept_plan, told_by_ledger
     from stoker.nightly import PAID
 
     async with asked.app(only_to_read=True) as app:
@@ -125,14 +132,16 @@ async def _replayed(
             if name not in (_UNITS, _LOOKS, *PAID):
                 known = ", ".join((_UNITS, _LOOKS, *PAID))
                 raise ConfigError(f"there is no cap of {name[:40]!r}; there are {known}")
-        kept = await kept_plan(app.backend.tenant(whose), run)
+        store = app.backend.tenant(whose)
+        kept = await kept_plan(store, run)
+        told = await told_by_ledger(store, kept.record.run)
     now, inputs = kept.record.at, kept.inputs
     plan, decided = planned_again(inputs, now=now)
     differs = tuple(differing(kept.decisions, decided))
     as_it_was = outcome(inputs, plan, now=now)
     before = Side(outcome=as_it_was, quote=_quote(as_it_was, vendors, {}))
     if not caps and policy is None:
-        return Replayed(tenant=whose, kept=kept, differs=differs, before=before)
+        return Replayed(tenant=whose, kept=kept, differs=differs, in_ledger=told, before=before)
     what_if = _what_if(caps, policy)
     other = altered(inputs, what_if)
     changed, chosen = planned_again(other, now=now)
@@ -145,6 +154,7 @@ async def _replayed(
         tenant=whose,
         kept=kept,
         differs=differs,
+        in_ledger=told,
         before=before,
         after=Side(outcome=comes_to, quote=takes),
         gained=tuple(gained),
@@ -189,6 +199,9 @@ def _show(found: Replayed) -> None:
         f"policy {record.policy}, as of {record.at:%Y-%m-%d %H:%M} UTC: "
         + ("the same decisions, byte for byte" if same else f"{len(found.differs)} differ")
     )
+    if not found.ledger_agrees:
+        tells = "other decisions" if found.in_ledger else "no such plan"
+        say(f"  The ledger tells of {tells}; see it with: stoker ledger list --kind plan")
     if found.differs:
         show_table(
             ["account", "kept", "now", "depth kept", "depth now"],
@@ -254,6 +267,7 @@ def _json(found: Replayed) -> Json:
         "accounts": len(found.kept.inputs.ids),
         "digest": record.header["digest"],
         "same": not found.differs,
+        "ledger_agrees": found.ledger_agrees,
         "differs": [
             {
                 "account": each.account,

@@ -12,6 +12,9 @@ from stoker.attention import PlanRecord
 from stoker.core.decisions import Decisions, decision_columns, digest, recalled, unpacked
 from stoker.core.picking import whole_in
 from stoker.core.plan_inputs import PlanInputs, input_columns, inputs_from
+from stoker.core.selecting import Selection, said
+from stoker.engine.ledger_reading import newest
+from stoker.engine.pull_planning import PLANNED
 from stoker.errors import ConfigError, PermanentError
 from stoker.ports import Store
 
@@ -51,9 +54,15 @@ async def newest_plan(store: Store) -> KeptPlan | None:
     return await _read(store, found[0]) if found else None
 
 
+async def told_by_ledger(store: Store, run: str) -> str | None:
+    """Return the digest of a run's decisions that the ledger tells; None where it tells of none."""
+    found = await newest(store.ledger, Selection(kind=PLANNED, run=run), limit=1)
+    return said(found[0], "digest") if found else None
+
+
 async def _read(store: Store, record: PlanRecord) -> KeptPlan:
-    said = record.header
-    decided, made_of = whole_in(said, "decision_parts"), whole_in(said, "input_parts")
+    header = record.header
+    decided, made_of = whole_in(header, "decision_parts"), whole_in(header, "input_parts")
     if not decided or not made_of:
         raise PermanentError(f"the plan of run {record.run} does not say how it is kept")
     parts = []
@@ -63,8 +72,8 @@ async def _read(store: Store, record: PlanRecord) -> KeptPlan:
             raise PermanentError(f"part {number} of the plan of run {record.run} is missing")
         parts.append(part)
     decisions = recalled(parts[:decided])
-    inputs = inputs_from(unpacked(parts[decided:]), said)
-    as_kept = (said.get("digest"), said.get("inputs_digest"))
+    inputs = inputs_from(unpacked(parts[decided:]), header)
+    as_kept = (header.get("digest"), header.get("inputs_digest"))
     if as_kept != (digest(decision_columns(decisions)), digest(input_columns(inputs))):
         raise PermanentError(
             f"the plan of run {record.run} is not as it was kept; it is damaged, and explains "

@@ -47,6 +47,7 @@ from stoker.errors import ConfigError
 from stoker.ports import Store
 
 KIND = "pulls"
+PLANNED = "PLAN"  # the ledger's kind of lines that tell of one
 PAGE = 65_536
 
 
@@ -301,23 +302,26 @@ async def keep(store: Store, run: str, pulls: Pulls) -> None:
             [
                 Note(
                     at=pulls.at,
-                    kind="plan",
+                    kind=PLANNED,
                     subject=run,
                     reason="",
                     data={
-                        name: header[name]
-                        for name in (
-                            "policy",
-                            "budget",
-                            "spent",
-                            "price",
-                            "gap",
-                            "accounts",
-                            "counts",
-                            "unkept",
-                            "digest",
-                            "inputs_digest",
-                        )
+                        "run": run,
+                        **{
+                            name: header[name]
+                            for name in (
+                                "policy",
+                                "budget",
+                                "spent",
+                                "price",
+                                "gap",
+                                "accounts",
+                                "counts",
+                                "unkept",
+                                "digest",
+                                "inputs_digest",
+                            )
+                        },
                     },
                 )
             ]
