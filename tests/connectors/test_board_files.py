@@ -1,10 +1,13 @@
 import asyncio
+import csv
+import io
 import json
 from datetime import UTC, datetime
 
 import pytest
 
 from stoker.connectors.boards.files import A_BATCH, LONGEST_LINE, Files
+from stoker.core.job_enriching import LONGEST_TEXT
 from stoker.errors import ConfigError
 
 
@@ -109,3 +112,24 @@ def test_texts_are_looked_at_and_a_files_own_word_on_remote_counts(tmp_path, sai
     text = f"title,url,description,remote\nCook,https://a.test/1,We use Python,{said}\n"
     (listing,) = read(tmp_path / "jobs.csv", text).listings
     assert (listing.enriched.stack, listing.enriched.remote) == (("python",), remote)
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "jobs.jsonl"])
+def test_of_a_very_long_cell_only_so_much_is_looked_at(tmp_path, name):
+    long = "x " * (LONGEST_TEXT // 2)
+    rows = [
+        {"title": "Cook", "url": "https://a.test/1", "description": f"Python {long} Kotlin"},
+        {"title": "Cook", "url": "https://a.test/" + "2" * 5_000, "description": ""},
+        {"title": "y" * 5_000, "url": "https://a.test/3", "description": ""},
+    ]
+    text = io.StringIO()
+    if name == "jobs.csv":
+        writer = csv.DictWriter(text, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        text.writelines(f"{json.dumps(row)}\n" for row in rows)
+    found = read(tmp_path / name, text.getvalue())
+
+    assert [each.enriched.stack for each in found.listings] == [("python",), ()]
+    assert [each.because for each in found.rejects] == ["it has no web address"]  # cut is not whole

@@ -1,9 +1,13 @@
 """What a posting's words say: the same words always the same, and no odd text gets past."""
 
+import re
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.core import job_enriching
 from stoker.core.job_enriching import (
     MOST_TAGS,
     enriched,
@@ -96,3 +100,38 @@ def test_no_words_get_past_and_the_same_say_the_same(title, location, text, remo
 @given(texts)
 def test_a_normal_title_is_normal_already(title):
     assert normal_title(normal_title(title)) == normal_title(title)
+
+
+def plainly(text):
+    """The technologies of a text, word by word and without haste."""
+    tokens = [token.rstrip(".") for token in re.findall(r"\.?[A-Za-z0-9][A-Za-z0-9+#.]*", text)]
+    small = [token.lower() for token in tokens]
+    found = [job_enriching._TAGS.get(token) for token in small]
+    found += [job_enriching._TAGS_WRITTEN_SO.get(token) for token in tokens]
+    found += [job_enriching._TAGS_OF_PAIRS.get(pair) for pair in pairwise(small)]
+    return tuple(sorted({tag for tag in found if tag})[:MOST_TAGS])
+
+
+words = st.sampled_from(
+    ["Go", "go", "developer", "React", "react", "native", "C++", ".NET", "node.js.", "Spark...",
+     "sql", "Server", "a.b", "..", ".", "+", "\u212aafka", "\u0130OS", "Excel", "Power", "BI"]
+)  # fmt: skip
+
+
+@given(st.lists(words | texts, max_size=12), st.sampled_from([" ", ", ", ".", "", "\n", "/"]))
+def test_technologies_are_found_as_they_would_be_word_by_word(said, between):
+    text = between.join(said)
+    assert stack_of(text) == plainly(text)
+    job = Job.found(source="feed", url="https://a.test/", title="Go Developer")
+    assert enriched(job, text=text).stack == stack_of("Go Developer", text)
+
+
+@given(
+    st.lists(st.sampled_from(["remote", "non-remote", "Hybrid", "sensing", "home", "work from"]))
+)
+def test_title_and_place_say_no_more_together_than_each_alone(said):
+    for at in range(len(said) + 1):
+        title, place = " ".join(said[:at]), " ".join(said[at:])
+        text = f"{title} | {place}"
+        says = job_enriching._REMOTE.search(text) and not job_enriching._NOT_REMOTE.search(text)
+        assert is_remote(title, place) is bool(says)

@@ -91,3 +91,25 @@ def test_the_parts_of_a_score_are_numbers_that_can_be_written_down():
     assert kept_score(good) == good
     with pytest.raises(PermanentError):
         kept_score(replace(good, components={"fit": float("inf")}))
+
+
+numbers = st.floats(allow_nan=True) | st.integers() | st.booleans() | st.just(5e-324)
+
+
+@given(any_text, any_text, st.dictionaries(any_text, numbers, max_size=4))
+def test_a_score_is_kept_exactly_when_its_texts_and_parts_are(job, bucket, parts):
+    score = JobScore(job=job, score=0.5, bucket=bucket, components=parts)
+    try:
+        kept_text(job, what="it")
+        kept_text(bucket, what="it")
+        plain = kept_json(parts, what="it")
+    except PermanentError:
+        with pytest.raises(PermanentError):
+            kept_score(score)
+        return
+    kept = kept_score(score)
+    assert kept == replace(score, components=plain)
+    assert [repr(part) for part in kept.components.values()] == [
+        repr(plain[name]) for name in kept.components
+    ]
+    assert kept.components is not parts

@@ -11,21 +11,22 @@ import csv
 import io
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import BinaryIO
 
 from stoker.core.cells import cell, page_safe_json
-from stoker.core.model import Job, Json
+from stoker.core.model import Enriched, Job, JobScore, Json
 from stoker.core.runs import Run
 from stoker.errors import ConfigError
 from stoker.ports import RunStore
 
 PAGE = 1000
 JOBS = ("id", "source", "url", "title", "company", "location", "posted_at")
-SCORED = ("id", "score", "bucket", "role_fit", "stack", "remote", "title", "company", "url")
+PARTS = ("role_fit", "stack", "remote")
+SCORED = ("id", "score", "bucket", *PARTS, "title", "company", "url")
 # A file of a run, or what a killed process left of one.
 _OURS = re.compile(
     r"jobs_(?:discovered|scored)_(?P<run>[0-9]{8}_[0-9]{6})\.csv"
@@ -57,12 +58,25 @@ class PostingFiles:
 
     async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
         """Write the run's files and return how many rows that were. Raises ConfigError."""
-        jobs, *more = (self.directory / name for name in file_names(run.name, enriched=enriched))
-        rows = await self._jobs(runs, run, jobs)
-        if more:
-            rows += await self._enriched(runs, run, more[0])
-            rows += await self._scored(runs, run, more[1])
-        return rows
+        rows, said, after = 0, 0, ""
+        async with AsyncExitStack() as files:
+            jobs, *more = [
+                await files.enter_async_context(_new_file(self.directory / name))
+                for name in file_names(run.name, enriched=enriched)
+            ]
+            await asyncio.to_thread(jobs.write, _csv([JOBS]))
+            for also in more:
+                await asyncio.to_thread(also.write, b"[" if also is more[0] else _csv([SCORED]))
+            while page := await runs.jobs(run.at, after=after, limit=PAGE):
+                await asyncio.to_thread(jobs.write, _csv([_job_line(job) for job in page]))
+                rows += len(page)
+                if more:
+                    said += await _say(runs, run, page, more[0], after=after, more=bool(said))
+                    rows += await _score(runs, run, page, more[1], after=after)
+                after = page[-1].id
+            if more:
+                await asyncio.to_thread(more[0].write, b"\n]\n" if said else b"]\n")
+        return rows + said
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
         """Remove the files of the runs that are forgotten; return how many, and what is wrong.
@@ -73,69 +87,50 @@ class PostingFiles:
             return 0, ""
         return await asyncio.to_thread(_removed, self.directory, is_forgotten)
 
-    async def _jobs(self, runs: RunStore, run: Run, path: Path) -> int:
-        rows, after = 0, ""
-        async with _new_file(path) as file:
-            await asyncio.to_thread(file.write, _csv([JOBS]))
-            while page := await runs.jobs(run.at, after=after, limit=PAGE):
-                lines = [_cells(_job(job), JOBS) for job in page]
-                await asyncio.to_thread(file.write, _csv(lines))
-                rows, after = rows + len(page), page[-1].id
-        return rows
 
-    async def _enriched(self, runs: RunStore, run: Run, path: Path) -> int:
-        rows, after, between = 0, "", "[\n"
-        async with _new_file(path) as file:
-            while page := await runs.enriched(run.at, after=after, limit=PAGE):
-                text = ""
-                for each in page:
-                    row: Json = {
-                        "id": each.job,
-                        "title": each.title,
-                        "seniority": each.seniority,
-                        "stack": list(each.stack),
-                        "remote": each.remote,
-                    }
-                    text, between = text + between + page_safe_json(row), ",\n"
-                await asyncio.to_thread(file.write, text.encode())
-                rows, after = rows + len(page), page[-1].job
-            await asyncio.to_thread(file.write, b"\n]\n" if rows else b"[]\n")
-        return rows
-
-    async def _scored(self, runs: RunStore, run: Run, path: Path) -> int:
-        rows, after = 0, ""
-        async with _new_file(path) as file:
-            await asyncio.to_thread(file.write, _csv([SCORED]))
-            while page := await runs.scores(run.at, after=after, limit=PAGE):
-                # Every posting of a run has its score, so both come in the same pages.
-                jobs = await runs.jobs(run.at, after=after, limit=PAGE)
-                named = {job.id: job for job in jobs}
-                lines = []
-                for each in page:
-                    row: dict[str, str | float] = {"id": each.job, **each.components}
-                    row |= _job(named[each.job]) if each.job in named else {}
-                    row |= {"score": each.score, "bucket": each.bucket}
-                    lines.append(_cells(row, SCORED))
-                await asyncio.to_thread(file.write, _csv(lines))
-                rows, after = rows + len(page), page[-1].job
-        return rows
+# Only postings are enriched and scored, so a page of these reaches as far as one of postings.
+async def _say(
+    runs: RunStore, run: Run, page: Sequence[Job], file: BinaryIO, *, after: str, more: bool
+) -> int:
+    there = {job.id for job in page}
+    found = await runs.enriched(run.at, after=after, limit=PAGE)
+    rows = [page_safe_json(_says(each)) for each in found if each.job in there]
+    if rows:
+        text = (",\n" if more else "\n") + ",\n".join(rows)
+        await asyncio.to_thread(file.write, text.encode())
+    return len(rows)
 
 
-def _job(job: Job) -> dict[str, str | float]:
+async def _score(
+    runs: RunStore, run: Run, page: Sequence[Job], file: BinaryIO, *, after: str
+) -> int:
+    jobs = {job.id: job for job in page}
+    found = await runs.scores(run.at, after=after, limit=PAGE)
+    lines = [_score_line(each, jobs[each.job]) for each in found if each.job in jobs]
+    await asyncio.to_thread(file.write, _csv(lines))
+    return len(lines)
+
+
+def _job_line(job: Job) -> tuple[str | float, ...]:
     posted = job.posted_at.astimezone(UTC).isoformat() if job.posted_at else ""
+    texts = (job.source, job.url, job.title, job.company, job.location)
+    return (cell(job.id), *map(cell, texts), posted)
+
+
+def _says(enriched: Enriched) -> Json:
     return {
-        "id": job.id,
-        "source": job.source,
-        "url": job.url,
-        "title": job.title,
-        "company": job.company,
-        "location": job.location,
-        "posted_at": posted,
+        "id": enriched.job,
+        "title": enriched.title,
+        "seniority": enriched.seniority,
+        "stack": list(enriched.stack),
+        "remote": enriched.remote,
     }
 
 
-def _cells(row: Mapping[str, str | float], columns: Sequence[str]) -> list[str | float]:
-    return [cell(row.get(name, "")) for name in columns]
+def _score_line(score: JobScore, job: Job) -> tuple[str | float, ...]:
+    parts = [score.components.get(name, "") for name in PARTS]
+    texts = (job.title, job.company, job.url)
+    return (cell(score.job), score.score, cell(score.bucket), *parts, *map(cell, texts))
 
 
 def _csv(lines: Sequence[Sequence[str | float]]) -> bytes:

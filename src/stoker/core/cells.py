@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from string import ascii_letters, digits
 
 from stoker.core.model import Json
 
 _BEGINS_A_FORMULA = frozenset("=+-@\t\r\n|%")
+_HARMLESS = frozenset(ascii_letters + digits)  # most text there is, told at its first letter
 _MARK = "'"  # spreadsheets read on as text after it, and do not show it
 _IN_A_PAGE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
@@ -26,6 +28,8 @@ def cell(value: str | float | None) -> str | float:
     if value is None:
         return ""
     if isinstance(value, int | float):
+        return value
+    if value[:1] in _HARMLESS and "\0" not in value:
         return value
     text = value.replace("\0", "")
     return _MARK + text if text.startswith(_MARK) or _formula_like(text) else text
@@ -46,8 +50,6 @@ def page_safe_json(value: Json) -> str:
 
 
 def _formula_like(text: str) -> bool:
-    if text[:1].isascii() and text[:1].isalnum():
-        return False  # most text there is, told at its first letter
     for letter in text:
         if letter in _BEGINS_A_FORMULA:
             return True

@@ -7,7 +7,8 @@ business. Words that mean a technology only sometimes count where they can mean 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -16,7 +17,8 @@ from stoker.core.model import Enriched, Job
 VERSION = 1  # of what is made of words; remembered with a source, which is read anew when it grows
 MOST_TAGS = 30
 LONGEST_TEXT = 20_000  # characters of a posting's text that are looked at
-_TOKEN = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9+#.]*")
+_TITLES = 4096  # kept at hand: most postings have the title of another one
+_TOKEN = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9+#.]*[A-Za-z0-9+#])?")
 _WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
 _ASIDE = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
 _AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
@@ -130,6 +132,7 @@ _TAGS_WRITTEN_SO: Mapping[str, str] = MappingProxyType(  # as names only, with a
         "Excel": "excel",
     }
 )
+_PERHAPS_WRITTEN_SO = frozenset(name.lower() for name in _TAGS_WRITTEN_SO)
 _MAKERS = ("developer", "engineer", "programmer", "backend", "dev")
 _TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
     {(word, maker): word for word in ("go", "swift", "react", "rust", "ruby") for maker in _MAKERS}
@@ -143,6 +146,7 @@ _TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("sql", "server"): "sql server",
     }
 )
+_PERHAPS_PAIRS = frozenset(first for first, _ in _TAGS_OF_PAIRS)
 _REMOTE = re.compile(
     r"\b(?:remote(?!\s+sensing)|wfh|work(?:ing)?\s+from\s+(?:home|anywhere)|telecommut\w*)\b",
     re.IGNORECASE,
@@ -156,14 +160,19 @@ _NOT_REMOTE = re.compile(
 
 def enriched(job: Job, *, text: str = "", remote: bool = False) -> Enriched:
     """Return what a posting's words say; `remote` is its source's own word, if it has one."""
-    said = text[:LONGEST_TEXT]
+    title, seniority, tags = _said_by(job.title)
     return Enriched(
         job=job.id,
-        title=normal_title(job.title),
-        seniority=seniority_of(job.title),
-        stack=stack_of(job.title, said),
+        title=title,
+        seniority=seniority,
+        stack=_stack(tags.union(_tags(text[:LONGEST_TEXT]))) if text else _stack(tags),
         remote=remote or is_remote(job.title, job.location),
     )
+
+
+@lru_cache(maxsize=_TITLES)
+def _said_by(title: str) -> tuple[str, str, frozenset[str]]:
+    return normal_title(title), seniority_of(title), frozenset(_tags(title))
 
 
 def normal_title(title: str) -> str:
@@ -185,13 +194,23 @@ def seniority_of(title: str) -> str:
 
 def stack_of(*texts: str) -> tuple[str, ...]:
     """Return the technologies that texts name, each once, in alphabetical order."""
-    return tuple(sorted(set(_tags(texts)))[:MOST_TAGS])
+    return _stack({tag for text in texts for tag in _tags(text)})
 
 
 def is_remote(title: str, location: str) -> bool:
     """Say whether a title or a place says that the work is done from anywhere."""
-    said = f"{title} | {location}"
-    return bool(_REMOTE.search(said)) and not _NOT_REMOTE.search(said)
+    says, denies = _of_remote(title)
+    says_there, denies_there = _of_remote(location)
+    return (says or says_there) and not (denies or denies_there)
+
+
+@lru_cache(maxsize=_TITLES)
+def _of_remote(text: str) -> tuple[bool, bool]:
+    return bool(_REMOTE.search(text)), bool(_NOT_REMOTE.search(text))
+
+
+def _stack(tags: Set[str]) -> tuple[str, ...]:
+    return tuple(sorted(tags)[:MOST_TAGS])
 
 
 def _words(title: str) -> list[str]:
@@ -199,13 +218,15 @@ def _words(title: str) -> list[str]:
     return [part for word in plain for part in word.split()]
 
 
-def _tags(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        tokens = [token.rstrip(".") for token in _TOKEN.findall(text)]
-        small = [token.lower() for token in tokens]
-        for token in _TAGS.keys() & {*small}:
-            yield _TAGS[token]
+def _tags(text: str) -> Iterator[str]:
+    tokens = _TOKEN.findall(text)
+    small = " ".join(tokens).lower().split(" ")  # no token has a blank in it
+    words = {*small}
+    for token in _TAGS.keys() & words:
+        yield _TAGS[token]
+    if not words.isdisjoint(_PERHAPS_WRITTEN_SO):
         for token in _TAGS_WRITTEN_SO.keys() & {*tokens}:
             yield _TAGS_WRITTEN_SO[token]
+    if not words.isdisjoint(_PERHAPS_PAIRS):
         for pair in _TAGS_OF_PAIRS.keys() & {*pairwise(small)}:
             yield _TAGS_OF_PAIRS[pair]

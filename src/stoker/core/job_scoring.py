@@ -7,6 +7,7 @@ What a posting says of itself is `job_enriching`'s business.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stoker.core.model import Enriched, JobScore
 from stoker.errors import ConfigError
@@ -53,6 +54,7 @@ def job_score(enriched: Enriched, rule: JobScoreRule) -> JobScore:
     return JobScore(job=enriched.job, score=score, bucket=bucket_of(score, rule), components=parts)
 
 
+@lru_cache(maxsize=4096)  # most postings have the title of another one
 def role_fit(title: str, roles: tuple[str, ...]) -> float:
     """Return how much of the best fitting role a normalised title has; 1 if none is wanted."""
     words = set(title.split())

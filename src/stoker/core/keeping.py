@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from stoker.core.leases import Lease
@@ -73,16 +74,27 @@ def kept_job(job: Job) -> Job:
 
 def kept_enriched(enriched: Enriched) -> Enriched:
     """Return the enriched posting as a store gives it back."""
-    for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
-        kept_text(text, what="an enriched posting")
+    texts = "".join((enriched.job, enriched.title, enriched.seniority, *enriched.stack))
+    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
+        for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
+            kept_text(text, what="an enriched posting")
     return enriched
 
 
 def kept_score(score: JobScore) -> JobScore:
     """Return the score as a store gives it back."""
-    kept_text(score.job, what="a score")
-    kept_text(score.bucket, what="a score's bucket")
-    return replace(score, components=kept_json(score.components, what="a score's components"))
+    parts: Mapping[str, Json] = score.components
+    texts = "".join((score.job, score.bucket, *parts))
+    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
+        kept_text(score.job, what="a score")
+        kept_text(score.bucket, what="a score's bucket")
+    elif {*map(type, parts.values())} <= {float} and isfinite(sum(score.components.values())):
+        return _with(score, dict(score.components))  # JSON has such numbers as they are
+    return _with(score, kept_json(parts, what="a score's components"))
+
+
+def _with(score: JobScore, parts: dict[str, float]) -> JobScore:
+    return JobScore(job=score.job, score=score.score, bucket=score.bucket, components=parts)
 
 
 def kept_lease(lease: Lease) -> Lease:

@@ -43,6 +43,8 @@ def tenant_id(text: str) -> TenantId:
 
 def in_utc(moment: datetime, *, what: str = "the time") -> datetime:
     """Return the same moment in UTC; a datetime without a zone is refused, never guessed."""
+    if moment.tzinfo is UTC:
+        return moment  # nearly always: what we keep is in UTC
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ConfigError(
             f"{what} {moment.isoformat()} has no time zone; "
@@ -61,13 +63,17 @@ def clean_text(text: str) -> str:
 
     NUL goes, half a surrogate pair becomes U+FFFD, and what is over the longest length is cut.
     """
+    if text.isascii() and "\0" not in text and len(text) <= LONGEST_TEXT:
+        return text  # nearly always, and told without looking at each letter
     kept = text[:LONGEST_TEXT]
     return _UNSTORABLE.sub(lambda bad: "" if bad[0] == "\0" else "\ufffd", kept)
 
 
 def storable(text: str) -> bool:
     """Say whether every store would keep this text letter for letter."""
-    return len(text) <= LONGEST_TEXT and not _UNSTORABLE.search(text)
+    if len(text) > LONGEST_TEXT:
+        return False
+    return "\0" not in text if text.isascii() else not _UNSTORABLE.search(text)
 
 
 def job_id(*, source: str, url: str) -> JobId:

@@ -161,7 +161,8 @@ def one_line(text: str, *, longest: int = LONGEST_LINE) -> str:
 
 
 def _plain(text: str) -> str:
-    return _TAG.sub(" ", unescape(text[: 2 * LONGEST_TEXT])) if text else ""
+    bare = text[: 2 * LONGEST_TEXT]
+    return _TAG.sub(" ", unescape(bare)) if "&" in bare or "<" in bare else bare
 
 
 def _made(source: str, raw: RawPosting, company: str) -> Job | str:

@@ -6,7 +6,8 @@ the same input gives the same files. A source that fails is told of, and the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -226,16 +227,23 @@ class _Intake:
     ) -> None:
         run, store = self._run, self._run.store
         marked = self._marked(listings)
-        own = [listing for listing in marked if not listing.twin]
+        # In the order of their ids: stores put rows beside each other then.
+        own = sorted((each for each in marked if not each.twin), key=lambda each: each.job.id)
         taken.listed += len(marked)
         taken.twins += len(marked) - len(own)
-        taken.new += await store.listings.put_listings(source.name, marked, at=run.key.at)
-        self.kept += await store.runs.insert_jobs(run.key, [listing.job for listing in own])
+        # What does not need the other is written together, so that one commit is for both.
+        new, kept = await _both(
+            store.listings.put_listings(source.name, marked, at=run.key.at),
+            store.runs.insert_jobs(run.key, [listing.job for listing in own]),
+        )
+        taken.new, self.kept = taken.new + new, self.kept + kept
         if self._order.enrich:
             says = [listing.enriched for listing in own]
-            await store.runs.insert_enriched(run.key, says)
             scores = [job_score(each, self._order.score) for each in says]
-            await store.runs.insert_scores(run.key, scores)
+            await _both(
+                store.runs.insert_enriched(run.key, says),
+                store.runs.insert_scores(run.key, scores),
+            )
         for listing in own:
             self.employers.want(source, listing.job)
 
@@ -247,6 +255,16 @@ class _Intake:
             listing if listing.twin is twin else replace(listing, twin=twin)
             for listing, twin in zip(listings, found, strict=True)
         ]
+
+
+async def _both(one: Awaitable[int], other: Awaitable[int]) -> tuple[int, int]:
+    """Return both answers; when one fails, only after the other has ended, too."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
 
 
 async def _usable(run: OpenRun, seen: SourceSeen | None) -> Validators | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from stoker.core.model import TenantId
 from stoker.core.posting_sources import SourceSeen, SourceState
 from stoker.core.postings import Listing, Validators
-from stoker.core.runs import compact_json
 from stoker.listings import Listed
 from stoker.stores.kept_listings import kept_after, kept_listings, kept_source, kept_source_name
 from stoker.stores.sql import (
@@ -26,7 +26,7 @@ from stoker.stores.sql import (
     optional_moment,
     optional_moment_text,
 )
-from stoker.stores.sql_rows import enriched_of, job_of
+from stoker.stores.sql_rows import enriched_of, job_of, stack_text
 
 SOURCE = "name, state, tried_at, read_at, version, etag, last_modified, listed, because"
 PUT_SOURCE = f"""
@@ -162,10 +162,14 @@ def _row(listing: Listing) -> tuple[Value, ...]:
         optional_moment_text(job.posted_at),
         says.title,
         says.seniority,
-        compact_json(list(says.stack)),
+        stack_text(says.stack),
         says.remote,
         listing.twin,
     )
+
+
+# Many rows say the same here, so each is read once.
+_moment = lru_cache(maxsize=1024)(moment)
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:
@@ -173,8 +177,8 @@ def _listed(row: tuple[Any, ...]) -> Listed:
     job = job_of(tuple(told[:7]))
     return Listed(
         listing=Listing(job=job, enriched=enriched_of((job.id, *told[7:])), twin=bool(twin)),
-        first_seen_at=moment(first_seen_at),
-        last_seen_at=moment(last_seen_at),
+        first_seen_at=_moment(first_seen_at),
+        last_seen_at=_moment(last_seen_at),
     )
 
 

@@ -7,6 +7,7 @@ as either database's driver gives them: moments and JSON as text or decoded, 0 o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from stoker.core.keeping import kept_enriched, kept_job, kept_score
@@ -93,8 +94,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
 def enriched_rows(enriched: Iterable[Enriched], *place: str) -> Iterator[Row]:
     """Return enriched postings as rows of `ENRICHED`, each beginning with its place."""
     for item in map(kept_enriched, enriched):
-        stack = compact_json(list(item.stack))
-        yield (*place, item.job, item.title, item.seniority, stack, item.remote)
+        yield (*place, item.job, item.title, item.seniority, stack_text(item.stack), item.remote)
 
 
 def enriched_of(row: tuple[Any, ...]) -> Enriched:
@@ -104,9 +104,21 @@ def enriched_of(row: tuple[Any, ...]) -> Enriched:
         job=job_id,
         title=title,
         seniority=seniority,
-        stack=tuple(json_value(stack)),
+        stack=_stack(stack) if isinstance(stack, str) else tuple(stack),
         remote=bool(remote),
     )
+
+
+# Many postings name the same technologies, so each stack is written and read once.
+@lru_cache(maxsize=1024)
+def stack_text(stack: tuple[str, ...]) -> str:
+    """Return technologies as they stand in a row."""
+    return compact_json(list(stack))
+
+
+@lru_cache(maxsize=1024)
+def _stack(text: str) -> tuple[str, ...]:
+    return tuple(json_value(text))
 
 
 def score_rows(scores: Iterable[JobScore], *place: str) -> Iterator[Row]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stoker.connectors.reading import read_json
+from stoker.core.job_enriching import LONGEST_TEXT
 from stoker.core.model import Json
 from stoker.core.picking import object_in
 from stoker.core.postings import Postings, RawPosting, taken
 from stoker.errors import ConfigError, PermanentError
 
 NAME = "file"
-A_BATCH = 1_000  # rows
+A_BATCH = 2_000  # rows
 LONGEST_LINE = 1_000_000  # bytes
 MOST_COLUMNS = 200
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -36,6 +37,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("description", "text", "content", "summary"),
     "remote": ("remote", "is_remote", "workplace_type"),
 }
+# Characters that are looked at; a batch of the longest rows there can be still fits into memory.
+_LONGEST: Mapping[str, int] = {**dict.fromkeys(_NAMES, 4_000), "text": LONGEST_TEXT}
 
 
 class Files:
@@ -91,7 +94,7 @@ def _json_lines(file: BinaryIO) -> Iterator[RawPosting]:
 
 def _csv(file: BinaryIO) -> Iterator[RawPosting]:
     rows = csv.reader(_texts(file))
-    header: list[str] | None = None
+    at: dict[str, int] = {}  # where each thing we know stands in a row
     while True:
         try:
             row = next(rows)
@@ -100,13 +103,18 @@ def _csv(file: BinaryIO) -> Iterator[RawPosting]:
         except csv.Error:
             yield RawPosting(where=f"line {rows.line_num}", unreadable="it is no CSV")
             continue
-        if header is None:
+        if not at:
             header = [_plain(name) for name in row[:MOST_COLUMNS]]
-            if not {"url", "title"} <= {known for known in _NAMES if _column(header, known)}:
+            at = {known: header.index(name) for known in _NAMES if (name := _column(header, known))}
+            if not {"url", "title"} <= at.keys():
                 raise ConfigError("the file's first line must name a url and a title column")
         elif any(row):
-            cells: dict[str, Json] = dict(zip(header, row, strict=False))
-            yield _raw(f"line {rows.line_num}", cells)
+            width = len(row)
+            cells = {
+                known: row[place][: _LONGEST[known]] for known, place in at.items() if place < width
+            }
+            remote = cells.pop("remote", "").strip().lower() in _YES
+            yield RawPosting(where=f"line {rows.line_num}", remote=remote, **cells)
 
 
 def _texts(file: BinaryIO) -> Iterator[str]:
@@ -138,7 +146,7 @@ def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
 
     def text(known: str) -> str:
         value = said(known)
-        return value if isinstance(value, str) else ""
+        return value[: _LONGEST[known]] if isinstance(value, str) else ""
 
     return RawPosting(
         where=where,
@@ -146,7 +154,7 @@ def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
         title=text("title"),
         company=text("company"),
         location=text("location"),
-        posted=said("posted"),
+        posted=when if isinstance(when := said("posted"), int | float) else text("posted"),
         text=text("text"),
         remote=said("remote") is True or text("remote").strip().lower() in _YES,
     )
