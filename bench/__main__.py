@@ -3,7 +3,8 @@
     python -m bench [--write] [bulk_insert startup ...]
 
 A benchmark is a module here with `main()` that returns rows of (what, ours, baseline, ratio).
-`--write` puts the table into docs/benchmarks.md with the date and the machine.
+`--write` puts each one's table into docs/benchmarks.md with the date and the machine; those that
+were not asked for stay as they are.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+BLOCK = re.compile(r"(?=\*\*(\w+)\*\*, measured)(.*?)(?=\n\*\*\w+\*\*, measured|\Z)", re.DOTALL)
 HEAD = ("what", "ours", "baseline", "ratio")
 
 Row = tuple[str, str, str, str]
 
 
-def measured(names: list[str]) -> list[Row]:
-    """Return the rows of these benchmarks, in order."""
+def measured(name: str) -> list[Row]:
+    """Return the rows of a benchmark."""
+    print(f"measuring {name} …", file=sys.stderr, flush=True)
     rows: list[Row] = []
-    for name in names:
-        print(f"measuring {name} …", file=sys.stderr, flush=True)
-        found = importlib.import_module(f"bench.{name}").main()
-        for what, ours, baseline, ratio in found:
-            shown = f"{ratio:.2f}" if isinstance(ratio, float) else str(ratio)
-            rows.append((str(what), str(ours), str(baseline), shown))
+    for what, ours, baseline, ratio in importlib.import_module(f"bench.{name}").main():
+        shown = f"{ratio:.2f}" if isinstance(ratio, float) else str(ratio)
+        rows.append((str(what), str(ours), str(baseline), shown))
     return rows
 
 
@@ -48,13 +48,16 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(rows: list[Row]) -> None:
-    """Replace the table on the page, and say when and on what it was measured."""
+def write(name: str, rows: list[Row]) -> None:
+    """Put a benchmark's table on the page, with when and on what it was measured."""
     where = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    block = f"{BEGIN}\nMeasured {datetime.now(UTC):%Y-%m-%d} on {where}.\n\n{table(rows)}\n{END}"
+    said = f"**{name}**, measured {datetime.now(UTC):%Y-%m-%d} on {where}\n\n{table(rows)}"
     page = PAGE.read_text()
-    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    PAGE.write_text(between.sub(lambda _: block, page))
+    before, _, rest = page.partition(BEGIN)
+    inside, _, after = rest.partition(END)
+    blocks = dict(BLOCK.findall(inside)) | {name: said}
+    kept = "\n\n".join(blocks[each].strip() for each in sorted(blocks))
+    PAGE.write_text(f"{before}{BEGIN}\n{kept}\n{END}{after}")
 
 
 def main() -> int:
@@ -66,10 +69,11 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := set(asked.benchmarks) - set(there):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; choose of {there}")
-    rows = measured(asked.benchmarks or there)
-    print(table(rows))
-    if asked.write:
-        write(rows)
+    for name in asked.benchmarks or there:
+        rows = measured(name)
+        print(f"{table(rows)}\n", flush=True)
+        if asked.write:
+            write(name, rows)
     return 0
 
 
