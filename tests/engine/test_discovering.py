@@ -442,6 +442,29 @@ def test_a_place_that_cannot_be_written_fails_the_run_and_keeps_what_was_found(w
     assert here.titles(run) == ["Cook"]
 
 
+class Slow(Scripted):
+    """A source that takes its time before it says anything."""
+
+    def __init__(self, clock, took, *says):
+        super().__init__(*says)
+        self._clock, self._took = clock, took
+
+    async def read(self, known):
+        self._clock.advance(self._took)
+        async for each in super().read(known):
+            yield each
+
+
+def test_each_source_is_charged_the_time_it_took_itself(world):
+    here = world(a=None, b=Scripted(listing("Cook")), c=None)
+    here.sources["a"] = Slow(here.clock, timedelta(seconds=7), listing("Clerk"))
+    here.sources["c"] = Slow(here.clock, timedelta(seconds=20), TransientError("away"))
+    run = here.discover(at_once=1)
+    took = {each.step: each.seconds for each in run.manifest.sources}
+    assert (took["lever:a"], took["lever:b"]) == (7.0, 0.0)
+    assert took["lever:c"] >= 60.0  # three times, and the waits between
+
+
 def test_only_so_many_sources_are_read_ahead(world):
     under_way = most = 0
 

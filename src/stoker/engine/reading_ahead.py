@@ -40,13 +40,13 @@ class Reading:
         self.errand = errand
         self._batches = batches
         self._clock = clock
-        self._began = clock.elapsed()
+        self._took = timedelta(0)
         self._next: asyncio.Task[Postings | None] = asyncio.create_task(self._read())
 
     @property
     def took(self) -> timedelta:
-        """How long it has taken so far."""
-        return self._clock.elapsed() - self._began
+        """How long reading it has taken so far, whoever was taken in meanwhile."""
+        return self._took
 
     async def batch(self) -> Postings | None:
         """Return what the source lists next; None when that was all. Raises as `PostingSource`."""
@@ -64,7 +64,11 @@ class Reading:
         await self._batches.aclose()
 
     async def _read(self) -> Postings | None:
-        return await anext(self._batches, None)
+        began = self._clock.elapsed()
+        try:
+            return await anext(self._batches, None)
+        finally:
+            self._took += self._clock.elapsed() - began
 
 
 async def read_ahead(
