@@ -84,6 +84,12 @@ def test_summary_only_writes_no_file_and_keeps_the_run(told, home):
     assert told("runs", "list", "--kind", "discovery")[0]["run"] == run["run"]
 
 
+def test_no_file_and_a_place_for_files_cannot_both_be_meant(stoker, home):
+    code, _, err = stoker("discover", "--summary-only", "--out", "there")
+    assert (code, "leave one out" in err, "\n" in err.strip()) == (2, True, False)
+    assert not (home / "there").exists()
+
+
 def test_files_go_where_one_says(told, home):
     (run,) = told("discover", "--out", "elsewhere/below")
     assert [path.name for path in (home / "elsewhere" / "below").iterdir()] == [

@@ -88,6 +88,10 @@ def discover(
     jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv too.
     A source that fails is told of and the others go on; the exit code says how the runs ended.
     """
+    if summary_only and out is not None:
+        raise ConfigError(
+            "--summary-only writes no file, so there is none for --out; leave one out"
+        )
     wish = Wish(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
     return run_async(_discovered(asked, tenants, wish, as_json=as_json))
 
