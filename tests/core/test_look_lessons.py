@@ -1,5 +1,6 @@
 """What one look teaches: which facets it saw, whether they differ, what of it is news."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +13,8 @@ from stoker.core.pages import Outcome, PageSeen, SiteVisit
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 EARLIER = NOW - timedelta(days=3)
-COMPANY = Company(id=CompanyId("200012345K"), name="Acme")
+COMPANY = Company(id=CompanyId("200012345K"), name="Acme", website="https://a.test")
+UNKNOWN = replace(COMPANY, website="")
 LOW = LeadScore(value=0.2, bucket=Bucket.LOW, features={}, feature_hash="x", rationale="so")
 HIGH = LeadScore(value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="y", rationale="so")
 
@@ -58,6 +60,15 @@ def test_nothing_a_first_look_finds_is_news():
     )
     assert first.signals == ()
     assert first.observed.surface is True
+
+
+def test_nothing_is_news_when_a_site_is_first_found():
+    told = taught(
+        visit(Outcome.READ, page(NOW)),
+        before=Dossier(company=UNKNOWN, looked_at=EARLIER, score=LOW),
+        after=Dossier(company=COMPANY, looked_at=NOW, score=HIGH),
+    )
+    assert told.signals == ()
 
 
 def test_a_shallow_look_sees_nothing_deep_and_a_deep_one_whether_people_changed():

@@ -20,6 +20,7 @@ from stoker.core.pull_columns import (
     Why,
     accounts_of,
     limits_of,
+    tick_units,
 )
 from stoker.core.pulls import DEEP, NO_SLOT, NOT, SHALLOW, plan_day, slots
 from stoker.errors import ConfigError
@@ -405,3 +406,29 @@ def test_accounts_that_the_limits_say_nothing_about_are_refused(limits):
 def test_rules_that_cannot_work_are_refused(wrong):
     with pytest.raises(ConfigError):
         PullRule(**wrong)
+
+
+@given(
+    st.integers(0, 10**12),
+    st.integers(-(10**6), 10**7),
+    st.integers(1, 30 * 24 * 60),
+)
+def test_a_plan_of_many_a_day_uses_its_share_and_the_last_one_all_that_is_left(left, seconds, tick):
+    rule = PullRule(tick=timedelta(minutes=tick), floor=None)
+    until = NOW + timedelta(seconds=seconds)
+    share = tick_units(left, now=NOW, until=until, rule=rule)
+    assert 0 <= share <= left
+    if timedelta(seconds=seconds) <= rule.tick:
+        assert share == left
+    else:
+        assert share >= left * (rule.tick / timedelta(seconds=seconds)) * (1 - 1e-9)
+
+
+def test_a_day_of_hourly_plans_spends_the_days_units_evenly():
+    rule, left, spent = PullRule(tick=timedelta(hours=1)), 300, []
+    for hour in range(24):
+        now = NOW + timedelta(hours=hour)
+        spent.append(tick_units(left, now=now, until=NOW + timedelta(hours=24), rule=rule))
+        left -= spent[-1]
+    assert left == 0
+    assert max(spent) - min(spent) <= 1

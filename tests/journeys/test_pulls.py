@@ -86,7 +86,7 @@ def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
         async with at(companies=6) as house:
             await house.night(steps=("refresh", "candidates"))
             met = await swept(house)
-            await limited(house, 4)
+            await limited(house, 7)
             run = await pulled(house)
             record, told = await decided(house, run.name)
             sound = await verified(house.store())
@@ -100,11 +100,12 @@ def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
     met, run, record, told, sound, plans, units = asyncio.run(journey())
 
     assert met.new == 6
-    assert run.manifest.cost["crawl/pull_units"] <= 4
+    assert run.manifest.cost["crawl/pull_units"] == 6  # two deep looks: nothing is known yet
     assert len(told.account) == 6
     chosen = [account for account, why in zip(told.account, told.why, strict=True) if why in CHOSEN]
     assert sorted(unit.company for unit in units) == sorted(chosen)
-    assert record.header["spent"] <= record.header["budget"] == 4
+    assert record.header["spent"] <= record.header["budget"] == 7
+    assert {unit.depth for unit in units} == {Depth.DEEP}
     assert sum(record.header["counts"][name] for name in ("shallow", "deep")) == len(chosen)
     assert [entry.data["digest"] for entry in plans] == [record.header["digest"]]
     assert sound.problems == ()
@@ -251,3 +252,20 @@ def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
     [used] = [each.used for each in holds if each.cap == UNITS]
     assert used.settled == sum({Depth.DEEP: 3, Depth.SHALLOW: 1}[unit.depth] for unit in units)
     assert used.reserved == 0
+
+
+def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
+    async def journey():
+        async with here(companies=3) as house:
+            await house.night(steps=("refresh", "candidates"))
+            await swept(house)
+            now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
+            hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
+            await house.store().attention.add_signals(
+                [hot], rule=own.rule(), tiers=own.tiers(), now=now
+            )
+            return await house.app.pull_planning(ACME).pulls(house.store(), now=now)
+
+    pulls = asyncio.run(journey())
+    assert len(pulls.inputs.ids) == 3
+    assert "stranger" not in pulls.inputs.ids

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from stoker.core.model import Json, TenantId
     from stoker.core.runs import Run
 
-_NOBODY = "no account has a heat yet; give those that fit one with: stoker heat sweep"
+_NOBODY = (
+    "no account has a heat yet; find who fits with: stoker nightly --plan, "
+    "and give them one with: stoker heat sweep"
+)
 
 
 @click.group()

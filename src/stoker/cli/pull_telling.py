@@ -37,17 +37,21 @@ class PlannedPulls:
 
 def show_pulls(planned: PlannedPulls) -> None:
     """Print a plan in one screen."""
+    from stoker.core.pull_columns import Policy
+    from stoker.engine.pull_planning import NOBODY
+
     told = pulls_json(planned)
     rule = planned.pulls.inputs.rule
+    by = f"{rule.policy} ({rule.objective})" if rule.policy is Policy.OPTIMAL else rule.policy
     say(
         f"{planned.tenant}: {told['selected']} of {told['accounts']} accounts by policy "
-        f"{rule.policy} ({rule.objective}), {told['deep']} of them deep; "
+        f"{by}, {told['deep']} of them deep; "
         f"{told['spent']} of {told['budget']} pull units"
     )
     show_table(
         ["reason", "accounts", "meaning"],
         [(code, number, _meaning(code)) for code, number in reasons(planned).items()],
-        empty="no account has a heat yet; give those that fit one with: stoker heat sweep",
+        empty=NOBODY,
     )
     quote = planned.quote
     show_table(

@@ -37,16 +37,17 @@ def lesson(
 ) -> Lesson:
     """Return what a look teaches; `look` is its own name, however often it is told.
 
-    Nothing a first look finds is news.
+    Nothing a first look finds is news, nor what the first look at its site does.
     """
-    account, first = before.company.id, before.looked_at is None
+    account = before.company.id
+    first = before.looked_at is None or not before.company.website
     surface = _surface(visit)
     deep = _deep(before, after) if depth is Depth.DEEP else None
     signals: list[Signal] = []
     if surface and not first and visit is not None:
         signals.append(site_signal(account, look=look, site=visit.site, at=at))
     better = score_signal(account, look=look, before=before.score, after=after.score, at=at)
-    if better is not None:
+    if better is not None and not first:
         signals.append(better)
     return Lesson(
         observed=Observed(key=look, account=account, at=at, surface=surface, deep=deep),

@@ -18,6 +18,7 @@ from stoker.core.pull_columns import Accounts, Policy, PullRule, days
 from stoker.core.tiers import Tier, intervals
 from stoker.core.worth import worth
 
+_OLDEST = 366.0  # days; who was never looked at is worth no more than after so long without a look
 _PART = 32_768  # accounts at a time: what is worked on stays close to the processor
 _MOST = float(np.finfo(np.float32).max)
 
@@ -109,7 +110,7 @@ def _by_tier(
 def _aged_worth(beliefs: Beliefs, age: Floats, signals: Floats32, rule: PullRule) -> Floats:
     # Plans come in steps: half a step on is when, on average, the next chance would be. A signal
     # tells of changes, and is as good as the days they usually take.
-    older = age + days(rule.tick) / 2
+    older = np.minimum(age, _OLDEST) + days(rule.tick) / 2
     if signals.any():
         older = older + rule.signal_changes * signals * beliefs.days_between
     return worth(beliefs, older, objective=rule.objective)

@@ -7,6 +7,7 @@ in `offers` and `pulls`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
@@ -247,6 +248,15 @@ def checked_together(accounts: Accounts, limits: Limits) -> None:
         raise ConfigError(f"there are caps for {connectors} connectors only")
     if len(limits.domain_cap) and int(accounts.domain.max()) >= len(limits.domain_cap):
         raise ConfigError(f"there are caps for {len(limits.domain_cap)} domains only")
+
+
+def tick_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
+    """Return the units one plan may use of those left until then: its tick's share of them.
+
+    Rounded up, so that the last of them are used too; a tick that reaches beyond has them all.
+    """
+    ticks = (until - now) / rule.tick
+    return left if ticks <= 1 else min(left, math.ceil(left / ticks))
 
 
 def in_days(moment: datetime) -> float:

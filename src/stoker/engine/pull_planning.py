@@ -16,6 +16,7 @@ import numpy as np
 
 from stoker.attention import AccountColumns, AttentionStore, PlanRecord
 from stoker.core.beliefs import BeliefRule, Beliefs, Floats, drifted
+from stoker.core.budget_windows import WindowKind, window_at
 from stoker.core.companies import CompanyId
 from stoker.core.decisions import (
     counts,
@@ -33,7 +34,15 @@ from stoker.core.ledger import Note
 from stoker.core.model import Json
 from stoker.core.nights import Depth, Unit
 from stoker.core.plan_inputs import PlanInputs, input_columns, limits_json, rule_json
-from stoker.core.pull_columns import UNCAPPED, PullRule, Why, accounts_of, in_days, limits_of
+from stoker.core.pull_columns import (
+    UNCAPPED,
+    PullRule,
+    Why,
+    accounts_of,
+    in_days,
+    limits_of,
+    tick_units,
+)
 from stoker.core.pull_jobs import PullJobId, pull_job_id
 from stoker.core.pull_reasons import CHOSEN_BECAUSE
 from stoker.core.pulls import DEEP, DayPlan, in_turn, plan_day
@@ -48,7 +57,12 @@ from stoker.ports import Store
 
 KIND = "pulls"
 PLANNED = "PLAN"  # the ledger's kind of lines that tell of one
+NOBODY = (
+    "no account that fits has a heat yet; find who fits with: stoker nightly --plan, "
+    "and give them one with: stoker heat sweep"
+)
 PAGE = 65_536
+CANDIDATES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +121,7 @@ class PullPlanning:
         units = units_of(pulls)
         nobody = ""
         if not pulls.inputs.ids:
-            nobody = "no account has a heat yet; give those that fit one with: stoker heat sweep"
+            nobody = NOBODY
         told = self._told(units, means, rule)
         return replace(told, candidates=len(pulls.inputs.ids), nobody=nobody)
 
@@ -132,20 +146,23 @@ class PullPlanning:
         return pulls, self._quote(units_of(pulls), means)
 
     async def _inputs(self, store: Store, now: datetime, means: Means) -> PlanInputs:
-        columns = await _columns(store.attention)
+        columns = await self._columns(store)
         order, moment = self._order, in_days(now)
+        day = window_at(WindowKind.DAY, now, reset=self._night.reset)
         tier = columns.tier.astype(np.uint8)
         prior = order.beliefs.prior(columns.tier.astype(np.int64))
         quiet = np.maximum(moment - columns.tier_since, 0.0)
         size = len(columns.accounts)
-        units = np.full(size, order.units, np.int32)
         deep_units = np.full(size, max(order.deep_units, order.units), np.int32)
+        shallow = np.full(size, order.units, np.int32)
+        # Where nothing is known yet, not even the site, a shallow look would read nothing.
+        units = np.where(np.isfinite(columns.deep_at), shallow, deep_units)
         value, deep_value = account_values(
             tier=tier,
             heat=columns.heat,
             quiet=quiet,
             posture=columns.posture,
-            units=units,
+            units=shallow,
             deep_units=deep_units,
             rule=order.rule,
             beliefs=order.beliefs,
@@ -174,11 +191,29 @@ class PullPlanning:
             ids=columns.accounts,
             accounts=accounts,
             limits=limits_of(
-                np.array([means.pull_units], np.int64),
+                np.array([tick_units(means.pull_units, now=now, until=day.end, rule=order.rule)]),
                 connector_cap=np.array([[UNCAPPED]], np.int64),
             ),
             rule=order.rule,
         )
+
+    async def _columns(self, store: Store) -> AccountColumns:
+        """Return everybody with a heat who is one the tenant looks for, by its rule."""
+        columns, fits, after = await _columns(store.attention), set[str](), ""
+        while page := await store.accounts.candidates(
+            rule=self._night.rule_name, after=after, limit=CANDIDATES
+        ):
+            fits.update(each.id for each in page)
+            after = page[-1].id
+        rows = [row for row, account in enumerate(columns.accounts) if account in fits]
+        if len(rows) == len(columns.accounts):
+            return columns
+        chosen = {
+            each.name: getattr(columns, each.name)[rows]
+            for each in fields(AccountColumns)
+            if each.name != "accounts"
+        }
+        return AccountColumns(accounts=[columns.accounts[row] for row in rows], **chosen)
 
     def _believed(
         self, changes: Floats, days: Floats, seen: Floats, prior: Beliefs, now: float
