@@ -41,6 +41,9 @@ def test_twins_have_an_address_or_their_words_in_common(one, other):
         (job(location="Singapore"), job("https://b.test/1", location="Jakarta")),
         (job(), job("https://b.test/1", company="Umbrella")),
         (job("https://a.test/1"), job("https://b.test/1", "Chef")),
+        # Of two employers nobody names, nobody knows that they are one.
+        (job(company="", posted_at=DAY), job("https://b.test/1", company="", posted_at=DAY)),
+        (job(company=" - "), job("https://b.test/1", company="")),
     ],
 )
 def test_who_has_neither_in_common_is_no_twin(one, other):

@@ -294,6 +294,20 @@ def test_a_source_with_more_than_is_taken_is_told_of_and_fine(world):
     )
 
 
+def test_a_source_that_was_not_whole_and_is_unchanged_is_still_not(world):
+    cut = replace(listing("Cook", etag="1"), more=True)
+    here = world(a=Scripted(cut))
+    first, second = here.discover(), here.discover()
+    assert here.counts(second, "a")["state"] == "unchanged"
+    assert second.manifest.reasons == first.manifest.reasons
+    assert "is not whole" in second.manifest.reasons[0]
+
+    here.sources["a"] = Scripted(listing("Cook", etag="2"))
+    assert here.discover().manifest.reasons == ()
+    (seen,) = asyncio.run(here.store.listings.sources())
+    assert seen.because == ""
+
+
 def test_after_a_failure_a_source_is_asked_with_what_was_known_before(world):
     source = Scripted(listing("Cook", etag="v1"))
     here = world(a=source)

@@ -84,7 +84,7 @@ class SourceSeen:
     version: int = 0  # of `job_enriching` that made something of its postings
     validators: Validators = field(default_factory=Validators)
     listed: int = 0  # postings, when it was last read
-    because: str = ""  # why it failed
+    because: str = ""  # why it failed, or what was left out
 
 
 def wanted_source(text: str) -> WantedSource:

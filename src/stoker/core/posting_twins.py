@@ -1,8 +1,8 @@
 """Which postings are the same opening, listed by two sources.
 
 Two are twins when they have one address, but for what only says where a reader came from, or when
-company, title and day (without a day: place) are the same words. Within one source nothing is a
-twin: a company may well look for two of a kind.
+company, title and day (without a day: place) are the same words; of a company nobody names, only
+the address counts. Within one source nothing is a twin: a company may look for two of a kind.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ _WORDS = re.compile(r"[^\W_]+")
 
 def twin_keys(job: Job) -> tuple[int, int]:
     """Return what a posting is recognised by: one number for its address, one for its words."""
+    at, employer = _number(f"at|{plain_address(job.url)}"), name_words(job.company)
+    if not employer:
+        return at, at  # many look for somebody of the same title on the same day
     title = " ".join(_WORDS.findall(job.title.casefold()))
     when = job.posted_at.date().isoformat() if job.posted_at else ""
     place = "" if when else " ".join(_WORDS.findall(job.location.casefold()))
-    words = "|".join((" ".join(name_words(job.company)), title, when, place))
-    return _number(f"at|{plain_address(job.url)}"), _number(f"says|{words}")
+    words = "|".join((" ".join(employer), title, when, place))
+    return at, _number(f"says|{words}")
 
 
 def plain_address(url: str) -> str:

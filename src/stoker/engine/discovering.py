@@ -39,6 +39,7 @@ from stoker.ports import RunStore
 
 KIND = "discovery"
 PAGE = 1000
+NOT_WHOLE = "it lists more than is taken from one source"
 MOST_REJECTS = 100  # told with their places; the others are only counted
 
 
@@ -282,6 +283,9 @@ async def _reported(
 ) -> SourceReport:
     """Remember how a source was found, and return it as it stands in the summary."""
     name, at, listings = reading.errand.source.name, run.key.at, run.store.listings
+    known = taken.unchanged and before is not None and before.state is not SourceState.FAILED
+    # What is unchanged is as little whole as it was.
+    lacks = before.because if known and before else NOT_WHOLE if taken.more else ""
     if taken.failed:
         old = before or SourceSeen(name=name, state=SourceState.FAILED, tried_at=at)
         await listings.put_source(
@@ -311,13 +315,13 @@ async def _reported(
                 version=VERSION,
                 validators=taken.validators,
                 listed=there,
+                because=lacks,
             )
         )
-    more = "it lists more than is taken from one source" if taken.more else ""
     return SourceReport(
         name=shown,
         state=state,
-        because=taken.failed or more,
+        because=taken.failed or lacks,
         listed=taken.listed,
         new=taken.new,
         gone=gone,
