@@ -43,14 +43,12 @@ class JobScoreRule:
 
 def job_score(enriched: Enriched, rule: JobScoreRule) -> JobScore:
     """Return the score of a posting, its bucket and the parts it is made of."""
-    parts = {
-        "role_fit": role_fit(enriched.title, rule.roles),
-        "stack": stack_fit(enriched.stack, rule.stack),
-        "remote": 1.0 if enriched.remote else 0.0,
-    }
-    weights = (rule.role_weight, rule.stack_weight, rule.remote_weight)
-    weighed = sum(weight * part for weight, part in zip(weights, parts.values(), strict=True))
-    score = min(weighed / sum(weights), 1.0)
+    role, stack = role_fit(enriched.title, rule.roles), stack_fit(enriched.stack, rule.stack)
+    remote = 1.0 if enriched.remote else 0.0
+    # Added up in this order and by hand: `sum` rounds differently from one Python to the next.
+    weighed = rule.role_weight * role + rule.stack_weight * stack + rule.remote_weight * remote
+    score = min(weighed / (rule.role_weight + rule.stack_weight + rule.remote_weight), 1.0)
+    parts = {"role_fit": role, "stack": stack, "remote": remote}
     return JobScore(job=enriched.job, score=score, bucket=bucket_of(score, rule), components=parts)
 
 
