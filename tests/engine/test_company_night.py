@@ -10,7 +10,7 @@ import pytest
 from night_house import ACME, house
 from stoker.core.events import NightProgress
 from stoker.core.findings import Extracted
-from stoker.core.nights import KIND, UnitState
+from stoker.core.nights import KIND, Depth, UnitState
 from stoker.core.runs import RunKey, RunState
 from stoker.engine.clock import SystemClock
 from stoker.engine.handing_out import LEASE, SIGN_OF_LIFE
@@ -438,3 +438,57 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
 
     # One of five is done in seconds; an hour has room for the others, fifty minutes of it gone.
     assert not progress.late
+
+
+class Ahead(SystemClock):
+    """The machine's clock, as far ahead as wanted."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
+class AtDepth:
+    """Plans as planned, but all looks at one depth."""
+
+    def __init__(self, real, depth):
+        self._real, self._depth = real, depth
+
+    async def plan(self, run):
+        plan = await self._real.plan(run)
+        units = tuple(replace(unit, depth=self._depth) for unit in plan.units)
+        return replace(plan, units=units, looks=Counter(unit.depth for unit in units))
+
+
+def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then(tmp_path):
+    async def journey(house):
+        clock, costs = house.app.clock, []
+        for depth in (None, Depth.SHALLOW, Depth.DEEP, Depth.DEEP):
+            desk = Desk(house, again=True)
+            if depth is None:  # nobody is looked at; but then their sites are known
+                run = OpenRun(
+                    key=RunKey(clock.now().replace(microsecond=0), 1),
+                    kind=KIND,
+                    store=desk.store,
+                    clock=clock,
+                    observer=house.app.observer,
+                )
+                await desk.night._planning.plan(run)
+                companies = [
+                    replace(each, website=f"http://{house.box.world.by_uen(each.id).domain}/")
+                    for each in await desk.store.accounts.companies()
+                ]
+                await desk.store.accounts.upsert_companies(companies, now=clock.now())
+                continue
+            desk.night._planning = AtDepth(desk.night._planning, depth)
+            ending, _ = await desk.go()
+            costs.append(ending.cost)
+            clock.ahead += timedelta(seconds=2)  # a run is named by its second
+        return costs
+
+    shallow, deep, again = at(tmp_path, journey, clock=Ahead(), companies=4)
+
+    assert set(shallow) == {"crawl/pull_units"}
+    assert deep["openai/calls"] == 4
+    assert "openai/calls" not in again

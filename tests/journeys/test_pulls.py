@@ -245,7 +245,8 @@ def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
     rest, stopped, holds, units, others = asyncio.run(journey())
 
     assert stopped.state is RunState.CANCELLED
-    assert rest.state is RunState.DONE, rest.manifest.reasons
+    # A vendor that was being asked when it was stopped may have been paid: then it is not DONE.
+    assert rest.state in (RunState.DONE, RunState.PARTIAL), rest.manifest.reasons
     assert len(units) == 8
     through = [unit.company for unit in (*units, *others) if unit.state in ENDS]
     assert sorted(through) == sorted(unit.company for unit in units)  # each exactly once

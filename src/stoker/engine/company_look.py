@@ -25,6 +25,7 @@ from stoker.core.pages import Outcome, Page, SiteVisit
 from stoker.core.questions import KeepableAnswer, Question
 from stoker.core.reaching import contacts_found, joined
 from stoker.core.searching import FoundPage, search_for
+from stoker.core.unread import as_remembered, noted_reading, waits_for_reading
 from stoker.core.websites import host_of, own_site, somebody_elses, speaks_of
 from stoker.core.weighing import merged
 from stoker.engine.asking import Asking
@@ -94,7 +95,8 @@ class CompanyLook:
         if not company.website and reads:
             searched = await self._searched(company, book)
             company = replace(company, website=own_site(company.name, searched) or "")
-        visit = await self._visited(company, owed, book)
+        whole = Step.EXTRACT in owed or (deep and waits_for_reading(before.notes))
+        visit = await self._visited(company, book, whole=whole)
         unchanged = visit is not None and visit.outcome is Outcome.UNCHANGED
         if unchanged and visit is not None:
             visit = replace(visit, pages=())  # they say what they said; nobody reads them again
@@ -126,7 +128,7 @@ class CompanyLook:
             findings=findings,
             contacts=contacts,
             extracted_from=fingerprint,
-            notes=_noted(before, visit),
+            notes={**_noted(before, visit), **noted_reading(visit, read=reads)},
             visit=replace(visit, pages=()) if visit else None,
             wanted=(deep and not unchanged) or Step.VERIFY in owed,
         )
@@ -139,17 +141,16 @@ class CompanyLook:
             found = await self._asked(self._sources.search, question, company, Step.EXTRACT, book)
         return () if found is None else found.pages
 
-    async def _visited(
-        self, company: Company, owed: Collection[Step], book: Notebook
-    ) -> SiteVisit | None:
+    async def _visited(self, company: Company, book: Notebook, *, whole: bool) -> SiteVisit | None:
         if Step.CRAWL not in self._steps or not company.website:
             return None
         self._must_be_ours()
         with book.step(Step.CRAWL):
             site = self._sources.site_named(company.website)
+            known = await self._store.pages.pages(site)
             # Whoever still has to read the words must be given all of them again.
-            known = [] if Step.EXTRACT in owed else await self._store.pages.pages(site)
-            visit = await self._sources.visits.visit(company.website, known=known)
+            visit = await self._sources.visits.visit(company.website, known=[] if whole else known)
+            visit = as_remembered(visit, known) if whole else visit
         if visit.outcome not in _SITE_SAYS_ENOUGH:
             book.remark(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
         return visit
