@@ -11,10 +11,12 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_PATIENCE = 100  # tenths of a second
 _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH = 2  # as if the cable was pulled: nothing more reaches the disk
 _SIZE = {"ext4": 48 << 20, "xfs": 320 << 20}  # about the least each kind can be made with
@@ -53,7 +55,8 @@ class LoopDisk:
 
     def restore_power(self) -> None:
         """Mount again, which replays the journal. Nobody may hold a file of it open any more."""
-        _unmount(self.path)
+        # Never lazily: the image would be mounted twice, and damage itself.
+        _unmount(self.path, lazily=False)
         self._mount()
 
     def _mount(self) -> None:
@@ -104,12 +107,14 @@ def why_no_memory_disk() -> str | None:
             return f"this machine does not let us mount a tmpfs: {error}"
 
 
-def _unmount(path: Path) -> None:
-    try:
-        _run("umount", str(path))
-    except subprocess.CalledProcessError:
-        # Somebody still has a file open; a test that failed must not leave a mount behind.
-        _run("umount", "--lazy", str(path))
+def _unmount(path: Path, *, lazily: bool = True) -> None:
+    # Somebody may still have a file open: a process that is being killed, or is just forking.
+    for _ in range(_PATIENCE):
+        if subprocess.run(["umount", str(path)], check=False, capture_output=True).returncode == 0:
+            return
+        time.sleep(0.1)
+    # A test that failed must not leave a mount behind.
+    _run("umount", *(["--lazy"] if lazily else []), str(path))
 
 
 def _run(*command: str) -> None:
