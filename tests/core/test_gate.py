@@ -171,3 +171,16 @@ def test_a_stop_names_a_connector_or_none():
         kept_stop("No such!")
     with pytest.raises(PermanentError, match="a reason cannot be kept"):
         kept_stop("lusha", reason="a\0b")
+
+
+def test_whose_a_cap_is_and_what_lacks_a_zone_is_said_in_full():
+    mine, shared = CapChange(cap=DAILY.id, limit=5), CapChange(cap=SHARED, limit=5)
+    with pytest.raises(ConfigError) as told:
+        kept_change(shared, shared=False)
+    assert str(told.value) == f"{SHARED!r} can only be changed by an operator; nothing was changed"
+    with pytest.raises(ConfigError) as told:
+        kept_change(mine, shared=True)
+    assert str(told.value) == f"{DAILY.id!r} can only be changed by its tenant; nothing was changed"
+    noon = datetime(2026, 2, 7, 12)  # noqa: DTZ001 - a time without a zone is the point
+    with pytest.raises(ConfigError, match=r"^raised_until 2026-02-07T12:00:00 has no time zone"):
+        kept_change(CapChange(cap=DAILY.id, raised_to=5, raised_until=noon), shared=False)

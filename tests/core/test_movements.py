@@ -144,3 +144,18 @@ def test_totals_are_always_what_the_promises_count(stories):
             before = expected.get(place, (0, 0))
             expected[place] = (before[0] + used, before[1] + promised)
     assert totals == expected
+
+
+def test_shared_caps_come_first_and_each_change_says_which_kind_it_is():
+    found = total_changes([given_move(promise(calls=2))])
+    assert [(each.shared, each.cap) for each in found] == [
+        (True, "connector/lusha/credits/day"),
+        (False, "tenant/*/calls/hour"),
+        (False, "tenant/*/credits/day"),
+    ]
+
+
+def test_a_settled_cost_that_is_put_right_changes_totals_by_the_difference():
+    was = settled(sent(promise()), {"credits": 7}, now=LATER)
+    right = replace(was, actual={"credits": 4})
+    assert changed(later_move(was, right))["tenant", "credits"] == (-3, 0, None)
