@@ -16,6 +16,7 @@ from stoker.engine.clock import SystemClock
 from stoker.engine.handing_out import LEASE, SIGN_OF_LIFE
 from stoker.engine.night import Night
 from stoker.engine.night_planning import Means, Planning
+from stoker.engine.night_watch import LOOKS_EVERY
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError, TransientError
 from stoker.nightly import exports_for, order_of, sources_for
@@ -492,3 +493,35 @@ def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then
     assert set(shallow) == {"crawl/pull_units"}
     assert deep["openai/calls"] == 4
     assert "openai/calls" not in again
+
+
+class Watchful(SystemClock):
+    """The machine's clock, on which whoever watches looks at once."""
+
+    async def sleep(self, duration):
+        await super().sleep(timedelta(milliseconds=1) if duration == LOOKS_EVERY else duration)
+
+
+class Uncounted:
+    """Units of work that nobody can count."""
+
+    def __init__(self, real):
+        self._real = real
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def count_units(self, run):
+        raise ValueError("there are no numbers")
+
+
+def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
+    async def journey(house):
+        desk = Desk(house)
+        store = replace(desk.store, nights=Uncounted(desk.store.nights))
+        return await desk.go(store)
+
+    ending, units = at(tmp_path, journey, clock=Watchful())
+
+    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert "nobody watched over its deadline: ValueError: there are no numbers" in ending.reasons

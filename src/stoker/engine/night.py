@@ -46,6 +46,7 @@ class Flowed:
 
     summary: Summary
     refused: str = ""  # why not everything was begun
+    unwatched: str = ""  # what kept anybody from seeing to its deadline
     room_at: datetime | None = None  # when a full cap has room again
 
 
@@ -167,7 +168,7 @@ class Night:
                     told=told,
                     coming=batching.coming if batching else nullcontext,
                 )
-                await _watched(flow, run, name, times)
+                unwatched = await _watched(flow, run, name, times)
             step.items = flow.ended
         summary = await _added_up(run.store, name)
         run.timings += summary.timings
@@ -177,6 +178,7 @@ class Night:
         return Flowed(
             summary=summary,
             refused=refused.sentence if refused else silent,
+            unwatched=unwatched,
             room_at=min((at for at in moments if at is not None), default=None),
         )
 
@@ -281,7 +283,8 @@ async def _bury(run: OpenRun) -> None:
             run.observer(news)
 
 
-async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> None:
+async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> str:
+    """Let companies flow while somebody watches; return what went wrong with the watching."""
     watch = NightWatch(
         run.store, name, flow=flow, times=times, clock=run.clock, observer=run.observer
     )
@@ -298,6 +301,8 @@ async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> Non
         await asyncio.wait({watching, flowing})
     if not flowing.cancelled():
         flowing.result()
+    fault = None if watching.cancelled() else watching.exception()
+    return f"nobody watched over its deadline: {type(fault).__name__}: {fault}" if fault else ""
 
 
 async def _added_up(store: Store, name: str) -> Summary:
@@ -326,7 +331,7 @@ def _ending(
 ) -> Ending:
     summary = flowed.summary
     state, reason = summary.ending()
-    reasons = [*summary.reasons, *exported.reasons]
+    reasons = [*summary.reasons, *exported.reasons, *filter(None, [flowed.unwatched])]
     if flowed.refused:
         reasons.insert(0, flowed.refused)
         reason = f"{reason}: {flowed.refused}"
