@@ -25,7 +25,7 @@ from stoker.core.pull_columns import Accounts, Limits, PullRule, accounts_of, in
 from stoker.core.pulls import DayPlan, plan_day
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 TURNS = 3
 CONNECTORS = 5
 
