@@ -111,6 +111,21 @@ def drifted(
     )
 
 
+def believed(
+    changes: Floats, days: Floats, age: Floats, *, prior: Beliefs, half_life: timedelta
+) -> Beliefs:
+    """Return what is believed today of accounts that looks taught this, so many days ago.
+
+    Where changes are nan nothing was taught yet: the prior stands.
+    """
+    nothing = np.isnan(changes)
+    known = Beliefs(
+        changes=np.where(nothing, prior.changes, changes),
+        days=np.where(nothing, prior.days, days),
+    )
+    return drifted(known, np.where(nothing, 0.0, age), prior=prior, half_life=half_life)
+
+
 def observed(
     beliefs: Beliefs,
     changed: Flags,

@@ -15,7 +15,7 @@ from datetime import datetime
 import numpy as np
 
 from stoker.attention import AccountColumns, AttentionStore, PlanRecord
-from stoker.core.beliefs import BeliefRule, Beliefs, Floats, drifted
+from stoker.core.beliefs import BeliefRule
 from stoker.core.budget_windows import WindowKind, window_at
 from stoker.core.companies import CompanyId
 from stoker.core.decisions import (
@@ -30,6 +30,7 @@ from stoker.core.decisions import (
 from stoker.core.expectations import expected
 from stoker.core.forecast import Quote, quote
 from stoker.core.icp import IcpRule
+from stoker.core.known_accounts import known_accounts
 from stoker.core.ledger import Note
 from stoker.core.model import Json
 from stoker.core.nights import Depth, Unit
@@ -38,7 +39,6 @@ from stoker.core.pull_columns import (
     UNCAPPED,
     PullRule,
     Why,
-    accounts_of,
     in_days,
     limits_of,
     tick_units,
@@ -47,7 +47,6 @@ from stoker.core.pull_jobs import PullJobId, pull_job_id
 from stoker.core.pull_reasons import CHOSEN_BECAUSE
 from stoker.core.pulls import DEEP, DayPlan, in_turn, plan_day
 from stoker.core.runs import Run, RunState
-from stoker.core.valuing import account_values
 from stoker.engine.looking import CONNECTOR, UNIT, claimed
 from stoker.engine.night_planning import Means, NightOrder, NightPlan
 from stoker.engine.resuming import left_undone
@@ -63,6 +62,7 @@ NOBODY = (
 )
 PAGE = 65_536
 CANDIDATES = 10_000
+_COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "accounts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +119,16 @@ class PullPlanning:
         name = Run(key=run.key, kind=run.kind).name
         await keep(run.store, name, pulls)
         units = units_of(pulls)
-        nobody = ""
-        if not pulls.inputs.ids:
-            nobody = NOBODY
+        many = len(pulls.inputs.ids)
         told = self._told(units, means, rule)
-        return replace(told, candidates=len(pulls.inputs.ids), nobody=nobody)
+        return replace(told, candidates=many, nobody="" if many else NOBODY)
 
     async def pulls(self, store: Store, *, now: datetime, means: Means | None = None) -> Pulls:
         """Return the plan for this moment, keeping nothing."""
         means = means or await self._means()
         inputs = await self._inputs(store, now, means)
         plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-        asked_for = await self._asked_for(store, inputs, plan, now)
-        if asked_for:
+        while asked_for := await self._asked_for(store, inputs, plan, now):
             # Whoever was asked for in this stretch of time gives way to the next in line.
             barred = inputs.accounts.barred.copy()
             barred[asked_for] = Why.DUPLICATE_PULL_JOB_ID
@@ -146,46 +143,17 @@ class PullPlanning:
         return pulls, self._quote(units_of(pulls), means)
 
     async def _inputs(self, store: Store, now: datetime, means: Means) -> PlanInputs:
-        columns = await self._columns(store)
-        order, moment = self._order, in_days(now)
+        columns, order = await self._columns(store), self._order
         day = window_at(WindowKind.DAY, now, reset=self._night.reset)
-        tier = columns.tier.astype(np.uint8)
-        prior = order.beliefs.prior(columns.tier.astype(np.int64))
-        quiet = np.maximum(moment - columns.tier_since, 0.0)
-        size = len(columns.accounts)
-        deep_units = np.full(size, max(order.deep_units, order.units), np.int32)
-        shallow = np.full(size, order.units, np.int32)
-        # Where nothing is known yet, not even the site, a shallow look would read nothing.
-        units = np.where(np.isfinite(columns.deep_at), shallow, deep_units)
-        value, deep_value = account_values(
-            tier=tier,
-            heat=columns.heat,
-            quiet=quiet,
-            posture=columns.posture,
-            units=shallow,
-            deep_units=deep_units,
+        known = {name: getattr(columns, name) for name in _COLUMNS}
+        accounts = known_accounts(
+            **known,
+            now=in_days(now),
+            units=order.units,
+            deep_units=order.deep_units,
+            barred=await _stopped(store),
             rule=order.rule,
             beliefs=order.beliefs,
-        )
-        accounts = accounts_of(
-            self._believed(
-                columns.surface_changes, columns.surface_days, columns.surface_at, prior, moment
-            ),
-            deep=self._believed(
-                columns.deep_changes, columns.deep_days, columns.deep_at, prior, moment
-            ),
-            looked=columns.surface_at,
-            deep_looked=columns.deep_at,
-            value=value,
-            deep_value=deep_value,
-            signals=columns.signals,
-            units=units,
-            deep_units=deep_units,
-            tier=tier,
-            heat=columns.heat,
-            quiet=quiet,
-            posture=columns.posture,
-            barred=np.full(size, await _stopped(store), np.uint8),
         )
         return PlanInputs(
             ids=columns.accounts,
@@ -208,23 +176,8 @@ class PullPlanning:
         rows = [row for row, account in enumerate(columns.accounts) if account in fits]
         if len(rows) == len(columns.accounts):
             return columns
-        chosen = {
-            each.name: getattr(columns, each.name)[rows]
-            for each in fields(AccountColumns)
-            if each.name != "accounts"
-        }
+        chosen = {name: getattr(columns, name)[rows] for name in _COLUMNS}
         return AccountColumns(accounts=[columns.accounts[row] for row in rows], **chosen)
-
-    def _believed(
-        self, changes: Floats, days: Floats, seen: Floats, prior: Beliefs, now: float
-    ) -> Beliefs:
-        nothing = np.isnan(changes)
-        known = Beliefs(
-            changes=np.where(nothing, prior.changes, changes),
-            days=np.where(nothing, prior.days, days),
-        )
-        elapsed = np.where(nothing, 0.0, np.maximum(now - seen, 0.0))
-        return drifted(known, elapsed, prior=prior, half_life=self._order.beliefs.half_life)
 
     async def _asked_for(
         self, store: Store, inputs: PlanInputs, plan: DayPlan, now: datetime
@@ -370,17 +323,13 @@ async def _columns(attention: AttentionStore) -> AccountColumns:
         pages.append(await attention.columns(after=after, limit=PAGE))
     if len(pages) == 1:
         return pages[0]
-    joined = {
-        each.name: np.concatenate([getattr(page, each.name) for page in pages])
-        for each in fields(AccountColumns)
-        if each.name != "accounts"
-    }
+    joined = {name: np.concatenate([getattr(page, name) for page in pages]) for name in _COLUMNS}
     return AccountColumns(
         accounts=[account for page in pages for account in page.accounts], **joined
     )
 
 
-async def _stopped(store: Store) -> int:
+async def _stopped(store: Store) -> Why:
     stops = await store.money.stops()
     return Why.STOPPED if any(stop.connector in ("", CONNECTOR) for stop in stops) else Why.FREE
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from stoker.core.beliefs import BeliefRule, Beliefs, Flags, Floats, Ints, drifted, observed
+from stoker.core.beliefs import BeliefRule, Beliefs, Flags, Floats, Ints, believed, observed
 from stoker.core.pull_columns import PullRule, accounts_of, in_days, limits_of
 from stoker.core.pulls import DEEP, plan_day
 from stoker.simulate.pull_policies import BEGINNING, Chosen, Costs, Sight
@@ -69,9 +69,10 @@ class Planned:
             ]
         prior = self.beliefs.prior(sight.rank)
         return [
-            drifted(
-                self._before(nth, np.arange(len(age)), prior),
-                np.where(np.isnan(self._changes[nth]), 0.0, age),
+            believed(
+                self._changes[nth],
+                self._days[nth],
+                age,
                 prior=prior,
                 half_life=self.beliefs.half_life,
             )
