@@ -51,7 +51,20 @@ def _term(part: Any) -> Test:
     compare = _OPERATORS.get(operator) if isinstance(operator, str) else None
     if compare is None:
         raise ValueError(f"Invalid operator in domain term {part!r}")
+    if operator == "in" and (words := words_in(wanted)):
+        return lambda look: _among_words(look(field), words)
     return lambda look: compare(look(field), wanted)
+
+
+def words_in(wanted: Any) -> frozenset[str]:
+    """Return what a list of plain words names; nothing when it is anything else."""
+    if isinstance(wanted, list | tuple) and all(isinstance(one, str) and one for one in wanted):
+        return frozenset(wanted)
+    return frozenset()
+
+
+def _among_words(value: Any, words: frozenset[str]) -> bool:
+    return not words.isdisjoint(value) if isinstance(value, tuple) else value in words
 
 
 def _equal(value: Any, wanted: Any) -> bool:
