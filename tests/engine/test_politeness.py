@@ -112,24 +112,45 @@ def test_each_request_is_its_own_gap_after_the_one_before(gaps):
         assert later - earlier >= timedelta(seconds=gap)
 
 
-def test_hosts_nobody_asks_for_are_let_go_and_busy_ones_are_not():
+async def asked_of(hosts, word, number, *, gap=GAP):
+    for each in range(number):
+        await hosts.turn(f"{word}{each}.test", gap=gap)
+
+
+def test_hosts_that_may_be_asked_again_are_let_go():
     clock = FakeClock()
     hosts = OwnHosts(clock=clock)
 
-    async def crowd():
-        await hosts.push_back("pushed.test", until=clock.now() + timedelta(hours=1))
-        for number in range(politeness.MOST_HOSTS - 2):
-            await hosts.turn(f"h{number}.test", gap=GAP)
-        clock.advance(timedelta(minutes=59))
-        await hosts.turn("recent.test", gap=GAP)
-        clock.advance(timedelta(minutes=1) - timedelta.resolution)
-        await hosts.turn("new.test", gap=GAP)
-        clock.advance(timedelta.resolution)
-        for number in range(politeness.MOST_HOSTS):
-            await hosts.turn(f"n{number}.test", gap=GAP)
-        before = clock.now()
-        await hosts.turn("recent.test", gap=timedelta(minutes=2))
-        return clock.now() - before
+    async def nights():
+        for hour in range(20):
+            await asked_of(hosts, f"h{hour}-", politeness.MOST_HOSTS)
+            clock.advance(politeness.KEPT_FOR)
 
-    assert asyncio.run(crowd()) > timedelta(0)
+    asyncio.run(nights())
     assert len(hosts._hosts) <= 2 * politeness.MOST_HOSTS
+
+
+def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
+    clock = FakeClock()
+    hosts = OwnHosts(clock=clock)
+    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.KEPT_FOR
+
+    async def crowd():
+        began = clock.now()
+        await hosts.push_back("pushed.test", until=began + pushed)
+        await hosts.turn("slow.test", gap=slow)
+        await asked_of(hosts, "h", politeness.MOST_HOSTS)
+        clock.advance(timedelta(minutes=10))
+        await hosts.turn("new.test", gap=GAP)
+        asked_at = clock.now()
+        await asked_of(hosts, "n", 2 * politeness.MOST_HOSTS)
+        assert "h0.test" not in hosts._hosts
+        # Its robots.txt was the first we asked it for, and says what gap it wants.
+        await hosts.turn("new.test", gap=new)
+        times = {"new": clock.now() - asked_at}
+        for host in ("slow", "pushed"):
+            await hosts.turn(f"{host}.test", gap=GAP if host == "pushed" else slow)
+            times[host] = clock.now() - began
+        return times
+
+    assert asyncio.run(crowd()) == {"new": new, "slow": slow, "pushed": pushed}

@@ -24,7 +24,7 @@ from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError, PermanentError, TransientError
 from stoker.sources import Crm
 
-DOSSIERS_A_PAGE = 200
+DOSSIERS_A_PAGE = 50  # some six rows each, in memory several times over while they are sent
 TRIES = 2  # of a page; within each, single calls are repeated too
 WAIT, LONGEST_WAIT = timedelta(seconds=2), timedelta(seconds=30)
 MOST_REASONS = 20

@@ -14,13 +14,15 @@ from stoker.core.limits import LONGEST_PUSH_BACK, Rate
 from stoker.engine.pacing import SharedPace
 from stoker.ports import Clock, SharedStore
 
-MOST_HOSTS = 10_000  # kept in mind before those nobody has asked for in a while are let go
+MOST_HOSTS = 1000  # kept in mind before those that may be asked again are let go
+KEPT_FOR = timedelta(minutes=1)  # at least: its robots.txt may yet ask for a longer gap
 LONGEST_GAP = timedelta(hours=1)  # a robots.txt that asks for more is asked again after it
 
 
 @dataclass(slots=True)
 class _Host:
     last_at: timedelta | None = None
+    gap: timedelta = KEPT_FOR  # the longest anybody was asked to leave
     open_at: timedelta = timedelta.min
     waiting: int = 0
     line: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -38,6 +40,7 @@ class OwnHosts:
         gap = min(gap, LONGEST_GAP)
         known = self._known(host)
         known.waiting += 1
+        known.gap = max(known.gap, gap)
         try:
             async with known.line:
                 # Asked again after each wait: the host may have been pushed back meanwhile.
@@ -72,7 +75,7 @@ class OwnHosts:
             for host, known in self._hosts.items()
             if known.waiting
             or known.open_at > now
-            or (known.last_at is not None and known.last_at + LONGEST_GAP > now)
+            or (known.last_at is not None and known.last_at + known.gap > now)
         }
         self._let_go_above = max(MOST_HOSTS, 2 * len(self._hosts))
 
