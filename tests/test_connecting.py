@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
+from stoker.config.switching import NEEDS
 from stoker.config.values import Secret
-from stoker.connecting import NEEDS, Connectors
+from stoker.connecting import Connectors
 from stoker.core.extracting import Excerpt, Extraction
 from stoker.core.model import TenantId
 from stoker.core.questions import question_key

@@ -7,28 +7,25 @@ does is its own module's business; what may be spent on it is not known here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stoker.config.make_believe import is_stand_in
 from stoker.config.places import is_make_believe
-from stoker.config.sections import KNOWN
 from stoker.config.settings import Settings
+from stoker.config.switching import addresses, not_set, why_off
 from stoker.config.values import Secret
 from stoker.core.model import TenantId
-from stoker.engine.passages import Passages
 from stoker.engine.traffic import Traffic
-from stoker.errors import ConfigError, TransientError
+from stoker.engine.turns import Turns
+from stoker.errors import ConfigError
 from stoker.ports import Clock, Stop
 from stoker.sources import Health, Pacer
 
 if TYPE_CHECKING:
     # Imported where they are built, so that nobody pays for the vendors they do not use.
-    from stoker.connectors.boards.asking import Turn
     from stoker.connectors.boards.board import Board
     from stoker.connectors.boards.feeds import Feeds
     from stoker.connectors.boards.presence import Boards
@@ -42,33 +39,6 @@ if TYPE_CHECKING:
     from stoker.connectors.vendor import Vendor
     from stoker.connectors.zerobounce import ZeroBounce
 
-NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "crawl": (),
-        "tavily": ("keys.tavily",),
-        "openai": ("keys.openai",),
-        "lusha": ("keys.lusha",),
-        "zerobounce": ("keys.zerobounce",),
-        "odoo": ("odoo.url", "odoo.database", "keys.odoo"),
-        "datagov": (),
-        "boards": (),
-    }
-)
-"""Every connector there is, and the settings without which it is off."""
-ADDRESSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "crawl": (),
-        "tavily": ("tavily.base_url",),
-        "openai": ("openai.base_url",),
-        "lusha": ("lusha.base_url",),
-        "zerobounce": ("zerobounce.base_url",),
-        "odoo": ("odoo.url",),
-        "datagov": ("datagov.base_url", "datagov_downloads.base_url"),
-        "boards": ("boards.greenhouse_url", "boards.lever_url", "boards.ashby_url"),
-    }
-)
-"""Which settings say where a connector goes; the crawler goes wherever it is sent."""
-
 SPARE_CONNECTIONS = 100  # for vendors, while sites take as many as are read at once
 
 _Made = TypeVar("_Made")
@@ -76,22 +46,6 @@ _Made = TypeVar("_Made")
 
 class _Checked(Protocol):
     async def check(self) -> Health: ...
-
-
-def why_off(own: Settings, name: str) -> str:
-    """Say why a tenant's settings leave a connector off; empty when it is on.
-
-    Raises ConfigError when there is no such connector.
-    """
-    if name not in NEEDS:
-        raise ConfigError(f"there is no connector {name[:40]!r}; there are: {', '.join(NEEDS)}")
-    return _not_set([key for key in NEEDS[name] if own.value(key) is None])
-
-
-def addresses(own: Settings, name: str) -> list[str]:
-    """Return where a tenant's settings send a connector, each address once."""
-    said = [own.value(key) for key in ADDRESSES[name]]
-    return list(dict.fromkeys(url for url in said if url))
 
 
 class Connectors:
@@ -114,7 +68,7 @@ class Connectors:
         self._hosts = hosts
         self._traffic = traffic
         self._clock = clock
-        self._stops = stops
+        self._turns = Turns(traffic, hosts=hosts, clock=clock, stops=stops)
         self._made: dict[tuple[str, TenantId | None], Any] = {}
         self._http: Http | None = None
 
@@ -281,7 +235,7 @@ class Connectors:
         key, said = own.keys.odoo, own.odoo
         url, database = url or said.url or "", database or said.database or ""
         there = {"odoo.url": url, "odoo.database": database, "keys.odoo": key}
-        if because := _not_set([name for name, value in there.items() if not value]):
+        if because := not_set([name for name, value in there.items() if not value]):
             raise ConfigError(f"odoo is off for {tenant}: {because}")
         if is_make_believe(url) and not is_stand_in(key):
             raise ConfigError(
@@ -297,29 +251,9 @@ class Connectors:
                 key=_revealed(key),
                 login=said.login or "",
                 protocol="" if said.protocol == "auto" else said.protocol,
-                turn=self._pace_of_crm(tenant, despite_stops=despite_stops),
+                turn=self._turns.of_vendor("odoo", tenant, despite_stops=despite_stops),
             ),
         )
-
-    def _pace_of_crm(
-        self, tenant: TenantId, *, despite_stops: bool
-    ) -> Callable[[], Awaitable[None]]:
-        pace = self._traffic.pace("odoo", tenant=tenant)
-
-        async def turn() -> None:
-            await pace.turn()
-            if not despite_stops:
-                await self._refuse_if_stopped("odoo", tenant)
-
-        return turn
-
-    async def _refuse_if_stopped(self, name: str, tenant: TenantId) -> None:
-        for stop in await self._stops(tenant):
-            if stop.connector in ("", name):
-                why = stop.reason or "no reason was given"
-                raise TransientError(
-                    f"{name} is stopped ({why}); nothing more is sent until `stoker resume`"
-                )
 
     def portal(self) -> DataGov:
         """Return where the register is published, at the pace it allows."""
@@ -353,7 +287,7 @@ class Connectors:
             self.http(),
             layout,
             base_url=self._settings.value(f"boards.{vendor}_url"),
-            turn=self._turn_at_boards(tenant, despite_stops=despite_stops),
+            turn=self._turns.at_hosts("boards", tenant, despite_stops=despite_stops),
         )
 
     def feeds(self, tenant: TenantId) -> Feeds:
@@ -361,7 +295,7 @@ class Connectors:
         from stoker.connectors.boards.feeds import Feeds
 
         gap = timedelta(seconds=self._settings.crawl.gap_s)
-        return Feeds(self.http(), turn=self._turn_at_boards(tenant, gap=gap))
+        return Feeds(self.http(), turn=self._turns.at_hosts("boards", tenant, gap=gap))
 
     def boards(self, tenant: TenantId) -> Boards:
         """Return all boards, to see whether they are there."""
@@ -369,31 +303,6 @@ class Connectors:
 
         vendors = ("greenhouse", "lever", "ashby")
         return Boards([self.board(each, tenant, despite_stops=True) for each in vendors])
-
-    def _turn_at_boards(
-        self,
-        tenant: TenantId,
-        *,
-        gap: timedelta = timedelta.resolution,
-        despite_stops: bool = False,
-    ) -> Turn:
-        passages = Passages(self._traffic, tenant, clock=self._clock)
-
-        @asynccontextmanager
-        async def turn(host: str) -> AsyncIterator[None]:
-            async with passages.through("boards"):
-                if not despite_stops:
-                    await self._refuse_if_stopped("boards", tenant)
-                await self._hosts.turn(host, gap=gap)
-                try:
-                    yield
-                except TransientError as error:
-                    if error.retry_after is not None:  # one board's wish to rest is not the others'
-                        until = self._clock.now() + error.retry_after
-                        await self._hosts.push_back(host, until=until)
-                    raise
-
-        return turn
 
     def _tavily(self, tenant: TenantId) -> Vendor:
         from stoker.connectors.tavily import tavily
@@ -427,14 +336,6 @@ class Connectors:
             self._made[name, tenant] = make()
         made: _Made = self._made[name, tenant]
         return made
-
-
-def _not_set(keys: list[str]) -> str:
-    """Say which settings are missing, and their names in the environment; empty when none is."""
-    if not keys:
-        return ""
-    names = ", ".join(f"{key} ({KNOWN[key].env[0]})" for key in keys)
-    return f"{names} {'is' if len(keys) == 1 else 'are'} not set"
 
 
 def _revealed(key: Secret | None) -> str:

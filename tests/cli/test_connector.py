@@ -5,7 +5,7 @@ import pytest
 from running_box import RunningBox
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.connecting import NEEDS
+from stoker.config.switching import NEEDS
 
 CANARY = "tvly-sandbox-canary-77"
 

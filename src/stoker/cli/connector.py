@@ -123,7 +123,7 @@ def ask_connectors(asked: Asked, names: tuple[str, ...], tenant: str | None, as_
 
 async def _listed(asked: Asked, tenant: str | None) -> tuple[list[_Line], str | None]:
     from stoker.cli.money import position
-    from stoker.connecting import NEEDS
+    from stoker.config.switching import NEEDS
 
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)
@@ -165,7 +165,7 @@ async def _tested(
     """Return each connector's health, None when it is off, and what there is to say about it."""
     import asyncio
 
-    from stoker.connecting import NEEDS
+    from stoker.config.switching import NEEDS
 
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)

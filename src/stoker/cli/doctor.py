@@ -25,7 +25,7 @@ from stoker.cli.touch_checks import touch_checks
 from stoker.config.joining import joined
 from stoker.config.places import is_make_believe
 from stoker.config.settings import Settings
-from stoker.connecting import NEEDS, addresses, why_off
+from stoker.config.switching import NEEDS, addresses, why_off
 from stoker.core.cadence import Interval, compute_next_run
 from stoker.core.localtime import duration_text
 from stoker.core.model import Json, TenantId

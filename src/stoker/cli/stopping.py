@@ -118,6 +118,6 @@ async def _in_force(app: App, tenant: str | None) -> list[Stop]:
 
 async def _connectors(app: App, tenants: tuple[TenantId, ...]) -> set[str]:
     """Return the connectors there are, and those that somebody's caps speak of."""
-    from stoker.connecting import NEEDS
+    from stoker.config.switching import NEEDS
 
     return {*NEEDS} | {cap.connector for name in tenants for cap in await app.caps_for(name)}

@@ -49,7 +49,7 @@ class Readiness:
 
 async def readiness(app: App, tenant: TenantId) -> Readiness:
     """Return how far a tenant is set up."""
-    from stoker.connecting import why_off
+    from stoker.config.switching import why_off
 
     own, accounts = app.settings.for_tenant(tenant), app.backend.tenant(tenant).accounts
     rule, connection = await accounts.rule(own.icp.rule_name), await accounts.connection()
