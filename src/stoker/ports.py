@@ -22,7 +22,7 @@ from stoker.core.leases import Lease
 from stoker.core.ledger import Entry, Note
 from stoker.core.limits import Rate, Turn
 from stoker.core.model import Enriched, Job, JobScore, TenantId
-from stoker.core.runs import Run, RunKey
+from stoker.core.runs import CancelRequest, Run, RunKey
 from stoker.core.slots import Slot
 from stoker.listings import ListingStore
 from stoker.sources import AnswerStore, PageStore, RegistryStore
@@ -82,6 +82,18 @@ class RunStore(Protocol):
 
     async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
         """Return runs, newest first."""
+        ...
+
+    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        """Ask a run to stop, while it is RUNNING; return the request that stands.
+
+        Twice is once: whoever asked first is the one who asked. None, with nothing written, when
+        the run has ended or is not there. Whoever carries it out reads this every few seconds.
+        """
+        ...
+
+    async def cancel_request(self, at: datetime) -> CancelRequest | None:
+        """Return who asked this run to stop, if anybody did while it was RUNNING."""
         ...
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from stoker.core.leases import released, renewed, taken
 from stoker.core.ledger import Note
 from stoker.core.model import Enriched, Job, JobScore, TenantId
-from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
+from stoker.core.runs import CancelRequest, Manifest, Run, RunKey, RunState, StepTiming
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import StokerError
 from stoker.ports import Backend, Store, Weight
@@ -74,8 +74,11 @@ class Sequence:
                 manifest=self.manifest(),
             )
             return f"finish_run {end}", lambda s: s.runs.finish_run(end)
+        if choice < 0.86:
+            at, request = self.at(), CancelRequest(by=self.text(), at=self.moment())
+            return f"ask_to_cancel {at} {request}", lambda s: s.runs.ask_to_cancel(at, request)
         ats = [self.at() for _ in range(self.rng.randint(0, 3))]
-        if choice < 0.9:
+        if choice < 0.93:
             return f"weigh {ats}", lambda s: s.runs.weigh(ats)
         return f"prune {ats}", lambda s: s.runs.prune(ats)
 
@@ -171,6 +174,7 @@ class Sequence:
         return self.rng.choice(
             [
                 (f"run {at}", lambda s: s.runs.run(at)),
+                (f"cancel_request {at}", lambda s: s.runs.cancel_request(at)),
                 (f"runs {kind} {limit}", lambda s: s.runs.runs(kind=kind, limit=limit)),
                 (f"jobs {at}", lambda s: s.runs.jobs(at, after=after, limit=limit)),
                 (f"enriched {at}", lambda s: s.runs.enriched(at, after=after, limit=limit)),
@@ -258,6 +262,7 @@ async def dump(store: Store) -> list[object]:
     runs = await store.runs.runs()
     found: list[object] = [runs, await store.ledger.entries(limit=100_000)]
     for run in runs:
+        found.append(await store.runs.cancel_request(run.at))
         for page in (store.runs.jobs, store.runs.enriched, store.runs.scores):
             found.append(await page(run.at, limit=100_000))
     for name in NAMES:

@@ -25,7 +25,7 @@ from pg import Server
 from stoker.core.leases import Lease
 from stoker.core.ledger import Note, first_break
 from stoker.core.model import Enriched, Job, JobScore, TenantId, tenant_id
-from stoker.core.runs import Run, RunKey
+from stoker.core.runs import CancelRequest, Run, RunKey
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import PermanentError, TransientError, UncertainError
 from stoker.ports import Store
@@ -75,7 +75,18 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "pull_plan_parts": "(:tenant, 'r', 0, 'p')",
 }
 VIEWS = ("enrichment_runs", "email_verification_cache")
-TABLES = ("runs", "jobs", "enriched", "scores", "leases", "slots", "ledger", *ROWS, *VIEWS)
+TABLES = (
+    "runs",
+    "cancel_requests",
+    "jobs",
+    "enriched",
+    "scores",
+    "leases",
+    "slots",
+    "ledger",
+    *ROWS,
+    *VIEWS,
+)
 REGISTER = (
     "registry_loads",
     "registry_rejects",
@@ -110,6 +121,7 @@ async def fill(
         run = Run(key=RunKey(START, 1), kind="nightly")
         jobs = [Job.found(source="board", url=f"https://x/{n}", title="t") for n in range(rows)]
         await store.runs.insert_run(run)
+        await store.runs.ask_to_cancel(run.at, CancelRequest(by="me", at=START))
         await store.runs.insert_jobs(run.key, jobs)
         await store.runs.insert_enriched(run.key, [Enriched(job=job.id, title="t") for job in jobs])
         await store.runs.insert_scores(

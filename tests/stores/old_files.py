@@ -98,6 +98,9 @@ INSERT INTO posting_sources SELECT 'acme', 'lever:' || n, 'read', '{at}', NULL, 
 INSERT INTO posting_listings SELECT 'acme', 'lever:a', 'j' || n, 'lever', 'https://a.test/' || n,
     'ünï 🙂', 'Acme', '', '{at}', 't', '', '["go"]', 1, 0, '{at}', '{at}' FROM numbers;
 """,
+    10: """
+INSERT INTO cancel_requests VALUES ('umbrella', '{at}', 'ünï 🙂', '{at}');
+""",
 }
 
 

@@ -18,7 +18,7 @@ from stoker.core.leases import Lease
 from stoker.core.ledger import Note
 from stoker.core.manifests import manifest_from_json, manifest_json
 from stoker.core.model import LONGEST_TEXT, Enriched, Job, JobScore, Json, in_utc, storable
-from stoker.core.runs import Run, compact_json
+from stoker.core.runs import CancelRequest, Run, compact_json
 from stoker.core.slots import Slot
 from stoker.errors import PermanentError
 
@@ -102,6 +102,12 @@ def kept_lease(lease: Lease) -> Lease:
     for text in (lease.name, lease.owner, lease.task):
         kept_text(text, what="a lease")
     return replace(lease, until=in_utc(lease.until, what="a lease's end"))
+
+
+def kept_request(request: CancelRequest) -> CancelRequest:
+    """Return the wish that a run stop as a store gives it back."""
+    kept_text(request.by, what="who asks a run to stop")
+    return replace(request, at=in_utc(request.at, what="when a run was asked to stop"))
 
 
 def kept_slot(slot: Slot) -> Slot:

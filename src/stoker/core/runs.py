@@ -112,6 +112,19 @@ class Run:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """Somebody's wish that a run come to its end: who asked, and when."""
+
+    by: str
+    at: datetime
+
+    @property
+    def reason(self) -> str:
+        """Why a run that heeds it ended."""
+        return f"cancelled by {self.by} with: stoker runs cancel"
+
+
 def run_name(at: datetime) -> str:
     """Return the name of the run that started at this UTC second: `YYYYMMDD_HHMMSS`."""
     moment = in_utc(at, what="a run's timestamp")

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from stoker.accounts import Directory
-from stoker.core.keeping import kept_json, kept_run, kept_text
+from stoker.core.keeping import kept_json, kept_request, kept_run, kept_text
 from stoker.core.model import Enriched, Job, JobScore, Json, TenantId, in_utc, tenant_id
-from stoker.core.runs import Run, RunKey, RunState, run_name
+from stoker.core.runs import CancelRequest, Run, RunKey, RunState, run_name
 from stoker.errors import ConfigError, ConflictError, PermanentError
 from stoker.ports import Backend, Check, SharedStore, Store, Weight
 from stoker.sources import RegistryStore
@@ -84,6 +84,12 @@ class JsonRuns:
             kept_text(kind, what="a run's kind")
         return await asyncio.to_thread(self._runs, kind, limit)
 
+    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        return await asyncio.to_thread(self._ask_to_cancel, at, kept_request(request))
+
+    async def cancel_request(self, at: datetime) -> CancelRequest | None:
+        return await asyncio.to_thread(self._cancel_request, at)
+
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
         return await asyncio.to_thread(self._insert, key, JOBS, jobs)
 
@@ -131,6 +137,21 @@ class JsonRuns:
                 lines.mend(disk=self._folders.disk)
                 heads[artifact] = head_of(lines)
             self._folders.change(Record(run, heads))
+
+    def _ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        with self._folders.writing():
+            record = self._record(at)
+            if record is None or record.run.state is not RunState.RUNNING:
+                return None
+            name = record.run.name
+            if (earlier := self._folders.request(name)) is not None:
+                return earlier
+            self._folders.ask(name, request)
+            return request
+
+    def _cancel_request(self, at: datetime) -> CancelRequest | None:
+        moment = in_utc(at, what="a run's timestamp")
+        return None if moment.microsecond else self._folders.request(run_name(moment))
 
     def _insert(self, key: RunKey, shape: Shape[Value], values: Sequence[Value]) -> int:
         with self._folders.writing():

@@ -16,6 +16,7 @@ from stoker.core.keeping import (
     kept_job,
     kept_lease,
     kept_note,
+    kept_request,
     kept_run,
     kept_score,
     kept_slot,
@@ -24,7 +25,7 @@ from stoker.core.keeping import (
 from stoker.core.leases import Lease
 from stoker.core.ledger import Entry, Note
 from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId, in_utc, tenant_id
-from stoker.core.runs import Run, RunKey, RunState
+from stoker.core.runs import CancelRequest, Run, RunKey, RunState
 from stoker.core.slots import Slot, slot_note
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Check, Store, Weight
@@ -58,6 +59,7 @@ class _Found:
 @dataclass(kw_only=True)
 class _Kept(_Found):
     run: Run
+    request: CancelRequest | None = None
 
     @property
     def rows(self) -> int:
@@ -93,6 +95,17 @@ class MemoryRuns:
             kept_text(kind, what="a run's kind")
         newest_first = [self._kept[at].run for at in sorted(self._kept, reverse=True)]
         return [run for run in newest_first if kind in (None, run.kind)][:limit]
+
+    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        request, kept = kept_request(request), self._kept.get(in_utc(at))
+        if kept is None or kept.run.state is not RunState.RUNNING:
+            return None
+        kept.request = kept.request or request
+        return kept.request
+
+    async def cancel_request(self, at: datetime) -> CancelRequest | None:
+        kept = self._kept.get(in_utc(at))
+        return kept.request if kept else None
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
         kept = self._open(key)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from stoker.core.manifests import run_from_json, run_json
-from stoker.core.model import Json
-from stoker.core.runs import Run
+from stoker.core.model import Json, in_utc
+from stoker.core.runs import CancelRequest, Run
 from stoker.errors import ConfigError, StokerError
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import meaning
 
-FORMAT = 1  # of run.json and index.json; rises when an older Stoker could misread them
+FORMAT = 1  # of run.json, cancel.json and index.json; rises when an older Stoker could misread them
 
 _MEND = "put it back from a backup, or move its folder away to give this run up"
 
@@ -72,6 +73,23 @@ def read_record(path: Path) -> Record | None:
     if run.name != path.parent.name:
         raise damaged(path, f"it tells of run {run.name}")
     return Record(run, artifacts)
+
+
+def request_bytes(request: CancelRequest) -> bytes:
+    """Return the content of the file that asks a run to stop."""
+    return json_bytes({"format": FORMAT, "by": request.by, "at": in_utc(request.at).isoformat()})
+
+
+def read_request(path: Path) -> CancelRequest | None:
+    """Return what a file that asks a run to stop says; None when there is none."""
+    found = read_object(path)
+    if found is None:
+        return None
+    refuse_newer(found, path)
+    try:
+        return CancelRequest(by=str(found["by"]), at=in_utc(datetime.fromisoformat(found["at"])))
+    except (StokerError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, str(error)) from error
 
 
 def index_entry(run: Run) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """Where one tenant's runs lie on the disk, and how that place is kept in order.
 
     <tenant>/runs/<YYYYMMDD_HHMMSS>/run.json, jobs.jsonl, enriched.jsonl, scores.jsonl
+    <tenant>/runs/<YYYYMMDD_HHMMSS>/cancel.json     who asked it to stop, if anybody did
     <tenant>/index.json     what there is, for people and for listings; made anew from the folders
     <tenant>/prune.json     what is being removed right now; gone once it is gone
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.core.model import Json
-from stoker.core.runs import Run, RunState, run_at
+from stoker.core.runs import CancelRequest, Run, RunState, run_at
 from stoker.errors import ConfigError, StokerError, TransientError
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import TMP, Disk, Turn, meaning
@@ -31,8 +32,10 @@ from stoker.stores.run_files import (
     read_index,
     read_object,
     read_record,
+    read_request,
     record_bytes,
     refuse_changed,
+    request_bytes,
 )
 
 _GLANCE = 0.1  # seconds; far longer than a batch takes to write
@@ -107,6 +110,14 @@ class RunFolders:
         """Replace a run's file."""
         self.disk.replace(self.path(record.run.name) / "run.json", record_bytes(record))
         self._note(record.run)
+
+    def request(self, name: str) -> CancelRequest | None:
+        """Return who asked a run to stop; None if nobody did, or there is no such run."""
+        return None if name in self._going() else read_request(self.path(name) / "cancel.json")
+
+    def ask(self, name: str, request: CancelRequest) -> None:
+        """Write down, beside a run's file, who asks it to stop."""
+        self.disk.replace(self.path(name) / "cancel.json", request_bytes(request))
 
     def remove(self, names: Sequence[str]) -> None:
         """Let runs go, all of them or, when this fails, none."""

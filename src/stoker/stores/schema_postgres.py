@@ -28,6 +28,7 @@ GRANTS: Final[dict[str, LiteralString]] = {
     "jobs": "SELECT, INSERT, DELETE",
     "enriched": "SELECT, INSERT, DELETE",
     "scores": "SELECT, INSERT, DELETE",
+    "cancel_requests": "SELECT, INSERT, DELETE",
     "leases": "SELECT, INSERT, UPDATE",
     "slots": "SELECT, INSERT",
     "ledger": "SELECT, INSERT",
@@ -287,6 +288,17 @@ CREATE TABLE stoker.places (
 );
 """
 
+_CANCELLING = """
+CREATE TABLE stoker.cancel_requests (
+    tenant_id         text COLLATE "C" NOT NULL,
+    run_timestamp_utc timestamptz NOT NULL,
+    asked_by          text NOT NULL,
+    asked_at          timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, run_timestamp_utc),
+    FOREIGN KEY (tenant_id, run_timestamp_utc) REFERENCES stoker.runs ON DELETE CASCADE
+);
+"""
+
 MIGRATIONS = (
     Migration(
         number=1,
@@ -325,4 +337,5 @@ MIGRATIONS = (
         name="sources of postings",
         script=schema_listings.POSTGRES + _fence(*schema_listings.OWNED),
     ),
+    Migration(number=10, name="runs asked to stop", script=_CANCELLING + _fence("cancel_requests")),
 )

@@ -182,6 +182,17 @@ CREATE TABLE places (
 ) STRICT, WITHOUT ROWID;
 """
 
+_CANCELLING = """
+CREATE TABLE cancel_requests (
+    tenant_id         TEXT NOT NULL,
+    run_timestamp_utc TEXT NOT NULL,
+    asked_by          TEXT NOT NULL,
+    asked_at          TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, run_timestamp_utc),
+    FOREIGN KEY (tenant_id, run_timestamp_utc) REFERENCES runs
+) STRICT, WITHOUT ROWID;
+"""
+
 MIGRATIONS = (
     Migration(number=1, name="run store", script=_RUN_STORE),
     Migration(number=2, name="leases and slots", script=_SCHEDULE),
@@ -192,4 +203,5 @@ MIGRATIONS = (
     Migration(number=7, name="touches", script=schema_touches.SQLITE),
     Migration(number=8, name="heat and pulls", script=schema_attention.SQLITE),
     Migration(number=9, name="sources of postings", script=schema_listings.SQLITE),
+    Migration(number=10, name="runs asked to stop", script=_CANCELLING),
 )

@@ -11,12 +11,12 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from stoker.core.keeping import kept_run, kept_text
+from stoker.core.keeping import kept_request, kept_run, kept_text
 from stoker.core.model import Enriched, Job, JobId, JobScore, TenantId
-from stoker.core.runs import Run, RunKey, RunState
+from stoker.core.runs import CancelRequest, Run, RunKey, RunState
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Weight
-from stoker.stores.sql import SqlDatabase, Transaction, Value, moment_text
+from stoker.stores.sql import SqlDatabase, Transaction, Value, moment, moment_text
 from stoker.stores.sql_rows import (
     ENRICHED,
     JOB,
@@ -60,9 +60,22 @@ UPDATE runs SET epoch = epoch
 WHERE tenant_id = :tenant AND run_timestamp_utc = :at AND state <> 'RUNNING'
 """
 
+HOLD_RUNNING = """
+UPDATE runs SET epoch = epoch
+WHERE tenant_id = :tenant AND run_timestamp_utc = :at AND state = 'RUNNING'
+"""
+
+ASK_TO_CANCEL = """
+INSERT INTO cancel_requests (tenant_id, run_timestamp_utc, asked_by, asked_at)
+VALUES (:tenant, :at, :asked_by, :asked_at)
+ON CONFLICT DO NOTHING
+"""
+
 RUNS = f"SELECT {RUN} FROM runs WHERE tenant_id = :tenant"
 
 OF_RUN = "WHERE tenant_id = :tenant AND run_timestamp_utc = :at"
+
+CANCEL_REQUEST = f"SELECT asked_by, asked_at FROM cancel_requests {OF_RUN}"
 
 # What a run takes up is told by the texts in its rows; what pages and indexes add, nobody can say
 # of one run. Children come before what they point to, so that this is also the order to delete in.
@@ -77,7 +90,7 @@ IDS_AT_ONCE = 500  # fewer than any database's limit on values in one statement
 
 
 class SqlRuns:
-    """A `RunStore` in the tables `runs`, `jobs`, `enriched` and `scores`."""
+    """A `RunStore` in the tables `runs`, `jobs`, `enriched`, `scores` and `cancel_requests`."""
 
     def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
         self._database = database
@@ -119,6 +132,22 @@ class SqlRuns:
             values["limit"] = limit
         rows = await self._database.read(lambda tx: tx.rows(query, **values))
         return [run_of(row) for row in rows]
+
+    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        request, run = kept_request(request), self._of(at)
+        said: dict[str, Value] = {"asked_by": request.by, "asked_at": moment_text(request.at)}
+
+        def ask(tx: Transaction) -> CancelRequest | None:
+            if not tx.change(HOLD_RUNNING, **run):
+                return None
+            tx.change(ASK_TO_CANCEL, **run, **said)
+            return _request(tx, run)
+
+        return await self._database.write(ask)
+
+    async def cancel_request(self, at: datetime) -> CancelRequest | None:
+        run = self._of(at)
+        return await self._database.read(lambda tx: _request(tx, run))
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
         place = self._place(key)
@@ -177,7 +206,7 @@ class SqlRuns:
             going = [run for run in runs if tx.change(HOLD_ENDED, **run)]
             weight = _weight(tx, going)
             for run in going:
-                for table in SIZES:
+                for table in ("cancel_requests", *SIZES):
                     tx.change(f"DELETE FROM {table} {OF_RUN}", **run)
             return weight
 
@@ -217,6 +246,11 @@ class SqlRuns:
         return await self._database.read(
             lambda tx: tx.rows(query, **values, after=after, limit=limit)
         )
+
+
+def _request(tx: Transaction, run: dict[str, Value]) -> CancelRequest | None:
+    rows = tx.rows(CANCEL_REQUEST, **run)
+    return CancelRequest(by=rows[0][0], at=moment(rows[0][1])) if rows else None
 
 
 def _insert(tx: Transaction, table: str, columns: str, rows: Iterable[Row]) -> int:
