@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 COMPANIES, SCALE, PLACES = 1000, 2, 8
-FEW, MANY = 500, 5000  # for memory: the second is ten times the first
+FEW, MANY = 1000, 10_000  # for memory
 AGAIN = 200  # companies of the night after
 SEED, GAP, PAGES = 5, 0.5, 6
 LATENCY = {  # seconds, as they are on the real internet
