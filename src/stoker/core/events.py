@@ -74,6 +74,19 @@ class RunEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunAskedToStop(Event):
+    """A run noticed that somebody asked it to stop, and begins nothing new."""
+
+    level = Level.WARNING
+
+    run: str
+    by: str
+
+    def sentence(self) -> str:
+        return f"run {self.run} begins nothing new: {self.by} asked it to stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunGivenUp(Event):
     """A run whose process died was found and closed."""
 

@@ -89,6 +89,7 @@ class StoreUnits:
         self._lease = lease
         self._alive_at = self._moment()
         self._lost = False
+        self.lost_because = HELD_STILL  # once it is not ours any more
 
     async def take(self, limit: int) -> list[Unit]:
         """Take the next units nobody has, the most valuable first."""
@@ -118,8 +119,13 @@ class StoreUnits:
         """Make everything taken and not finished free again."""
         return await self._nights.give_back_units(self._run, owner=self._owner)
 
+    def let_go(self, because: str) -> None:
+        """Have nothing more to do with the run's units: none is taken, worked on or finished."""
+        if self.still_ours():
+            self._lost, self.lost_because = True, because
+
     def still_ours(self) -> bool:
-        """Say whether nobody can have taken us for dead, now or ever before."""
+        """Say whether nobody can have taken us for dead, now or ever before; nor did we let go."""
         silent_for = (now - then for now, then in zip(self._moment(), self._alive_at, strict=True))
         self._lost = self._lost or max(silent_for) > self._lease
         return not self._lost

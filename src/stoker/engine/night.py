@@ -15,17 +15,17 @@ from typing import Protocol
 
 from stoker.core.companies import CompanyId
 from stoker.core.events import CompanyEnded, NightPlanned
-from stoker.core.money_events import news_of
-from stoker.core.night_notes import Summary, Tally
+from stoker.core.night_notes import Summary
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit
 from stoker.core.pull_jobs import PullJobId
 from stoker.core.runs import Run, RunKey, RunState
+from stoker.engine.adding_up import added_up
 from stoker.engine.asking import Asking
 from stoker.engine.batching import Batching
 from stoker.engine.company_look import CompanyLook
 from stoker.engine.company_night import CompanyNight, NightRule
 from stoker.engine.company_sources import CompanySources
-from stoker.engine.handing_out import HELD_STILL, StoreUnits, kept_alive
+from stoker.engine.handing_out import StoreUnits, kept_alive
 from stoker.engine.learning import Learning
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
@@ -33,11 +33,12 @@ from stoker.engine.night_planning import NightOrder, NightPlan
 from stoker.engine.night_watch import NightWatch, Times
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate
+from stoker.engine.promises import see_to_lapsed
 from stoker.engine.running import Ending, OpenRun
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Clock, Observer, Store
 
-PAGE = 500
+ASKED_TO_STOP = "somebody asked the run to stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +96,14 @@ class Night:
 
     async def _carried_out(self, run: OpenRun, name: str, units: StoreUnits) -> Ending:
         began_at = run.clock.now()
-        await _bury(run)
+        # So that nobody waits for the answers a dead process had been promised.
+        await see_to_lapsed(run.store, now=began_at, observer=run.observer)
         try:
             plan = await self._planning.plan(run)
         except ConfigError as error:
             return Ending(state=RunState.CANCELLED, reason=str(error))
         if not units.still_ours():
-            return Ending(state=RunState.CANCELLED, reason=HELD_STILL)
+            return Ending(state=RunState.CANCELLED, reason=units.lost_because)
         # All of them at once, so that whoever takes over finds the whole night or none of it.
         await run.store.nights.plan_units(name, plan.units)
         plan = replace(plan, units=())  # the store has them; a night takes the memory of a few
@@ -147,8 +149,9 @@ class Night:
         exporting: Exporting | None,
     ) -> Flowed:
         if not plan.companies or not set(OF_COMPANIES) & set(self._order.steps):
-            return Flowed(summary=await _added_up(run.store, name))
-        with run.step("companies") as step:
+            return Flowed(summary=await added_up(run.store, name))
+        told_to_stop = run.told_to_stop_by(lambda: units.let_go(ASKED_TO_STOP))
+        with run.step("companies") as step, told_to_stop:
             async with AsyncExitStack() as stack:
                 batching = await self._batching(stack, name, units)
                 work = await self._work(run, name, plan, batching, units)
@@ -170,10 +173,10 @@ class Night:
                 )
                 unwatched = await _watched(flow, run, name, times)
             step.items = flow.ended
-        summary = await _added_up(run.store, name)
+        summary = await added_up(run.store, name)
         run.timings += summary.timings
         refused = flow.refused
-        silent = "" if units.still_ours() else HELD_STILL
+        silent = "" if units.still_ours() else units.lost_because
         moments = [work.room_at, refused.resets_at if refused else None]
         return Flowed(
             summary=summary,
@@ -264,23 +267,15 @@ class Night:
         if exporting is None:
             return Exported()
         if not units.still_ours():
-            return Exported(later=1, reasons=(f"{Step.EXPORT}: {HELD_STILL}",))
+            return Exported(broken_off=True, reasons=(f"{Step.EXPORT}: {units.lost_because}",))
         with run.step(Step.EXPORT) as step:
             try:
                 exported = await exporting.rest()
             except StokerError as error:
                 # What was found is safe here; a later night sends it.
-                return Exported(later=1, reasons=(f"{Step.EXPORT}: {error}",))
+                return Exported(broken_off=True, reasons=(f"{Step.EXPORT}: {error}",))
             step.items = exported.companies
         return exported
-
-
-async def _bury(run: OpenRun) -> None:
-    """See to what a dead process had promised, so that nobody waits for its answers."""
-    now = run.clock.now()
-    for hold in await run.store.money.expire(now=now):
-        if (news := news_of(hold, tenant=run.store.tenant, at=now)) is not None:
-            run.observer(news)
 
 
 async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> str:
@@ -303,14 +298,6 @@ async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> str
         flowing.result()
     fault = None if watching.cancelled() else watching.exception()
     return f"nobody watched over its deadline: {type(fault).__name__}: {fault}" if fault else ""
-
-
-async def _added_up(store: Store, name: str) -> Summary:
-    tally, after = Tally(), -1
-    while page := await store.nights.units(name, after=after, limit=PAGE):
-        tally.add(page)
-        after = page[-1].place
-    return tally.summary()
 
 
 def _tell(run: OpenRun, name: str, unit: Unit) -> None:
@@ -337,9 +324,10 @@ def _ending(
         reason = f"{reason}: {flowed.refused}"
     if missing and plan.deep:
         reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
-    if exported.later:
+    if exported.later or exported.broken_off:
         state = RunState.PARTIAL
-        reason = "; ".join(filter(None, (reason, f"{exported.later} rows wait for the CRM")))
+        rows = f"{exported.later} rows wait" if exported.later else "rows may wait"
+        reason = "; ".join(filter(None, (reason, f"{rows} for the CRM")))
     if plan.over_budget:
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"

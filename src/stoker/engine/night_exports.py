@@ -28,6 +28,7 @@ class Exported:
     companies: int = 0  # looked at, whether or not anything had to be sent
     counts: Mapping[str, int] = field(default_factory=dict)  # for the manifest: written, same, …
     later: int = 0  # rows the CRM did not take this time
+    broken_off: bool = False  # nobody knows how many there are
     reasons: tuple[str, ...] = ()  # in sentences: a CRM that is down, rows it refused
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 
 from stoker.core.budget import Refused, Request
@@ -21,7 +21,7 @@ from stoker.core.model import TenantId, clean_text
 from stoker.core.money_events import news_of
 from stoker.core.reasons import Reason
 from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
-from stoker.ports import Clock, MoneyStore, Observer
+from stoker.ports import Clock, MoneyStore, Observer, Store
 
 BEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
 PAUSES = tuple(timedelta(seconds=wait) for wait in (0.05, 0.25, 1))
@@ -258,6 +258,15 @@ class Promises:
     def _ended(self, key: str) -> None:
         self._owed.pop(key, None)
         self._going.discard(key)
+
+
+async def see_to_lapsed(store: Store, *, now: datetime, observer: Observer) -> list[Hold]:
+    """See to what dead processes had promised, and tell of it; return those promises."""
+    lapsed = await store.money.expire(now=now)
+    for hold in lapsed:
+        if (news := news_of(hold, tenant=store.tenant, at=now)) is not None:
+            observer(news)
+    return lapsed
 
 
 def _one_line(reason: str) -> str:

@@ -7,16 +7,26 @@ What the work is, and whether it is due, is somebody else's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from stoker.core.events import RunEnded, RunGivenUp, RunStarted, StepEnded
+from stoker.core.events import RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.core.leases import Lease
 from stoker.core.model import clean_text
-from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming, next_free_second
+from stoker.core.runs import (
+    CancelRequest,
+    Manifest,
+    Run,
+    RunKey,
+    RunState,
+    StepTiming,
+    next_free_second,
+)
+from stoker.engine.adding_up import added_up
+from stoker.engine.heeding import Heeding
 from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
 from stoker.ports import Clock, Observer, Store
 
@@ -24,6 +34,7 @@ NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
 ENDS_TRIED = 5  # times we try to write down how a run ended
 FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
 DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
+GONE = "its process stopped without a word and its lease lapsed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +69,16 @@ class OpenRun:
     clock: Clock
     observer: Observer
     timings: list[StepTiming] = field(default_factory=list)
+    begin_nothing_new: Callable[[], None] | None = None  # None: it can only be cut off
+
+    @contextmanager
+    def told_to_stop_by(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
+        """While inside, whoever asks the run to stop calls this, and lets it come to its end."""
+        self.begin_nothing_new = begin_nothing_new
+        try:
+            yield
+        finally:
+            self.begin_nothing_new = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
@@ -99,6 +120,7 @@ class Runner:
 
     clock: Clock
     observer: Observer
+    heeding: Heeding = field(default_factory=Heeding)
 
     async def begin(
         self,
@@ -129,26 +151,69 @@ class Runner:
     async def carry_out(self, store: Store, run: Run, work: Work) -> Run:
         """Do the work of a run that has begun; return the run as it ended.
 
-        Being cancelled ends the run CANCELLED and is passed on. Raises ConflictError when the
-        run was closed by somebody else in the meantime.
+        Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on.
+        Raises ConflictError when the run was closed by somebody else in the meantime.
         """
         opened = OpenRun(
             key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
         )
-        try:
-            ending = await work(opened)
-        except asyncio.CancelledError:
-            stopped = Ending(state=RunState.CANCELLED, reason="stopped before it was finished")
-            with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
-                await asyncio.shield(self.close(store, run, stopped, timings=opened.timings))
-            raise
-        except StokerError as error:
-            ending = Ending(state=RunState.FAILED, reason=str(error))
-        except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
-            ending = Ending(
-                state=RunState.FAILED, reason=f"a fault in Stoker: {type(error).__name__}: {error}"
+        doing = asyncio.ensure_future(work(opened))
+
+        def begin_nothing_new(request: CancelRequest) -> bool:
+            self.observer(
+                RunAskedToStop(
+                    at=self.clock.now(), tenant=store.tenant, run=run.name, by=request.by
+                )
             )
+            if opened.begin_nothing_new is None:
+                return False
+            opened.begin_nothing_new()
+            return True
+
+        try:
+            request = await self.heeding.over(
+                doing,
+                asked=lambda: store.runs.cancel_request(run.at),
+                begin_nothing_new=begin_nothing_new,
+            )
+            if request is None or not doing.cancelled():
+                ending = _ending_of(doing)
+            else:
+                ending = await self._so_far(store, run)
+        except asyncio.CancelledError:
+            with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
+                await asyncio.shield(self._close_stopped(store, run, opened.timings))
+            raise
+        if request is not None:
+            ending = _heeded(ending, request)
         return await self.close(store, run, ending, timings=opened.timings)
+
+    async def close_cancelled(self, store: Store, run: Run, request: CancelRequest) -> Run:
+        """End a run as CANCELLED that was asked to stop and whose process is gone."""
+        ending = await self._so_far(store, run)
+        ending = replace(ending, reason=f"{request.reason}; {GONE}")
+        return await self.close(store, run, ending, timings=[])
+
+    async def _close_stopped(self, store: Store, run: Run, timings: list[StepTiming]) -> Run:
+        ending = await self._so_far(store, run)
+        ending = replace(ending, reason="stopped before it was finished")
+        return await self.close(store, run, ending, timings=timings)
+
+    async def _so_far(self, store: Store, run: Run) -> Ending:
+        """Return what a run that was cut off had come to: what it did, cost, and what remains."""
+        stopped = Ending(state=RunState.CANCELLED)
+        try:
+            summary = await added_up(store, run.name)
+        except StokerError:
+            return stopped  # that it ended is worth more than how far it got
+        return replace(
+            stopped,
+            counts=summary.counts,
+            cost=summary.cost,
+            selected=summary.selected,
+            reasons=summary.reasons,
+            remaining=summary.remaining,
+        )
 
     async def close(
         self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
@@ -200,16 +265,50 @@ class Runner:
             wait *= 2
 
     async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
-        """End as FAILED what an earlier holder of this lease left running; return those runs."""
+        """End what an earlier holder of this lease left running; return those runs.
+
+        CANCELLED those that somebody had asked to stop, FAILED the others.
+        """
         closed = []
         for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN):
-            if run.state is RunState.RUNNING and run.key.epoch < lease.epoch:
-                reason = "its process stopped without a word and its lease lapsed"
-                now = self.clock.now()
-                ended = run.ended(RunState.FAILED, at=now, reason=reason)
-                await store.runs.finish_run(ended)
-                self.observer(
-                    RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=reason)
-                )
-                closed.append(ended)
+            if run.state is not RunState.RUNNING or run.key.epoch >= lease.epoch:
+                continue
+            if (request := await store.runs.cancel_request(run.at)) is not None:
+                closed.append(await self.close_cancelled(store, run, request))
+                continue
+            now = self.clock.now()
+            ended = run.ended(RunState.FAILED, at=now, reason=GONE)
+            await store.runs.finish_run(ended)
+            self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
+            closed.append(ended)
         return closed
+
+
+def run_lease(kind: str) -> str:
+    """Return the name of the lease under which runs of a kind are carried out."""
+    return f"run/{kind}"
+
+
+def _ending_of(doing: asyncio.Future[Ending]) -> Ending:
+    """Return how work ended that is over; whatever it raised is an ending with a reason."""
+    try:
+        return doing.result()
+    except StokerError as error:
+        return Ending(state=RunState.FAILED, reason=str(error))
+    except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
+        return Ending(
+            state=RunState.FAILED, reason=f"a fault in Stoker: {type(error).__name__}: {error}"
+        )
+
+
+def _heeded(ending: Ending, request: CancelRequest) -> Ending:
+    """Return how work ended that was asked to stop: what was done or failed by then stands."""
+    if ending.state in (RunState.DONE, RunState.FAILED):
+        return ending
+    return replace(
+        ending,
+        state=RunState.CANCELLED,
+        reason=request.reason,
+        reasons=(*filter(None, [ending.reason]), *ending.reasons),
+        resume_at=None,
+    )

@@ -24,7 +24,7 @@ from stoker.core.runs import Manifest, Run, RunState
 from stoker.core.slots import Slot, SlotState
 from stoker.core.timekeeping import CLOCK_TOLERANCE, went_back
 from stoker.engine.leasing import Leaseholder
-from stoker.engine.running import Ending, Runner, Work
+from stoker.engine.running import Ending, Runner, Work, run_lease
 from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Backend, Clock, Observer, Store
 
@@ -115,7 +115,7 @@ class Scheduler:
         due = await self._due(store, task, now)
         if not due.run and not due.missed:
             return []
-        lease = await self._leases.take(store, _lease_name(task), task=_about(due))
+        lease = await self._leases.take(store, run_lease(task.name), task=_about(due))
         if lease is None:
             await self._pass_over(store, task, due)
             return []
@@ -130,7 +130,7 @@ class Scheduler:
     async def start_now(self, task: Task) -> Run:
         """Carry out a task by hand, due or not. Raises ConflictError while it is running."""
         store = self._backend.tenant(task.tenant)
-        lease = await self._leases.take(store, _lease_name(task), task="by hand")
+        lease = await self._leases.take(store, run_lease(task.name), task="by hand")
         if lease is None:
             raise ConflictError(
                 f"{task.name} is running for {task.tenant} already; "
@@ -205,7 +205,7 @@ class Scheduler:
             self._tell_failure(task, error)
 
     async def _pass_over(self, store: Store, task: Task, due: Due) -> None:
-        held = await store.schedule.lease(_lease_name(task))
+        held = await store.schedule.lease(run_lease(task.name))
         if held is None or not held.owner:
             return  # given back this moment, or not yet taken; the next look will tell
         if held.task == _about(due):
@@ -321,7 +321,3 @@ def _busy(going: Iterable[asyncio.Task[list[Run]]]) -> set[asyncio.Task[list[Run
 
 def _about(due: Due) -> str:
     return (due.run or due.missed)[-1].isoformat()
-
-
-def _lease_name(task: Task) -> str:
-    return f"run/{task.name}"

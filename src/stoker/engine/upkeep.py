@@ -17,10 +17,10 @@ from stoker.core.audit import Finding
 from stoker.core.cadence import Schedule
 from stoker.core.events import RunsPruned
 from stoker.core.holds import Phase
-from stoker.core.money_events import news_of
 from stoker.core.retention import RetentionRule
 from stoker.core.runs import RunState
 from stoker.engine.forgetting import pruned
+from stoker.engine.promises import see_to_lapsed
 from stoker.engine.running import Ending, OpenRun
 from stoker.engine.verifying import verified
 from stoker.ports import Backend, Check, Clock, Store, Weight
@@ -77,11 +77,8 @@ class Upkeep:
             step.items = verdict.entries
             unsound += verdict.problems
         with run.step("holds") as step:
-            lapsed = await run.store.money.expire(now=now)
+            lapsed = await see_to_lapsed(run.store, now=now, observer=run.observer)
             step.items = len(lapsed)
-        for hold in lapsed:
-            if news := news_of(hold, tenant=run.store.tenant, at=now):
-                run.observer(news)
         with run.step("audit") as step:
             findings = await audited(
                 run.store,

@@ -1,0 +1,75 @@
+"""Work goes on until it ends, or until somebody asks its run to stop; then it is over before long.
+
+Looks every few seconds for a request, which any process sharing the store may have written. What
+is paid for is given time to be answered. How the run then ends is `running`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from stoker.core.runs import CancelRequest
+from stoker.errors import StokerError
+
+LOOKS_EVERY = timedelta(seconds=5)
+SETTLES_WITHIN = timedelta(minutes=3)  # longer than any vendor is waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heeding:
+    """How soon a request is noticed, and how long what is under way may take after it."""
+
+    looks_every: timedelta = LOOKS_EVERY
+    settles_within: timedelta = SETTLES_WITHIN
+
+    async def over(
+        self,
+        doing: asyncio.Future[Any],
+        *,
+        asked: Callable[[], Awaitable[CancelRequest | None]],
+        begin_nothing_new: Callable[[CancelRequest], bool],
+    ) -> CancelRequest | None:
+        """Wait until the work is over; return the request it was ended for, if there was one.
+
+        `begin_nothing_new` tells the work, and says whether it comes to its end by itself; work
+        that does not, or takes too long over it, is cut off as by Ctrl-C. Whoever cancels this
+        cancels the work; that is passed on once the work is over.
+        """
+        request = None
+        try:
+            request = await self._request(doing, asked)
+            if request is not None and begin_nothing_new(request):
+                await asyncio.wait({doing}, timeout=self.settles_within.total_seconds())
+        finally:
+            await _cut_off(doing)
+        return request
+
+    async def _request(
+        self, doing: asyncio.Future[Any], asked: Callable[[], Awaitable[CancelRequest | None]]
+    ) -> CancelRequest | None:
+        # Real seconds, not the injected clock's: whoever asks is another process.
+        pause = self.looks_every.total_seconds()
+        while not (await asyncio.wait({doing}, timeout=pause))[0]:
+            with suppress(StokerError):  # a store that is away is asked again
+                if (request := await asked()) is not None:
+                    return request
+        return None
+
+
+async def _cut_off(doing: asyncio.Future[Any]) -> None:
+    """End work that is not over; whoever is impatient meanwhile cancels it once more."""
+    impatient = False
+    doing.cancel()
+    while not doing.done():
+        try:
+            await asyncio.wait({doing})
+        except asyncio.CancelledError:
+            impatient = True
+            doing.cancel()
+    if impatient:
+        raise asyncio.CancelledError
