@@ -1,5 +1,6 @@
 """Random small days to plan, and a slow planner to hold the fast one against."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,7 +13,10 @@ NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 TODAY = in_days(NOW)
 
 
-def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, **rule):
+SHORT_OF_DEPTH = (Why.CAP_CONNECTOR_DAY, Why.RATE_LIMIT, Why.PAUSED, Why.COOLING_DOWN)
+
+
+def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, deep_caps=False, **rule):
     """Return accounts, limits and a rule, drawn from the seed: caps tight, loose, none, absent."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, most + 1))
@@ -49,13 +53,52 @@ def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, **rul
         connector_cap=caps if rng.random() < 0.7 else None,
         domain_cap=shared if rng.random() < 0.6 else None,
     )
+    if deep_caps:
+        limits = short_of_depth(limits, seed, size)
     rule.setdefault("floor", timedelta(days=int(rng.choice([10, 60]))))
     return accounts, limits, PullRule(**rule)
+
+
+def short_of_depth(limits, seed, size):
+    """Return the limits with few deep looks for every tenant, and one reason or another."""
+    rng = np.random.default_rng([seed, 1])
+    deep = limits_of(
+        np.zeros(limits.tenants, np.int64),
+        deep_cap=rng.choice([-1, 0, 1, 2, size // 4], limits.tenants),
+        deep_why=rng.choice(SHORT_OF_DEPTH, limits.tenants),
+    )
+    return replace(limits, deep_cap=deep.deep_cap, deep_why=deep.deep_why)
+
+
+def _with_depth(accounts, limits, offers, share):
+    """Return who may be looked at deeply, one at a time: the best, and who waited in its share."""
+    inside = set()
+    for tenant, cap in enumerate(limits.deep_cap.tolist()):
+        own = np.flatnonzero((offers.deeper > 0) & (accounts.tenant == tenant)).tolist()
+        own.sort(key=lambda row: (-offers.deeper[row], row))
+        ranked = {row: place for place, row in enumerate(own)}
+        late = [
+            row
+            for row in own
+            if offers.waited[row] > 0 and accounts.units[row] == accounts.deep_units[row]
+        ]
+        late.sort(key=lambda row: (-offers.waited[row], ranked[row]))
+        early = late[: cap * share // 1000]
+        rest = [row for row in own if row not in early]
+        inside |= {*early, *rest[: cap - len(early)]}
+    return inside
 
 
 def slowly(accounts, limits, rule, reference):
     """Plan the same day one offer at a time; return each account's depth."""
     offers = offered(accounts, now=TODAY, rule=rule)
+    if len(limits.deep_cap):
+        deep = _with_depth(accounts, limits, offers, rule.share)
+        for row in np.flatnonzero(offers.deeper > 0).tolist():
+            if row not in deep:
+                alike = accounts.units[row] == accounts.deep_units[row]
+                offers.look[row] = 0 if alike else offers.alone[row]
+                offers.deeper[row] = 0
     line = []
     for row in range(len(accounts)):
         tenant, connector = accounts.tenant[row], accounts.connector[row]

@@ -1,6 +1,7 @@
 """Random refusals of small plans: the change that is stated is made, and a smaller one is."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,6 @@ from stoker.core.pull_columns import Policy
 from stoker.core.pull_flips import (
     MINUTE,
     STEP,
-    Raise,
     flips,
     with_posture,
     with_raises,
@@ -23,7 +23,8 @@ def refusals(seed=0):
     while True:
         seed += 1
         policy = Policy.TIERS if seed % 4 == 0 else Policy.OPTIMAL
-        accounts, limits, rule = case(seed, most=16, tenants=2, policy=policy)
+        deep_caps = seed % 3 == 0
+        accounts, limits, rule = case(seed, most=16, tenants=2, policy=policy, deep_caps=deep_caps)
         plan = plan_day(accounts, limits, now=NOW, rule=rule)
         rows = np.flatnonzero(plan.depth == NOT)
         for row in np.random.default_rng(seed).permutation(rows)[:4].tolist():
@@ -69,11 +70,12 @@ def counted(number, *, seed=0):
         seen["tried"] += 1
         if stated.raises is not None:
             seen["units"] += 1
+            seen["deep looks"] += any(each.deep for each in stated.raises)
             seen["failed"] += not trial.chosen_with_raises(stated.raises)
             for nth, each in enumerate(stated.raises):
                 for fewer in {each.units - 1, each.units // 2}:
                     less = list(stated.raises)
-                    less[nth] = Raise(scope=each.scope, units=fewer)
+                    less[nth] = replace(each, units=fewer)
                     seen["smaller"] += trial.chosen_with_raises(tuple(less))
         if stated.posture is not None:
             seen["posture"] += 1

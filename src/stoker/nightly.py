@@ -14,13 +14,13 @@ from stoker.accounts import CrmConnection
 from stoker.config.settings import Settings
 from stoker.connecting import Connectors
 from stoker.core.budget import Used
-from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.budget_windows import ResetRule
 from stoker.core.caps import Cap
 from stoker.core.expectations import room
 from stoker.core.forecast import Room
 from stoker.core.model import TenantId
 from stoker.core.nights import Step
-from stoker.core.statements import statements
+from stoker.core.statements import of_now
 from stoker.core.targets import PLENTY, DepthRule
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
@@ -188,17 +188,10 @@ async def means_of(
     used: dict[tuple[str, str], Used] = {
         (each.cap, each.window): each.used for each in await store.money.usage()
     }
-    current = {
-        cap.id: window_at(cap.window, now, reset=reset).name
-        for cap in caps
-        if cap.window is not WindowKind.RUN and not cap.shared
-    }
     free: dict[str, dict[str, int]] = {}
-    for line in statements(caps, changes, used, reset=reset, now=now):
-        if current.get(line.cap) == line.window:
-            _, connector, unit, _ = line.cap.split("/")
-            known = free.setdefault(connector, {})
-            known[unit] = min(known.get(unit, PLENTY), line.free)
+    for cap, line, _ in of_now(caps, changes, used, reset=reset, now=now):
+        known = free.setdefault(cap.connector or "*", {})
+        known[cap.unit] = min(known.get(cap.unit, PLENTY), line.free)
     rooms = {"crawl": Room()}
     for name in connectors:
         said = own.connector(name)
@@ -206,5 +199,5 @@ async def means_of(
         rooms[name] = room(
             name, free={**free.get("*", {}), **free.get(name, {})}, per_minute=per_minute
         )
-    units = [free.get(each, {}).get("pull_units", PLENTY) for each in ("*", "crawl")]
-    return Means(pull_units=min(units), rooms=rooms)
+    tenants, looks = (free.get(each, {}).get("pull_units", PLENTY) for each in ("*", "crawl"))
+    return Means(tenant_units=tenants, connector_units=looks, rooms=rooms)

@@ -343,6 +343,13 @@ class SharedStore(Protocol):
         """
         ...
 
+    async def next_at(self, key: str) -> datetime | None:
+        """Return what is remembered of a key for `core.limits.turn`, using nothing up.
+
+        None when nothing ever went under it.
+        """
+        ...
+
     async def take_place(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
     ) -> bool:

@@ -19,11 +19,13 @@ from stoker.core.nights import OF_COMPANIES, Depth, Step
 from stoker.core.pull_columns import Policy
 from stoker.core.pull_jobs import PullJobId
 from stoker.engine.asking import Asking
+from stoker.engine.hindering import Hindering
 from stoker.engine.night import Night
 from stoker.engine.night_exports import Exports
 from stoker.engine.paying import Gate
 from stoker.engine.pull_planning import KIND, PullOrder, PullPlanning
-from stoker.nightly import learning_of, means_for, order_of, sources_for
+from stoker.engine.traffic import Traffic
+from stoker.nightly import PAID, learning_of, means_for, order_of, sources_for
 from stoker.ports import Backend, Clock
 
 STEPS = (*OF_COMPANIES, Step.EXPORT)
@@ -49,16 +51,26 @@ def planning_for(
     connectors: Connectors,
     caps: Callable[[], Awaitable[tuple[Cap, ...]]],
     reset: ResetRule,
+    traffic: Traffic,
     clock: Clock,
 ) -> PullPlanning:
     """Return what plans a tenant's pulls."""
+    night = order_of(own, reset=reset, steps=STEPS)
     means = means_for(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=reset
     )
     return PullPlanning(
         pull_order(own, policy=policy),
-        night=order_of(own, reset=reset, steps=STEPS),
+        night=night,
         means=lambda: means(clock),
+        hindering=Hindering(
+            [name for name in PAID if not connectors.why_off(name, tenant)],
+            steps=night.steps,
+            caps=caps,
+            reset=reset,
+            traffic=traffic,
+            may_take=night.may_take,
+        ),
     )
 
 

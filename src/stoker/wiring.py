@@ -204,6 +204,7 @@ class App:
             connectors=self.connectors,
             caps=lambda: self.caps_for(tenant),
             reset=self.reset_for(tenant),
+            traffic=self.traffic,
             clock=self.clock,
         )
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -141,20 +143,130 @@ def test_a_plan_made_again_is_the_same_and_a_smaller_cap_costs_accounts_and_fres
     assert "up to date" in out
 
 
-def test_a_vendors_cap_leaves_the_accounts_and_takes_from_deep_looks(stoker):
+SINGAPORE = ZoneInfo("Asia/Singapore")
+PLENTY = ("--set", "caps.pull_units_per_day=60")
+FEW_CALLS = ("--set", "caps.lusha_contact_lookups=2")
+SLOW = ("--set", "lusha.burst=1", "--set", "lusha.calls=1", "--set", "lusha.per_s=3600")
+
+
+@pytest.fixture
+def with_lusha(stoker):
     (stoker.home / ".env").write_text("LUSHA_API_KEY=not-a-key\n")
-    plenty = ("--set", "caps.pull_units_per_day=60")
-    assert stoker(*plenty, "pulls", "plan")[0] == 0
-    code, out, _ = stoker("replay", "latest", "--cap", "lusha=2", "--json")
+    return stoker
+
+
+def left_alone(home, until):
+    """As a process does that lusha answered with Retry-After."""
+
+    async def heed(app, _):
+        await app.passages("acme").wait_until("lusha", app.clock.now() + until)
+
+    with_app(home, heed)
+
+
+def told_why(stoker, *words):
+    """Plan, and return what `why --flip` tells of every account; the plan is made again alike."""
+    assert stoker(*words, "pulls", "plan")[0] == 0
+    assert stoker("replay", "latest")[0] == 0
+    asked = (stoker("why", f"acme/{each}", "--flip", "--json") for each in IDS)
+    return [json.loads(out)["pull"] for _, out, _ in asked]
+
+
+def test_a_vendors_cap_says_how_many_looks_are_deep_and_who_is_looked_at(with_lusha):
+    assert with_lusha(*PLENTY, "pulls", "plan")[0] == 0
+    code, out, _ = with_lusha("replay", "latest", "--cap", "lusha=2", "--json")
     told = json.loads(out)
     before, after = told["as_it_was"], told["changed"]
-    assert (code, told["gained"], told["lost"]) == (0, [], [])
-    assert (before["accounts"], before["deep"], after["accounts"]) == (8, 8, 8)
-    assert 0 < after["deep"] < 8
-    assert after["calls"]["lusha"] == 2
-    assert after["refused"]["lusha"] == pytest.approx(before["calls"]["lusha"] - 2)
+    assert (code, told["gained"], len(told["lost"])) == (0, [], 5)  # at 0.6 calls a look
+    assert (before["deep"], after["accounts"], after["deep"]) == (8, 3, 3)
+    assert after["calls"]["lusha"] == pytest.approx(1.8)
     assert after["freshness"] < before["freshness"]
-    assert "deep looks go on without it" in stoker("replay", "latest", "--cap", "lusha=2")[1]
+    assert "of them deep" in with_lusha("replay", "latest", "--cap", "lusha=2")[1]
+
+
+def test_a_plan_that_a_vendors_cap_made_smaller_grows_again_with_another_cap(with_lusha):
+    assert with_lusha(*PLENTY, *FEW_CALLS, "pulls", "plan")[0] == 0
+    code, out, _ = with_lusha("replay", "latest", "--cap", "lusha=200", "--json")
+    told = json.loads(out)
+    assert (code, told["same"], len(told["gained"]), told["lost"]) == (0, True, 5, [])
+
+
+def test_whom_a_connectors_cap_refuses_is_told_what_was_left_and_when_it_begins_anew(with_lusha):
+    told = told_why(with_lusha, *PLENTY, *FEW_CALLS)
+    refused = [each for each in told if each["why"] == "CAP_CONNECTOR_DAY"]
+    assert (len(refused), [each["depth"] for each in told].count("DEEP")) == (5, 3)
+    for each in refused:
+        numbers = each["hindrance"]
+        assert (numbers["cap"], numbers["had"]) == ("tenant_connector/lusha/calls/day", 2)
+        assert (numbers["limit"], numbers["needed"], numbers["looks"]) == (2, 0.6, 3)
+        until = datetime.fromisoformat(numbers["until"])
+        assert f"{until.astimezone(SINGAPORE):%H:%M}" == "00:00"
+        assert timedelta(0) < until - datetime.fromisoformat(each["at"]) <= timedelta(days=1)
+        assert (
+            f"lusha/calls/day has 2 of 2 left until {until:%Y-%m-%d %H:%M} UTC, about 0.6 needed "
+            "for a deep look: 3 deep looks, and 8 accounts wanted one" in each["sentence"]
+        )
+        assert each["flip"]["raises"][0]["deep_looks"] is True
+    assert sorted(each["flip"]["raises"][0]["units"] for each in refused) == [1, 2, 3, 4, 5]
+
+
+def test_a_stop_of_a_connector_that_deep_looks_need_is_told_with_its_reason(with_lusha):
+    assert with_lusha("stop", "--connector", "lusha", "--reason", "the bill")[0] == 0
+    told = told_why(with_lusha, *PLENTY)
+    assert {(each["why"], each["depth"]) for each in told} == {("PAUSED", "NOT")}
+    assert all("lusha: the bill" in each["sentence"] for each in told)
+    assert {each["flip"]["sentence"][:9] for each in told} == {"No change"}
+    out = with_lusha(*PLENTY, "quote")[1]
+    assert "PAUSED: lusha: the bill" in out
+    assert with_lusha("resume", "--connector", "lusha")[0] == 0
+    assert {each["why"] for each in told_why(with_lusha, *PLENTY)} == {"WORTH"}
+
+
+def test_a_stop_of_everything_is_told_of_everybody(with_lusha):
+    assert with_lusha("stop", "--tenant", "acme", "--reason", "holidays")[0] == 0
+    told = told_why(with_lusha)
+    assert {each["why"] for each in told} == {"PAUSED"}
+    assert all("spending: holidays" in each["sentence"] for each in told)
+
+
+def test_a_vendor_that_wants_to_be_left_alone_for_long_is_left_alone(with_lusha):
+    left_alone(with_lusha.home, timedelta(minutes=10))
+    assert {each["why"] for each in told_why(with_lusha, *PLENTY)} == {"WORTH"}  # it is waited for
+    left_alone(with_lusha.home, timedelta(minutes=40))
+    told = told_why(with_lusha, *PLENTY)
+    assert {(each["why"], each["depth"]) for each in told} == {("COOLING_DOWN", "NOT")}
+    for each in told:
+        until = datetime.fromisoformat(each["hindrance"]["until"])
+        assert until > datetime.fromisoformat(each["at"]) + timedelta(minutes=15)
+        assert f"asked to be left alone until {until:%Y-%m-%d %H:%M} UTC" in each["sentence"]
+
+
+def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_lusha):
+    told = told_why(with_lusha, *PLENTY, *SLOW)
+    refused = [each for each in told if each["why"] == "RATE_LIMIT"]
+    assert len(refused) == 5  # two calls in 90 minutes are three looks
+    for each in refused:
+        assert (each["hindrance"]["had"], each["hindrance"]["looks"]) == (2, 3)
+        assert "lusha may be called 2 times until" in each["sentence"]
+    out = with_lusha(*PLENTY, *SLOW, "quote")[1]
+    assert "RATE_LIMIT: lusha may be called 2 times" in out
+    assert "5 accounts wanted a deep look for which there was no room" in out
+
+
+def test_a_plan_of_before_such_things_were_kept_is_made_again_as_it_was(planned):
+    async def forget(_, store):
+        found = await kept_plan(store, planned.run)
+        parts = kept(found.decisions) + packed(input_columns(found.inputs))
+        header = {name: each for name, each in found.record.header.items() if name != "hindrances"}
+        header["limits"] = {"budget": header["limits"]["budget"], "connector_cap": [[-1]]}
+        await store.attention.drop_plans([planned.run])
+        await store.attention.keep_plan(replace(found.record, header=header), parts)
+
+    with_app(planned.home, forget)
+    code, out, _ = planned("replay", planned.run)
+    assert (code, "the same decisions, byte for byte" in out) == (0, True)
+    pull = json.loads(planned("why", f"acme/{IDS[0]}", "--flip", "--json")[1])["pull"]
+    assert (pull["hindrance"], pull["withheld"]) == (None, None)
 
 
 def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):

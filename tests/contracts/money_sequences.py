@@ -183,6 +183,7 @@ class MoneySequence:
             [
                 *[(f"turn {rate} {now}", lambda b: b.shared().turn(key, rate, now=now))] * 2,
                 (f"push_back {until}", lambda b: b.shared().push_back(key, until=until)),
+                ("next_at", lambda b: b.shared().next_at(key)),
                 *[
                     (
                         f"take_place {places} {owner!r} {until} {now}",

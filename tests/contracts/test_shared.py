@@ -80,6 +80,19 @@ def test_pushing_back_only_ever_makes_it_later(on_shared):
     on_shared(scenario)
 
 
+def test_what_is_remembered_of_a_key_can_be_looked_at_without_using_a_turn_up(on_shared):
+    async def scenario(shared):
+        assert await shared.next_at("k") is None
+        first = await shared.turn("k", RATE, now=NOW)
+        assert [await shared.next_at("k") for _ in range(3)] == [first.next_at] * 3
+        assert (await shared.turn("k", RATE, now=NOW)).next_at == first.next_at + RATE.interval
+        await shared.push_back("k", until=NOW + MINUTE)
+        assert await shared.next_at("k") == NOW + MINUTE
+        assert await shared.next_at("other") is None
+
+    on_shared(scenario)
+
+
 def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(on_shared):
     day = timedelta(days=1)
 
@@ -243,6 +256,7 @@ def test_names_that_cannot_be_kept_or_found_by_are_refused(on_shared):
         for bad in ("a\0b", "half \ud800", "x" * 501):
             await refused(PermanentError, shared.turn(bad, RATE, now=NOW))
             await refused(PermanentError, shared.push_back(bad, until=NOW))
+            await refused(PermanentError, shared.next_at(bad))
             await refused(PermanentError, take(shared, bad))
             await refused(PermanentError, shared.leave_place(bad, owner="a"))
         await refused(ConfigError, take(shared, ""))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pull_cases import case
 from stoker.core.long_run import asked_of, long_run
-from stoker.core.pull_columns import Why
+from stoker.core.pull_columns import Why, limits_of
 
 
 @settings(max_examples=25)
@@ -34,7 +34,5 @@ def test_rates_keep_every_cap_and_leave_out_whoever_is_barred(seed):
 
 def test_with_one_budget_the_rates_are_proven_as_good_as_any():
     accounts, limits, rule = case(5, most=4000, tenants=1, tight=0.3)
-    limits = type(limits)(
-        budget=limits.budget, connector_cap=np.zeros((1, 0), np.int64), domain_cap=np.zeros(0, int)
-    )
+    limits = limits_of(limits.budget)
     assert long_run(accounts, limits, rule=rule).gap <= 1e-5

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
 from stoker.core.decisions import decision_columns, digest, kept, recalled
+from stoker.core.forecast import Expected
+from stoker.core.hindrances import Hindrance, within_hindrances
 from stoker.core.plan_inputs import PlanInputs
 from stoker.core.pull_columns import NEVER, Policy, Why
 from stoker.core.pulls import DEEP, NOT, SHALLOW, in_turn
@@ -60,19 +62,35 @@ def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, po
 
 
 @settings(max_examples=40)
-@given(seeds, st.integers(0, 5))
-def test_freshness_is_a_share_and_looks_never_lower_it(seed, deep_looks):
+@given(seeds)
+def test_freshness_is_a_share_and_looks_never_lower_it(seed):
     inputs = inputs_of(seed)
     plan, _ = planned_again(inputs, now=NOW)
     nobody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), NOT), now=TODAY)
-    some = outcome(inputs, plan, now=NOW, deep_looks=deep_looks)
     found = outcome(inputs, plan, now=NOW)
     everybody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), DEEP), now=TODAY)
-    assert 0.0 <= nobody <= some.freshness + 1e-12
-    assert some.freshness <= found.freshness + 1e-12
+    assert 0.0 <= nobody <= found.freshness + 1e-12
     assert found.freshness <= everybody + 1e-12 <= 1.0 + 1e-9
-    assert some.deep == min(found.deep, deep_looks)
-    assert some.looks == found.looks == len(plan.chosen)
+    assert found.looks == len(plan.chosen)
+
+
+LUSHA = Expected(connector="lusha", calls=0.5, cost={"calls": 1})
+TAVILY = Expected(connector="tavily", calls=1.0, cost={"calls": 1})
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(0, 5), st.integers(0, 12))
+def test_a_vendors_calls_say_how_many_looks_may_be_deep_beside_what_else_does(seed, calls, past):
+    inputs = inputs_of(seed)
+    other = Hindrance(why=Why.RATE_LIMIT, connector="tavily", looks=past)
+    inputs = replace(inputs, hindrances=(other,), limits=within_hindrances(inputs.limits, [other]))
+    changed = altered(inputs, WhatIf(calls={"lusha": calls}), needs=[LUSHA, TAVILY])
+    plan, _ = planned_again(changed, now=NOW)
+    assert changed.limits.deep_cap.tolist() == [min(2 * calls, past)]
+    assert outcome(changed, plan, now=NOW).deep <= min(2 * calls, past)
+    again = altered(changed, WhatIf(calls={"lusha": 10**6}), needs=[LUSHA, TAVILY])
+    assert again.limits.deep_cap.tolist() == [past]
+    assert [each.connector for each in again.hindrances] == ["tavily", "lusha"]
 
 
 def test_accounts_never_looked_at_count_as_out_of_date():

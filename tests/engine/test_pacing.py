@@ -174,6 +174,29 @@ def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
 
 
 @both
+@pytest.mark.parametrize("burst", [1, 5])
+def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
+    clock = FakeClock()
+    start = clock.now()
+    rate = Rate(calls=10, per=SECOND, burst=burst)
+
+    async def scenario():
+        pace = pace_of(rate, clock)
+        told = [await pace.opens_at() for _ in range(3)]
+        for _ in range(burst):
+            await pace.turn()
+        told.append(await pace.opens_at())
+        went = clock.now()
+        await pace.push_back(until=start + 30 * SECOND)
+        told.append(await pace.opens_at())
+        return told, went
+
+    told, went = asyncio.run(scenario())
+    assert (told[:3], went) == ([start] * 3, start)
+    assert told[3:] == [start + rate.interval, start + 30 * SECOND]
+
+
+@both
 def test_a_push_back_reaches_those_who_wait_already(pace_of):
     clock = FakeClock()
     until = clock.now() + 30 * SECOND

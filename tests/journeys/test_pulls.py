@@ -221,7 +221,7 @@ def test_a_stop_is_the_reason_for_everybody(here):
             return await house.app.pull_planning(ACME).pulls(house.store(), now=now)
 
     pulls = asyncio.run(journey())
-    assert {Why(code) for code in pulls.plan.why.tolist()} == {Why.STOPPED}
+    assert {Why(code) for code in pulls.plan.why.tolist()} == {Why.PAUSED}
     assert not units_of(pulls)
 
 

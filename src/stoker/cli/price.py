@@ -120,16 +120,16 @@ async def _day_budget(app: App, tenant: TenantId) -> int:
 
 
 def _undisturbed(inputs: PlanInputs, budget: int) -> PlanInputs:
-    """Return what a plan would be made of with a whole day's budget, and nobody barred."""
+    """Return what a plan would be made of with a whole day's budget, and nothing in its way."""
     import numpy as np
 
-    from stoker.core.pull_columns import Why
+    from stoker.core.pull_columns import Why, limits_of
 
     free = np.full(len(inputs.accounts), Why.FREE, np.uint8)
     return replace(
         inputs,
         accounts=replace(inputs.accounts, barred=free),
-        limits=replace(inputs.limits, budget=np.array([budget], np.int64)),
+        limits=limits_of([budget]),
     )
 
 

@@ -38,7 +38,7 @@ class PlannedPulls:
 def show_pulls(planned: PlannedPulls) -> None:
     """Print a plan in one screen."""
     from stoker.core.pull_columns import Policy
-    from stoker.engine.pull_planning import NOBODY
+    from stoker.engine.pull_planning import NOBODY, hindered
 
     told = pulls_json(planned)
     rule = planned.pulls.inputs.rule
@@ -53,6 +53,10 @@ def show_pulls(planned: PlannedPulls) -> None:
         [(code, number, _meaning(code)) for code, number in reasons(planned).items()],
         empty=NOBODY,
     )
+    for each in hindered(planned.pulls):
+        say(f"  {each.why.name}: {each.sentence}")
+    if told["withheld"]:
+        say(f"  {told['withheld']} accounts wanted a deep look for which there was no room")
     quote = planned.quote
     show_table(
         ["expected of", "calls", "cost", "caps refuse"],
@@ -76,6 +80,7 @@ def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
     """Return a plan for programs."""
     from stoker.core.decisions import summary
     from stoker.core.pulls import DEEP, SHALLOW
+    from stoker.engine.pull_planning import hindered
 
     pulls = planned.pulls
     plan, inputs, quote = pulls.plan, pulls.inputs, planned.quote
@@ -90,6 +95,8 @@ def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
         "deep": int((plan.depth == DEEP).sum()),
         **summary(plan, inputs.limits, inputs.rule, tenant=0),
         "unkept": len(plan.unkept),
+        "withheld": int((plan.withheld != 0).sum()),
+        "hindrances": [each.as_json() for each in hindered(pulls)],
         "reasons": codes,
         "quote": {
             "calls": dict(quote.calls),

@@ -1,14 +1,13 @@
 """`stoker replay`: make a kept plan again, as it was or with a number changed, and compare.
 
 Nothing is written, promised or asked for. What vendors would be asked is an expectation, as in a
-quote; the caps of vendors do not change who is chosen, but how many deep looks find everything.
+quote; the caps of vendors say how many looks may be deep.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from math import ceil, inf
 from typing import TYPE_CHECKING
 
 import click
@@ -29,8 +28,9 @@ from stoker.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from stoker.core.forecast import Quote
+    from stoker.core.forecast import Expected, Quote
     from stoker.core.model import Json, TenantId
+    from stoker.core.nights import Depth
     from stoker.core.replanning import Differs, Outcome, WhatIf
     from stoker.engine.kept_plans import KeptPlan
 
@@ -119,9 +119,12 @@ def _wanted(caps: Iterable[str]) -> dict[str, int]:
 async def _replayed(
     asked: Asked, run: str, tenant: str | None, *, caps: Mapping[str, int], policy: str | None
 ) -> Replayed:
+    from stoker.core.expectations import expected
+    from stoker.core.nights import Depth
     from stoker.core.replanning import altered, differing, moved, outcome, planned_again
     from stoker.engine.kept_plans import kept_plan, told_by_ledger
     from stoker.nightly import PAID
+    from stoker.pulling import STEPS
 
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)
@@ -139,16 +142,14 @@ async def _replayed(
     plan, decided = planned_again(inputs, now=now)
     differs = tuple(differing(kept.decisions, decided))
     as_it_was = outcome(inputs, plan, now=now)
-    before = Side(outcome=as_it_was, quote=_quote(as_it_was, vendors, {}))
+    needs = expected(set(vendors), steps=STEPS)
+    before = Side(outcome=as_it_was, quote=_quote(as_it_was, needs))
     if not caps and policy is None:
         return Replayed(tenant=whose, kept=kept, differs=differs, in_ledger=told, before=before)
     what_if = _what_if(caps, policy)
-    other = altered(inputs, what_if)
+    other = altered(inputs, what_if, needs=needs[Depth.DEEP])
     changed, chosen = planned_again(other, now=now)
     comes_to = outcome(other, changed, now=now)
-    takes = _quote(comes_to, vendors, caps)
-    if takes.refused:
-        comes_to = outcome(other, changed, now=now, deep_looks=_whole(takes, comes_to.deep))
     gained, lost = moved(decided, chosen)
     return Replayed(
         tenant=whose,
@@ -156,7 +157,7 @@ async def _replayed(
         differs=differs,
         in_ledger=told,
         before=before,
-        after=Side(outcome=comes_to, quote=takes),
+        after=Side(outcome=comes_to, quote=_quote(comes_to, needs)),
         gained=tuple(gained),
         lost=tuple(lost),
     )
@@ -170,26 +171,16 @@ def _what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
         units=caps.get(_UNITS),
         connector_units=caps.get(_LOOKS),
         policy=None if policy is None else Policy(policy),
+        calls={name: calls for name, calls in caps.items() if name not in (_UNITS, _LOOKS)},
     )
 
 
-def _quote(looks: Outcome, vendors: Sequence[str], caps: Mapping[str, int]) -> Quote:
-    from stoker.core.expectations import expected
-    from stoker.core.forecast import Room, quote
+def _quote(looks: Outcome, needs: Mapping[Depth, Sequence[Expected]]) -> Quote:
+    from stoker.core.forecast import quote
     from stoker.core.nights import Depth
-    from stoker.pulling import STEPS
 
-    rooms = {name: Room(calls_left=caps.get(name, inf)) for name in vendors}
     many = {Depth.SHALLOW: looks.looks - looks.deep, Depth.DEEP: looks.deep}
-    return quote(many, expected({*rooms}, steps=STEPS), rooms, at_once=1)
-
-
-def _whole(takes: Quote, deep: int) -> int:
-    """Return how many of so many deep looks find every vendor they ask with room for them."""
-    shares = [
-        takes.calls[name] / (takes.calls[name] + left) for name, left in takes.refused.items()
-    ]
-    return int(deep * min(shares, default=1.0))
+    return quote(many, needs, {}, at_once=1)
 
 
 def _show(found: Replayed) -> None:
@@ -223,8 +214,6 @@ def _show(found: Replayed) -> None:
         if accounts:
             named = ", ".join(accounts[:_NAMED]) + (", …" if len(accounts) > _NAMED else "")
             say(f"  {len(accounts)} accounts {word}: {named}")
-    for name, calls in found.after.quote.refused.items():
-        say(f"  {name} would refuse about {ceil(calls)} calls; deep looks go on without it")
     say("  Nothing was kept, promised or asked for.")
 
 
@@ -232,7 +221,7 @@ def _rows(before: Side, after: Side) -> list[tuple[str, str, str, str]]:
     one, other = before.outcome, after.outcome
     rows = [
         ("accounts looked at", *_numbers(one.looks, other.looks)),
-        ("of them deep, nothing left out", *_numbers(one.deep, other.deep)),
+        ("of them deep", *_numbers(one.deep, other.deep)),
         ("pull units", *_numbers(one.units, other.units)),
     ]
     costs = sorted({*before.quote.cost, *after.quote.cost})
@@ -295,5 +284,4 @@ def _side_json(side: Side) -> Json:
         "freshness": outcome.freshness,
         "calls": dict(takes.calls),
         "cost": dict(takes.cost),
-        "refused": dict(takes.refused),
     }

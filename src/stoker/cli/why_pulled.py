@@ -59,7 +59,14 @@ async def pulled(store: Store, company: Company, *, flip: bool) -> Pulled | None
     plan, _ = planned_again(inputs, now=record.at)
     accounts, limits = inputs.accounts, inputs.limits
     explained = explain(
-        row, accounts, limits, now=record.at, rule=inputs.rule, plan=plan, name=company.name
+        row,
+        accounts,
+        limits,
+        now=record.at,
+        rule=inputs.rule,
+        plan=plan,
+        hindrances=inputs.hindrances,
+        name=company.name,
     )
     ways = None
     if flip:
@@ -121,7 +128,10 @@ def pulled_json(told: Pulled) -> Json:
         ways = told.flips
         raises: Json = None
         if ways.raises is not None:
-            raises = [{"scope": each.scope.value, "units": each.units} for each in ways.raises]
+            raises = [
+                {"scope": each.scope.value, "units": each.units, "deep_looks": each.deep}
+                for each in ways.raises
+            ]
         flip = {
             "raises": raises,
             "heat" if ways.by_heat else "posture": ways.posture,

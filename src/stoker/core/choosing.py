@@ -1,18 +1,20 @@
-"""Who gets the money: offers held against three kinds of caps, one after the other.
+"""Who gets the money: offers held against four kinds of caps, one after the other.
 
-First what tenants share, each offer measured by its own tenant's price, so that nobody gains by
-counting in larger numbers. Of what is left, each tenant's connectors; of what is left then, each
-tenant's budget. Nothing that fits once is put back, so no cap is ever exceeded. Worth and due dates
-are `offers`' business, and what people are told about it is `pulls`'.
+First how many looks may be deep. Then what tenants share, each offer measured by its own tenant's
+price, so that nobody gains by counting in larger numbers. Of what is left, each tenant's
+connectors; of what is left then, each tenant's budget. Nothing that fits once is put back, so no
+cap is ever exceeded. Worth and due dates are `offers`' business, and what people are told about it
+is `pulls`'.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stoker.core.beliefs import Floats
+from stoker.core.depths import Depths, within_depth
 from stoker.core.fitting import (
     NO_CAP,
     Flags,
@@ -55,6 +57,7 @@ class Choice:
     """Which offers fit everywhere, and where the others failed."""
 
     line: Line
+    depths: Depths  # who may be looked at deeply, and the offers as they stood in line
     passed_shared: Flags  # by place in line
     passed_connector: Flags
     chosen: Flags
@@ -116,25 +119,17 @@ def choose(
     `reference` are tenants' prices for measuring offers for shared caps; without them, the prices
     they would pay if nothing were shared.
     """
-    line = lined_up(accounts, limits, offers)
+    depths = within_depth(accounts, limits, offers, share=share)
+    line = lined_up(accounts, limits, depths.offers)
     everybody = np.ones(len(line), np.bool_)
     if reference is None:
-        free = _for_tenants(line, everybody, accounts, limits, share)
+        free = _for_tenants(line, everybody, accounts, limits, share, depths)
         if not len(limits.domain_cap):
             return free
         reference = free.reference
     shared = passed_shared(line, accounts, limits, reference)
-    found = _for_tenants(line, shared, accounts, limits, share)
-    return Choice(
-        line=line,
-        passed_shared=shared,
-        passed_connector=found.passed_connector,
-        chosen=found.chosen,
-        early=found.early,
-        closed_at=found.closed_at,
-        price=found.price,
-        reference=reference,
-    )
+    found = _for_tenants(line, shared, accounts, limits, share, depths)
+    return replace(found, reference=reference)
 
 
 def passed_shared(line: Line, accounts: Accounts, limits: Limits, reference: Floats) -> Flags:
@@ -208,6 +203,7 @@ def _for_tenants(
     accounts: Accounts,
     limits: Limits,
     share: int,
+    depths: Depths,
 ) -> Choice:
     stages = Stages(size=len(line), tenants=limits.tenants)
     budget = np.maximum(limits.budget, 0)
@@ -225,6 +221,7 @@ def _for_tenants(
     price = _offered_at(line, stages.closed_at)
     return Choice(
         line=line,
+        depths=depths,
         passed_shared=shared,
         passed_connector=stages.connector,
         chosen=stages.chosen,

@@ -33,6 +33,7 @@ class Offers:
 
     look: Floats32  # of a shallow look; or of a deep one, where that is the better bargain
     deeper: Floats32  # of the depth above a shallow look, never more than `look`
+    alone: Floats32  # of a shallow look to which no depth will come
     resting: Flags  # looked at so lately that nobody looks again
     waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
 
@@ -43,19 +44,21 @@ def offered(accounts: Accounts, *, now: float, rule: PullRule) -> Offers:
     offers = Offers(
         look=np.zeros(size, np.float32),
         deeper=np.zeros(size, np.float32),
+        alone=np.zeros(size, np.float32),
         resting=np.zeros(size, np.bool_),
         waited=np.zeros(size, np.float32),
     )
-    of_part: Callable[..., tuple[Floats, Floats, Flags]]
+    of_part: Callable[..., tuple[Floats, Floats, Floats, Flags]]
     of_part = by_worth if rule.policy is Policy.OPTIMAL else _by_tier
     for begin in range(0, size, _PART):
         rows = slice(begin, min(begin + _PART, size))
         part = accounts.rows(rows)
         age = np.maximum(now - part.looked, 0.0)
-        look, deeper, resting = of_part(part, age, now=now, rule=rule)
+        look, deeper, alone, resting = of_part(part, age, now=now, rule=rule)
         quiet = resting | (part.barred != 0)
         offers.look[rows] = _short(np.where(quiet, 0.0, look))
         offers.deeper[rows] = _short(np.where(quiet, 0.0, np.minimum(deeper, look)))
+        offers.alone[rows] = _short(np.where(quiet, 0.0, alone))
         offers.resting[rows] = resting
         if rule.floor is not None:
             # By the next plan it would have waited too long.
@@ -76,8 +79,8 @@ def worths(accounts: Accounts, age: Floats, *, now: float, rule: PullRule) -> tu
 
 def by_worth(
     accounts: Accounts, age: Floats, *, now: float, rule: PullRule
-) -> tuple[Floats, Floats, Flags]:
-    """Return what looks offer per unit, what more depth does, and who is looked at too lately."""
+) -> tuple[Floats, Floats, Floats, Flags]:
+    """Return what looks offer per unit, more depth, looks without it, and who was just seen."""
     surface, deep = worths(accounts, age, now=now, rule=rule)
     units, deep_units = accounts.units, accounts.deep_units
     more = deep_units - units
@@ -89,13 +92,14 @@ def by_worth(
     return (
         np.where(together, both, look),
         np.where(deep > 0.0, np.where(together, both, deeper), 0.0),
+        look,
         age < days(rule.tick) / 2,
     )
 
 
 def _by_tier(
     accounts: Accounts, age: Floats, *, now: float, rule: PullRule
-) -> tuple[Floats, Floats, Flags]:
+) -> tuple[Floats, Floats, Floats, Flags]:
     half = days(rule.tick) / 2  # looks are due at the plan nearest to their time
     every = intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
     deep_age = np.maximum(now - accounts.deep_looked, 0.0)
@@ -104,7 +108,7 @@ def _by_tier(
     shallow = np.where(hot, accounts.signals > 0, age + half >= every)
     due = (deep | shallow) & (age >= half)
     score = np.where(due, 1.0 + accounts.heat.astype(np.float64), 0.0)
-    return score, np.where(deep, score, 0.0), ~due
+    return score, np.where(deep, score, 0.0), score, ~due
 
 
 def _aged_worth(beliefs: Beliefs, age: Floats, signals: Floats32, rule: PullRule) -> Floats:

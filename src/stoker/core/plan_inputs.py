@@ -16,14 +16,16 @@ import numpy as np
 from stoker.core.beliefs import Beliefs
 from stoker.core.decisions import Columns
 from stoker.core.fitting import NO_CAP
+from stoker.core.hindrances import Hindrance, hindrances_from
 from stoker.core.model import Json
-from stoker.core.picking import object_in
+from stoker.core.picking import list_in, object_in
 from stoker.core.pull_columns import (
     UNCAPPED,
     Accounts,
     Limits,
     Policy,
     PullRule,
+    Why,
     accounts_of,
     limits_of,
 )
@@ -44,6 +46,7 @@ class PlanInputs:
     accounts: Accounts
     limits: Limits
     rule: PullRule
+    hindrances: Sequence[Hindrance] = ()  # what the limits on deep looks, and bars, come from
 
 
 def input_columns(inputs: PlanInputs) -> Columns:
@@ -74,24 +77,35 @@ def inputs_from(columns: Mapping[str, Any], said: Mapping[str, Json]) -> PlanInp
         accounts = accounts_of(surface, deep=deep, **given)
         limits = limits_from(object_in(said["limits"]))
         rule = rule_from(object_in(said["rule"]))
+        hindrances = hindrances_from(said.get("hindrances"))
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise PermanentError(f"what this plan was made of cannot be read ({error})") from error
-    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule)
+    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule, hindrances=hindrances)
 
 
 def limits_json(limits: Limits) -> dict[str, Json]:
     """Return one tenant's caps as JSON; -1 is no cap."""
     caps = np.where(limits.connector_cap == NO_CAP, UNCAPPED, limits.connector_cap)
-    return {"budget": limits.budget.tolist(), "connector_cap": caps.tolist()}
+    found: dict[str, Json] = {"budget": limits.budget.tolist(), "connector_cap": caps.tolist()}
+    if len(limits.deep_cap):  # plans of before there were any say nothing of them
+        deep = np.where(limits.deep_cap == NO_CAP, UNCAPPED, limits.deep_cap)
+        found["deep_cap"] = deep.tolist()
+        found["deep_why"] = [Why(each).name for each in limits.deep_why.tolist()]
+    return found
 
 
 def limits_from(said: Mapping[str, Json]) -> Limits:
     """Return caps as `limits_json` wrote them."""
+    deep: dict[str, Any] = {}
+    if "deep_cap" in said:
+        deep["deep_cap"] = np.array(said["deep_cap"], np.int64)
+        deep["deep_why"] = [Why[str(name)] for name in list_in(said, "deep_why", most=1)]
     return limits_of(
         np.array(said["budget"], np.int64),
         connector_cap=np.array(said["connector_cap"], np.int64).reshape(
             len(np.atleast_1d(np.array(said["budget"]))), -1
         ),
+        **deep,
     )
 
 

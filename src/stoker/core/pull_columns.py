@@ -73,6 +73,13 @@ BARS = (
     Why.DUPLICATE_PULL_JOB_ID,
     Why.STOPPED,
 )
+FOR_WANT_OF_DEPTH = (
+    Why.CAP_TENANT_DAY,
+    Why.CAP_CONNECTOR_DAY,
+    Why.PAUSED,
+    Why.COOLING_DOWN,
+    Why.RATE_LIMIT,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,12 +208,15 @@ def accounts_of(surface: Beliefs, *, deep: Beliefs | None = None, **given: Array
 class Limits:
     """The units of a day: per tenant; per tenant and connector; per domain, for all together.
 
-    Made by `limits_of`. There, no cap is a huge one.
+    And how many looks may be deep, because of those whom only deep looks ask. Made by `limits_of`.
+    There, no cap is a huge one.
     """
 
     budget: Ints  # by tenant; UNREADABLE: nothing is spent
     connector_cap: Ints  # by tenant and connector
     domain_cap: Ints  # by domain
+    deep_cap: Ints  # by tenant: deep looks; empty where nobody counts them
+    deep_why: NDArray[np.uint8]  # by tenant: the `Why` of those that are not deep because of it
 
     @property
     def tenants(self) -> int:
@@ -219,8 +229,13 @@ def limits_of(
     *,
     connector_cap: ArrayLike | None = None,
     domain_cap: ArrayLike | None = None,
+    deep_cap: ArrayLike | None = None,
+    deep_why: ArrayLike = Why.CAP_CONNECTOR_DAY,
 ) -> Limits:
-    """Return these caps; -1 is no cap, and for a budget: nobody can say what is left."""
+    """Return these caps; -1 is no cap, and for a budget: nobody can say what is left.
+
+    One reason for fewer deep looks stands for every tenant.
+    """
     budgets = _capped(budget, dimensions=1, what="budget")
     connectors = np.zeros((len(budgets), 0), np.int64)
     if connector_cap is not None:
@@ -230,10 +245,20 @@ def limits_of(
     domains = np.zeros(0, np.int64)
     if domain_cap is not None:
         domains = _capped(domain_cap, dimensions=1, what="cap of a domain")
+    deep = np.zeros(0, np.int64)
+    if deep_cap is not None:
+        deep = _capped(deep_cap, dimensions=1, what="cap of deep looks")
+        if len(deep) != len(budgets):
+            raise ConfigError(f"{len(budgets)} tenants have caps of deep looks, not {len(deep)}")
+    why = np.asarray(deep_why).astype(np.uint8)
+    if not set(np.unique(why).tolist()) <= set(FOR_WANT_OF_DEPTH):
+        raise ConfigError("looks are not deep for one of the reasons for that")
     return Limits(
         budget=budgets,
         connector_cap=np.where(connectors == UNCAPPED, NO_CAP, connectors),
         domain_cap=np.where(domains == UNCAPPED, NO_CAP, domains),
+        deep_cap=np.where(deep == UNCAPPED, NO_CAP, deep),
+        deep_why=np.broadcast_to(why, (len(deep),)),
     )
 
 

@@ -23,6 +23,7 @@ from stoker.core.choosing import (
     shared_queue,
     tenant_queue,
 )
+from stoker.core.depths import depth_queue, within_depth
 from stoker.core.fitting import NO_CAP, Flags, Ints, fitting, smallest_cap
 from stoker.core.offers import Offers, offered
 from stoker.core.pull_columns import (
@@ -49,10 +50,11 @@ _MINUTES = _DAY / MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """A cap that would have to allow so many units more."""
+    """A cap that would have to allow so many units more, or so many deep looks."""
 
     scope: Scope
     units: int
+    deep: bool = False  # deep looks: of those whom only deep looks ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +74,7 @@ class Flips:
         """Say it for people."""
         ways = []
         if self.raises is not None:
-            more = (
-                f"{each.units} more unit{'s' if each.units > 1 else ''} {_OF[each.scope]}"
-                for each in self.raises
-            )
-            ways.append(" and ".join(more))
+            ways.append(" and ".join(map(_more, self.raises)))
         if self.posture is not None:
             ways.append(f"a {'heat' if self.by_heat else 'posture'} of {self.posture:.3f}")
         if self.wait is not None:
@@ -91,6 +89,13 @@ _OF = {
     Scope.TENANT_CONNECTOR: "of the connector's day",
     Scope.CONNECTOR: "of what tenants share",
 }
+
+
+def _more(each: Raise) -> str:
+    many = "s" if each.units > 1 else ""
+    if each.deep:
+        return f"{each.units} more deep look{many} of those it may make"
+    return f"{each.units} more unit{many} {_OF[each.scope]}"
 
 
 def flips(
@@ -111,15 +116,17 @@ def flips(
 def with_raises(limits: Limits, accounts: Accounts, row: int, raises: tuple[Raise, ...]) -> Limits:
     """Return the limits with an account's caps raised."""
     budget, connector = limits.budget.copy(), limits.connector_cap.copy()
-    domain = limits.domain_cap.copy()
+    domain, deep = limits.domain_cap.copy(), limits.deep_cap.copy()
     for each in raises:
-        if each.scope is Scope.TENANT:
+        if each.deep:
+            deep[accounts.tenant[row]] += each.units
+        elif each.scope is Scope.TENANT:
             budget[accounts.tenant[row]] += each.units
         elif each.scope is Scope.TENANT_CONNECTOR:
             connector[accounts.tenant[row], accounts.connector[row]] += each.units
         else:
             domain[accounts.domain[row]] += each.units
-    return Limits(budget=budget, connector_cap=connector, domain_cap=domain)
+    return replace(limits, budget=budget, connector_cap=connector, domain_cap=domain, deep_cap=deep)
 
 
 def with_posture(accounts: Accounts, row: int, posture: float, *, rule: PullRule) -> Accounts:
@@ -187,17 +194,22 @@ class _Chances:
         # Who has no units at all is not in line; with any, all of its accounts are.
         accounts, limits = self._accounts, self._limits
         tenant, connector = accounts.tenant[self._row], accounts.connector[self._row]
-        some = Limits(
+        some = replace(
+            limits,
             budget=_changed(limits.budget, tenant, max(limits.budget[tenant], 1)),
             connector_cap=limits.connector_cap.copy(),
             domain_cap=limits.domain_cap.copy(),
+            deep_cap=limits.deep_cap.copy(),
         )
+        needed: list[Raise] = []
+        offers = self._raise_depth(some, needed)
+        if offers is None:
+            return None
         if some.connector_cap.shape[1]:
             cap = some.connector_cap[tenant, connector]
             some.connector_cap[tenant, connector] = max(cap, 1)
-        line = lined_up(accounts, some, self._offers)
+        line = lined_up(accounts, some, offers)
         place = int(np.flatnonzero((line.account == self._row) & ~line.deeper)[0])
-        needed: list[Raise] = []
         self._raise_shared(line, place, some, needed)
         shared = passed_shared(line, accounts, some, self._reference)
         own = np.flatnonzero(shared & (line.tenant == tenant))
@@ -234,6 +246,26 @@ class _Chances:
 
         found = self._first(changed, _FURTHEST // MINUTE, guess=self._wait_guess())
         return None if found is None else found * MINUTE
+
+    def _raise_depth(self, some: Limits, needed: list[Raise]) -> Offers | None:
+        """Raise how many looks may be deep if they must be; return what is offered then.
+
+        None where no number would help: whoever is stopped or left alone is not asked more often.
+        """
+        accounts, share = self._accounts, self._rule.share
+        tenant = int(accounts.tenant[self._row])
+        offers = within_depth(accounts, some, self._offers, share=share).offers
+        if offers.look[self._row] > 0:
+            return offers
+        if some.deep_why[tenant] in (Why.PAUSED, Why.COOLING_DOWN):
+            return None
+        rows = np.flatnonzero((self._offers.deeper > 0) & (accounts.tenant == tenant))
+        order, queue = depth_queue(rows, accounts, self._offers, share)
+        at, cap = int(np.flatnonzero(order == self._row)[0]), int(some.deep_cap[tenant])
+        enough = smallest_cap(queue, at, least=cap + 1)
+        needed.append(Raise(scope=Scope.TENANT_CONNECTOR, units=enough - cap, deep=True))
+        some.deep_cap[tenant] = enough
+        return within_depth(accounts, some, self._offers, share=share).offers
 
     def _raise_shared(self, line: Line, place: int, some: Limits, needed: list[Raise]) -> None:
         domain = int(self._accounts.domain[self._row])
@@ -311,6 +343,7 @@ class _Chances:
         offers = Offers(
             look=_changed(self._offers.look, self._row, one.look[0]),
             deeper=_changed(self._offers.deeper, self._row, one.deeper[0]),
+            alone=_changed(self._offers.alone, self._row, one.alone[0]),
             resting=self._offers.resting,
             waited=_changed(self._offers.waited, self._row, one.waited[0]),
         )

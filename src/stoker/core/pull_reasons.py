@@ -2,7 +2,8 @@
 
 The chance that what we know is out of date, the changes missed, the days between changes, worth
 over price, and how often it is due; and what half the budget, or a tenth more, would make of that.
-All of them follow from what the plan was made of. What would change the answer is in `pull_flips`.
+All of them follow from what the plan was made of, and what stood in the way is told with its own
+numbers. What would change the answer is in `pull_flips`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from stoker.core.beliefs import Floats, chance_changed, missed_changes
 from stoker.core.choosing import choose
+from stoker.core.hindrances import Hindrance, narrowest
 from stoker.core.model import Json
 from stoker.core.offers import by_worth, offered
 from stoker.core.pull_columns import (
@@ -73,6 +75,8 @@ class Explanation:
     due_every_at_half: float
     due_every_at_more: float
     price: float
+    withheld: Why | None = None  # it wanted depth, and why it gets none
+    hindrance: Hindrance | None = None  # what refused it or its depth, with the numbers behind it
     sentence: str = ""
 
     @property
@@ -101,6 +105,8 @@ class Explanation:
                 name: round(number, 6) if math.isfinite(number) else None
                 for name, number in numbers.items()
             },
+            "withheld": self.withheld.name if self.withheld else None,
+            "hindrance": self.hindrance.as_json() if self.hindrance else None,
             "sentence": self.sentence,
         }
 
@@ -113,10 +119,17 @@ def explain(
     now: datetime,
     rule: PullRule,
     plan: DayPlan,
+    hindrances: Sequence[Hindrance] = (),
     name: str = "This account",
 ) -> Explanation:
-    """Return why an account of a plan is looked at, or is not, with the numbers behind it."""
+    """Return why an account of a plan is looked at, or is not, with the numbers behind it.
+
+    `hindrances` are what stood in the way of the tenant's looks when the plan was made.
+    """
     one = accounts.rows(slice(row, row + 1))
+    why, withheld = Why(plan.why[row]), Why(plan.withheld[row]) or None
+    if withheld and plan.depth[row] != NOT:
+        one = replace(one, deep_value=np.zeros(1))  # what it offered was a look without depth
     moment = in_days(now)
     age = max(moment - float(one.looked[0]), 0.0)
     price = float(plan.price[one.tenant[0]])
@@ -133,7 +146,7 @@ def explain(
         score = float(_offering(one, np.zeros(1), moment, rule)[0])
         late = _late(one, price, moment, rule)
     found = Explanation(
-        why=Why(plan.why[row]),
+        why=why,
         depth=int(plan.depth[row]),
         age=age,
         stale_chance=float(chance_changed(one.surface, age)[0]),
@@ -145,8 +158,14 @@ def explain(
         due_every_at_half=_due_every(one, half, rule),
         due_every_at_more=_due_every(one, more, rule),
         price=price,
+        withheld=withheld,
+        hindrance=_in_the_way(hindrances, why, withheld),
     )
-    return replace(found, sentence=_told(found, one, rule, name))
+    wanted = 0
+    if withheld:
+        others = (accounts.tenant == one.tenant[0]) & (plan.withheld != Why.FREE)
+        wanted = int(limits.deep_cap[one.tenant[0]] + others.sum())
+    return replace(found, sentence=_told(found, one, rule, name, wanted))
 
 
 def prices_at(
@@ -171,9 +190,7 @@ def prices_at(
     for each in times:
         budget = limits.budget.copy()
         budget[tenant] = int(max(budget[tenant], 0) * each)
-        other = Limits(
-            budget=budget, connector_cap=limits.connector_cap, domain_cap=limits.domain_cap
-        )
+        other = replace(limits, budget=budget)
         if budget[tenant] == 0:
             prices.append(math.inf)
             continue
@@ -225,7 +242,17 @@ def _first(offering: Callable[[Floats], Floats], price: float, ages: Floats) -> 
     return float(ages[-1])
 
 
-def _told(found: Explanation, one: Accounts, rule: PullRule, name: str) -> str:
+def _in_the_way(
+    hindrances: Sequence[Hindrance], why: Why, withheld: Why | None
+) -> Hindrance | None:
+    """Return what refused an account, or the depth it wanted; None where nothing stood there."""
+    if withheld and why in (*CHOSEN_BECAUSE, withheld):
+        return narrowest(hindrances)
+    about_all = (each for each in hindrances if each.looks is None and each.why is why)
+    return next(about_all, None)
+
+
+def _told(found: Explanation, one: Accounts, rule: PullRule, name: str, wanted: int) -> str:
     known = f"{name}: never looked at"
     if math.isfinite(found.age):
         known = (
@@ -238,8 +265,10 @@ def _told(found: Explanation, one: Accounts, rule: PullRule, name: str) -> str:
         due = rule.policy is Policy.TIERS and found.why is not Why.FLOOR
         verdict = f"A {depth} look: {'due by its tier' if due else CHOSEN_BECAUSE[found.why]}"
     else:
-        verdict = f"Not looked at: {REASONS[found.why].sentence}"
+        verdict = f"Not looked at: {_refusal(found.why, found.hindrance, wanted)}"
     parts = [known, verdict]
+    if found.withheld and found.depth != NOT:
+        parts.append(f"Not deep: {_refusal(found.withheld, found.hindrance, wanted)}")
     if rule.policy is Policy.TIERS:
         tier = BY_RANK[int(one.tier[0])]
         parts.append(f"{tier}, heat {float(one.heat[0]):.2f}: due every {_days(found.due_every)}")
@@ -249,6 +278,14 @@ def _told(found: Explanation, one: Accounts, rule: PullRule, name: str) -> str:
     elif found.depth != NOT:
         parts.append("There were units for everybody")
     return ". ".join(parts) + "."
+
+
+def _refusal(why: Why, hindrance: Hindrance | None, wanted: int) -> str:
+    sentence = REASONS[why].sentence
+    if hindrance is None:
+        return sentence
+    of_many = f", and {wanted:,} accounts wanted one" if wanted and hindrance.needed else ""
+    return f"{sentence} ({hindrance.sentence}{of_many})"
 
 
 def _worth(found: Explanation) -> str:

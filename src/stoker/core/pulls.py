@@ -44,6 +44,7 @@ class DayPlan:
 
     why: NDArray[np.uint8]  # by account: a `Why`
     depth: NDArray[np.uint8]  # by account: NOT, SHALLOW or DEEP
+    withheld: NDArray[np.uint8]  # by account: the `Why` of a look that is not deep; FREE: it may be
     score: Floats32  # by account: worth of a look per unit; 0 where none was offered
     chosen: Ints  # accounts that are looked at: tenant after tenant, the best first
     price: Floats  # by tenant: worth per unit that had no room any more; 0: there was room
@@ -85,16 +86,20 @@ def plan_day(
     # Depth comes later in line than the look it deepens, and is in only if that is.
     places = np.flatnonzero(choice.chosen)
     np.add.at(depth, line.account[places], np.uint8(1))
+    withheld = np.full(size, Why.FREE, np.uint8)
+    withheld[choice.depths.withheld] = limits.deep_why[accounts.tenant[choice.depths.withheld]]
     why = _refusals(accounts, limits, offers, choice)
     why[depth > 0] = Why.WORTH
     why[line.account[_out_of_turn(choice)]] = Why.FLOOR
-    _signalled(why, accounts, choice.price, now=moment, rule=rule)
+    why[choice.depths.out_of_turn & (depth > 0)] = Why.FLOOR
+    _signalled(why, accounts, choice, now=moment, rule=rule)
     late = offers.waited > 0
     value, bound = _certificate(accounts, limits, offers, choice, depth, now=moment, rule=rule)
     return DayPlan(
         why=why,
         depth=depth,
-        score=offers.look,
+        withheld=withheld,
+        score=np.where(choice.depths.offers.look > 0, choice.depths.offers.look, offers.look),
         chosen=line.account[choice.chosen & ~line.deeper],
         price=choice.price,
         reference=choice.reference,
@@ -135,7 +140,10 @@ def slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
 def _refusals(
     accounts: Accounts, limits: Limits, offers: Offers, choice: Choice
 ) -> NDArray[np.uint8]:
-    """Return why each account is not looked at, as if none was. Asked in this order, last first."""
+    """Return why each account is not looked at, as if none was. Asked in this order, last first.
+
+    `offers` are those of before any depth was withheld.
+    """
     why = np.full(len(accounts), Why.LOWER_VALUE, np.uint8)
     line = choice.line
     firsts = np.flatnonzero(~line.deeper)
@@ -143,6 +151,12 @@ def _refusals(
     ahead = firsts[firsts < choice.closed_at[line.tenant[firsts]]]
     why[line.account[ahead[~choice.passed_connector[ahead]]]] = Why.CAP_CONNECTOR_DAY
     why[line.account[ahead[~choice.passed_shared[ahead]]]] = Why.CAP_SHARED_DAY
+    shallow = np.flatnonzero(choice.depths.withheld)
+    if len(shallow):
+        tenant = accounts.tenant[shallow]
+        dear = (limits.deep_cap[tenant] == 0) | (offers.look[shallow] >= choice.price[tenant])
+        refused = dear & (choice.depths.offers.look[shallow] == 0)
+        why[shallow[refused]] = limits.deep_why[tenant[refused]]
     wanted, largest = offers.look > 0, int(accounts.units.max(initial=0))
     # Who is larger than a cap is asked about only where there is a cap so small.
     if (limits.domain_cap < largest).any():
@@ -169,15 +183,16 @@ def _out_of_turn(choice: Choice) -> Ints:
 
 
 def _signalled(
-    why: NDArray[np.uint8], accounts: Accounts, price: Floats, *, now: float, rule: PullRule
+    why: NDArray[np.uint8], accounts: Accounts, choice: Choice, *, now: float, rule: PullRule
 ) -> None:
     """Say SIGNAL of those chosen for their worth that would not be without their signals."""
     rows = np.flatnonzero((why == Why.WORTH) & (accounts.signals > 0))
     if len(rows):
         some = accounts.rows(rows)
         silent = replace(some, signals=np.zeros(len(rows), np.float32))
-        without = offered(silent, now=now, rule=rule).look
-        why[rows[without < price[some.tenant]]] = Why.SIGNAL
+        found = offered(silent, now=now, rule=rule)
+        without = np.where(choice.depths.withheld[rows], found.alone, found.look)
+        why[rows[without < choice.price[some.tenant]]] = Why.SIGNAL
 
 
 def _certificate(
@@ -220,26 +235,37 @@ def _certificate(
         by_domain = _closing(line, refused, group, choice, len(limits.domain_cap))
         bound += float((by_domain * limits.domain_cap)[by_domain > 0].sum())
     by_domain = np.append(by_domain, 0.0)  # the last is what NO_DOMAIN finds
-    for begin in range(0, len(accounts), _PART):
-        part = slice(begin, begin + _PART)
-        tenant, units = accounts.tenant[part], accounts.units[part]
+
+    def above(rows: Rows) -> tuple[Floats, Floats]:
+        """Return what shallow looks are worth above the price of their units, and deep ones."""
+        tenant, units = accounts.tenant[rows], accounts.units[rows]
         price = choice.price[tenant]
         if wide:
-            price = price + by_connector[tenant * np.int64(wide) + accounts.connector[part]]
+            price = price + by_connector[tenant * np.int64(wide) + accounts.connector[rows]]
         if len(limits.domain_cap):
-            price = price + by_domain[accounts.domain[part]]
-        deep_units, room = accounts.deep_units[part], _room(accounts, limits, part)
-        look, never = offers.look[part], deep_units > room
-        alone = np.flatnonzero(never & (units <= room) & (offers.deeper[part] > 0))
-        if len(alone):  # what it offered together with depth, it offers no more
-            some = accounts.rows(begin + alone)
-            surface, _ = worths(some, np.maximum(now - some.looked, 0.0), now=now, rule=rule)
-            look = look.astype(np.float64)
-            look[alone] = surface / some.units
-        above = np.maximum(look - price, 0.0) * units
-        bound += float(above[units <= room].sum())
-        above = np.maximum(offers.deeper[part] - price, 0.0) * (deep_units - units)
-        bound += float(above[~never].sum())
+            price = price + by_domain[accounts.domain[rows]]
+        room, deep_units = _room(accounts, limits, rows), accounts.deep_units[rows]
+        look, deeper, alone = offers.look[rows], offers.deeper[rows], offers.alone[rows]
+        lone = units <= room
+        if (
+            rule.policy is Policy.OPTIMAL
+        ):  # the table makes shallow looks for the price of deep ones
+            lone &= (units < deep_units) | (deeper == 0)
+        shallow = np.where(lone, np.maximum(alone - price, 0.0) * units, 0.0)
+        both = (look - price) * units + (deeper - price) * (deep_units - units)
+        return shallow, np.where((deeper > 0) & (deep_units <= room), np.maximum(both, 0.0), 0.0)
+
+    # Depth has a price of its own where it was withheld: what the best of those would have gained.
+    by_depth = np.zeros(limits.tenants)
+    if choice.depths.withheld.any():
+        refused = np.flatnonzero(choice.depths.withheld)
+        shallow, deep = above(refused)
+        np.maximum.at(by_depth, accounts.tenant[refused], deep - shallow)
+        bound += float((by_depth * limits.deep_cap)[by_depth > 0].sum())
+    for begin in range(0, len(accounts), _PART):
+        part = slice(begin, begin + _PART)
+        shallow, deep = above(part)
+        bound += float(np.maximum(shallow, deep - by_depth[accounts.tenant[part]]).sum())
     return value, max(bound * (1 + 1e-6), value)  # scores are short floats
 
 

@@ -26,7 +26,7 @@ class Reason(StrEnum):
     LOWER_VALUE = "LOWER_VALUE", "the money went to accounts that promised more for it"
     DUPLICATE_PULL_JOB_ID = "DUPLICATE_PULL_JOB_ID", "this very pull was asked for before"
     COOLING_DOWN = "COOLING_DOWN", "it failed a short while ago and is left alone until later"
-    PAUSED = "PAUSED", "somebody paused it"
+    PAUSED = "PAUSED", "somebody stopped it; take it back with: stoker resume"
 
     # How much: not in this window
     CAP_TENANT_HOUR = "CAP_TENANT_HOUR", "this hour's cap of the tenant is used up"

@@ -7,17 +7,19 @@ looks are made. Reading and printing plans is done elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
 from stoker.core.beliefs import chance_changed
 from stoker.core.decisions import Decisions, decisions_of
+from stoker.core.forecast import Expected
+from stoker.core.hindrances import with_calls, within_hindrances
 from stoker.core.plan_inputs import PlanInputs
 from stoker.core.pull_columns import Accounts, Column, Limits, Policy, Why, in_days, limits_of
-from stoker.core.pulls import DEEP, NOT, SHALLOW, DayPlan, plan_day
+from stoker.core.pulls import DEEP, NOT, DayPlan, plan_day
 from stoker.errors import ConfigError
 
 
@@ -28,7 +30,7 @@ class WhatIf:
     units: int | None = None  # the tenant's, for the day
     connector_units: int | None = None  # of the connector that looks go through
     policy: Policy | None = None
-    deep_looks: int | None = None  # so many find everything a deep look asks for; the best do
+    calls: Mapping[str, int] = field(default_factory=dict)  # by vendor, in place of its caps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Outcome:
     """What a plan comes to."""
 
     looks: int
-    deep: int  # of them, and find what deep looks ask for
+    deep: int  # of them
     units: int
     price: float
     freshness: float  # 0 to 1
@@ -60,10 +62,13 @@ def planned_again(inputs: PlanInputs, *, now: datetime) -> tuple[DayPlan, Decisi
     return plan, decided
 
 
-def altered(inputs: PlanInputs, what_if: WhatIf) -> PlanInputs:
-    """Return the inputs of a plan with other caps, or for another policy."""
-    limits, rule = inputs.limits, inputs.rule
-    for said in (what_if.units, what_if.connector_units, what_if.deep_looks):
+def altered(inputs: PlanInputs, what_if: WhatIf, *, needs: Sequence[Expected] = ()) -> PlanInputs:
+    """Return the inputs of a plan with other caps, or for another policy.
+
+    `needs` are what a deep look takes of every vendor, to tell how far its calls go.
+    """
+    limits, rule, hindrances = inputs.limits, inputs.rule, inputs.hindrances
+    for said in (what_if.units, what_if.connector_units):
         if said is not None and said < 0:
             raise ConfigError(f"a cap is a whole number from 0 up, not {said}")
     if what_if.units is not None:
@@ -74,23 +79,20 @@ def altered(inputs: PlanInputs, what_if: WhatIf) -> PlanInputs:
         limits = replace(limits, connector_cap=limits_of([0], connector_cap=caps).connector_cap)
     if what_if.policy is not None:
         rule = replace(rule, policy=what_if.policy)
-    return replace(inputs, limits=limits, rule=rule)
+    if what_if.calls:
+        hindrances = with_calls(hindrances, what_if.calls, needs)
+        limits = within_hindrances(limits, hindrances)
+    return replace(inputs, limits=limits, rule=rule, hindrances=hindrances)
 
 
-def outcome(
-    inputs: PlanInputs, plan: DayPlan, *, now: datetime, deep_looks: int | None = None
-) -> Outcome:
-    """Return what a plan comes to, if only its best so many deep looks find all they ask for."""
-    depth = plan.depth.copy()
-    deep = plan.chosen[depth[plan.chosen] == DEEP]
-    if deep_looks is not None:
-        depth[deep[deep_looks:]] = SHALLOW
+def outcome(inputs: PlanInputs, plan: DayPlan, *, now: datetime) -> Outcome:
+    """Return what a plan comes to."""
     return Outcome(
         looks=len(plan.chosen),
-        deep=int((depth == DEEP).sum()),
+        deep=int((plan.depth == DEEP).sum()),
         units=int(plan.spent.sum()),
         price=float(plan.price[0]),
-        freshness=fresh_share(inputs.accounts, depth, now=in_days(now)),
+        freshness=fresh_share(inputs.accounts, plan.depth, now=in_days(now)),
     )
 
 

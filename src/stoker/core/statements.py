@@ -65,6 +65,28 @@ def statements(
     return sorted(found, key=lambda line: (line.cap, line.window))
 
 
+def of_now(
+    caps: Iterable[Cap],
+    changes: Mapping[str, CapChange],
+    used: Mapping[Place, Used],
+    *,
+    reset: ResetRule,
+    now: datetime,
+) -> list[tuple[Cap, Statement, datetime]]:
+    """Return a tenant's own caps as they stand in the window of now, and when that ends.
+
+    Caps per run are left out, as the next run has its own; and those that tenants share.
+    """
+    own = {cap.id: cap for cap in caps if cap.window is not WindowKind.RUN and not cap.shared}
+    found = []
+    for line in statements(own.values(), changes, used, reset=reset, now=now):
+        if line.cap in own:
+            window = window_at(own[line.cap].window, now, reset=reset)
+            if line.window == window.name:
+                found.append((own[line.cap], line, window.end))
+    return found
+
+
 def unaccounted(holds: Iterable[Hold], used: Mapping[Place, Used]) -> list[str]:
     """Return a sentence for each window whose reserved total is not what open promises add up to.
 

@@ -59,8 +59,14 @@ class NightOrder:
 class Means:
     """What a night has to go by: pull units left today, and what each connector allows."""
 
-    pull_units: int = PLENTY
+    tenant_units: int = PLENTY  # pull units, whatever they are spent on
+    connector_units: int = PLENTY  # of the connector that looks go through
     rooms: Mapping[str, Room] = field(default_factory=dict)
+
+    @property
+    def pull_units(self) -> int:
+        """How many pull units looks may take."""
+        return min(self.tenant_units, self.connector_units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

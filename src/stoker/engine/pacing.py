@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol
 
+from stoker.core import limits
 from stoker.core.limits import LONGEST_PUSH_BACK, Rate, rest
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Clock, SharedStore
@@ -32,6 +33,10 @@ class Pace(Protocol):
 
     async def push_back(self, *, until: datetime) -> None:
         """Let nothing go before then, or for an hour if that is sooner; never makes it sooner."""
+        ...
+
+    async def opens_at(self) -> datetime:
+        """Return when the next call could go, as far as is known now; uses nothing up."""
         ...
 
 
@@ -67,6 +72,10 @@ class OwnPace:
         wait = min(until - self._clock.now(), LONGEST_PUSH_BACK)
         opens_at = self._ticks() + wait // _MICROSECOND * 1000
         self._next_at = max(self._next_at, opens_at + self._slack)
+
+    async def opens_at(self) -> datetime:
+        wait = max(self._next_at - self._slack - self._ticks(), 0)
+        return self._clock.now() + timedelta(microseconds=-(-wait // 1000))
 
     async def _turn_in_line(self) -> None:
         self._waiting += 1
@@ -106,6 +115,10 @@ class SharedPace:
     async def push_back(self, *, until: datetime) -> None:
         soonest = min(until, self._clock.now() + LONGEST_PUSH_BACK)
         await self._shared.push_back(self._key, until=rest(self._rate, until=soonest))
+
+    async def opens_at(self) -> datetime:
+        remembered = await self._shared.next_at(self._key)
+        return limits.turn(self._rate, remembered, now=self._clock.now()).at
 
 
 def spread_until(rate: Rate, *, left: int, resets_at: datetime, now: datetime) -> datetime | None:

@@ -29,6 +29,7 @@ from stoker.core.decisions import (
 )
 from stoker.core.expectations import expected
 from stoker.core.forecast import Quote, quote
+from stoker.core.hindrances import Hindrance, in_the_way, stopped, within_hindrances
 from stoker.core.icp import IcpRule
 from stoker.core.known_accounts import known_accounts
 from stoker.core.ledger import Note
@@ -44,9 +45,11 @@ from stoker.core.pull_columns import (
     tick_units,
 )
 from stoker.core.pull_jobs import PullJobId, pull_job_id
-from stoker.core.pull_reasons import CHOSEN_BECAUSE
+from stoker.core.pull_reasons import CHOSEN_BECAUSE, REASONS
 from stoker.core.pulls import DEEP, DayPlan, in_turn, plan_day
 from stoker.core.runs import Run, RunState
+from stoker.core.targets import PLENTY
+from stoker.engine.hindering import Hindering
 from stoker.engine.looking import CONNECTOR, UNIT, claimed
 from stoker.engine.night_planning import Means, NightOrder, NightPlan
 from stoker.engine.resuming import left_undone
@@ -93,10 +96,12 @@ class PullPlanning:
         *,
         night: NightOrder,
         means: Callable[[], Awaitable[Means]],
+        hindering: Hindering,
     ) -> None:
         self._order = order
         self._night = night
         self._means = means
+        self._hindering = hindering
 
     async def plan(self, run: OpenRun) -> NightPlan:
         """Choose looks, keep the decision about every account, and return the chosen as units.
@@ -146,23 +151,31 @@ class PullPlanning:
         columns, order = await self._columns(store), self._order
         day = window_at(WindowKind.DAY, now, reset=self._night.reset)
         known = {name: getattr(columns, name) for name in _COLUMNS}
+        found = await self._hindering.found(store, now=now, rule=order.rule, units=order.units)
+
+        def of_tick(left: int) -> int:
+            return tick_units(left, now=now, until=day.end, rule=order.rule)
+
+        looks = means.connector_units
+        limits = limits_of(
+            [of_tick(means.tenant_units)],
+            connector_cap=[[of_tick(looks) if looks < PLENTY else UNCAPPED]],
+        )
         accounts = known_accounts(
             **known,
             now=in_days(now),
             units=order.units,
             deep_units=order.deep_units,
-            barred=await _stopped(store),
+            barred=Why.PAUSED if stopped(found) else Why.FREE,
             rule=order.rule,
             beliefs=order.beliefs,
         )
         return PlanInputs(
             ids=columns.accounts,
             accounts=accounts,
-            limits=limits_of(
-                np.array([tick_units(means.pull_units, now=now, until=day.end, rule=order.rule)]),
-                connector_cap=np.array([[UNCAPPED]], np.int64),
-            ),
+            limits=within_hindrances(limits, found),
             rule=order.rule,
+            hindrances=found,
         )
 
     async def _columns(self, store: Store) -> AccountColumns:
@@ -257,10 +270,17 @@ def units_of(pulls: Pulls) -> tuple[Unit, ...]:
             company=CompanyId(inputs.ids[row]),
             place=place,
             depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
-            because=_because(Why(int(plan.why[row])), float(plan.score[row]), price),
+            because=_because(plan, row, price),
         )
         for place, row in enumerate(in_turn(plan).tolist())
     )
+
+
+def hindered(pulls: Pulls) -> list[Hindrance]:
+    """Return what stood in the way of looks that a plan would have made otherwise."""
+    refused = {Why(each) for each in np.unique(pulls.plan.why).tolist()}
+    withheld = bool((pulls.plan.withheld != Why.FREE).any())
+    return in_the_way(pulls.inputs.hindrances, refused, withheld=withheld)
 
 
 async def keep(store: Store, run: str, pulls: Pulls) -> None:
@@ -283,7 +303,9 @@ async def keep(store: Store, run: str, pulls: Pulls) -> None:
         "input_parts": len(columns),
         "limits": limits_json(inputs.limits),
         "rule": rule_json(inputs.rule),
+        "hindrances": [each.as_json() for each in inputs.hindrances],
     }
+    told = hindered(pulls)
     record = PlanRecord(run=run, at=pulls.at, policy=inputs.rule.policy.value, header=header)
     if await store.attention.keep_plan(record, [*parts, *columns]):
         await store.ledger.append(
@@ -295,6 +317,7 @@ async def keep(store: Store, run: str, pulls: Pulls) -> None:
                     reason="",
                     data={
                         "run": run,
+                        "hindrances": [each.as_json() for each in told],
                         **{
                             name: header[name]
                             for name in (
@@ -329,13 +352,9 @@ async def _columns(attention: AttentionStore) -> AccountColumns:
     )
 
 
-async def _stopped(store: Store) -> Why:
-    stops = await store.money.stops()
-    return Why.STOPPED if any(stop.connector in ("", CONNECTOR) for stop in stops) else Why.FREE
-
-
-def _because(why: Why, score: float, price: float) -> str:
+def _because(plan: DayPlan, row: int, price: float) -> str:
+    why, withheld = Why(int(plan.why[row])), Why(int(plan.withheld[row]))
     sentence = CHOSEN_BECAUSE[why]
-    if why is Why.FLOOR or not 0 < price < np.inf:
-        return sentence
-    return f"{sentence}, {score / price:.1f} times as much"
+    if why is not Why.FLOOR and 0 < price < np.inf:
+        sentence = f"{sentence}, {float(plan.score[row]) / price:.1f} times as much"
+    return f"{sentence}; not deep: {REASONS[withheld].sentence}" if withheld else sentence

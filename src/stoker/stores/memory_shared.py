@@ -73,6 +73,9 @@ class MemoryShared:
         key = kept_name(key, what="a rate's key")
         self._next_at[key] = limits.pushed_back(self._next_at.get(key), until=in_utc(until))
 
+    async def next_at(self, key: str) -> datetime | None:
+        return self._next_at.get(kept_name(key, what="a rate's key"))
+
     async def take_place(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
     ) -> bool:

@@ -79,9 +79,7 @@ class SqlShared:
 
         def take(tx: Transaction) -> Turn:
             while True:
-                rows = tx.rows(NEXT_AT, key=key)
-                with refusing_garbage(f"when {key} was last called"):
-                    seen = moment(rows[0][0]) if rows else None
+                seen = _seen(tx, key)
                 turn = limits.turn(rate, seen, now=now)
                 if turn.next_at == seen:
                     return turn
@@ -98,6 +96,10 @@ class SqlShared:
     async def push_back(self, key: str, *, until: datetime) -> None:
         key, next_at = kept_name(key, what="a rate's key"), moment_text(until)
         await self._database.write(lambda tx: tx.change(PUSH_BACK, key=key, next_at=next_at))
+
+    async def next_at(self, key: str) -> datetime | None:
+        key = kept_name(key, what="a rate's key")
+        return await self._database.read(lambda tx: _seen(tx, key))
 
     async def take_place(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
@@ -164,6 +166,12 @@ class SqlShared:
 
     async def usage(self) -> list[Usage]:
         return usage_of(await self._database.read(lambda tx: tx.rows(USAGE)))
+
+
+def _seen(tx: Transaction, key: str) -> datetime | None:
+    rows = tx.rows(NEXT_AT, key=key)
+    with refusing_garbage(f"when {key} was last called"):
+        return moment(rows[0][0]) if rows else None
 
 
 def _moment(tx: Transaction, now: datetime) -> datetime:
