@@ -43,7 +43,7 @@ COMMANDS = {
     "db": Lazy("stoker.cli.db:db", "Set up, migrate and describe the store."),
     "schedule": Lazy("stoker.cli.schedule:schedule", "Run, preview and audit the schedule."),
     "upkeep": Lazy("stoker.cli.schedule:upkeep", "Do one upkeep run now."),
-    "runs": Lazy("stoker.cli.runs:runs", "List, show and compare runs."),
+    "runs": Lazy("stoker.cli.runs:runs", "List, show, compare, repeat and stop runs."),
     "prune": Lazy("stoker.cli.runs:prune", "Forget the runs that retention lets go."),
     "caps": Lazy("stoker.cli.caps:caps", "List, set and raise caps; see what is used and free."),
     "holds": Lazy("stoker.cli.holds:holds", "List open promises; say what became of one."),

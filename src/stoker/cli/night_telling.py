@@ -229,8 +229,7 @@ def told_json(told: Told) -> Json:
     """Return how a night went, for programs: the run, and how many leads it found."""
     from stoker.cli.runs import run_shown
 
-    shown = run_shown(told.tenant, told.run)
-    return {**(shown if isinstance(shown, Mapping) else {}), "leads": told.leads}
+    return {**run_shown(told.tenant, told.run), "leads": told.leads}
 
 
 def by_unit(unit: str, amount: int) -> str:

@@ -1,4 +1,7 @@
-"""`stoker runs` and `stoker prune`: what ran, how it went, what may be forgotten."""
+"""`stoker runs` and `stoker prune`: what ran, how it went, what may be forgotten.
+
+Doing a run again and asking one to stop are files of their own, `rerun` and `cancel`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stoker.cli.cancel import cancel
 from stoker.cli.output import (
     Asked,
     pass_asked,
@@ -15,19 +19,25 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
+from stoker.cli.rerun import rerun
 from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
+from stoker.cli.which_run import found_run
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.core.model import Json, TenantId
     from stoker.core.retention import Verdict
     from stoker.core.runs import Run
-    from stoker.ports import Store, Weight
+    from stoker.ports import Weight
 
 
 @click.group()
 def runs() -> None:
-    """List, show and compare runs."""
+    """List, show, compare, repeat and stop runs."""
+
+
+runs.add_command(rerun)
+runs.add_command(cancel)
 
 
 @runs.command("list")
@@ -92,9 +102,12 @@ def show_run(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None
 async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -> None:
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)
-        run = await _found(app.backend.tenant(whose), name)
+        store = app.backend.tenant(whose)
+        run = await found_run(store, name)
+        request = await store.runs.cancel_request(run.at)
     if as_json:
-        show_json(run_shown(whose, run))
+        asked_by = {"by": request.by, "at": request.at.isoformat()} if request else None
+        show_json({**run_shown(whose, run), "cancel_request": asked_by})
         return
     manifest = run.manifest
     say(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
@@ -103,6 +116,8 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
     began = f"due {run.instant:%Y-%m-%d %H:%M} UTC" if run.instant else "started by hand"
     took = f"took {_took(run)}" if run.ended_at else "not ended yet"
     say(f"  {began}; {took}; settings {manifest.config_hash}")
+    if request is not None and run.ended_at is None:
+        say(f"  asked to stop by {request.by} at {request.at:%Y-%m-%d %H:%M:%S} UTC")
     for reason in manifest.reasons:
         say(f"  {reason}")
     if manifest.remaining:
@@ -141,7 +156,7 @@ async def _compare(
     async with asked.app(only_to_read=True) as app:
         whose = one_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
-        left, right = await _found(store, one), await _found(store, other)
+        left, right = await found_run(store, one), await found_run(store, other)
     differences = compared(left, right)
     if as_json:
         show_json([{"what": d.what, "one": d.one, "other": d.other} for d in differences])
@@ -212,27 +227,11 @@ async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_js
             )
 
 
-def run_shown(tenant: TenantId, run: Run) -> Json:
+def run_shown(tenant: TenantId, run: Run) -> dict[str, Json]:
     """Return a run as programs are shown it: by its name, with everything its manifest has."""
     from stoker.core.manifests import run_json
 
     return {"tenant": tenant, "run": run.name, **run_json(run)}
-
-
-async def _found(store: Store, name: str) -> Run:
-    from stoker.core.runs import run_at
-
-    if name == "latest":
-        newest = await store.runs.runs(limit=1)
-        run = newest[0] if newest else None
-    else:
-        run = await store.runs.run(run_at(name))
-    if run is None:
-        raise ConfigError(
-            f"{store.tenant} has no run {name}; see those there are with: "
-            f"stoker runs list --tenant {store.tenant}"
-        )
-    return run
 
 
 def _took(run: Run) -> str:
