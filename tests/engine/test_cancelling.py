@@ -211,6 +211,24 @@ def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(on_bench):
     on_bench(scenario)
 
 
+def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, waits))
+        await asyncio.sleep(0)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        ended = await bench.store.runs.run(run.at)
+        assert (ended.state, ended.reason) == (
+            RunState.CANCELLED,
+            "stopped before it was finished",
+        )
+        assert ended.manifest.remaining == ("c0", "c1")
+
+    on_bench(scenario)
+
+
 def test_ctrl_c_while_it_stops_ends_it_all_the_same(on_bench):
     settling, told = asyncio.Event(), asyncio.Event()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.model import Enriched, Job, JobScore, TenantId
-from stoker.core.runs import Manifest, Run, RunKey, RunState
+from stoker.core.runs import CancelRequest, Manifest, Run, RunKey, RunState
 from stoker.errors import ConfigError, ConflictError, PermanentError, TransientError
 from stoker.ports import Weight
 from stoker.stores.durable_files import Turn
@@ -189,6 +189,36 @@ def test_an_index_that_missed_a_runs_end_is_put_right_at_the_next_start(started)
     run(runs_in(started).prune([]))
 
     assert index.read_bytes() == current
+
+
+def test_a_request_to_stop_is_a_file_people_can_read_beside_its_run(started, home):
+    before = (home / "run.json").read_bytes()
+    run(runs_in(started).ask_to_cancel(AT, CancelRequest(by="ann", at=LATER)))
+    assert json.loads((home / "cancel.json").read_text()) == {
+        "format": 1,
+        "by": "ann",
+        "at": "2030-01-02T12:00:00+00:00",
+    }
+    assert (home / "run.json").read_bytes() == before
+    assert troubles(started) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "[]", "{}", '{"format": 1}', '{"format": 1, "by": "x", "at": "noon"}', '{"format": 9}'],
+)
+def test_a_request_that_cannot_be_understood_is_named_and_kept(started, home, damage):
+    (home / "cancel.json").write_text(damage)
+    store = runs_in(started)
+    for verb in (
+        store.cancel_request(AT),
+        store.ask_to_cancel(AT, CancelRequest(by="ann", at=LATER)),
+    ):
+        with pytest.raises(ConfigError, match=r"20300101_120000/cancel\.json"):
+            run(verb)
+    assert (home / "cancel.json").read_text() == damage
+    assert len(troubles(started)) == 1
+    run(store.finish_run(ended()))  # that a run comes to its end does not hang on it
 
 
 @pytest.mark.faults

@@ -36,10 +36,6 @@ def runs() -> None:
     """List, show, compare, repeat and stop runs."""
 
 
-runs.add_command(rerun)
-runs.add_command(cancel)
-
-
 @runs.command("list")
 @takes_tenants
 @click.option("--kind", metavar="KIND", help="Only runs of this kind of work.")
@@ -166,6 +162,10 @@ async def _compare(
         [(d.what, d.one, d.other) for d in differences],
         empty="the two runs do not differ",
     )
+
+
+runs.add_command(rerun)
+runs.add_command(cancel)
 
 
 @click.command()

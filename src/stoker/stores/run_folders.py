@@ -153,6 +153,7 @@ class RunFolders:
         for name in self.names():
             try:
                 record = self.record(name)
+                self.request(name)
                 ended = record.artifacts if record else {}
                 for artifact in sorted({*self.artifacts(name), *ended}):
                     troubles += self._torn(name, artifact, ended.get(artifact))
