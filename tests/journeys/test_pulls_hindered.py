@@ -1,0 +1,268 @@
+"""What stands in the way of pulls, for real: stops, spent caps, vendors that say later, rates."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+import pg
+from night_house import ACME, house
+from stoker.core.budget import CapChange
+from stoker.core.nights import Depth
+from stoker.core.pull_columns import CHOSEN, Why
+from stoker.core.pull_reasons import explain
+from stoker.core.pulls import DEEP, NOT, SHALLOW
+from stoker.core.replanning import differing, planned_again
+from stoker.engine.clock import SystemClock
+from stoker.engine.kept_plans import kept_plan
+from stoker.engine.pull_planning import hindered, units_of
+from stoker.wiring import opened
+
+CALLS = "tenant_connector/tavily/calls/day"
+LOOKS = "tenant_connector/crawl/pull_units/day"
+MONEY = "tenant/*/money:USD/day"
+LATER = {"tavily.fault.busy": 1, "tavily.retry_after": "1800"}
+
+
+class Days(SystemClock):
+    """The machine's clock, some days ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def at(request, tmp_path):
+    environment = {}
+    if request.param == "postgres":
+        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
+        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
+
+    def opening(more=None, **how):
+        said = {**environment, **(more or {})}
+        return house(tmp_path, backend=request.param, environment=said, troubles=False, **how)
+
+    return opening
+
+
+@pytest.fixture
+def here(tmp_path):
+    def opening(**how):
+        return house(tmp_path, backend="memory", troubles=False, **how)
+
+    return opening
+
+
+async def met(house):
+    """Have accounts that nobody has looked at yet."""
+    await house.night(steps=("refresh", "candidates"))
+    await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
+
+
+async def planned(app):
+    return await app.pull_planning(ACME).pulls(app.backend.tenant(ACME), now=app.clock.now())
+
+
+async def pulled(house):
+    return await house.app.scheduler(()).start_now(
+        house.app.night_task(ACME, house.app.pulls(ACME))
+    )
+
+
+async def limited(house, cap, limit):
+    now = house.app.clock.now()
+    await house.store().money.change_cap(CapChange(cap=cap, limit=limit), now=now)
+
+
+def whys(pulls):
+    return [Why(code) for code in pulls.plan.why.tolist()]
+
+
+def told(pulls, row):
+    inputs = pulls.inputs
+    return explain(
+        row,
+        inputs.accounts,
+        inputs.limits,
+        now=pulls.at,
+        rule=inputs.rule,
+        plan=pulls.plan,
+        hindrances=inputs.hindrances,
+    )
+
+
+async def kept_alike(house, run):
+    """Say whether a kept plan is made again as it was, with what stood in its way."""
+    found = await kept_plan(house.store(), run.name)
+    _, again = planned_again(found.inputs, now=found.record.at)
+    return not list(differing(found.decisions, again)), found
+
+
+def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_none_is_refused_later(at):
+    async def journey():
+        async with at(companies=8) as house:
+            await met(house)
+            await limited(house, CALLS, 3)
+            quoted = await house.app.pull_planning(ACME).quoted(
+                house.store(), now=house.app.clock.now()
+            )
+            run = await pulled(house)
+            after = await planned(house.app)
+            [line] = [
+                entry
+                for entry in await house.store().ledger.entries(limit=1000)
+                if entry.kind == "PLAN"
+            ]
+            return quoted, run, after, line, await kept_alike(house, run), await house.units(run)
+
+    (pulls, quote), run, after, line, (same, found), units = asyncio.run(journey())
+
+    assert whys(pulls).count(Why.CAP_CONNECTOR_DAY) == 5
+    assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
+    assert not quote.refused
+    assert not any("tavily was not asked" in each for unit in units for each in unit.reasons)
+    assert run.manifest.cost["tavily/calls"] == 3
+    [numbers] = line.data["hindrances"]
+    assert (numbers["cap"], numbers["had"], numbers["looks"]) == (CALLS, 3, 3)
+    assert same
+    assert found.inputs.limits.deep_cap.tolist() == [3]
+    spent = [row for row, why in enumerate(whys(after)) if why is Why.CAP_CONNECTOR_DAY]
+    assert len(spent) == 5  # the day has none left for them
+    assert f"{CALLS} has 0 of 3 left until" in told(after, spent[0]).sentence
+
+
+def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(at):
+    async def journey():
+        clock = Days()
+        async with at(companies=5, clock=clock) as house:
+            await house.night(limit=3)
+            await house.app.sweep(ACME).swept(house.store(), clock=clock)
+            clock.ahead = timedelta(days=40)
+            free = await planned(house.app)
+            now = clock.now()
+            await house.app.backend.shared().stop("lusha", reason="the bill", now=now)
+            before = house.charged()
+            run = await pulled(house)
+            same, found = await kept_alike(house, run)
+            stopped = await planned(house.app)
+            return free, stopped, run, same, found, before, house.charged(), await house.units(run)
+
+    free, stopped, run, same, found, before, after, units = asyncio.run(journey())
+
+    assert free.plan.depth.tolist().count(DEEP) >= 2
+    assert sorted(found.decisions.depth.tolist()) == [NOT, NOT, SHALLOW, SHALLOW, SHALLOW]
+    never = [row for row, depth in enumerate(found.decisions.depth.tolist()) if depth == NOT]
+    assert {Why(int(found.decisions.why[row])) for row in never} == {Why.PAUSED}
+    assert same
+    assert after.get("lusha") == before.get("lusha")
+    assert all("not deep: somebody stopped it" in unit.because for unit in units)
+    assert run.manifest.counts["selected"] == 3
+    [because] = hindered(stopped)
+    assert (because.why, because.connector, because.said) == (Why.PAUSED, "lusha", "the bill")
+
+
+def test_what_nobody_needs_may_be_stopped_and_a_tenants_stop_is_its_own(here):
+    async def journey():
+        async with here(companies=3) as house:
+            await met(house)
+            now = house.app.clock.now()
+            await house.store().money.stop("odoo", reason="", now=now)
+            crm = await planned(house.app)
+            other = house.app.backend.tenant("bolt")
+            await other.money.stop("", reason="", now=now)
+            others = await planned(house.app)
+            await house.store().money.stop("crawl", reason="", now=now)
+            return crm, others, await planned(house.app)
+
+    crm, others, own = asyncio.run(journey())
+    for each in (crm, others):
+        assert set(whys(each)) <= set(CHOSEN)
+    assert set(whys(own)) == {Why.PAUSED}
+    assert not units_of(own)
+
+
+def test_a_vendor_that_answers_later_is_left_alone_by_every_process(at):
+    async def journey():
+        async with at(companies=4, dials=LATER) as house:
+            await house.night(limit=1)
+            await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
+            async with opened(house.app.settings) as other:
+                return await planned(other)
+
+    pulls = asyncio.run(journey())
+    refused = [row for row, why in enumerate(whys(pulls)) if why is Why.COOLING_DOWN]
+    assert len(refused) >= 3
+    found = told(pulls, refused[0])
+    assert found.hindrance.connector == "tavily"
+    assert timedelta(minutes=25) < found.hindrance.until - pulls.at <= timedelta(minutes=30)
+    assert "tavily asked to be left alone until" in found.sentence
+
+
+def test_one_process_alone_knows_whom_it_was_asked_to_leave_alone(here):
+    async def journey():
+        async with here(companies=3, dials=LATER) as house:
+            await house.night(limit=1)
+            await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
+            return await planned(house.app)
+
+    assert Why.COOLING_DOWN in whys(asyncio.run(journey()))
+
+
+def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_over(at):
+    slow = {
+        "STOKER_OPENAI_CALLS": "2",
+        "STOKER_OPENAI_BURST": "1",
+        "STOKER_OPENAI_PER_S": "7200",
+        "STOKER_SCHEDULING_DEADLINE_MINUTES": "125",
+    }
+
+    async def journey():
+        async with at(companies=6, more=slow) as house:
+            await met(house)
+            pulls = await planned(house.app)
+            kept = house.app.plan_task(ACME, pulls)
+            run = await house.app.scheduler(()).start_now(kept)
+            return pulls, await kept_alike(house, run)
+
+    pulls, (same, found) = asyncio.run(journey())
+    assert whys(pulls).count(Why.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
+    assert same
+    explained = told(pulls, whys(pulls).index(Why.RATE_LIMIT))
+    assert (explained.hindrance.had, explained.hindrance.looks) == (3, 3)
+    assert explained.hindrance.until - pulls.at == timedelta(minutes=125)
+    assert "openai may be called 3 times until" in explained.sentence
+    assert found.inputs.hindrances == pulls.inputs.hindrances
+
+
+def test_the_units_of_the_connector_itself_are_told_apart_from_the_tenants(here):
+    async def journey():
+        async with here(companies=4) as house:
+            await met(house)
+            await limited(house, LOOKS, 7)
+            return await planned(house.app)
+
+    pulls = asyncio.run(journey())
+    assert whys(pulls).count(Why.CAP_CONNECTOR_DAY) == 2
+    row = whys(pulls).index(Why.CAP_CONNECTOR_DAY)
+    assert f"{LOOKS} has 7 of 7 left until" in told(pulls, row).sentence
+    assert pulls.plan.spent.tolist() == [6]
+    assert pulls.inputs.limits.budget[0] > 7
+
+
+def test_money_of_the_tenant_is_the_tenants_cap_and_a_cap_of_nothing_means_going_without(here):
+    async def journey():
+        async with here(companies=4) as house:
+            await met(house)
+            await limited(house, MONEY, 1)
+            money = await planned(house.app)
+            await limited(house, MONEY, 10_000)
+            await limited(house, CALLS, 0)
+            return money, await planned(house.app)
+
+    money, without = asyncio.run(journey())
+    assert whys(money).count(Why.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
+    assert f"{MONEY} has 1 of 1 left until" in told(money, whys(money).index(12)).sentence
+    assert set(whys(without)) <= set(CHOSEN)
+    assert not any(each.connector == "tavily" for each in without.inputs.hindrances)
