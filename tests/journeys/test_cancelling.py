@@ -91,6 +91,7 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         assert 0 < len(manifest["remaining"]) < 16
         assert manifest["counts"]["units_waiting"] == len(manifest["remaining"])
         assert "units_taken" not in manifest["counts"]
+        assert any("of them were under way" in reason for reason in manifest["reasons"])
         assert desk.told("holds")[1]["holds"] == []
         assert desk("ledger", "verify")[0] == 0
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from stoker.cli.output import say, show_table
 from stoker.core.localtime import duration_text
 from stoker.core.nights import ENDS, KIND
+from stoker.core.runs import RunState
 
 if TYPE_CHECKING:
     from stoker.core.companies import Dossier
@@ -205,6 +206,8 @@ def show_told(told: Told) -> None:
     if len(manifest.reasons) > REASONS:
         more = len(manifest.reasons) - REASONS
         _line("why not", f"… {more} more: stoker runs show {run.name} --tenant {told.tenant}")
+    if run.state is RunState.CANCELLED and manifest.remaining:
+        _line("goes on", f"stoker runs rerun {run.name} --tenant {told.tenant}")
     if manifest.resume_at:
         _line("goes on", f"{manifest.resume_at:%Y-%m-%d %H:%M} UTC, when the first cap has room")
     say()

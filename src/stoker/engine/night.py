@@ -47,6 +47,7 @@ class Flowed:
 
     summary: Summary
     refused: str = ""  # why not everything was begun
+    given_back: int = 0  # companies that were under way then, and are as if not begun
     unwatched: str = ""  # what kept anybody from seeing to its deadline
     room_at: datetime | None = None  # when a full cap has room again
 
@@ -181,6 +182,7 @@ class Night:
         return Flowed(
             summary=summary,
             refused=refused.sentence if refused else silent,
+            given_back=flow.given_back if silent else 0,
             unwatched=unwatched,
             room_at=min((at for at in moments if at is not None), default=None),
         )
@@ -322,6 +324,11 @@ def _ending(
     if flowed.refused:
         reasons.insert(0, flowed.refused)
         reason = f"{reason}: {flowed.refused}"
+    if flowed.given_back:
+        reasons.append(
+            f"{flowed.given_back} of them were under way; what they had paid for is kept for when "
+            "they are taken up again, and is not in what this run says it spent"
+        )
     if missing and plan.deep:
         reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
     if exported.later or exported.broken_off:

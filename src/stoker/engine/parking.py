@@ -53,6 +53,7 @@ class UnitFlow:
         self._coming = coming
         self.under_way = 0
         self.ended = 0
+        self.given_back = 0  # begun and not finished
         self.refused: Refused | None = None  # why nothing more is begun
 
     async def go(self) -> None:
@@ -64,7 +65,7 @@ class UnitFlow:
             raise _first(errors) from errors
         finally:
             with suppress(StokerError):  # then they come free by themselves
-                await asyncio.shield(self._units.give_back())
+                self.given_back = await asyncio.shield(self._units.give_back())
 
     async def _begin_all(self, flow: asyncio.TaskGroup) -> None:
         while True:

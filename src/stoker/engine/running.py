@@ -309,6 +309,9 @@ def _heeded(ending: Ending, request: CancelRequest) -> Ending:
         ending,
         state=RunState.CANCELLED,
         reason=request.reason,
-        reasons=(*filter(None, [ending.reason]), *ending.reasons),
+        reasons=(
+            *filter(None, [ending.reason]),
+            *(reason for reason in ending.reasons if reason not in ending.reason),
+        ),
         resume_at=None,
     )
