@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from connectors.own_site import AGENT, HOST, PROSE, page, site, with_etag
+from stoker.connectors import page_asking
 from stoker.connectors.crawling import CrawlConnector, Crawler
 from stoker.connectors.http import Http
 from stoker.core.findings import Field
@@ -132,6 +133,23 @@ def test_who_is_kept_out_by_a_page_was_not_asked_to_stay_away():
     visit, _, _ = visited({"/": page_told("<p>Verify you are human</p>")})
 
     assert (visit.outcome, visit.unwanted) == (Outcome.BLOCKED, False)
+
+
+@pytest.mark.parametrize(("room", "times"), [(3, [1, 1]), (2, [2, 2])])
+def test_only_so_many_words_of_rules_are_remembered(monkeypatch, room, times):
+    rules = "Disallow: /secret"
+    monkeypatch.setattr(page_asking, "_MOST_RULES", room * len(rules) - 1)
+    pages = {**WHOLE, "/robots.txt": text_told(f"User-agent: *\n{rules}")}
+    other = "other.test"
+
+    async def work():
+        async with site(pages, hosts={other: pages}) as own:
+            for host in (HOST, other, HOST, other):
+                assert (await own.visit(host)).outcome is Outcome.READ
+            return [seen.host for seen in own.box.log if seen.target == "/robots.txt"]
+
+    asked = run(work())
+    assert [asked.count(host) for host in (HOST, other)] == times
 
 
 def test_rules_that_another_host_of_the_site_has_are_read_in_its_turn_and_once():

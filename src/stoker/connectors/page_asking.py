@@ -35,6 +35,7 @@ GAP = timedelta(seconds=0.5)  # between two requests to a host, unless it wants 
 ROBOTS_GOOD_FOR = timedelta(hours=24)  # RFC 9309: not longer
 LATER = timedelta(seconds=60)  # for a host that says "later" without saying when
 _MOST_ROBOTS = 256  # of the sites asked last: a visit is soon over, and rules take some memory
+_MOST_RULES = 16_000_000  # characters of all of them together
 _LONGEST_VALIDATOR = 300
 
 SameSite = Callable[[str], bool]
@@ -84,6 +85,7 @@ class PageAsking:
         self._clock = clock
         self._product = product_token(user_agent)
         self._robots: dict[str, _Kept] = {}
+        self._rules_kept = 0  # characters
         # One request at a time to a host, also when two tenants want its pages.
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -203,15 +205,24 @@ class PageAsking:
         toll: Toll,
         known: dict[str, PageSeen],
     ) -> Robots:
-        if len(self._robots) >= _MOST_ROBOTS:
-            self._robots.pop(next(iter(self._robots)))
+        self._let_go(str(where))
+        while self._robots and (
+            len(self._robots) >= _MOST_ROBOTS
+            or self._rules_kept + len(robots.rules.text) > _MOST_RULES
+        ):
+            self._let_go(next(iter(self._robots)))
         self._robots[str(where)] = _Kept(robots, self._clock.elapsed())
+        self._rules_kept += len(robots.rules.text)
         if reply is not None:
             now, before = self._clock.now(), known.get(str(where))
             toll.seen[str(where)] = page_seen(
                 str(where), reply, fingerprint=robots.fingerprint, before=before, now=now
             )
         return robots
+
+    def _let_go(self, where: str) -> None:
+        if (kept := self._robots.pop(where, None)) is not None:
+            self._rules_kept -= len(kept.robots.rules.text)
 
     async def _send(
         self,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from protego import Protego
-
+from stoker.connectors.site_rules import SiteRules
 from stoker.core.fingerprints import exact_fingerprint
 from stoker.core.model import clean_text
 
@@ -24,6 +23,7 @@ MOST_SITEMAPS = 10
 LONGEST_DELAY = timedelta(seconds=60)  # a site that wants longer gets one page at most
 _LONGEST_LINE = 2_000
 
+_LINE = re.compile("[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _TOKEN = re.compile(r"[a-z_-]{1,100}")
 _AGENT = re.compile(r"\s{0,50}user[ -]?agent\s{0,50}(?::|\s)\s{0,50}(.{0,200})", re.IGNORECASE)
 _MAPS = re.compile(r"\s{0,50}site-?maps?\s{0,50}:\s{0,50}(\S{1,2000})", re.IGNORECASE)
@@ -51,13 +51,13 @@ class Robots:
     sitemaps: tuple[str, ...] = ()
     fingerprint: str = ""
     unreachable: str = ""  # why nobody could be asked, if that is why it is closed
-    rules: Protego | None = field(default=None, compare=False, repr=False)
+    rules: SiteRules = field(default=SiteRules(""), compare=False, repr=False)
 
     def allows(self, url: str) -> bool:
         """Say whether we may ask for this address."""
-        if self.access is not Access.RULES or self.rules is None:
-            return self.access is not Access.CLOSED
-        return bool(self.rules.can_fetch(url, "*"))
+        if self.access is not Access.RULES:
+            return self.access is Access.OPEN
+        return self.rules.allow(url)
 
     def gap(self, least: timedelta) -> timedelta:
         """Return the wait before the next request: what the site asks for, never less than ours.
@@ -90,13 +90,13 @@ def read_robots(body: bytes, *, product: str) -> Robots:
     Whatever is no robots.txt, such as a web page, says nothing and so allows everything.
     """
     text = body[:MOST_BYTES].decode("utf-8", "replace").removeprefix("\ufeff").replace("\0", "")
-    for_us, for_all, maps = _groups(text.splitlines(), product)
+    for_us, for_all, maps = _groups((line[0] for line in _LINE.finditer(text)), product)
     lines = for_all if for_us is None else for_us
-    rules = Protego.parse("\n".join(["User-agent: *", *lines]))
+    rules = SiteRules("\n".join(lines))
     sitemaps = tuple(dict.fromkeys(clean_text(found) for found in maps))[:MOST_SITEMAPS]
     return Robots(
         access=Access.RULES,
-        delay=_delay(rules),
+        delay=rules.delay(),
         sitemaps=sitemaps,
         # Without rules and maps it is the fingerprint of OPEN: a known nothing.
         fingerprint=exact_fingerprint([*lines, *sitemaps]),
@@ -142,8 +142,6 @@ def _groups(lines: Iterable[str], product: str) -> tuple[list[str] | None, list[
     maps: list[str] = []
     ours = everybodys = ended = False
     for whole in lines:
-        if not whole:
-            continue
         line = whole[:_LONGEST_LINE].partition("#")[0]
         if (rule := _RULE.match(line)) is not None:
             ended = True
@@ -164,15 +162,3 @@ def _groups(lines: Iterable[str], product: str) -> tuple[list[str] | None, list[
         elif len(maps) < MOST_SITEMAPS and (found := _MAPS.match(line)) is not None:
             maps.append(found[1])
     return (None if for_us is None else for_us.lines()), for_all.lines(), maps
-
-
-def _delay(rules: Protego) -> timedelta | None:
-    """Return the longest wait the rules ask for, bounded to a day."""
-    waits = []
-    if (delay := rules.crawl_delay("*")) is not None:
-        waits.append(float(delay))
-    if (rate := rules.request_rate("*")) is not None:
-        waits.append(rate.seconds / rate.requests)
-    if not waits:
-        return None
-    return timedelta(seconds=min(max(waits), 86_400.0))
