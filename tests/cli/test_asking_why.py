@@ -222,6 +222,14 @@ def test_a_stop_of_a_connector_that_deep_looks_need_is_told_with_its_reason(with
     assert {each["why"] for each in told_why(with_lusha, *PLENTY)} == {"WORTH"}
 
 
+def test_the_price_is_that_of_days_on_which_nothing_stands_in_the_way(with_lusha):
+    before = json.loads(with_lusha("price", "--json")[1])
+    assert with_lusha("stop", "--connector", "lusha")[0] == 0
+    assert [each["looks"] for each in before["curve"]] == [
+        each["looks"] for each in json.loads(with_lusha("price", "--json")[1])["curve"]
+    ]
+
+
 def test_a_stop_of_everything_is_told_of_everybody(with_lusha):
     assert with_lusha("stop", "--tenant", "acme", "--reason", "holidays")[0] == 0
     told = told_why(with_lusha)

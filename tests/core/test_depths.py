@@ -136,6 +136,32 @@ def test_who_waited_too_long_has_its_share_of_the_deep_looks():
     assert none.overdue.tolist() == [1]
 
 
+def test_who_can_do_without_depth_takes_nobodys_turn_for_it_however_long_it_waited():
+    ages = np.array([5.0] * 10 + [90.0])
+    some = accounts(11, looked=TODAY - ages, value=1.0, deep_value=[100.0] * 10 + [1e-6])
+    plan = plan_day(some, limits_of([99], deep_cap=[5]), now=NOW, rule=RULE)
+    assert plan.depth.tolist() == [DEEP] * 5 + [SHALLOW] * 6
+
+
+def test_the_bound_counts_deep_looks_that_better_offers_per_unit_took():
+    some = accounts(2, units=1, deep_units=[1, 9], value=[1.0, 0.5], deep_value=[1.0, 6.0])
+    limits = limits_of([99], deep_cap=[1])
+    plan = plan_day(some, limits, now=NOW, rule=RULE)
+    assert plan.depth.tolist() == [DEEP, SHALLOW]
+    surface, deep = worths(some, np.full(2, 5.0), now=TODAY, rule=RULE)
+    assert plan.value < surface[1] + deep[1] <= plan.bound
+
+
+def test_signals_are_the_reason_of_a_look_without_depth_by_what_that_alone_is_worth():
+    some = accounts(2, value=[1.0, 1.1], signals=[2.0, 0.0], deep_value=50.0)
+    limits = limits_of([1], deep_cap=[0])
+    plan = plan_day(some, limits, now=NOW, rule=RULE)
+    assert [Why(each) for each in plan.why] == [Why.SIGNAL, Why.LOWER_VALUE]
+    found = explain(0, some, limits, now=NOW, rule=RULE, plan=plan)
+    assert found.worth_over_price == pytest.approx(plan.score[0] / plan.price[0], rel=1e-5)
+    assert "Not deep: today's cap of the connector is used up" in found.sentence
+
+
 def test_without_such_a_cap_or_with_a_wide_one_nothing_is_withheld():
     some, limits, rule = case(5)
     offers = offered(some, now=TODAY, rule=rule)

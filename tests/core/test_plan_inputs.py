@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
 from stoker.core.decisions import decision_columns, decisions_of, digest, packed, unpacked
+from stoker.core.hindrances import Hindrance
 from stoker.core.plan_inputs import (
     PlanInputs,
     input_columns,
@@ -20,7 +21,7 @@ from stoker.core.plan_inputs import (
     rule_from,
     rule_json,
 )
-from stoker.core.pull_columns import Policy, PullRule, limits_of
+from stoker.core.pull_columns import Policy, PullRule, Why, limits_of
 from stoker.core.pulls import plan_day
 from stoker.core.tiers import TierRule
 from stoker.core.worth import Objective
@@ -33,13 +34,18 @@ def inputs_of(seed, **rule):
     accounts, limits, rule = case(seed, tenants=1, **rule)
     ids = [f"A{row:05}" for row in range(len(accounts))]
     limits = replace(limits, domain_cap=np.zeros(0, np.int64))
-    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule)
+    told = tuple(
+        Hindrance(why=Why(int(why)), connector="lusha", looks=int(looks), until=NOW)
+        for looks, why in zip(limits.deep_cap, limits.deep_why, strict=True)
+    )
+    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule, hindrances=told)
 
 
 def back(inputs, *, part=7):
-    said = json.loads(
-        json.dumps({"limits": limits_json(inputs.limits), "rule": rule_json(inputs.rule)})
-    )
+    header = {"limits": limits_json(inputs.limits), "rule": rule_json(inputs.rule)}
+    if inputs.hindrances:
+        header["hindrances"] = [each.as_json() for each in inputs.hindrances]
+    said = json.loads(json.dumps(header))
     return inputs_from(unpacked(packed(input_columns(inputs), part=part)), said)
 
 
@@ -50,10 +56,15 @@ def decided(inputs):
 
 
 @settings(max_examples=50)
-@given(seeds, st.sampled_from(Policy), st.sampled_from(Objective))
-def test_a_plan_made_of_what_came_back_is_the_same_letter_for_letter(seed, policy, objective):
-    inputs = inputs_of(seed, policy=policy, objective=objective)
+@given(seeds, st.sampled_from(Policy), st.sampled_from(Objective), st.booleans())
+def test_a_plan_made_of_what_came_back_is_the_same_letter_for_letter(
+    seed, policy, objective, deep_caps
+):
+    inputs = inputs_of(seed, policy=policy, objective=objective, deep_caps=deep_caps)
     again = back(inputs)
+    assert again.hindrances == inputs.hindrances
+    assert again.limits.deep_cap.tolist() == inputs.limits.deep_cap.tolist()
+    assert again.limits.deep_why.tolist() == inputs.limits.deep_why.tolist()
     assert again.ids == inputs.ids
     assert again.rule == inputs.rule
     assert digest(input_columns(again)) == digest(input_columns(inputs))
