@@ -1,0 +1,130 @@
+"""Nights that are asked to stop at random moments, and gone on with: what is promised of them."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from faults.tally import Tally
+from night_house import ACME, PLENTY, house
+from stoker.core.holds import OPEN
+from stoker.core.leases import released, taken
+from stoker.core.runs import RunState
+from stoker.engine.cancelling import cancelled
+from stoker.engine.heeding import Heeding
+from stoker.engine.running import Runner, run_lease
+from stoker.engine.verifying import verified
+from stoker.sandbox.box import Sandbox
+
+pytestmark = pytest.mark.faults
+
+COMPANIES = 6
+MOST_NIGHTS = 4  # until one is through
+LATENCY = {f"{vendor}.latency": 0.3 for vendor in ("tavily", "openai", "lusha", "zerobounce")}
+SOON = Heeding(looks_every=timedelta(milliseconds=5))
+
+
+class CutsOff(Heeding):
+    """The wrong way: whoever is asked to stop drops everything at once."""
+
+    async def over(self, doing, *, asked, begin_nothing_new):
+        return await super().over(doing, asked=asked, begin_nothing_new=lambda _: False)
+
+
+def installed(room, box):
+    room.mkdir()
+    return house(room, box=box, backend="sqlite", companies=COMPANIES, troubles=False, at_once=3)
+
+
+async def asked_after(home, moment, heeding):
+    """Have a night, asked to stop after so many seconds; return how it ended."""
+    store, clock = home.store(), home.app.clock
+    length = timedelta(hours=1)
+    lease = taken("run/nightly", None, owner="a", task="", now=clock.now(), length=length)
+    assert lease.name == run_lease("nightly")
+    await store.schedule.swap_lease(None, lease)
+    task = home.app.night_task(ACME, home.app.night(ACME))
+    runner = Runner(clock=clock, observer=home.told, heeding=heeding)
+    run = await runner.begin(store, lease, kind="nightly", manifest=task.manifest)
+    doing = asyncio.ensure_future(runner.carry_out(store, run, task.work))
+    await asyncio.sleep(moment)
+    await cancelled(store, run, by="ann", runner=runner)
+    ended = await doing
+    await store.schedule.swap_lease(lease, released(lease, now=clock.now()))
+    return ended
+
+
+async def known(home):
+    found = await home.store().accounts.dossiers(limit=1000)
+    return {each.company.id: (each.score, sorted(map(repr, each.contacts))) for each in found}
+
+
+def spent(before, after):
+    return {
+        vendor: {
+            unit: amount - before.get(vendor, {}).get(unit, 0) for unit, amount in all_.items()
+        }
+        for vendor, all_ in after.items()
+    }
+
+
+async def broken_by(home, ended):
+    """Return which promises a stopped night broke."""
+    store, manifest = home.store(), ended.manifest
+    units = await store.nights.units(ended.name)
+    left = [unit.company for unit in units if unit.ended_at is None]
+    wrong = [f"{hold.key} is {hold.phase}" for hold in await store.money.holds(phases=OPEN)]
+    wrong += [
+        f"{unit.company} is held by {unit.owner}"
+        for unit in units
+        if unit.owner and unit.ended_at is None
+    ]
+    wrong += (await verified(store)).problems
+    if ended.state not in (RunState.CANCELLED, RunState.DONE):
+        wrong.append(f"it ended {ended.state}: {ended.reason}")
+    if list(manifest.remaining) != left:
+        wrong.append(f"{left} are left, and {manifest.remaining} are listed")
+    return wrong
+
+
+async def trials(rng, n, room, heeding, *, until_broken=False):
+    tally = Tally()
+    async with Sandbox(companies=200, dials={"zerobounce.calls": PLENTY, **LATENCY}) as box:
+        for warm in ("warm", "calm"):  # the sandbox makes its pages once
+            async with installed(room / warm, box) as home:
+                before, began = home.charged(), home.app.clock.elapsed()
+                assert (await home.night()).state is RunState.DONE
+                took = (home.app.clock.elapsed() - began).total_seconds()
+                calm = spent(before, home.charged()), await known(home)
+        for nth in range(n):
+            async with installed(room / f"trial-{nth}", box) as home:
+                before = home.charged()
+                ended = await asked_after(home, rng.uniform(0, took), heeding)
+                wrong = await broken_by(home, ended)
+                nights = 0
+                while ended.state is not RunState.DONE and nights < MOST_NIGHTS:
+                    ended, nights = await home.night(), nights + 1
+                if (spent(before, home.charged()), await known(home)) != calm:
+                    wrong.append("it did not end as if undisturbed")
+                tally.n += 1
+                tally.acked += nights > 0
+                tally.broken += [f"trial {nth}: {told}" for told in wrong]
+            if until_broken and tally.broken:
+                break
+    return tally
+
+
+def test_a_night_asked_to_stop_at_any_moment_leaves_no_promise_open_and_pays_nothing_twice(
+    rng, tmp_path, report
+):
+    tally = asyncio.run(trials(rng, 6, tmp_path, SOON))
+    report("nights asked to stop (acknowledged: stopped before they were done)", tally)
+
+    assert tally.acked >= 3
+    assert tally.broken == []
+
+
+def test_a_night_that_drops_everything_when_asked_leaves_promises_open_and_is_caught(rng, tmp_path):
+    hasty = CutsOff(looks_every=SOON.looks_every)
+    found = asyncio.run(trials(rng, 20, tmp_path, hasty, until_broken=True)).broken
+    assert any("UNCERTAIN" in told for told in found)
