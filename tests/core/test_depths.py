@@ -45,16 +45,20 @@ def test_no_more_looks_are_deep_than_may_be_and_the_plan_is_the_slow_planners(se
 def test_depth_is_withheld_for_the_tenants_reason_and_only_from_those_who_wanted_it(seed, policy):
     some, limits, rule = case(seed, policy=policy, deep_caps=True)
     plan = plan_day(some, limits, now=NOW, rule=rule)
-    wanted = offered(some, now=TODAY, rule=rule).deeper > 0
-    withheld = plan.withheld != Why.FREE
-    assert not (withheld & ~wanted).any()
-    assert (plan.withheld[withheld] == limits.deep_why[some.tenant[withheld]]).all()
+    offers = offered(some, now=TODAY, rule=rule)
+    wanted = offers.deeper > 0
+    withheld = within_depth(some, limits, offers, share=rule.share).withheld
+    short = plan.withheld != Why.FREE
+    assert not (short & ~withheld).any()
+    assert (plan.withheld[short] == limits.deep_why[some.tenant[short]]).all()
+    assert (withheld & ~short & (plan.price[some.tenant] == 0)).sum() == 0
+    assert (offers.deeper >= plan.price[some.tenant])[short & (plan.depth != NOT)].all()
     many = np.bincount(some.tenant[wanted], minlength=limits.tenants)
     kept = np.bincount(some.tenant[wanted & ~withheld], minlength=limits.tenants)
     assert kept.tolist() == np.minimum(many, limits.deep_cap).tolist()
     told = np.isin(plan.why, [each for each in SHORT_OF_DEPTH if each is not Why.PAUSED])
     none = limits.deep_cap == 0
-    needed = needs_depth(some, offered(some, now=TODAY, rule=rule))
+    needed = needs_depth(some, offers)
     alone = withheld & needed & none[some.tenant] & (some.units <= limits.budget[some.tenant])
     assert (plan.depth[withheld & needed] == NOT).all()
     if not limits.connector_cap.size and not len(limits.domain_cap):
@@ -101,6 +105,7 @@ def test_what_has_no_room_for_depth_is_looked_at_without_it_for_what_that_alone_
     scarce = plan_day(some, limits_of([4], deep_cap=[1]), now=NOW, rule=RULE)
     assert scarce.depth.tolist() == [DEEP, SHALLOW, NOT]  # the better shallow look, not depth
     assert Why(scarce.why[2]) is Why.LOWER_VALUE
+    assert [Why(each) for each in plan.withheld[1:]] == [Why.CAP_CONNECTOR_DAY] * 2
     assert plan.gap < 0.01
 
 
@@ -121,8 +126,22 @@ def test_who_loses_to_better_offers_has_less_value_whatever_else_was_short():
     some = accounts(4, units=3, value=[9.0, 8.0, 7.0, 6.0])
     plan = plan_day(some, limits_of([6], deep_cap=[3]), now=NOW, rule=RULE)
     assert [Why(each) for each in plan.why] == [Why.WORTH] * 2 + [Why.LOWER_VALUE] * 2
+    assert not plan.withheld.any()
     short = plan_day(some, limits_of([99], deep_cap=[3]), now=NOW, rule=RULE)
     assert Why(short.why[3]) is Why.CAP_CONNECTOR_DAY
+    alike = replace(some, value=np.ones(4))
+    plan = plan_day(alike, limits_of([6], deep_cap=[3]), now=NOW, rule=RULE)
+    assert [Why(each) for each in plan.why] == [Why.WORTH] * 2 + [Why.LOWER_VALUE] * 2
+
+
+def test_depth_that_was_not_worth_its_units_is_not_what_a_look_lacks():
+    some = accounts(2, value=9.0, deep_value=[5.0, 1e-6])
+    plan = plan_day(some, limits_of([2], deep_cap=[0]), now=NOW, rule=RULE)
+    assert plan.depth.tolist() == [SHALLOW, SHALLOW]
+    more = accounts(3, value=[9.0, 9.0, 1.0], deep_value=[5.0, 1e-6, 0.0])
+    plan = plan_day(more, limits_of([2], deep_cap=[0]), now=NOW, rule=RULE)
+    assert plan.depth.tolist() == [SHALLOW, SHALLOW, NOT]
+    assert [Why(each) for each in plan.withheld] == [Why.CAP_CONNECTOR_DAY, Why.FREE, Why.FREE]
 
 
 def test_who_waited_too_long_has_its_share_of_the_deep_looks():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stoker.core.pull_reasons import Explanation
     from stoker.ports import Store
 
-_ALL_ROOM = "everybody had room"
+_NO_PRICE = ("there were units left", "everybody had room")  # not looked at, looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def show_pulled(told: Pulled) -> None:
                 _days(explained.days_between_changes),
                 f"{explained.worth_over_price:.3g}"
                 if math.isfinite(explained.worth_over_price)
-                else _ALL_ROOM,
+                else _NO_PRICE[explained.depth > 0],
                 _days(explained.due_every),
             )
         ],

@@ -94,7 +94,7 @@ _OF = {
 def _more(each: Raise) -> str:
     many = "s" if each.units > 1 else ""
     if each.deep:
-        return f"{each.units} more deep look{many} of those it may make"
+        return f"room for {each.units} more deep look{many}"
     return f"{each.units} more unit{many} {_OF[each.scope]}"
 
 

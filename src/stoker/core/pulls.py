@@ -44,7 +44,7 @@ class DayPlan:
 
     why: NDArray[np.uint8]  # by account: a `Why`
     depth: NDArray[np.uint8]  # by account: NOT, SHALLOW or DEEP
-    withheld: NDArray[np.uint8]  # by account: the `Why` of a look that is not deep; FREE: it may be
+    withheld: NDArray[np.uint8]  # by account: the `Why` of depth it would have had; FREE: none
     score: Floats32  # by account: worth of a look per unit; 0 where none was offered
     chosen: Ints  # accounts that are looked at: tenant after tenant, the best first
     price: Floats  # by tenant: worth per unit that had no room any more; 0: there was room
@@ -87,8 +87,9 @@ def plan_day(
     places = np.flatnonzero(choice.chosen)
     np.add.at(depth, line.account[places], np.uint8(1))
     withheld = np.full(size, Why.FREE, np.uint8)
-    withheld[choice.depths.withheld] = limits.deep_why[accounts.tenant[choice.depths.withheld]]
-    why = _refusals(accounts, limits, offers, choice)
+    short = _short_of_depth(accounts, limits, offers, choice)
+    withheld[short] = limits.deep_why[accounts.tenant[short]]
+    why = _refusals(accounts, limits, offers, choice, short)
     why[depth > 0] = Why.WORTH
     why[line.account[_out_of_turn(choice)]] = Why.FLOOR
     why[choice.depths.out_of_turn & (depth > 0)] = Why.FLOOR
@@ -138,11 +139,11 @@ def slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
 
 
 def _refusals(
-    accounts: Accounts, limits: Limits, offers: Offers, choice: Choice
+    accounts: Accounts, limits: Limits, offers: Offers, choice: Choice, short: Ints
 ) -> NDArray[np.uint8]:
     """Return why each account is not looked at, as if none was. Asked in this order, last first.
 
-    `offers` are those of before any depth was withheld.
+    `offers` are those of before any depth was withheld, `short` those who lack it.
     """
     why = np.full(len(accounts), Why.LOWER_VALUE, np.uint8)
     line = choice.line
@@ -151,12 +152,8 @@ def _refusals(
     ahead = firsts[firsts < choice.closed_at[line.tenant[firsts]]]
     why[line.account[ahead[~choice.passed_connector[ahead]]]] = Why.CAP_CONNECTOR_DAY
     why[line.account[ahead[~choice.passed_shared[ahead]]]] = Why.CAP_SHARED_DAY
-    shallow = np.flatnonzero(choice.depths.withheld)
-    if len(shallow):
-        tenant = accounts.tenant[shallow]
-        dear = (limits.deep_cap[tenant] == 0) | (offers.look[shallow] >= choice.price[tenant])
-        refused = dear & (choice.depths.offers.look[shallow] == 0)
-        why[shallow[refused]] = limits.deep_why[tenant[refused]]
+    short = short[choice.depths.offers.look[short] == 0]
+    why[short] = limits.deep_why[accounts.tenant[short]]
     wanted, largest = offers.look > 0, int(accounts.units.max(initial=0))
     # Who is larger than a cap is asked about only where there is a cap so small.
     if (limits.domain_cap < largest).any():
@@ -174,6 +171,22 @@ def _refusals(
     barred = accounts.barred != Why.FREE
     why[barred] = accounts.barred[barred]
     return why
+
+
+def _short_of_depth(accounts: Accounts, limits: Limits, offers: Offers, choice: Choice) -> Ints:
+    """Return who would be looked at more deeply if more looks might be deep.
+
+    Depth that would have come behind where its tenant's money ended lost to others, as looks do.
+    Where no look may be deep, whoever needs depth is short of it whatever it offers.
+    """
+    rows = np.flatnonzero(choice.depths.withheld)
+    tenant, deeper = accounts.tenant[rows], offers.deeper[rows]
+    price, closed_at = choice.price[tenant], choice.closed_at[tenant]
+    closing = np.append(choice.line.account, len(accounts))[closed_at]
+    ahead = (deeper > price) | ((deeper == price) & (rows < closing))
+    none = (limits.deep_cap[tenant] == 0) & (choice.depths.offers.look[rows] == 0)
+    found: Ints = rows[ahead | none]
+    return found
 
 
 def _out_of_turn(choice: Choice) -> Ints:
