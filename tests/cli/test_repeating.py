@@ -188,7 +188,8 @@ def test_a_run_under_way_is_asked_and_shown_so(stoker, store):
     code, out, _ = stoker("runs", "cancel", NAME)
     assert code == 0
     assert f"run {NAME} of default was asked to stop by " in out
-    assert f"see it end with: stoker runs show {NAME} --tenant default" in out
+    assert f"see it end with: stoker runs show {NAME} --tenant default\n" in out
+    assert "if its process was killed, ask again in 90 seconds" in out
 
     _, shown, _ = stoker("runs", "show", NAME)
     assert "upkeep, RUNNING" in shown

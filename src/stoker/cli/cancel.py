@@ -76,7 +76,8 @@ def _told_text(whose: TenantId, told: Cancelled) -> str:
     return (
         f"{called} was asked to stop by {request.by} at {request.at:%Y-%m-%d %H:%M:%S} UTC; "
         "it begins nothing new and ends once what is paid for has settled\n"
-        f"see it end with: stoker runs show {run.name} --tenant {whose}"
+        f"see it end with: stoker runs show {run.name} --tenant {whose}\n"
+        "if its process was killed, ask again in 90 seconds: then it is CANCELLED at once"
     )
 
 
