@@ -15,10 +15,11 @@ from stoker.core.model import TenantId
 from stoker.core.questions import question_key
 from stoker.core.searching import Search
 from stoker.errors import ConfigError, TransientError
+from stoker.in_force import traffic_for
 from stoker.sandbox.box import VENDORS
 from stoker.sandbox.serving import Told
 from stoker.testing import FakeClock, Recorder
-from stoker.wiring import opened, settings, traffic_for
+from stoker.wiring import opened, settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "[tenants.acme]\n[tenants.bolt]\n"

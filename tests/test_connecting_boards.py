@@ -10,9 +10,10 @@ from stoker.connecting import Connectors
 from stoker.core.model import TenantId
 from stoker.engine.politeness import OwnHosts
 from stoker.errors import PermanentError, TransientError
+from stoker.in_force import traffic_for
 from stoker.sandbox.serving import Told
 from stoker.testing import FakeClock, Recorder
-from stoker.wiring import opened, settings, traffic_for
+from stoker.wiring import opened, settings
 
 ACME = TenantId("acme")
 

@@ -11,7 +11,6 @@ import random
 import secrets
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -22,18 +21,15 @@ from typing import TYPE_CHECKING
 from stoker.accounts import Tenant
 from stoker.config.joining import joined
 from stoker.config.loading import load
-from stoker.config.sections import CONNECTORS
 from stoker.config.settings import Settings
 from stoker.connecting import Connectors
 from stoker.core.budget_windows import ResetRule
 from stoker.core.cadence import CatchUp, Interval
 from stoker.core.caps import Cap
-from stoker.core.default_caps import Allowances, caps_in_force, default_caps
+from stoker.core.default_caps import caps_in_force
 from stoker.core.events import Migrated
-from stoker.core.limits import Rate
 from stoker.core.model import TenantId
 from stoker.core.nights import Step
-from stoker.core.retention import RetentionRule
 from stoker.core.runs import Manifest, config_hash
 from stoker.engine.asking import Asking
 from stoker.engine.clock import SystemClock
@@ -45,13 +41,13 @@ from stoker.engine.night import Night
 from stoker.engine.pacing import Pace, Places
 from stoker.engine.passages import Passages
 from stoker.engine.paying import Gate
-from stoker.engine.politeness import OwnHosts, SharedHosts
 from stoker.engine.promises import Promises
 from stoker.engine.scheduler import Scheduler, Task
-from stoker.engine.traffic import Traffic, Way
+from stoker.engine.traffic import Traffic
 from stoker.engine.turnstile import Turnstile
 from stoker.engine.upkeep import Checkup, Upkeep
 from stoker.errors import ConfigError, StokerError
+from stoker.in_force import caps_of, hosts_for, reset_of, retention_rule, traffic_for
 from stoker.nightly import exports_for, night_for, order_of
 from stoker.ports import Backend, Clock, Observer
 from stoker.sources import Pacer
@@ -65,8 +61,6 @@ if TYPE_CHECKING:
 FADED = timedelta(hours=40)  # for each hour of their half-life: what is left of signals is nothing
 LEASE_LENGTH = timedelta(seconds=30)
 PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
-# Sites have a clock per host; all of them together have only so many places.
-VISITS = Rate(calls=1000, per=timedelta(seconds=1), burst=500)
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
 
 
@@ -333,67 +327,6 @@ def settings(
     ).located(directory)
 
 
-def caps_of(own: Settings) -> tuple[Cap, ...]:
-    """Return the caps a tenant's settings switch on."""
-    caps = own.caps
-    return default_caps(
-        Allowances(
-            tavily_calls=caps.tavily_queries,
-            tavily_credits=caps.tavily_credits,
-            lusha_calls=caps.lusha_contact_lookups,
-            lusha_credits=caps.lusha_credits,
-            zerobounce_calls=caps.zerobounce_verifications,
-            zerobounce_credits=caps.zerobounce_credits,
-            openai_calls=caps.openai_calls,
-            openai_tokens=caps.openai_daily_tokens,
-            pull_units=caps.pull_units_per_day,
-            money=caps.money_per_day_minor,
-            currency=caps.currency,
-        )
-    )
-
-
-def reset_of(own: Settings) -> ResetRule:
-    """Return when a tenant's caps begin anew, as its settings say."""
-    return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
-
-
-def traffic_for(settings: Settings, backend: Backend, *, owner: str, clock: Clock) -> Traffic:
-    """Return how this process's calls to vendors go."""
-    return Traffic(
-        lambda connector: way_of(settings, connector),
-        shared=backend.shared() if _shares_keys(settings) else None,
-        owner=owner,
-        clock=clock,
-        weights={
-            tenant.id: settings.for_tenant(tenant.id).pacing.weight for tenant in settings.tenants
-        },
-        own_keys=_own_keys(settings),
-        # The same time as the machine's own clock tells, and cheaper to ask for.
-        ticks=time.monotonic_ns if isinstance(clock, SystemClock) else None,
-    )
-
-
-def way_of(settings: Settings, connector: str) -> Way:
-    """Return how a connector may be called, as settings say."""
-    if connector == "crawl":
-        return Way(rate=VISITS, places=settings.crawl.concurrency)
-    section = settings.connector(connector)
-    return Way(rate=section.rate(), places=section.concurrency, own_key=section.own_key)
-
-
-def hosts_for(settings: Settings, backend: Backend, *, clock: Clock) -> Pacer:
-    """Return the clock of every host that is visited."""
-    if _shares_keys(settings):
-        return SharedHosts(shared=backend.shared(), clock=clock)
-    return OwnHosts(clock=clock)
-
-
-def retention_rule(own: Settings) -> RetentionRule:
-    """Return the rule a tenant's settings describe, whether or not it is switched on."""
-    return RetentionRule(days=own.retention.days, keep_latest=own.retention.keep_latest_n_runs)
-
-
 def backend_for(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage
@@ -484,21 +417,6 @@ async def opened(
         await backend.close()
 
 
-def _own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
-    """Return in whose line tenants wait that call with another key than the installation's.
-
-    Those with the same key wait in one line, named by the first of them.
-    """
-    lines: dict[tuple[str, TenantId], str] = {}
-    for name in CONNECTORS:
-        first: dict[object, str] = {}
-        for tenant in settings.tenants:
-            key = tenant.overrides.get(f"keys.{name}")
-            if key is not None and key != settings.value(f"keys.{name}"):
-                lines[name, tenant.id] = first.setdefault(key, tenant.id)
-    return lines
-
-
 async def _is_nothing_yet(settings: Settings, backend: Backend) -> bool:
     embedded = settings.storage.backend in ("sqlite", "json")
     return embedded and await backend.schema_version() == 0
@@ -520,13 +438,6 @@ async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
         if not only_to_read:
             raise
         return []  # the first read says what is wrong, if it matters to it
-
-
-def _shares_keys(settings: Settings) -> bool:
-    if settings.pacing.processes == "auto":
-        # A file is open to many processes as well: a daemon, and somebody at a terminal.
-        return settings.storage.backend != "memory"
-    return settings.pacing.processes == "many"
 
 
 def _config_file(directory: Path, config: Path | None) -> Path | None:

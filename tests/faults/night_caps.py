@@ -22,7 +22,8 @@ from running_box import RunningBox
 from stoker.core.model import TenantId
 from stoker.engine.gates import Gates
 from stoker.engine.promises import Promises
-from stoker.wiring import caps_of, opened, reset_of, settings
+from stoker.in_force import caps_of, reset_of
+from stoker.wiring import opened, settings
 from watched_box import RETICENT
 
 TENANTS = tuple(map(TenantId, ("acme", "bolt", "crow")))

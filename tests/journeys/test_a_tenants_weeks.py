@@ -13,6 +13,7 @@ from stoker.core.ledger import first_break
 from stoker.core.runs import RunState
 from stoker.engine.clock import VirtualClock
 from stoker.engine.upkeep import audited
+from stoker.in_force import retention_rule
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.testing import Recorder
 from stores.old_files import make_file
@@ -50,7 +51,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
         told = {}
         for tenant in tenants:
             store, task = app.backend.tenant(tenant), app.task(tenant)
-            rule = wiring.retention_rule(settings.for_tenant(tenant))
+            rule = retention_rule(settings.for_tenant(tenant))
             findings = await audited(
                 store,
                 task.name,

@@ -184,7 +184,7 @@ def prune(asked: Asked, tenants: tuple[str, ...], dry_run: bool, as_json: bool) 
 async def _prune(asked: Asked, tenants: tuple[str, ...], *, dry_run: bool, as_json: bool) -> None:
     from stoker.core import retention
     from stoker.engine.forgetting import pruned
-    from stoker.wiring import retention_rule
+    from stoker.in_force import retention_rule
 
     settings = asked.settings()
     if not settings.retention.enabled and not dry_run:

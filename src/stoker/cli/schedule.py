@@ -228,7 +228,7 @@ async def _audit(
 ) -> Exit:
     from stoker.core import audit
     from stoker.engine.upkeep import LOOKS_BACK, audited
-    from stoker.wiring import retention_rule
+    from stoker.in_force import retention_rule
 
     async with asked.app(only_to_read=True) as app:
         now = app.clock.now()
