@@ -24,7 +24,8 @@ def unlike(days: int) -> int:
     wrong = 0
     for seed in range(days):
         long = {"most": 600, "tight": 0.02} if seed % 5 == 0 else {}
-        accounts, limits, rule = case(seed, policy=list(Policy)[seed % 2], **long)
+        policy, short = list(Policy)[seed % 2], seed % 3 == 0
+        accounts, limits, rule = case(seed, policy=policy, deep_caps=short, **long)
         plan = plan_day(accounts, limits, now=NOW, rule=rule)
         wrong += plan.depth.tolist() != slowly(accounts, limits, rule, plan.reference).tolist()
     return wrong
@@ -36,8 +37,8 @@ def main(scale: float = 1.0) -> int:
     seen = counted(number, seed=10_000)
     print(
         f"refusals flipped n={seen['tried']} (units {seen['units']}, posture {seen['posture']}, "
-        f"wait {seen['wait']}): not chosen {seen['failed']}, a smaller change chosen "
-        f"{seen['smaller']}; {seen['without']} more have no flip"
+        f"wait {seen['wait']}, deep looks {seen['deep looks']}): not chosen {seen['failed']}, "
+        f"a smaller change chosen {seen['smaller']}; {seen['without']} more have no flip"
     )
     wrong = unlike(days)
     print(f"days planned n={days}: unlike the slow planner {wrong}")

@@ -1,7 +1,7 @@
 """Few looks may be deep: never more than that, the best of them, and everybody told why."""
 
 from dataclasses import replace
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pull_cases import NOW, SHORT_OF_DEPTH, TODAY, case, slowly
-from pull_trials import Trial, refusals
+from pull_trials import Trial
 from stoker.core.beliefs import Beliefs
 from stoker.core.depths import needs_depth, within_depth
 from stoker.core.offers import offered, worths
@@ -195,18 +195,37 @@ def test_without_such_a_cap_or_with_a_wide_one_nothing_is_withheld():
         assert not (found.withheld | found.out_of_turn).any()
 
 
-def test_more_deep_looks_flip_a_refusal_and_one_fewer_does_not():
-    tried = 0
-    for trial in islice(refusals(), 1200):
-        raises = trial.flips.raises or ()
-        for nth, each in enumerate(raises):
-            if each.deep:
-                tried += 1
-                assert trial.chosen_with_raises(raises)
-                less = [*raises[:nth], replace(each, units=each.units - 1), *raises[nth + 1 :]]
-                assert not trial.chosen_with_raises(tuple(less))
-                assert "more deep look" in trial.flips.sentence
-    assert tried > 10
+def tried(seed, row):
+    some, limits, rule = case(seed, most=16, tenants=2, tight=0.5, deep_caps=True)
+    return Trial(row, some, limits, rule, plan_day(some, limits, now=NOW, rule=rule))
+
+
+def exact(trial):
+    """Say whether the caps that are to be raised are enough, and none of them is with one fewer."""
+    raises = trial.flips.raises
+    fewer = (
+        [*raises[:nth], replace(each, units=each.units - 1), *raises[nth + 1 :]]
+        for nth, each in enumerate(raises)
+    )
+    return trial.chosen_with_raises(raises) and not any(
+        trial.chosen_with_raises(tuple(each)) for each in fewer
+    )
+
+
+@pytest.mark.parametrize("seed", [3, 4, 7, 8, 9, 19, 22, 28, 33, 38, 43, 44, 45, 55, 58, 66])
+def test_more_deep_looks_flip_a_refusal_and_one_fewer_does_not(seed):
+    some, limits, rule = case(seed, most=16, tenants=2, tight=0.5, deep_caps=True)
+    plan = plan_day(some, limits, now=NOW, rule=rule)
+    trials = [tried(seed, row) for row in np.flatnonzero(plan.depth == NOT).tolist()]
+    short = [trial for trial in trials if any(each.deep for each in trial.flips.raises or ())]
+    assert short
+    assert all(exact(trial) for trial in short)
+    assert all("more deep look" in trial.flips.sentence for trial in short)
+
+
+@pytest.mark.parametrize(("seed", "row"), [(16, 5), (46, 7), (170, 0), (178, 2), (215, 6)])
+def test_a_flip_knows_that_those_in_a_shared_domain_share_depth_with_others_outside_it(seed, row):
+    assert exact(tried(seed, row))
 
 
 @pytest.mark.parametrize("why", [Why.PAUSED, Why.COOLING_DOWN])

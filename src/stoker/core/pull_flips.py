@@ -380,13 +380,19 @@ class _Chances:
 
 
 def related(row: int, accounts: Accounts, limits: Limits) -> Ints:
-    """Return the rows of the account's tenant, and of everybody in a domain that it has part in."""
+    """Return the rows of the account's tenant, and of everybody in a domain that it has part in.
+
+    Where deep looks are counted, of all who belong to the same tenants as these: depth is theirs
+    together.
+    """
     own = accounts.tenant == accounts.tenant[row]
     if len(limits.domain_cap):
         touched = np.zeros(len(limits.domain_cap), np.bool_)
         touched[accounts.domain[own & (accounts.domain >= 0)]] = True
         touched &= limits.domain_cap < NO_CAP
         own = own | ((accounts.domain >= 0) & touched[np.maximum(accounts.domain, 0)])
+        if len(limits.deep_cap):
+            own = np.isin(accounts.tenant, np.unique(accounts.tenant[own]))
     return np.flatnonzero(own)
 
 
