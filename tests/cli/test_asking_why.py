@@ -214,10 +214,10 @@ def test_a_stop_of_a_connector_that_deep_looks_need_is_told_with_its_reason(with
     assert with_lusha("stop", "--connector", "lusha", "--reason", "the bill")[0] == 0
     told = told_why(with_lusha, *PLENTY)
     assert {(each["why"], each["depth"]) for each in told} == {("PAUSED", "NOT")}
-    assert all("lusha: the bill" in each["sentence"] for each in told)
+    assert all("lusha is stopped: the bill" in each["sentence"] for each in told)
     assert {each["flip"]["sentence"][:9] for each in told} == {"No change"}
     out = with_lusha(*PLENTY, "quote")[1]
-    assert "PAUSED: lusha: the bill" in out
+    assert "PAUSED: lusha is stopped: the bill" in out
     assert with_lusha("resume", "--connector", "lusha")[0] == 0
     assert {each["why"] for each in told_why(with_lusha, *PLENTY)} == {"WORTH"}
 
@@ -234,7 +234,7 @@ def test_a_stop_of_everything_is_told_of_everybody(with_lusha):
     assert with_lusha("stop", "--tenant", "acme", "--reason", "holidays")[0] == 0
     told = told_why(with_lusha)
     assert {each["why"] for each in told} == {"PAUSED"}
-    assert all("spending: holidays" in each["sentence"] for each in told)
+    assert all("spending is stopped: holidays" in each["sentence"] for each in told)
 
 
 def test_a_vendor_that_wants_to_be_left_alone_for_long_is_left_alone(with_lusha):
