@@ -46,7 +46,8 @@ class Hindrance:
     def sentence(self) -> str:
         """Say it for people."""
         if self.why is Why.PAUSED:
-            return f"{self.connector or 'spending'} is stopped: {self.said or 'no reason was given'}"
+            because = self.said or "no reason was given"
+            return f"{self.connector or 'spending'} is stopped: {because}"
         until = f"{self.until:%Y-%m-%d %H:%M} UTC" if self.until else "somebody acts"
         if self.why is Why.COOLING_DOWN:
             rest = f", and then has time for {_deep(self.looks)}" if self.looks else ""
