@@ -12,7 +12,7 @@ LAYERS = [  # top to bottom; a module may import only from layers below its own
     {"in_touch"},
     {"pulling"},
     {"nightly", "discovery"},
-    {"connecting"},
+    {"connecting", "in_force"},
     {"engine", "connectors", "stores", "sandbox", "simulate", "telemetry", "config"},
     {"ports"},
     {"sources", "accounts", "touches", "attention", "listings"},
