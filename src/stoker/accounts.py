@@ -178,6 +178,8 @@ class SentRow:
     before: Mapping[str, Json]  # as they were when this run first wrote; empty: we made the record
     run: str
     at: datetime
+    # Other digests that need no sending, as `core.upserts.settled_by` says; `sent_rows` tells them.
+    settled: frozenset[str] = frozenset()
 
 
 class NightStore(Protocol):
@@ -233,13 +235,17 @@ class NightStore(Protocol):
         ...
 
     async def sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
-        """Return what was last written under these ids, by id: the latest, whichever run's."""
+        """Return what was last written under these ids, by id: the latest, whichever run's.
+
+        With what all writes under the id together have settled.
+        """
         ...
 
     async def keep_sent(self, rows: Sequence[SentRow]) -> None:
         """Remember what was written; `before` of the same run stays as it was first kept.
 
-        What another run wrote under the same id is kept beside it. Atomic.
+        What another run wrote under the same id is kept beside it, and what is settled follows
+        from that alone. Atomic.
         """
         ...
 

@@ -21,6 +21,7 @@ from contracts.accounts import (
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
 from stoker.core.nights import ENDS, Depth, UnitState
+from stoker.core.upserts import UNDONE
 from stoker.errors import ConfigError, ConflictError, PermanentError, StokerError
 
 
@@ -383,6 +384,25 @@ def test_what_was_last_written_is_the_latest_whichever_run_wrote_it(on_store):
         assert await store.nights.sent_rows(["stoker.T1"]) == {"stoker.T1": second}
         assert await store.nights.sent_by(LATER_RUN) == [first]
         assert await store.nights.sent_by(RUN) == [second]
+
+    on_store(scenario)
+
+
+def test_what_was_taken_back_from_any_run_is_told_with_the_latest_write(on_store):
+    async def scenario(store):
+        rows = [
+            sent(run=f"2026020{n}_000000", digest=digest, at=NOW + n * HOUR)
+            for n, digest in enumerate(["stands", f"{UNDONE}second", f"{UNDONE}third"], start=1)
+        ]
+        await store.nights.keep_sent(rows)
+        found = await store.nights.sent_rows(["stoker.T1"])
+        assert found == {"stoker.T1": replace(rows[2], settled=frozenset({"stands", "second"}))}
+
+        first = replace(rows[0], digest=f"{UNDONE}first", at=NOW + 9 * HOUR)
+        await store.nights.keep_sent([replace(first, settled=frozenset({"nothing to keep"}))])
+        found = await store.nights.sent_rows(["stoker.T1"])
+        assert found == {"stoker.T1": replace(first, settled=frozenset({"second", "third"}))}
+        assert await store.nights.sent_by(first.run) == [first]
 
     on_store(scenario)
 

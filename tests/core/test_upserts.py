@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.crm import LEAD, PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.core.upserts import UNDONE, changed, digest_of, planned, remembered
+from stoker.core.upserts import (
+    PLACE,
+    UNDONE,
+    changed,
+    digest_of,
+    planned,
+    remembered,
+    settled_by,
+)
 
 TEXT = CrmField(kind="char")
 FIELDS = {
@@ -27,6 +35,7 @@ class Sent:
     digest: str = ""
     values: dict = field(default_factory=dict)
     before: dict = field(default_factory=dict)
+    settled: frozenset = frozenset()
 
 
 def row(id_=ID, *, model=PARTNER, links=None, once=None, **values):
@@ -171,3 +180,40 @@ def test_what_was_taken_back_is_not_wanted_again_but_something_else_is():
 
     assert changed([row(name="A")], sent) == []
     assert changed([row(name="B")], sent) == [row(name="B")]
+
+
+def test_what_was_taken_back_from_an_earlier_run_is_not_wanted_again_either():
+    sent = {ID: Sent(digest="latest", settled=frozenset({digest_of(row(name="A"))}))}
+
+    assert changed([row(name="A")], sent) == []
+    assert changed([row(name="B")], sent) == [row(name="B")]
+
+
+def writes(*digests, place=None):
+    values = {PLACE: place} if place else {}
+    return [Sent(digest=digest, values=values) for digest in digests]
+
+
+@pytest.mark.parametrize(
+    ("digests", "settled"),
+    [
+        (["a"], set()),
+        (["a", "b"], set()),
+        (["a", f"{UNDONE}b"], {"a"}),  # what stood before stands again
+        (["a", f"{UNDONE}b", f"{UNDONE}c"], {"a", "b"}),
+        ([f"{UNDONE}b", f"{UNDONE}a"], {"b"}),
+        ([f"{UNDONE}a", "b"], {"a"}),
+        ([f"{UNDONE}a", "b", "a"], set()),
+        (["", f"{UNDONE}b"], {""}),
+    ],
+)
+def test_all_that_was_taken_back_is_settled_and_so_is_what_stands_again(digests, settled):
+    assert settled_by(writes(*digests)) == settled
+    assert settled_by(writes(*digests, place="here")) == settled
+
+
+def test_what_was_taken_back_from_another_crm_settles_nothing_here():
+    there = writes("b", f"{UNDONE}a", place="there")
+
+    assert settled_by([*there, *writes("c", place="here")]) == set()
+    assert settled_by([*there, *writes(f"{UNDONE}c", place="here")]) == set()

@@ -1,10 +1,13 @@
 """A run's writes taken back from the make-believe Odoo, with people at work in it."""
 
+from dataclasses import replace
+
 import pytest
 
-from engine.crm_office import PROTOCOLS, dossier, in_office
-from stoker.core.crm import LEAD, PARTNER
+from engine.crm_office import PROTOCOLS, TENANT, dossier, in_office
+from stoker.core.crm import LEAD, PARTNER, rows_of
 from stoker.core.upserts import UNDONE
+from stoker.engine.crm_sending import send_rows
 
 
 class DiedError(Exception):
@@ -123,6 +126,59 @@ def test_what_was_taken_back_is_not_sent_again_but_something_new_is():
 
         await office.night(dossier("Right"), run="n4")
         assert set(office.records()) == {"Right", "Mei"}
+
+    in_office(work)
+
+
+def test_nothing_of_several_runs_that_were_taken_back_is_sent_again():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.night(dossier("Acme Two", phone="2"), run="n2")
+        await office.night(dossier("Acme Three", phone="3"), run="n3")
+        for run in ("n3", "n2", "n1"):
+            await office.undo(run)
+        writes, before = office.writes(), office.truth()
+        for nth, name in enumerate(["Acme Three", "Acme Two", "Acme"], start=4):
+            told = await office.night(dossier(name, phone=f"{7 - nth}"), run=f"n{nth}")
+            assert (told.written, told.same) == ((), 3)
+        assert (office.writes(), office.truth()) == (writes, before)
+
+        assert len((await office.night(dossier("New", phone="9"), run="n7")).written) == 3
+        assert not (await office.night(dossier("Acme Two", phone="2"), run="n8")).written
+
+    in_office(work)
+
+
+def test_what_stands_again_after_a_run_was_taken_back_need_not_be_asked_about():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.night(dossier("Wrong"), run="n2")
+        await office.undo("n2")
+        requests = office.requests()
+        assert (await office.night(dossier(), run="n3")).same == 3
+        assert office.requests() == requests
+
+        assert not (await office.night(dossier("Wrong"), run="n4")).written
+
+    in_office(work)
+
+
+def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_to_write():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.night(dossier("Wrong"), run="n2")
+        await office.undo("n2")
+        # The same values under another digest: what is set once is no longer changed.
+        rows = [
+            replace(row, once={**row.once, "comment": "x"})
+            for row in rows_of(dossier(), tenant=TENANT, least=0.5)
+        ]
+        idle = await send_rows(
+            rows, crm=office.crm, store=office.store.nights, run="n3", now=office.clock.now()
+        )
+        assert (idle.written, idle.same) == ((), 3)
+
+        assert not (await office.night(dossier("Wrong"), run="n4")).written
 
     in_office(work)
 

@@ -6,7 +6,7 @@ Nothing is sent that is there already. Undoing is decided in `taking_back`; noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
@@ -32,6 +32,9 @@ class Remembered(Protocol):
 
     @property
     def before(self) -> Mapping[str, Json]: ...
+
+    @property
+    def settled(self) -> Set[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +78,38 @@ def digest_of(row: CrmRow) -> str:
 def changed(rows: Sequence[CrmRow], sent: Mapping[str, Remembered]) -> list[CrmRow]:
     """Return the rows that want something else than was last written, each id once.
 
-    The last row of an id counts. The CRM need not be asked about the others. What was taken back
-    is not wanted again: only something else is.
+    The last row of an id counts. The CRM need not be asked about the others. What was taken back,
+    from whichever run, is not wanted again: only something else is.
     """
     latest = {row.external_id: row for row in rows}
     return [
-        row
-        for id_, row in latest.items()
-        if id_ not in sent or sent[id_].digest.removeprefix(UNDONE) != digest_of(row)
+        row for id_, row in latest.items() if id_ not in sent or _is_news(digest_of(row), sent[id_])
     ]
+
+
+def _is_news(digest: str, sent: Remembered) -> bool:
+    return digest != sent.digest.removeprefix(UNDONE) and digest not in sent.settled
+
+
+def settled_by(writes: Sequence[Remembered]) -> frozenset[str]:
+    """Return what need not be sent besides what the last of a record's writes wanted, as digests.
+
+    That is whatever was taken back, from whichever run; and when the last write was taken back,
+    what the last that was not had wanted: it stands there again. Writes come in order of time, at
+    least one; those into another CRM than the last one's do not count.
+    """
+    *_, last = writes
+    place = last.values.get(PLACE)
+    here = [each for each in writes if place is None or written_there(each, str(place))]
+    taken_back = {each.digest.removeprefix(UNDONE) for each in here if was_taken_back(each)}
+    standing = [each.digest for each in here if not was_taken_back(each)]
+    settled = taken_back | set(standing[-1:] if was_taken_back(last) else ())
+    return frozenset(settled - {last.digest.removeprefix(UNDONE)})
+
+
+def was_taken_back(sent: Remembered) -> bool:
+    """Say whether a write was undone since."""
+    return sent.digest.startswith(UNDONE)
 
 
 def written_there(sent: Remembered, place: str) -> bool:

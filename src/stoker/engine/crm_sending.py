@@ -12,7 +12,16 @@ from datetime import datetime, timedelta
 
 from stoker.accounts import NightStore, SentRow
 from stoker.core.crm import CrmRecord, CrmRow
-from stoker.core.upserts import ID, PLACE, Write, changed, planned, remembered, written_there
+from stoker.core.upserts import (
+    ID,
+    PLACE,
+    Write,
+    changed,
+    planned,
+    remembered,
+    was_taken_back,
+    written_there,
+)
 from stoker.sources import Crm, Upserting
 
 
@@ -54,7 +63,7 @@ async def send_rows(
     kept = [
         _became(write, after[write.row.external_id], sent, crm.place, run, now)
         for write in (*done, *idle)
-        if write.row.external_id in after
+        if write.row.external_id in after and (write.cells or not _hides(write, sent))
     ]
     await store.keep_sent(kept)
     failed = [each for each in told.values() if each.id is None]
@@ -98,6 +107,12 @@ def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
         for external_id, each in sent.items()
         if isinstance(number := each.values.get(ID), int)
     }
+
+
+def _hides(write: Write, sent: Mapping[str, SentRow]) -> bool:
+    """Say whether remembering a row would make us forget what was taken back of its run."""
+    earlier = sent.get(write.row.external_id)
+    return earlier is not None and was_taken_back(earlier)
 
 
 def _meant(write: Write, place: str, run: str, now: datetime) -> SentRow:

@@ -14,7 +14,7 @@ from stoker.accounts import NightStore, SentRow
 from stoker.core.crm import CrmRecord, CrmRow
 from stoker.core.runs import compact_json
 from stoker.core.taking_back import MAKER, WRITER, Undoing, meant, remembered_after, undone
-from stoker.core.upserts import ID, PLACE, UNDONE, written_there
+from stoker.core.upserts import ID, PLACE, UNDONE, was_taken_back, written_there
 from stoker.engine.crm_sending import numbers
 from stoker.errors import PermanentError
 from stoker.sources import Crm
@@ -77,10 +77,10 @@ def _stands(sent: SentRow, latest: SentRow, place: str, told: Undone) -> bool:
     if not written_there(sent, place):
         told.left[sent.external_id] = "it went into another CRM than the one connected now"
         return False
-    if sent.digest.startswith(UNDONE):
+    if was_taken_back(sent):
         told.same += 1
         return False
-    if latest.run != sent.run and not latest.digest.startswith(UNDONE):
+    if latest.run != sent.run and not was_taken_back(latest):
         told.left[sent.external_id] = f"run {latest.run} has written it since; undo that one first"
         return False
     return True

@@ -6,9 +6,10 @@ and raises what it raises. Nothing was written when one of them refuses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 
 from stoker.accounts import CrmConnection, SentRow, Tenant, User
 from stoker.core.companies import Company, CompanyId, Contact, Dossier, LeadScore
@@ -16,6 +17,7 @@ from stoker.core.icp import IcpRule
 from stoker.core.keeping import kept_json, kept_text
 from stoker.core.model import in_utc, tenant_id
 from stoker.core.nights import ENDS, Unit
+from stoker.core.upserts import settled_by
 from stoker.errors import PermanentError
 from stoker.stores.kept_knowledge import kept_name, kept_texts, kept_whole
 
@@ -138,9 +140,20 @@ def kept_sent(rows: Sequence[SentRow]) -> list[SentRow]:
                 values=kept_json(dict(row.values), what="a record's values"),
                 before=kept_json(dict(row.before), what="a record's values before"),
                 at=in_utc(row.at, what="when a record was written"),
+                settled=frozenset(),
             )
         )
     return kept
+
+
+def latest_sent(rows: Iterable[SentRow]) -> dict[str, SentRow]:
+    """Return the latest of each record's writes, with what all of them have settled."""
+    in_time = sorted(rows, key=lambda row: (row.external_id, row.at, row.run))
+    latest: dict[str, SentRow] = {}
+    for external_id, writes in groupby(in_time, key=lambda row: row.external_id):
+        of_record = list(writes)
+        latest[external_id] = replace(of_record[-1], settled=settled_by(of_record))
+    return latest
 
 
 def _contact(contact: Contact) -> None:

@@ -24,6 +24,7 @@ from stoker.stores.kept_accounts import (
     kept_run_name,
     kept_sent,
     kept_unit,
+    latest_sent,
 )
 from stoker.stores.kept_knowledge import kept_name
 from stoker.stores.memory_accounts import MemoryAccounts
@@ -102,9 +103,7 @@ class MemoryNights:
 
     async def sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         asked = {kept_name(name, what="a record's external id") for name in external_ids}
-        of_asked = [row for row in self._sent.values() if row.external_id in asked]
-        in_time = sorted(of_asked, key=lambda row: (row.external_id, row.at, row.run))
-        return {row.external_id: row for row in in_time}
+        return latest_sent(row for row in self._sent.values() if row.external_id in asked)
 
     async def keep_sent(self, rows: Sequence[SentRow]) -> None:
         for row in kept_sent(rows):

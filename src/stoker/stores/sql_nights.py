@@ -24,6 +24,7 @@ from stoker.stores.kept_accounts import (
     kept_run_name,
     kept_sent,
     kept_unit,
+    latest_sent,
 )
 from stoker.stores.kept_knowledge import kept_name
 from stoker.stores.night_rows import SENT, UNIT, sent_of, sent_row, unit_of, unit_values
@@ -188,9 +189,7 @@ class SqlNights:
                 found += tx.rows(query, tenant=self._tenant, **some)
             return found
 
-        rows = map(sent_of, await self._database.read(find) if names else [])
-        in_time = sorted(rows, key=lambda row: (row.external_id, row.at, row.run))
-        return {row.external_id: row for row in in_time}  # the latest comes last
+        return latest_sent(map(sent_of, await self._database.read(find) if names else []))
 
     async def keep_sent(self, rows: Sequence[SentRow]) -> None:
         kept = sorted(kept_sent(rows), key=lambda row: (row.run, row.external_id))
