@@ -136,6 +136,10 @@ class AccountStore(Protocol):
         """
         ...
 
+    async def looked_at_since(self, since: datetime) -> int:
+        """Return how many companies were looked at in this moment or later."""
+        ...
+
     async def dossier(self, company: CompanyId) -> Dossier | None:
         """Return everything known about a company, looked at or not; None if there is none."""
         ...

@@ -131,6 +131,7 @@ class NightSequence:
                     f"units {states} {limit}",
                     lambda b: whose(b).nights.units(RUNS[0], states=states, after=1, limit=limit),
                 ),
+                ("looked_at_since", lambda b: whose(b).accounts.looked_at_since(NOW)),
                 (f"last_look {uen}", lambda b: whose(b).nights.last_look(uen)),
             ]
         )

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId, Standing
 from stoker.core.nights import Depth
-from stoker.core.targets import DepthRule, looked_at_since, rank, select, wanted_depth
+from stoker.core.targets import (
+    DepthRule,
+    Targets,
+    affordable,
+    looked_at_since,
+    rank,
+    select,
+    wanted_depth,
+)
 from stoker.errors import ConfigError
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -150,3 +158,44 @@ def test_a_night_of_fewer_than_no_places_is_refused():
         select([], cap=-1, now=NOW)
     with pytest.raises(ConfigError, match="at least 0"):
         select([], cap=1, limit=-1, now=NOW)
+
+
+@given(
+    candidate_lists,
+    st.integers(0, 40),
+    st.none() | st.integers(0, 40),
+    st.integers(0, 2_500).map(lambda days: NOW - timedelta(days=days)),
+)
+def test_looking_again_is_no_way_around_the_cap_of_the_day(candidates, cap, limit, day):
+    selection = select(candidates, cap=cap, limit=limit, day_began_at=day, again=True, now=NOW)
+    chosen = {unit.company for unit in selection.units}
+    looked = {each.id for each in candidates if looked_at_since(each, day)}
+    most = cap if limit is None else min(cap, limit)
+    new = len(candidates) - len(looked)
+
+    assert len(chosen) == min(most, min(new, max(cap - len(looked), 0)) + len(looked))
+    assert len(chosen | looked) <= max(cap, len(looked))
+    assert selection.looked_at_today == 0
+
+
+@given(candidate_lists, st.integers(0, 40))
+def test_where_nobody_looks_only_what_is_known_is_chosen(candidates, cap):
+    targets = Targets(cap=cap, known=True)
+    targets.add(candidates)
+    known = [each for each in candidates if each.last_looked_at is not None]
+
+    assert targets.selection(now=NOW) == select(known, cap=cap, now=NOW)
+
+
+@given(st.lists(st.sampled_from(Depth), max_size=30), st.integers(0, 60))
+def test_what_looks_take_of_the_units_left_is_told_beforehand(depths, left):
+    rule = DepthRule(shallow_units=2, deep_units=5)
+    taken, left_out = affordable(depths, rule=rule, pull_units=left)
+
+    budget, alone = left, 0
+    for depth in depths:
+        wanted = [5, 2] if depth is Depth.DEEP else [2]
+        price = next((each for each in wanted if each <= budget), None)
+        alone += price is None
+        budget -= price or 0
+    assert (taken, left_out) == (left - budget, alone)

@@ -10,7 +10,7 @@ from stoker.core.entities import Entity, Load
 from stoker.core.icp import IcpRule
 from stoker.core.model import TenantId
 from stoker.core.nights import Depth, Unit, UnitState
-from stoker.core.targets import DepthRule, rank, select
+from stoker.core.targets import DepthRule, Targets, rank, select
 from stoker.engine.candidates import find_candidates, select_targets
 from stoker.engine.refreshing import refresh
 from stoker.errors import TransientError
@@ -146,9 +146,10 @@ def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
     page=st.integers(1, 7),
     looked=st.sets(st.integers(0, 24), max_size=6),
     day=st.none() | st.just(NOON),
+    again=st.booleans(),
 )
 def test_choosing_page_by_page_is_choosing_from_all_at_once(
-    number, cap, limit, pull_units, page, looked, day
+    number, cap, limit, pull_units, page, looked, day, again
 ):
     async def journey():
         register = Register()
@@ -157,11 +158,29 @@ def test_choosing_page_by_page_is_choosing_from_all_at_once(
         accounts, rule = register.store.accounts, IcpRule()
         await find_candidates(accounts, rule, page=page)
         await register.look_at(entity(n).uen for n in looked if n < number)
-        how = {"cap": cap, "limit": limit, "now": NOON, "pull_units": pull_units}
-        how["day_began_at"] = day
-        paged = await select_targets(accounts, rule, depths=DepthRule(), page=page, **how)
+        places = {"cap": cap, "limit": limit, "day_began_at": day, "again": again}
+        how = {"now": NOON, "pull_units": pull_units}
+        targets = Targets(**places)
+        paged = await select_targets(accounts, rule, targets, depths=DepthRule(), page=page, **how)
         everybody = await accounts.candidates(rule=rule.name)
-        return paged, select(sorted(everybody, key=rank), **how)
+        return paged, select(sorted(everybody, key=rank), **places, **how)
 
     paged, at_once = asyncio.run(journey())
     assert paged == at_once
+
+
+def test_whoever_is_no_candidate_any_more_has_had_its_look_of_the_day():
+    async def journey():
+        register = Register()
+        await register.load([entity(n) for n in range(6)])
+        await register.refresh()
+        accounts, rule = register.store.accounts, IcpRule()
+        ids = [entity(n).uen for n in range(6)]
+        await register.look_at(ids[:3])
+        await accounts.put_candidates(ids[2:], rule=rule.name)
+        targets = Targets(cap=4, day_began_at=NOON)
+        return ids, await select_targets(accounts, rule, targets, now=NOON, depths=DepthRule())
+
+    ids, chosen = asyncio.run(journey())
+    assert [unit.company for unit in chosen.units] == [ids[3]]
+    assert (chosen.looked_at_today, chosen.over_cap) == (1, 2)

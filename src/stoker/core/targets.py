@@ -9,7 +9,7 @@ business.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -59,6 +59,78 @@ def places(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> i
     return left if limit is None else min(left, limit)
 
 
+class Targets:
+    """Gathers candidates, any number of them, in memory for the places of one night.
+
+    Whoever was looked at since the day began is chosen only `again`, if that is wanted; it has used
+    up a place of the day. A night of its own may be held to a smaller `limit`. Where nobody looks,
+    only what is `known` can be worked on: those that were looked at some day.
+    """
+
+    def __init__(
+        self,
+        *,
+        cap: int,
+        limit: int | None = None,
+        day_began_at: datetime | None = None,
+        again: bool = False,
+        known: bool = False,
+    ) -> None:
+        least = min(cap, 0 if limit is None else limit)
+        if least < 0:
+            raise ConfigError(f"a night has at least 0 places and units, not {least}")
+        self._cap = cap
+        self._most = places(cap, limit=limit)
+        self.day_began_at = day_began_at
+        self._again = again
+        self._known = known
+        self._new: list[Standing] = []
+        self._old: list[Standing] = []
+        self._seen = self._today = 0
+
+    def add(self, candidates: Iterable[Standing]) -> None:
+        """Consider these too."""
+        new: list[Standing] = []
+        old: list[Standing] = []
+        for standing in candidates:
+            if self._known and standing.last_looked_at is None:
+                continue
+            looked = looked_at_since(standing, self.day_began_at)
+            (old if looked else new).append(standing)
+        self._seen += len(new) + len(old)
+        self._today += len(old)
+        self._new = heapq.nsmallest(self._most, [*self._new, *new], key=rank)
+        if self._again:
+            self._old = heapq.nsmallest(self._most, [*self._old, *old], key=rank)
+
+    def selection(
+        self,
+        *,
+        now: datetime,
+        rule: DepthRule | None = None,
+        pull_units: int = PLENTY,
+        looked_at: int = 0,
+    ) -> Selection:
+        """Choose those that `pull_units` can pay for, the most wanted first.
+
+        `looked_at` companies had a look today, candidates or not. A deep look that cannot be paid
+        for becomes a shallow one, and that one, if it cannot be paid either, is left out.
+        """
+        if pull_units < 0:
+            raise ConfigError(f"a night has at least 0 places and units, not {pull_units}")
+        room = places(self._cap, looked_at_today=max(looked_at, self._today))
+        chosen = sorted([*self._new[:room], *self._old], key=rank)[: self._most]
+        units = _paid_for(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
+        passed_over = 0 if self._again else self._today
+        return Selection(
+            units=units,
+            candidates=self._seen,
+            over_cap=self._seen - passed_over - len(chosen),
+            over_budget=len(chosen) - len(units),
+            looked_at_today=passed_over,
+        )
+
+
 def select(
     candidates: Iterable[Standing],
     *,
@@ -68,42 +140,25 @@ def select(
     pull_units: int = PLENTY,
     limit: int | None = None,
     day_began_at: datetime | None = None,
+    again: bool = False,
 ) -> Selection:
-    """Choose at most `cap` companies a day that `pull_units` can pay for, the most wanted first.
+    """Choose among these, and whoever of them was looked at since the day began."""
+    targets = Targets(cap=cap, limit=limit, day_began_at=day_began_at, again=again)
+    targets.add(candidates)
+    return targets.selection(now=now, rule=rule, pull_units=pull_units)
 
-    Whoever was looked at since the day began is not chosen and has used up a place of the day; a
-    night of its own may be held to a smaller `limit`. Takes any number of candidates in memory for
-    `cap` of them. A deep look that cannot be paid for becomes a shallow one, and that one, if it
-    cannot be paid either, is left out.
-    """
-    least = min(cap, pull_units, 0 if limit is None else limit)
-    if least < 0:
-        raise ConfigError(f"a night has at least 0 places and units, not {least}")
-    depths, seen, today = rule or DepthRule(), 0, 0
 
-    def not_yet() -> Iterator[Standing]:
-        nonlocal seen, today
-        for standing in candidates:
-            seen += 1
-            if looked_at_since(standing, day_began_at):
-                today += 1
-            else:
-                yield standing
-
-    everybody = not_yet()
-    best = heapq.nsmallest(places(cap, limit=limit), everybody, key=rank)
-    for _ in everybody:  # a night of no places looks at nobody, but still counts them
-        pass
-    room = places(cap, limit=limit, looked_at_today=today)
-    chosen = best[:room]
+def _paid_for(
+    chosen: Iterable[Standing], *, now: datetime, rule: DepthRule, pull_units: int
+) -> tuple[Unit, ...]:
     units: list[Unit] = []
     left = pull_units
     for standing in chosen:
-        depth, because = wanted_depth(standing, now=now, rule=depths)
-        if depth is Depth.DEEP and left < depths.deep_units:
+        depth, because = wanted_depth(standing, now=now, rule=rule)
+        if depth is Depth.DEEP and left < rule.deep_units:
             depth = Depth.SHALLOW
             because = f"{because}; shallow, as only {left} pull units are left"
-        price = depths.deep_units if depth is Depth.DEEP else depths.shallow_units
+        price = rule.deep_units if depth is Depth.DEEP else rule.shallow_units
         if left < price:
             break  # everybody after it would be paid for before it otherwise
         left -= price
@@ -115,13 +170,21 @@ def select(
                 because=f"{chosen_because(standing)}; {because}",
             )
         )
-    return Selection(
-        units=tuple(units),
-        candidates=seen,
-        over_cap=max(seen - today - room, 0),
-        over_budget=len(chosen) - len(units),
-        looked_at_today=today,
-    )
+    return tuple(units)
+
+
+def affordable(looks: Iterable[Depth], *, rule: DepthRule, pull_units: int) -> tuple[int, int]:
+    """Return the pull units that looks in this order take, and how many there are too few for.
+
+    As when they are made: a deep one that cannot be paid for becomes a shallow one.
+    """
+    taken = left_out = 0
+    for depth in looks:
+        prices = [rule.deep_units] if depth is Depth.DEEP else []
+        fitting = [each for each in (*prices, rule.shallow_units) if taken + each <= pull_units]
+        taken += fitting[0] if fitting else 0
+        left_out += not fitting
+    return taken, left_out
 
 
 def wanted_depth(standing: Standing, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:

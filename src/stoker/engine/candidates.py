@@ -6,23 +6,11 @@ and in what order is decided in the core.
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 
 from stoker.accounts import AccountStore
-from stoker.core.companies import Standing
 from stoker.core.icp import IcpRule, fit
-from stoker.core.targets import (
-    PLENTY,
-    DepthRule,
-    Selection,
-    looked_at_since,
-    places,
-    rank,
-    select,
-)
+from stoker.core.targets import PLENTY, DepthRule, Selection, Targets
 
 PAGE = 1000
 
@@ -45,25 +33,19 @@ async def find_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = 
 async def select_targets(
     accounts: AccountStore,
     rule: IcpRule,
+    targets: Targets,
     *,
-    cap: int,
     now: datetime,
     depths: DepthRule,
     pull_units: int = PLENTY,
-    limit: int | None = None,
-    day_began_at: datetime | None = None,
     page: int = PAGE,
 ) -> Selection:
-    """Choose tonight's companies among the candidates, in order, as `core.targets.select` does."""
-    best: list[Standing] = []
-    seen, today, after = 0, 0, ""
+    """Choose tonight's companies among the candidates, in order, as `core.targets` does."""
+    after = ""
     while standings := await accounts.candidates(rule=rule.name, after=after, limit=page):
-        seen += len(standings)
         after = standings[-1].id
-        fresh = [each for each in standings if not looked_at_since(each, day_began_at)]
-        today += len(standings) - len(fresh)
-        best = heapq.nsmallest(places(cap, limit=limit), chain(best, fresh), key=rank)
-    room = places(cap, limit=limit, looked_at_today=today)
-    chosen = select(best, cap=room, now=now, rule=depths, pull_units=pull_units)
-    left = max(seen - today - room, 0)
-    return replace(chosen, candidates=seen, over_cap=left, looked_at_today=today)
+        targets.add(standings)
+    # Also whoever is no candidate any more has had its look of the day.
+    began_at = targets.day_began_at
+    looked_at = await accounts.looked_at_since(began_at) if began_at else 0
+    return targets.selection(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)

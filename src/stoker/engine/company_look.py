@@ -81,6 +81,13 @@ class CompanyLook:
         self._ours = ours
         self._keeps_corpus = keeps_corpus
 
+    def has_whom_to_ask(self, before: Dossier, depth: Depth) -> bool:
+        """Say whether a look this deep asks anybody: the company's site, or who may find it."""
+        if before.company.website:
+            return True
+        reads = depth is Depth.DEEP or Step.EXTRACT in owed_by(before.notes)
+        return reads and self._sources.search is not None and Step.EXTRACT in self._steps
+
     async def look(self, before: Dossier, depth: Depth, book: Notebook) -> Looked:
         """Look at a company this deep.
 
@@ -95,6 +102,8 @@ class CompanyLook:
         if not company.website and reads:
             searched = await self._searched(company, book)
             company = replace(company, website=own_site(company.name, searched) or "")
+            if searched and not company.website:
+                book.remark(f"{Step.EXTRACT}: none of {len(searched)} pages found is its own site")
         whole = Step.EXTRACT in owed or (deep and waits_for_reading(before.notes))
         visit = await self._visited(company, book, whole=whole)
         unchanged = visit is not None and visit.outcome is Outcome.UNCHANGED

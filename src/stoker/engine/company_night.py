@@ -88,9 +88,11 @@ class CompanyNight:
             before = await self._store.accounts.dossier(unit.company)
             if before is None:
                 raise PermanentError("this company is no longer known")
+            if before.looked_at is None and not looks(self._steps):
+                raise PermanentError("nobody has looked at it yet; a whole night does")
             if not self._units.still_ours():
                 return None
-            look = await self._allowed(unit)
+            look = await self._allowed(unit, before, book)
             if isinstance(look, Refused):
                 return look
             book.spent(CONNECTOR, look.cost)
@@ -102,7 +104,8 @@ class CompanyNight:
             looked = await self._look.look(before, look.depth, book)
             await park()
             looked = await self._with_verdicts(looked, book)
-            dossier = self._dossier(looked, before, book)
+            looked_at = book.now if looks(self._steps) and look.at_anything else before.looked_at
+            dossier = self._dossier(looked, before, book, looked_at=looked_at)
             ended = self._ended(book)
             if await self._units.finish(ended, dossier):
                 await self._remembered(looked, look.depth, before, dossier)
@@ -130,9 +133,12 @@ class CompanyNight:
                 now=self._clock.now(),
             )
 
-    async def _allowed(self, unit: Unit) -> Look | Refused:
+    async def _allowed(self, unit: Unit, before: Dossier, book: Notebook) -> Look | Refused:
         if not looks(self._steps):
             return Look(depth=unit.depth)  # nobody looks: what is known is verified or scored
+        if not self._look.has_whom_to_ask(before, unit.depth):
+            book.remark("its site is not known and nobody is there to find it, so nothing was paid")
+            return Look(depth=unit.depth, at_anything=False)
         return await self._looking.allowed(unit.company, unit.depth, now=self._clock.now())
 
     def _ended(self, book: Notebook) -> Unit:
@@ -152,21 +158,24 @@ class CompanyNight:
                     verdicts[email] = said.verdict
         return replace(looked, contacts=verified(looked.contacts, verdicts))
 
-    def _dossier(self, looked: Looked, before: Dossier, book: Notebook) -> Dossier:
-        now = self._clock.now()
+    def _dossier(
+        self, looked: Looked, before: Dossier, book: Notebook, *, looked_at: datetime | None
+    ) -> Dossier:
         owed = owed_after(book.shortfalls, before=owed_by(before.notes), steps=self._steps)
         with book.step(Step.SCORE):
             dossier = Dossier(
                 company=_grown(looked.company, looked.findings),
                 findings=looked.findings,
                 contacts=looked.contacts,
-                looked_at=now if looks(self._steps) else before.looked_at,
+                looked_at=looked_at,
                 run=self._run,
                 extracted_from=looked.extracted_from,
                 # Never empty, because what is empty does not replace what was noted before.
                 notes={**looked.notes, OWED: owed},
             )
-            if Step.SCORE not in self._steps or _nothing_yet(looked, before, book):
+            if Step.SCORE not in self._steps or looked_at is None:
+                return dossier
+            if _nothing_yet(looked, before, book):
                 return dossier
             return replace(dossier, score=scored(dossier, self._rule.icp, self._rule.score))
 

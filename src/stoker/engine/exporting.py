@@ -163,7 +163,11 @@ class CrmExporting:
         after = ""
         while page := await accounts.dossiers(after=after, limit=self._size):
             after = page[-1].company.id
-            left = [each for each in page if each.company.id not in self._through]
+            left = [
+                each
+                for each in page
+                if each.looked_at is not None and each.company.id not in self._through
+            ]
             tally.companies += len(left)
             await self._page(left, crm, tally)
         return tally.exported()

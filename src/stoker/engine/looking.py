@@ -33,6 +33,7 @@ class Look:
 
     depth: Depth
     cost: Mapping[str, int] = field(default_factory=dict)
+    at_anything: bool = True  # or nobody is there to be asked
 
 
 class Looking:

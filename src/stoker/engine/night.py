@@ -339,8 +339,6 @@ def _ending(
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
         reason = "; ".join(filter(None, (reason, waiting)))
-    if plan.taken_over_from and not plan.companies:
-        reason = reason or f"run {plan.taken_over_from} had left nothing to do"
     reason = reason or plan.nobody
     return Ending(
         state=state,

@@ -7,18 +7,19 @@ spends, so a plan can be made to be looked at only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from stoker.accounts import AccountStore
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.companies import CompanyId
 from stoker.core.expectations import expected
 from stoker.core.forecast import Quote, Room, quote
 from stoker.core.icp import IcpRule
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit, looks
 from stoker.core.scoring import ScoreRule
-from stoker.core.targets import PLENTY, DepthRule, Selection, places
+from stoker.core.targets import PLENTY, DepthRule, Selection, Targets, affordable, places
 from stoker.engine.candidates import find_candidates, select_targets
 from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.refreshing import Refreshed, refresh
@@ -31,6 +32,7 @@ _CHOSE_NOBODY = (
     "no companies were chosen, because select is left out; "
     "take it too, or name an earlier run with --from-manifest"
 )
+_NONE_ASKED_FOR = "no companies were asked for: the night's limit is 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,33 +137,38 @@ class Planning:
             return NightPlan(
                 rule=rule,
                 units=units,
-                looks=_looks(units),
-                quote=self._quote(units, means),
+                looks=_by_depth(units),
+                quote=self._quote(units, means, paid=earlier.paid if earlier else ()),
                 taken_over_from=earlier.run if earlier else "",
                 refreshed=refreshed,
                 over_cap=len(found) - len(units),
-                nobody="" if earlier or not self._looks else _CHOSE_NOBODY,
+                nobody=self._why_none_is_left(earlier, units),
             )
         day, looking = (
             window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
             looks(order.steps),
         )
         with run.step(Step.SELECT) as step:
+            targets = Targets(
+                cap=order.companies,
+                limit=order.limit,
+                day_began_at=day.start if looking else None,
+                again=order.again,
+                known=self._works and not looking,
+            )
             chosen = await select_targets(
                 accounts,
                 rule,
-                cap=order.companies,
+                targets,
                 now=run.clock.now(),
                 depths=order.depths,
                 pull_units=means.pull_units if looking else PLENTY,
-                limit=order.limit,
-                day_began_at=day.start if looking and not order.again else None,
             )
             step.items = len(chosen.units)
         return NightPlan(
             rule=rule,
             units=chosen.units,
-            looks=_looks(chosen.units),
+            looks=_by_depth(chosen.units),
             quote=self._quote(chosen.units, means),
             refreshed=refreshed,
             candidates=chosen.candidates,
@@ -169,46 +176,74 @@ class Planning:
             over_budget=chosen.over_budget,
             looked_at_today=chosen.looked_at_today,
             room_at=day.end if chosen.over_budget else None,
-            nobody="" if chosen.units else await _why_nobody(accounts, rule, chosen),
+            nobody="" if chosen.units else await self._why_nobody(accounts, rule, chosen),
         )
 
     @property
-    def _looks(self) -> bool:
+    def _works(self) -> bool:
         return any(step in OF_COMPANIES for step in self._order.steps)
 
     async def _earlier(self, run: OpenRun) -> TakenOver | None:
         if self._order.from_run:
             return await selection_of(run.store, self._order.from_run, again=self._order.again)
-        # Whoever only exports leaves what is undone to the run that will do it; whoever wants
-        # everybody again has them chosen anew.
-        if not self._looks or self._order.again:
+        # Whoever does not look leaves what is undone to the run that does; whoever wants everybody
+        # again has them chosen anew.
+        if not looks(self._order.steps) or self._order.again:
             return None
         return await left_undone(run, kind=KIND, reset=self._order.reset)
 
-    def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
-        many = _looks(units)
+    def _why_none_is_left(self, earlier: TakenOver | None, units: tuple[Unit, ...]) -> str:
+        if units:
+            return ""
+        if earlier is None:
+            return _CHOSE_NOBODY if self._works else ""
+        return _NONE_ASKED_FOR if earlier.units else f"run {earlier.run} had left nothing to do"
+
+    async def _why_nobody(self, accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
+        if self._order.limit == 0:
+            return _NONE_ASKED_FOR
+        if chosen.looked_at_today or chosen.over_cap:
+            return _all_looked_at(chosen)
+        if chosen.candidates:
+            return ""
+        if await accounts.companies(limit=1):
+            return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
+        return (
+            "no companies are known yet; read the register with: stoker registry import --download"
+        )
+
+    def _quote(
+        self,
+        units: tuple[Unit, ...],
+        means: Means,
+        *,
+        paid: Collection[CompanyId] = (),
+    ) -> Quote:
         needs = expected(set(means.rooms), steps=self._order.steps)
-        told = quote(many, needs, means.rooms, at_once=self._order.at_once)
-        depths = self._order.depths
-        pulls = many[Depth.SHALLOW] * depths.shallow_units + many[Depth.DEEP] * depths.deep_units
-        if not pulls or not looks(self._order.steps):
+        told = quote(_by_depth(units), needs, means.rooms, at_once=self._order.at_once)
+        if not units or not looks(self._order.steps):
             return told
-        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost})
+        pulls, left_out = affordable(
+            (unit.depth for unit in units if unit.company not in paid),
+            rule=self._order.depths,
+            pull_units=means.pull_units,
+        )
+        refused = {CONNECTOR: float(left_out)} if left_out else {}
+        return replace(
+            told,
+            cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost},
+            refused={**told.refused, **refused},
+        )
 
 
-def _looks(units: tuple[Unit, ...]) -> Counter[Depth]:
+def _by_depth(units: tuple[Unit, ...]) -> Counter[Depth]:
     return Counter(unit.depth for unit in units)
 
 
-async def _why_nobody(accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
-    if chosen.looked_at_today:
-        rest = " and the day's cap on companies is reached" if chosen.over_cap else ""
-        return (
-            f"{chosen.looked_at_today} of {chosen.candidates} candidates were looked at today{rest}"
-            "; look at them again with: stoker nightly --again"
-        )
-    if chosen.candidates:
-        return ""
-    if await accounts.companies(limit=1):
-        return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
-    return "no companies are known yet; read the register with: stoker registry import --download"
+def _all_looked_at(chosen: Selection) -> str:
+    found = [f"{chosen.looked_at_today} of {chosen.candidates} candidates were looked at today"]
+    if chosen.over_cap:
+        found.append("the day's cap on companies is reached")
+    again = "; look at them again with: stoker nightly --again"
+    told = " and ".join(found if chosen.looked_at_today else found[1:])
+    return told + (again if chosen.looked_at_today else "")

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
+from stoker.core.companies import CompanyId
 from stoker.core.nights import Unit, UnitState
 from stoker.core.runs import Run, RunState, run_at
 from stoker.engine.running import OpenRun
@@ -20,6 +21,7 @@ from stoker.ports import Store
 PAGE = 1000
 _LOOKS_BACK = 20  # runs; a day has few
 _NOT_ENDED = (UnitState.WAITING, UnitState.TAKEN)
+_NOT_BEGUN = {UnitState.WAITING, UnitState.SHED}
 _LEFT_OUT = (*_NOT_ENDED, UnitState.SHED, UnitState.DEGRADED, UnitState.POISONED)
 
 
@@ -29,6 +31,7 @@ class TakenOver:
 
     run: str
     units: tuple[Unit, ...]
+    paid: frozenset[CompanyId] = frozenset()  # whose look today is paid for already
 
 
 async def left_undone(
@@ -48,10 +51,13 @@ async def left_undone(
             continue  # it died before it had chosen, or was about something else
         if earlier.state is RunState.DONE or (killed_only and earlier.state is RunState.PARTIAL):
             return None
-        units = await _units(run.store, earlier.name, _states(earlier))
-        if not units and earlier.manifest.counts.get("over_budget"):
-            return None  # others waited for pull units; perhaps there are some now
-        return TakenOver(run=earlier.name, units=units)
+        states = _states(earlier)
+        units = await _units(run.store, earlier.name, states)
+        if not units and earlier.state is RunState.PARTIAL:
+            return None  # what it lacks, no look makes good; others may have waited
+        begun = await _units(run.store, earlier.name, set(states) - _NOT_BEGUN)
+        paid = frozenset(unit.company for unit in begun)
+        return TakenOver(run=earlier.name, units=units, paid=paid)
     return None
 
 

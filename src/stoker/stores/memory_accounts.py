@@ -122,6 +122,10 @@ class MemoryAccounts:
             if dossier.company.id in fitting
         ][:limit]
 
+    async def looked_at_since(self, since: datetime) -> int:
+        looked = [dossier.looked_at for dossier in self._dossiers.values()]
+        return sum(at is not None and at >= since for at in looked)
+
     async def dossier(self, company: CompanyId) -> Dossier | None:
         return self._dossiers.get(kept_id(company))
 

@@ -123,6 +123,9 @@ LEFT JOIN account_heats h ON h.tenant_id = c.tenant_id AND h.account_id = c.id
 WHERE i.tenant_id = :tenant AND i.rule = :rule AND i.company_id > :after
 ORDER BY i.company_id LIMIT :limit
 """
+LOOKED_AT = """
+SELECT count(*) FROM company_findings WHERE tenant_id = :tenant AND looked_at >= :since
+"""
 
 
 class SqlDirectory:
@@ -258,6 +261,13 @@ class SqlAccounts:
             )
             for one, scored, contacts, last_seen, looked_at, heat in rows
         ]
+
+    async def looked_at_since(self, since: datetime) -> int:
+        text = moment_text(since)
+        rows = await self._database.read(
+            lambda tx: tx.rows(LOOKED_AT, tenant=self._tenant, since=text)
+        )
+        return int(rows[0][0])
 
     async def dossier(self, company: CompanyId) -> Dossier | None:
         kept_id(company)

@@ -1,0 +1,168 @@
+"""Several nights of one day: who is taken over, who is chosen anew, and what a look may cost."""
+
+import asyncio
+
+import pytest
+
+from night_house import ACME, ANYBODY, house
+from stoker.core.caps import CapChange
+from stoker.core.icp import IcpRule
+from stoker.core.nights import Step, UnitState
+from stoker.core.runs import RunState
+
+TAVILY = "tenant_connector/tavily/calls/day"
+PULLS = "tenant/*/pull_units/day"
+TO_SELECT = (Step.REFRESH, Step.CANDIDATES, Step.SELECT)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def at(request, tmp_path):
+    """Opens an installation on a store of this kind."""
+
+    def opening(**how):
+        return house(tmp_path, backend=request.param, **{"troubles": False, **how})
+
+    return opening
+
+
+async def limited(house, cap, limit):
+    now = house.app.clock.now()
+    await house.store().money.change_cap(CapChange(cap=cap, limit=limit), now=now)
+
+
+async def planned(house, **how):
+    told = {"clock": house.app.clock, "observer": house.app.observer}
+    return await house.app.night(ACME, **how).plan(house.store(), **told)
+
+
+async def looked_at(house):
+    known = await house.store().accounts.dossiers(limit=1000)
+    return {each.company.id for each in known if each.looked_at is not None}
+
+
+@pytest.mark.parametrize("step", [Step.SCORE, Step.VERIFY])
+def test_who_does_not_look_leaves_the_unlooked_to_who_does(at, step):
+    async def journey():
+        async with at(companies=4) as house:
+            chosen = await house.night(steps=TO_SELECT)
+            idle = await house.night(steps=(step,))
+            exporting = await house.night(steps=(Step.EXPORT,))
+            return chosen, idle, exporting, await house.night()
+
+    chosen, idle, exporting, whole = asyncio.run(journey())
+
+    assert (chosen.manifest.counts["selected"], idle.manifest.selected) == (4, ())
+    assert "--from-manifest" in idle.reason
+    assert exporting.manifest.counts["crm_written"] == 0
+    assert set(whole.manifest.selected) == set(chosen.manifest.selected)
+    assert whole.manifest.counts["units_done"] == 4
+
+
+def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
+    async def journey():
+        async with at(companies=3) as house:
+            chosen = await house.night(steps=TO_SELECT)
+            scoring = await house.night(steps=(Step.SCORE, Step.EXPORT), from_run=chosen.name)
+            return scoring, await house.units(scoring), await looked_at(house)
+
+    scoring, units, looked = asyncio.run(journey())
+
+    assert scoring.state is RunState.PARTIAL
+    assert {unit.state for unit in units} == {UnitState.POISONED}
+    assert "nobody has looked at it yet" in units[0].reasons[0]
+    assert (scoring.manifest.counts["crm_written"], looked) == (0, set())
+
+
+def test_a_night_that_lacks_what_no_look_makes_good_is_followed_by_a_new_choice(at):
+    async def journey():
+        async with at(companies=5, dials={"odoo.status": 503}) as house:
+            first = await house.night(limit=2)
+            house.box.dials.turn("odoo.status", 0)
+            return first, await house.night()
+
+    first, second = asyncio.run(journey())
+
+    assert (first.state, first.manifest.counts["units_done"]) == (RunState.PARTIAL, 2)
+    assert second.state is RunState.DONE
+    assert len(second.manifest.selected) == 3
+    assert not set(second.manifest.selected) & set(first.manifest.selected)
+
+
+def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at):
+    async def journey():
+        async with at(companies=6, more="scheduling.daily_cap_per_tenant = 3") as house:
+            await house.night(limit=2)
+            accounts = house.store().accounts
+            nobody = IcpRule(industries=("99999",), employees=(0, 10_000), years=(1900, 2100))
+            await accounts.put_rule(nobody)
+            await planned(house)  # nobody is a candidate any more
+            await accounts.put_rule(ANYBODY)
+            rest = await house.night()
+            again = await planned(house, again=True)
+            return rest, again, await looked_at(house), await planned(house)
+
+    rest, again, looked, after = asyncio.run(journey())
+
+    assert (len(rest.manifest.selected), len(looked)) == (1, 3)
+    assert {unit.company for unit in again.units} == looked
+    assert (after.units, after.over_cap) == ((), 3)
+    assert "the day's cap on companies is reached" in after.nobody
+
+
+def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
+    async def journey():
+        async with at(companies=3) as house:
+            fresh = await planned(house, limit=0)
+            await limited(house, TAVILY, 0)
+            await house.night()
+            return fresh, await house.night(limit=0)
+
+    fresh, resumed = asyncio.run(journey())
+
+    assert fresh.nobody == resumed.reason == "no companies were asked for: the night's limit is 0"
+
+
+def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
+    async def journey():
+        async with at(companies=4) as house:
+            await limited(house, TAVILY, 0)
+            await house.night()
+            paid = await planned(house)
+            await limited(house, PULLS, 0)
+            return paid, await planned(house)
+
+    paid, without = asyncio.run(journey())
+
+    assert len(paid.units) == len(without.units) == 4
+    assert paid.quote.cost["crawl/pull_units"] == without.quote.cost["crawl/pull_units"] == 0
+    assert "crawl" not in without.quote.refused
+
+
+def test_what_was_chosen_and_not_begun_is_quoted_as_far_as_pull_units_go(at):
+    async def journey():
+        async with at(companies=4) as house:
+            await house.night(steps=TO_SELECT)
+            await limited(house, PULLS, 7)
+            return await planned(house)
+
+    plan = asyncio.run(journey())
+
+    assert len(plan.units) == 4
+    assert plan.quote.cost["crawl/pull_units"] == 7  # two deep looks and a shallow one
+    assert plan.quote.refused["crawl"] == 1
+
+
+def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
+    async def journey():
+        async with at(companies=3) as house:
+            steps = tuple(set(Step) - {Step.EXTRACT, Step.CONTACTS, Step.VERIFY})
+            run = await house.night(steps=tuple(sorted(steps, key=list(Step).index)))
+            known = await house.store().accounts.dossiers(limit=1000)
+            return run, await house.units(run), house.charged(), known
+
+    run, units, charged, known = asyncio.run(journey())
+
+    assert run.manifest.cost == {}
+    assert {(each.looked_at, each.score) for each in known} == {(None, None)}
+    assert not any(charged.get(name) for name in ("tavily", "openai", "lusha", "zerobounce"))
+    assert all("nothing was paid" in unit.reasons[0] for unit in units)
