@@ -295,7 +295,14 @@ class App:
         """
         upkeep = [self.task(tenant) for tenant in tenants]
         discoveries = self._scheduled_discoveries(tenants)
-        tonight = [self.night_task(tenant, self.night(tenant)) for tenant in nights]
+        said = self.settings.scheduling
+        tonight = [
+            replace(
+                self.night_task(tenant, self.night(tenant)),
+                begins_after=timedelta(seconds=said.stagger_s * (nth % said.tenant_concurrency)),
+            )
+            for nth, tenant in enumerate(nights)
+        ]
         return Scheduler(
             [*upkeep, *discoveries, *tonight, *self._attending(nights)],
             backend=self.backend,
@@ -307,7 +314,7 @@ class App:
             ),
             clock=self.clock,
             observer=self.observer,
-            at_once=self.settings.scheduling.tenant_concurrency,
+            at_once=said.tenant_concurrency,
         )
 
 

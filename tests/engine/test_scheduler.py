@@ -122,6 +122,17 @@ def test_a_task_never_run_is_run_at_once():
     assert run.instant == datetime(2030, 1, 1, 11, tzinfo=UTC)
 
 
+def test_tasks_due_at_the_same_time_can_begin_one_after_the_other():
+    world = World(tenants=(ACME, UMBRELLA))
+    apart = timedelta(seconds=7)
+    world.tasks[1] = replace(world.tasks[1], begins_after=apart)
+
+    first, second = world.tick()
+
+    assert second.at - first.at == apart
+    assert second.instant == first.instant
+
+
 def test_the_same_instant_is_not_run_twice():
     world = World()
     world.tick()

@@ -93,6 +93,9 @@ class Scheduling:
     tenant_concurrency: int = _is(
         integer(1, 100), 3, "Tenants worked on at once.", "SCHED_TENANT_CONCURRENCY"
     )
+    stagger_s: float = _is(
+        number(0, 600), 2.0, "Seconds between the beginnings of nights due at the same time."
+    )
     company_concurrency: int = _each(
         integer(1, 200), 8, "Companies worked on at once, per tenant.", "SCHED_COMPANY_CONCURRENCY"
     )

@@ -42,6 +42,7 @@ class Task:
     manifest: Manifest
     catch_up: CatchUp = CatchUp.LATEST
     at_most: int = 1
+    begins_after: timedelta = timedelta(0)  # it is due: so that not everybody begins at once
 
     @property
     def name(self) -> str:
@@ -115,6 +116,8 @@ class Scheduler:
         due = await self._due(store, task, now)
         if not due.run and not due.missed:
             return []
+        if task.begins_after:
+            await self._clock.sleep(task.begins_after)
         lease = await self._leases.take(store, run_lease(task.name), task=_about(due))
         if lease is None:
             await self._pass_over(store, task, due)
