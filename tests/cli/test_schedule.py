@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from stoker.cli.output import Asked
 from stoker.cli.schedule import kept_going
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
+from stoker.errors import ConfigError
 from stoker.stores.sqlite import SqliteBackend
 
 TWO_TENANTS = """
@@ -114,6 +116,37 @@ def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):
         await until("bolt")
         stopping.set()
         await daemon
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_path):
+    async def work():
+        store, named = SqliteBackend(tmp_path / "stoker.db"), ("acme", "bolt")
+        acme, bolt = (Tenant(id=TenantId(name)) for name in named)
+        await store.migrate()
+        await store.directory().put_tenant(acme)
+        await store.directory().put_tenant(replace(bolt, active=False))
+        asked, soon = Asked(directory=tmp_path), timedelta(milliseconds=20)
+        stopping = asyncio.Event()
+
+        async def daemon():
+            async with asyncio.timeout(30):
+                await kept_going(asked, named, stopping, look_again=soon)
+
+        with pytest.raises(ConfigError, match="stoker tenant enable bolt"):
+            await daemon()
+        await store.directory().put_tenant(bolt)
+        going = asyncio.create_task(daemon())
+        while not await store.tenant(acme.id).runs.runs(limit=1):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await store.directory().put_tenant(replace(bolt, active=False))
+        await asyncio.wait({going}, timeout=0.5)
+        assert not going.done()
+        await store.directory().put_tenant(replace(acme, active=False))
+        with pytest.raises(ConfigError, match="stoker tenant enable acme"):
+            await going
         await store.close()
 
     asyncio.run(work())

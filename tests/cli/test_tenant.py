@@ -52,6 +52,64 @@ def test_a_tenant_that_is_switched_off_has_nothing_done_and_loses_nothing(stoker
     assert stoker.told("tenant", "show", "acme")[1]["nights"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nightly"],
+        ["nightly", "--only", "export"],
+        ["pulls", "run"],
+        ["pulls", "plan"],
+        ["discover"],
+        ["heat", "sweep"],
+        ["upkeep"],
+        ["schedule", "run", "--once"],
+        ["crawl", "http://one.test"],
+        ["touches", "plan"],
+        ["touches", "run"],
+    ],
+)
+def test_nothing_is_run_for_a_tenant_that_is_switched_off(stoker, box, words):
+    stoker("tenant", "add", "acme")
+    stoker("tenant", "add", "zeta")
+    stoker("tenant", "disable", "zeta")
+    asked = box.tallies.requests
+    code, out, err = stoker(*words, "--tenant", "zeta")
+
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "zeta is switched off" in err
+    assert err.endswith("stoker tenant enable zeta\n")
+    assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
+    assert box.tallies.requests == asked
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nightly", "--dry-run"],
+        ["nightly", "--plan"],
+        ["quote"],
+        ["pulls", "plan", "--dry-run"],
+        ["runs", "list"],
+        ["leads"],
+        ["caps", "list"],
+    ],
+)
+def test_one_may_look_at_a_tenant_that_is_switched_off(stoker, words):
+    stoker.set_up("acme", "zeta")
+    stoker("tenant", "disable", "zeta")
+    assert stoker(*words, "--tenant", "zeta")[0] == 0
+
+
+def test_a_tenant_switched_off_by_settings_is_switched_on_there(stoker):
+    stoker("tenant", "add", "zeta")
+    file = stoker.directory / "stoker.toml"
+    file.write_text(file.read_text() + "[tenants.acme]\n[tenants.zeta]\nenabled = false\n")
+
+    assert "stoker tenant enable zeta" in stoker("upkeep", "--tenant", "zeta")[2]
+    code, _, err = stoker("tenant", "enable", "zeta")
+    assert (code, "zeta is switched off by" in err, "stoker.toml" in err) == (2, True, True)
+
+
 def test_a_new_tenant_starts_from_technology(stoker):
     stoker("tenant", "add", "acme")
     rule = stoker.told("icp", "show")[1]

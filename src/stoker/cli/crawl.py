@@ -21,7 +21,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.cli.tenants import one_tenant, takes_tenant
+from stoker.cli.tenants import takes_tenant, working_tenant
 from stoker.core.pages import Outcome
 from stoker.errors import TransientError
 
@@ -76,7 +76,7 @@ async def _visited(
     from stoker.engine.visiting import look_at
 
     async with asked.app() as app:
-        whose, site = one_tenant(app.settings, tenant), site_named(url)
+        whose, site = working_tenant(app.settings, tenant), site_named(url)
         crawler = app.connectors.crawl(whose, max_pages=max_pages)
         visit = await look_at(
             url,

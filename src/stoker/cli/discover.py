@@ -25,7 +25,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.cli.tenants import takes_tenants, working_tenants
 from stoker.core.runs import RunState
 from stoker.errors import ConfigError, StokerError
 
@@ -116,7 +116,7 @@ async def _discovered(asked: Asked, named: tuple[str, ...], wish: Wish, *, as_js
 
 def taking_part(app: App, named: tuple[str, ...], wish: Wish) -> tuple[TenantId, ...]:
     """Return whose sources are read. Raises ConfigError when nobody's can be."""
-    chosen = chosen_tenants(app.settings, named)
+    chosen = working_tenants(app.settings, named)
     own = {tenant: app.settings.for_tenant(tenant) for tenant in chosen}
     ready = tuple(tenant for tenant in chosen if own[tenant].discovery.sources)
     if (named and len(ready) < len(chosen)) or not ready:

@@ -17,7 +17,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.cli.tenants import chosen_tenants, one_account, takes_tenants
+from stoker.cli.tenants import chosen_tenants, one_account, takes_tenants, working_tenants
 from stoker.core.runs import RunState
 from stoker.errors import ConfigError
 
@@ -186,7 +186,7 @@ async def _swept(asked: Asked, named: tuple[str, ...]) -> list[tuple[TenantId, R
         scheduler = app.scheduler(())
         return [
             (tenant, await scheduler.start_now(app.sweep_task(tenant)))
-            for tenant in chosen_tenants(app.settings, named)
+            for tenant in working_tenants(app.settings, named)
         ]
 
 

@@ -24,7 +24,7 @@ from stoker.cli.output import (
     show_json,
     takes_json,
 )
-from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.cli.tenants import chosen_tenants, takes_tenants, working_tenants
 from stoker.core.runs import RunState
 from stoker.errors import ConfigError, StokerError
 
@@ -125,7 +125,7 @@ async def _planned(
 
     async with asked.app() as app:
         quiet = replace(app, observer=_unheard)
-        chosen = await taking_part(quiet, tenants, wish)
+        chosen = await taking_part(quiet, tenants, wish, only_to_look=True)
         plans = [await _plan(quiet, tenant, wish, names=whole) for tenant in chosen]
     if as_json:
         show_json([plan_json(each, whole=whole) for each in plans])
@@ -206,14 +206,17 @@ async def nights(
     return done, failed
 
 
-async def taking_part(app: App, named: tuple[str, ...], wish: Wish) -> tuple[TenantId, ...]:
+async def taking_part(
+    app: App, named: tuple[str, ...], wish: Wish, *, only_to_look: bool = False
+) -> tuple[TenantId, ...]:
     """Return whose nights are meant; those left out are told why.
 
-    Raises ConfigError when a tenant that was named has no rule, or when nobody is left.
+    Raises ConfigError when a tenant that was named has no rule, or when nobody is left; and when
+    it is switched off, unless one only looks at what would be.
     """
     from stoker.cli.tenant import readiness
 
-    chosen = chosen_tenants(app.settings, named)
+    chosen = (chosen_tenants if only_to_look else working_tenants)(app.settings, named)
     if wish.from_run and len(chosen) > 1:
         raise ConfigError("--from-manifest is about one tenant's run; say whose with --tenant")
     ready = []

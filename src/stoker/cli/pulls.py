@@ -23,7 +23,7 @@ from stoker.cli.output import (
     show_json,
     takes_json,
 )
-from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.cli.tenants import chosen_tenants, takes_tenants, working_tenants
 from stoker.core.runs import RunState
 from stoker.errors import StokerError
 
@@ -88,7 +88,8 @@ async def _planned(
 
     found = []
     async with asked.app(only_to_read=not keep) as app:
-        for tenant in chosen_tenants(app.settings, named):
+        meant = (working_tenants if keep else chosen_tenants)(app.settings, named)
+        for tenant in meant:
             planning, store = app.pull_planning(tenant, policy=policy), app.backend.tenant(tenant)
             decided, takes = await planning.quoted(store, now=app.clock.now())
             run = ""
@@ -123,7 +124,7 @@ async def _carried_out(
         live = LiveNight(sys.stderr, otherwise=app.observer)
         with live:
             seen = replace(app, observer=live)
-            done, failed = await _looks(seen, chosen_tenants(app.settings, named), policy)
+            done, failed = await _looks(seen, working_tenants(app.settings, named), policy)
     if as_json:
         show_json([told_json(each) for each in done])
     else:

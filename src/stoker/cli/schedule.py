@@ -23,7 +23,7 @@ from stoker.cli.output import (
     takes_json,
 )
 from stoker.cli.runs import run_shown
-from stoker.cli.tenants import chosen_tenants, takes_tenants
+from stoker.cli.tenants import chosen_tenants, still_on, takes_tenants, working_tenants
 from stoker.core.nights import KIND
 from stoker.core.runs import Run, RunState
 from stoker.errors import ConfigError, ConflictError, StokerError
@@ -66,7 +66,7 @@ async def _run_schedule(
 ) -> Exit:
     if once:
         async with asked.app() as app:
-            taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
+            taking_part = _scheduled(app.settings, working_tenants(app.settings, tenants))
             nights = await _with_nights(app, taking_part)
             return await _once(app, taking_part, nights, as_json=as_json)
     stopping = asyncio.Event()
@@ -84,10 +84,16 @@ async def kept_going(
     *,
     look_again: timedelta = LOOK_AGAIN,
 ) -> None:
-    """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile."""
+    """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile.
+
+    Raises ConfigError when one of those named is switched off at first, or all of them are later.
+    """
+    began = False
     while not stopping.is_set():
         async with asked.app() as app:
-            taking_part = _scheduled(app.settings, chosen_tenants(app.settings, tenants))
+            on = still_on(app.settings, tenants) if began else tenants
+            taking_part = _scheduled(app.settings, working_tenants(app.settings, on))
+            began = True
             nights = await _with_nights(app, taking_part)
             changed = asyncio.Event()
             watching = asyncio.create_task(_watched(asked, app, changed, every=look_again))
@@ -311,7 +317,7 @@ def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
 
 async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
     async with asked.app() as app:
-        chosen = chosen_tenants(app.settings, tenants)
+        chosen = working_tenants(app.settings, tenants)
         scheduler = app.scheduler(chosen)
         ended, busy = [], []
         for tenant in chosen:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stoker.accounts import CrmConnection
+    from stoker.config.settings import Settings
     from stoker.core.icp import IcpRule
     from stoker.core.model import Json, TenantId
     from stoker.wiring import App
@@ -208,13 +209,17 @@ async def _switch(asked: Asked, name: str, *, on: bool) -> bool:
     async with asked.app() as app:
         known = app.settings.tenant(known_id(name))
         own = {each.id: each for each in await app.backend.directory().tenants()}
-        if on and known.id not in own and not known.enabled:
+        if on and not _enabled_by_settings(asked.settings(), known.id):
             where = app.settings.origin(f"tenants.{known.id}.enabled")
             raise ConfigError(f"{known.id} is switched off by {where}; change it there")
         before = own.get(known.id, Tenant(id=known.id, name=known.name))
         return await app.backend.directory().put_tenant(replace(before, active=on)) and (
             before.active is not on
         )
+
+
+def _enabled_by_settings(said: Settings, tenant: TenantId) -> bool:
+    return all(each.enabled for each in said.tenants if each.id == tenant)
 
 
 def _tell_switched(name: str, *, changed: bool, on: bool, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`--tenant`: whose data a command is about."""
+"""`--tenant`: whose data a command is about, and for whom anything may be run."""
 
 from __future__ import annotations
 
@@ -57,6 +57,31 @@ def one_tenant(settings: Settings, named: str | None) -> TenantId:
         names = ", ".join(tenant.id for tenant in settings.tenants)
         raise ConfigError(f"say whose with --tenant (one of {names}), or set DEFAULT_TENANT_ID")
     return default
+
+
+def working_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
+    """Return the tenants asked for, to run something for them; one switched off is refused."""
+    return tuple(_working(settings, tenant) for tenant in chosen_tenants(settings, named))
+
+
+def working_tenant(settings: Settings, named: str | None) -> TenantId:
+    """Return the one tenant something is run for; one that is switched off is refused."""
+    return _working(settings, one_tenant(settings, named))
+
+
+def still_on(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the tenants named that are switched on; all of them when none is."""
+    off = {tenant.id for tenant in settings.tenants if not tenant.enabled}
+    return tuple(name for name in named if name not in off) or named
+
+
+def _working(settings: Settings, tenant: TenantId) -> TenantId:
+    if not settings.tenant(tenant).enabled:
+        raise ConfigError(
+            f"{tenant} is switched off, so nothing is run for it; "
+            f"switch it on with: stoker tenant enable {tenant}"
+        )
+    return tenant
 
 
 def one_account(settings: Settings, which: str) -> tuple[TenantId, CompanyId]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli.output import Asked, complain
-from stoker.cli.tenants import one_tenant
+from stoker.cli.tenants import one_tenant, working_tenant
 
 if TYPE_CHECKING:
     from stoker.config.settings import Settings
@@ -31,14 +31,17 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    asked: Asked, tenant: str | None, *, only_to_read: bool = False
+    asked: Asked, tenant: str | None, *, only_to_read: bool = False, to_work: bool = False
 ) -> AsyncIterator[Desk]:
-    """Open one tenant's touches. Those in a file of their own make no store."""
+    """Open one tenant's touches. Those in a file of their own make no store.
+
+    To work is to have something done for a tenant, and one that is switched off is refused it.
+    """
     from stoker.in_touch import touching_for
 
     in_file = _in_file(asked.settings(), tenant)
     async with asked.app(only_to_read=only_to_read or in_file) as app:
-        whose = one_tenant(app.settings, tenant)
+        whose = (working_tenant if to_work else one_tenant)(app.settings, tenant)
         own, store = app.settings.for_tenant(whose), app.backend.tenant(whose)
         touching = touching_for(
             store, own=own, clock=app.clock, directory=asked.directory, report=complain

@@ -43,7 +43,7 @@ async def _run(
 ) -> Exit | None:
     from stoker.in_touch import handed_over, way_for
 
-    async with desk(asked, tenant) as at:
+    async with desk(asked, tenant, to_work=not dry) as at:
         way = await way_for(
             at.store, own=at.own, connectors=at.app.connectors, directory=at.directory
         )

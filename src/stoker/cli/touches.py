@@ -79,7 +79,7 @@ async def _plan(
     tenant: str | None,
     json: bool,
 ) -> Exit | None:
-    async with desk(asked, tenant, only_to_read=dry) as at:
+    async with desk(asked, tenant, only_to_read=dry, to_work=not dry) as at:
         read = await profiles_from(at, profiles) if profiles else None
         if read is not None:
             await at.touching.store.put_profiles(read.profiles)
