@@ -32,6 +32,7 @@ from stoker.core.model import TenantId
 from stoker.core.nights import Step
 from stoker.core.runs import Manifest, config_hash
 from stoker.engine.asking import Asking
+from stoker.engine.buffers import hand_back_large_buffers
 from stoker.engine.clock import SystemClock
 from stoker.engine.discovering import Discovery
 from stoker.engine.gates import Gates
@@ -369,6 +370,7 @@ async def opened(
     Only to read, a store that cannot be written to will do: looking must work before acting.
     What libraries log meanwhile goes where our own lines go, and is redacted like them.
     """
+    hand_back_large_buffers()
     logs = observer_for(settings, sys.stderr)
     backend = backend_for(settings)
     try:

@@ -80,6 +80,7 @@ class CompanyLook:
         self._run = run
         self._ours = ours
         self._keeps_corpus = keeps_corpus
+        self._reading = asyncio.Lock()
 
     def has_whom_to_ask(self, before: Dossier, depth: Depth) -> bool:
         """Say whether a look this deep asks anybody: the company's site, or who may find it."""
@@ -186,8 +187,10 @@ class CompanyLook:
         if Step.EXTRACT not in self._steps or not (pages or told):
             return Extracted(findings=())
         with book.step(Step.EXTRACT):
-            # Parsing strangers' markup takes a while; everybody else goes on meanwhile.
-            return await asyncio.to_thread(self._sources.plain, pages, told=told)
+            # Parsing strangers' markup takes a while; everybody else goes on meanwhile. One after
+            # the other: large pages take a lot of memory while they are read.
+            async with self._reading:
+                return await asyncio.to_thread(self._sources.plain, pages, told=told)
 
     async def _read(
         self,
