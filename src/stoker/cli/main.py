@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from stoker import __version__
+from stoker.cli.empty_words import refuse_empty
 from stoker.cli.output import Asked, Exit, complain, exit_for_error
 from stoker.errors import StokerError
 
@@ -178,6 +179,7 @@ def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
     try:
         # Not click's standalone mode: exit codes and one-line errors are decided here.
         given = list(sys.argv[1:] if arguments is None else arguments)
+        refuse_empty(given)
         with stoker.make_context("stoker", given, obj=secrets) as ctx:
             return int(stoker.invoke(ctx) or Exit.OK)
     except click.exceptions.Exit as asked:
