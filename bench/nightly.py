@@ -4,6 +4,7 @@ The sandbox and the night each have a process of their own. Vendors and sites ta
 ones do, divided by a stated scale, and everything that holds us back (rates, gaps between requests
 to a host) is divided by the same. The shortest time is worked out from what the sandbox says it
 took over every answer: nobody with so many places, at those rates and as polite, can be quicker.
+`tenants` has two tenants' nights at once beside one alone: they share every vendor's rate.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 COMPANIES, SCALE, PLACES = 1000, 2, 8
 FEW, MANY = 1000, 10_000  # for memory
 AGAIN = 200  # companies of the night after
+TOGETHER, YEAR = 60, 2012  # companies of each of two tenants; the second wants only newer ones
 SEED, GAP, PAGES = 5, 0.5, 6
 LATENCY = {  # seconds, as they are on the real internet
     "sites": (0.3, 1.5),
@@ -68,7 +71,7 @@ def settings_text(address: str, directory: Path, *, scale: float, companies: int
             f"{name}.burst = {BURSTS.get(name, 1)}",
             f"{name}.concurrency = {AT_ONCE[name]}",
         ]
-    return "\n".join([*lines, "[tenants.acme]", ""])
+    return "\n".join([*lines, "[tenants.acme]", "[tenants.bolt]", ""])
 
 
 async def serve(scale: float, world: int) -> None:
@@ -100,9 +103,11 @@ async def serve(scale: float, world: int) -> None:
             box.waits.clear()
 
 
-async def fill(address: str, room: str, companies: int, scale: float, world: int) -> None:
+async def fill(
+    address: str, room: str, companies: int, scale: float, world: int, tenants: int
+) -> None:
     """Make a room with settings and a register, in a process whose memory is not the night's."""
-    from night_house import ACME, ANYBODY, entity_of, register
+    from night_house import ACME, ANYBODY, BOLT, entity_of, register
     from stoker.sandbox.world import World
     from stoker.wiring import opened, settings
 
@@ -111,15 +116,26 @@ async def fill(address: str, room: str, companies: int, scale: float, world: int
     own = settings(directory=Path(room), config=None, flags={}, environment={})
     async with opened(own, observer=lambda _: None) as app:
         made = World(seed=SEED, size=world)
-        await register(app, [entity_of(each) for each in quick_sites(made, companies)])
-        await app.backend.tenant(ACME).accounts.put_rule(ANYBODY)
+        if tenants == 1:
+            await register(app, [entity_of(each) for each in quick_sites(made, companies)])
+            await app.backend.tenant(ACME).accounts.put_rule(ANYBODY)
+            return
+        everybody = list(quick_sites(made, world // 2))
+        entities = []
+        for tenant, years in ((ACME, (1900, YEAR - 1)), (BOLT, (YEAR, 2100))):
+            theirs = [each for each in everybody if years[0] <= each.incorporated.year <= years[1]]
+            entities += map(entity_of, theirs[:companies])
+            await app.backend.tenant(tenant).accounts.put_rule(replace(ANYBODY, years=years))
+        await register(app, entities)
 
 
-async def night(address: str, companies: int, scale: float, nights: int, world: int) -> None:
-    """Have nights of one tenant, a day apart, and say how each went."""
+async def night(
+    address: str, companies: int, scale: float, nights: int, world: int, tenants: int
+) -> None:
+    """Have nights of one tenant, or of two at once, a day apart; say how each first one went."""
     import resource
 
-    from night_house import ACME
+    from night_house import ACME, BOLT
     from stoker.engine.clock import SystemClock
     from stoker.wiring import opened, settings
 
@@ -132,7 +148,7 @@ async def night(address: str, companies: int, scale: float, nights: int, world: 
             return super().now() + self.ahead
 
     with tempfile.TemporaryDirectory() as name:
-        words = ("fill", address, name, companies, scale, world)
+        words = ("fill", address, name, companies, scale, world, tenants)
         with program(*words) as filling:
             filling.wait()
         own = settings(directory=Path(name), config=None, flags={}, environment={})
@@ -141,7 +157,12 @@ async def night(address: str, companies: int, scale: float, nights: int, world: 
             for _ in range(nights):
                 scheduler, began = app.scheduler(()), time.perf_counter()
                 worked = time.process_time()
-                run = await scheduler.start_now(app.night_task(ACME, app.night(ACME)))
+                run, *_ = await asyncio.gather(
+                    *(
+                        scheduler.start_now(app.night_task(tenant, app.night(tenant)))
+                        for tenant in (ACME, BOLT)[:tenants]
+                    )
+                )
                 took = time.perf_counter() - began
                 told = {
                     "took": took,
@@ -191,12 +212,12 @@ def said(process, word: str = ""):
     return json.loads(process.stdout.readline())
 
 
-def nights(companies: int, *, scale: float, number: int = 1):
+def nights(companies: int, *, scale: float, number: int = 1, tenants: int = 1):
     """Have so many nights; return for each how it went and how long answers took, by host."""
-    world = 2 * companies + 200
+    world = 2 * companies * tenants * tenants + 200
     with program("serve", scale, world) as box:
         address = box.stdout.readline().strip()
-        with program("night", address, companies, scale, number, world) as ours:
+        with program("night", address, companies, scale, number, world, tenants) as ours:
             went = []
             for _ in range(number):
                 told = said(ours)
@@ -257,6 +278,23 @@ def clocked(companies: int = COMPANIES, scale: float = SCALE) -> tuple[str, str,
     return what, f"{told['took']:.1f} s", f"shortest {bound:.1f} s", told["took"] / bound
 
 
+def together(companies: int = TOGETHER, scale: float = SCALE) -> tuple[str, str, str, float]:
+    """Have two tenants' nights at once, and one alone; what they verify goes at one rate."""
+    took, told = [], []
+    for tenants in (2, 1):
+        [(went, waits)] = nights(companies, scale=scale, tenants=tenants)
+        took.append(went["took"])
+        calls, addresses = len(waits.get("zerobounce.test", ())), len(waits.get(ADDRESSES, ()))
+        told.append(f"{went['took']:.1f} s, {calls} verifier calls for {addresses} addresses")
+        print(
+            f"n={tenants} x {companies} companies, time divided by {scale:g}: {went['state']} "
+            f"{went['reason']!r}, {told[-1]}; {went['counts']}",
+            file=sys.stderr,
+        )
+    what = f"two tenants x {companies} companies beside one, all times divided by {scale:g}"
+    return what, told[0], f"one {told[1]}", took[0] / took[1]
+
+
 def main() -> list[tuple[str, str, str, float]]:
     first = clocked()
     (_, waits), (again, then) = nights(AGAIN, scale=1000, number=2)
@@ -272,6 +310,7 @@ def main() -> list[tuple[str, str, str, float]]:
     )
     return [
         first,
+        together(),
         (
             f"peak memory of a night, {MANY} companies against {FEW} (no latency)",
             f"{many['memory']:.0f} MB",
@@ -291,12 +330,14 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", scale, world]:
             asyncio.run(serve(float(scale), int(world)))
-        case ["night", address, companies, scale, number, world]:
-            asyncio.run(night(address, int(companies), float(scale), int(number), int(world)))
-        case ["fill", address, room, companies, scale, world]:
-            asyncio.run(fill(address, room, int(companies), float(scale), int(world)))
+        case ["night", address, companies, scale, *numbers]:
+            asyncio.run(night(address, int(companies), float(scale), *map(int, numbers)))
+        case ["fill", address, room, companies, scale, *numbers]:
+            asyncio.run(fill(address, room, int(companies), float(scale), *map(int, numbers)))
         case ["clock", companies, scale]:
             print(*clocked(int(companies), float(scale)), sep=" | ")
+        case ["tenants", companies, scale]:
+            print(*together(int(companies), float(scale)), sep=" | ")
         case ["memory", *sizes]:
             for size in map(int, sizes):
                 [(told, _)] = nights(size, scale=1000)

@@ -91,9 +91,11 @@ class Desk:
         owner="one",
         capped=VENDORS,
         store=lambda real: real,
+        tenant=ACME,
+        traffic=None,
     ):
         self.box, self.http, self.backend, self.clock = box, http, backend, clock
-        self.store = store(backend.tenant(ACME))
+        self.store = store(backend.tenant(tenant))
         self.told = Recorder()
         patience = timedelta(seconds=deadline)
         searching = tavily(http, key=key, base_url="http://tavily.test", deadline=patience)
@@ -111,14 +113,14 @@ class Desk:
             owner=owner,
             clock=clock,
             lease=LEASE,
-            tenant=ACME,
+            tenant=tenant,
             observer=self.told,
         )
         rate = Rate(calls=A_LOT, per=timedelta(seconds=1), burst=A_LOT // 2)
-        self.traffic = Traffic(
+        self.traffic = traffic or Traffic(
             lambda _: Way(rate=rate, places=16), shared=None, owner=owner, clock=clock
         )
-        self.passages = Passages(self.traffic, ACME, clock=clock)
+        self.passages = Passages(self.traffic, tenant, clock=clock)
         self.asking = Asking(
             self.store,
             gate=Gate(self.promises, clock=clock),

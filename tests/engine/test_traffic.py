@@ -207,3 +207,33 @@ def test_a_connector_without_settings_is_refused_before_anything_waits(going):
 
     with pytest.raises(ConfigError, match="tavly"):
         asyncio.run(ask())
+
+
+def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_next_one_come(
+    going,
+):
+    ours, clock = going
+    passages = Passages(ours, ACME, clock=clock)
+    seen = []
+
+    async def one(name, *, goes):
+        async with passages.front("lusha") as front:
+            seen.append((name, clock.elapsed()))
+            if goes:
+                async with front.ahead():
+                    assert front.ahead() is None
+                    await asyncio.sleep(0.05)
+                    seen.append((f"{name} is through", clock.elapsed()))
+
+    async def scenario():
+        await one("left", goes=False)
+        await asyncio.gather(one("first", goes=True), one("second", goes=True))
+
+    asyncio.run(scenario())
+    assert seen == [
+        ("left", 0 * SECOND),
+        ("first", 0 * SECOND),
+        ("second", SECOND),  # while the first call is still under way: there are two places
+        ("first is through", SECOND),
+        ("second is through", SECOND),
+    ]

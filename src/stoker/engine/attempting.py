@@ -8,7 +8,7 @@ how questions are bundled, is told by whoever asks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -21,8 +21,8 @@ from stoker.core.holds import Hold, Phase
 from stoker.core.money_events import news_of
 from stoker.core.questions import Record, ask_anew_from, stands_in_the_way
 from stoker.core.waiting import backoff
-from stoker.engine.passages import Passages
-from stoker.engine.paying import Gate, Paid, attempt
+from stoker.engine.passages import Front, Passages
+from stoker.engine.paying import Gate, Paid, Passage, attempt
 from stoker.errors import (
     ConfigError,
     ConflictError,
@@ -113,12 +113,16 @@ class Attempts:
         account: str,
         run: str | None,
         keeping: Keeping[Answer],
+        front: Front | None = None,
+        weight: int = 0,
     ) -> Done[Answer] | Refused | Failed | Elsewhere:
         """Ask, and try again while that may help and costs nothing.
 
         Attempts under a key are numbered for ever, each with a promise of its own. One whose
-        outcome nobody knows stands in the way of the next for the rest of its day. Raises what
-        the store raises when it cannot even be read.
+        outcome nobody knows stands in the way of the next for the rest of its day. Whoever has
+        come to the `front` goes on from there, and again from the back. `weight` is what a
+        passage counts it as; the most it costs of any unit, if not said. Raises what the store
+        raises when it cannot even be read.
         """
         try:
             request = Request(
@@ -146,7 +150,10 @@ class Attempts:
             step = _Step(
                 connector, question, attempt(request, number + 1).key, keeping, self._store
             )
-            outcome = await self._tried(request, number + 1, step)
+            passage = (front.ahead() if front else None) or self._passages.through(
+                request.connector, weight or max(1, *request.amounts.values())
+            )
+            outcome = await self._tried(request, number + 1, step, passage)
             if isinstance(outcome, _MootError):
                 return Elsewhere()
             if isinstance(outcome, Done):
@@ -160,6 +167,10 @@ class Attempts:
                 return Failed(ending=Ending.LATER, because=str(outcome))
             await self._clock.sleep(wait)
         raise AssertionError("the last attempt always returns")
+
+    def front(self, connector: str) -> AbstractAsyncContextManager[Front]:
+        """Wait for a turn at a vendor, for whoever says only then what is asked."""
+        return self._passages.front(connector)
 
     async def standing(self, under: str) -> Hold | None:
         """Return the promise something was asked under, as it is."""
@@ -192,10 +203,8 @@ class Attempts:
                 self._observer(news)
 
     async def _tried(
-        self, request: Request, number: int, step: _Step[Asked, Answer]
+        self, request: Request, number: int, step: _Step[Asked, Answer], passage: Passage
     ) -> Done[Answer] | Refused | Failed | Elsewhere | TransientError:
-        weight = max(1, *request.amounts.values())
-        passage = self._passages.through(request.connector, weight)
         try:
             outcome = await self._gate.pay_for(
                 attempt(request, number), step.taken, passage=passage

@@ -1,16 +1,19 @@
 """Addresses of many companies verified together: one call for up to a hundred of them.
 
-A batch goes when it is full, when it has waited long enough, or when nobody else can come. Each
-address has an answer of its own, kept by itself. A mark is kept before a batch is sent: a batch
-whose answer was lost is not paid for again because its addresses meet in another one.
+A batch stands in line for its turn at the vendor when it is full, when it has waited long enough,
+or when nobody else can come. Until the turn is there it stays open: whoever comes meanwhile goes
+along, instead of standing in line behind it. Then it is closed, promised and sent. Each address has
+an answer of its own, kept by itself. A mark is kept before a batch is sent: a batch whose answer
+was lost is not paid for again because its addresses meet in another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
+from itertools import count
 from types import TracebackType
 
 from stoker.core.budget import Refused
@@ -27,6 +30,7 @@ from stoker.core.verifying_emails import (
 )
 from stoker.engine.asking import Answered, Asking
 from stoker.engine.attempting import Elsewhere, Ending, Failed, Keeping
+from stoker.engine.passages import Front
 from stoker.errors import PermanentError, StokerError
 from stoker.sources import Connector, Done, Kept
 
@@ -64,7 +68,9 @@ class Batching:
         self._ours = ours
         self._claims: dict[str, Claim] = {}  # looked up, gathered, or on their way
         self._gathered: list[str] = []
-        self._tasks: set[asyncio.Task[dict[str, Outcome]]] = set()
+        self._tasks: dict[int, asyncio.Task[dict[str, Outcome]]] = {}
+        self._open: set[int] = set()  # batches that stand in line
+        self._numbers = count(1)
         self._timer: asyncio.Task[None] | None = None
         self._coming = 0
         self._waiting = 0
@@ -114,8 +120,10 @@ class Batching:
         gathered, self._gathered = self._gathered, []
         for email in gathered:  # whoever wanted to know has left
             self._tell(email, _later("the run ended before it was verified"))
+        for number in self._open:  # nothing is in it, and nothing was promised for it
+            self._tasks[number].cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks.values())
 
     async def _known(self, emails: list[str]) -> dict[str, Outcome]:
         """Return what was said before and is still good, and what may have been paid for."""
@@ -175,26 +183,31 @@ class Batching:
                     self._gathered.append(email)
 
     def _look(self) -> None:
-        """Let the batch go if it should, or see to it that it does not wait for ever."""
-        while len(self._gathered) >= self._most:
-            self._go()
-        if self._gathered and 0 < self._coming <= self._waiting:
-            self._go()
-        if self._gathered and self._timer is None:
+        """Put a batch in line if one should be, or see to it that nobody waits for ever."""
+        while self._without_batch >= self._most:
+            self._stand_in_line()
+        if self._without_batch > 0 and 0 < self._coming <= self._waiting:
+            self._stand_in_line()
+        if self._without_batch > 0 and self._timer is None:
             self._timer = asyncio.create_task(self._after_a_while())
+
+    @property
+    def _without_batch(self) -> int:
+        """How many addresses find no room in the batches that stand in line."""
+        return len(self._gathered) - self._most * len(self._open)
 
     async def _after_a_while(self) -> None:
         await self._asking.clock.sleep(self._wait)
         self._timer = None
-        self._go()
+        if self._without_batch > 0:
+            self._stand_in_line()
 
-    def _go(self) -> None:
-        batch, self._gathered = self._gathered[: self._most], self._gathered[self._most :]
-        if not batch:
-            return
+    def _stand_in_line(self) -> None:
+        number, batch = next(self._numbers), list[str]()
 
         def tell(task: asyncio.Task[dict[str, Outcome]]) -> None:
-            self._tasks.discard(task)
+            del self._tasks[number]
+            self._open.discard(number)
             for email in batch:
                 if task.cancelled():
                     self._claims.pop(email).cancel()
@@ -205,11 +218,34 @@ class Batching:
                 else:
                     self._claims.pop(email).set_exception(error)
 
-        task = asyncio.create_task(self._verified(batch))
-        self._tasks.add(task)
-        task.add_done_callback(tell)
+        self._open.add(number)
+        self._tasks[number] = asyncio.create_task(self._at_its_turn(number, batch))
+        self._tasks[number].add_done_callback(tell)
 
-    async def _verified(self, emails: list[str]) -> dict[str, Outcome]:
+    async def _at_its_turn(self, number: int, batch: list[str]) -> dict[str, Outcome]:
+        """Fill a batch when its turn has come, and verify it."""
+        async with AsyncExitStack() as stack:
+            front: Front | None = None
+            try:
+                turn = self._asking.attempts.front(self._connector.name)
+                front = await stack.enter_async_context(turn)
+            except StokerError:
+                pass  # whoever asks without a turn meets the same, and tells what it means
+            finally:
+                # Whatever became of the turn: nobody waits for a batch that does not go.
+                batch += self._closed(number)
+            return await self._verified(batch, front) if batch else {}
+
+    def _closed(self, number: int) -> list[str]:
+        """Return what a batch holds from now on; who finds no room in it goes on waiting."""
+        batch, self._gathered = self._gathered[: self._most], self._gathered[self._most :]
+        self._open.discard(number)
+        if not self._gathered and self._timer is not None:
+            self._timer.cancel()  # it ran for those who have gone
+            self._timer = None
+        return batch
+
+    async def _verified(self, emails: list[str], front: Front | None) -> dict[str, Outcome]:
         batch = Batch(emails=tuple(emails))
 
         async def known_meanwhile() -> bool:
@@ -227,6 +263,8 @@ class Batching:
                 moot=known_meanwhile,
                 ours=self._ours,
             ),
+            front=front,
+            weight=1,
         )
         if isinstance(outcome, Done):
             return self._told(emails, outcome)
@@ -234,11 +272,11 @@ class Batching:
             known = await self._known(emails)
             others = [email for email in emails if email not in known]
             if known and others:
-                return {**known, **await self._verified(others)}
+                return {**known, **await self._verified(others, front)}
             return dict.fromkeys(emails, _later("another process verifies these addresses")) | known
         room = outcome.limit - outcome.used if isinstance(outcome, Refused) else 0
         if 0 < room < len(emails):
-            fits = await self._verified(emails[:room])
+            fits = await self._verified(emails[:room], front)
             return {**fits, **dict.fromkeys(emails[room:], outcome)}
         return dict.fromkeys(emails, outcome)
 

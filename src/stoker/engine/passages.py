@@ -7,13 +7,39 @@ says about waiting is taken here too, and only ever slows us down. Money is `pay
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from datetime import datetime
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from datetime import datetime, timedelta
 
 from stoker.core.model import TenantId
-from stoker.engine.pacing import paced, spread_until
+from stoker.engine.pacing import Pace, paced, spread_until
 from stoker.engine.traffic import Traffic
 from stoker.ports import Clock
+
+
+class Front:
+    """A place at the very front: the call may go now, and its turn is not used up yet.
+
+    `ahead` is what is left of the way, once. Whoever goes it lets the next one come to the front;
+    whoever leaves without going has used nothing up.
+    """
+
+    def __init__(self, pace: Pace, *, place: AsyncExitStack, line: AsyncExitStack) -> None:
+        self._pace = pace
+        self._place = place
+        self._line = line
+        self._gone = False
+
+    def ahead(self) -> AbstractAsyncContextManager[None] | None:
+        """Return what is left to go through; None once somebody has gone."""
+        return None if self._gone else self._go()
+
+    @asynccontextmanager
+    async def _go(self) -> AsyncIterator[None]:
+        self._gone = True
+        async with self._place.pop_all():
+            async with self._line.pop_all():
+                await self._pace.turn()
+            yield
 
 
 class Passages:
@@ -41,6 +67,26 @@ class Passages:
             paced(pace),
         ):
             yield
+
+    @asynccontextmanager
+    async def front(self, connector: str) -> AsyncIterator[Front]:
+        """Wait until a call of cost 1 may go, for whoever says only then what it is.
+
+        One waiter of this process is at the front at a time, and stays there until it goes or
+        leaves. Of several processes, all may be; who is slower goes a turn later. Raises what
+        `through` raises.
+        """
+        pace = self._traffic.pace(connector, tenant=self._tenant)
+        places = self._traffic.places(connector, tenant=self._tenant)
+        turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
+        async with AsyncExitStack() as place, AsyncExitStack() as line:
+            await place.enter_async_context(turnstile.turn(self._tenant, cost=1))
+            if places is not None:
+                await place.enter_async_context(places.place())
+            await line.enter_async_context(self._traffic.line(connector, tenant=self._tenant))
+            while (wait := await pace.opens_at() - self._clock.now()) > timedelta(0):
+                await self._clock.sleep(wait)
+            yield Front(pace, place=place, line=line)
 
     async def wait_until(self, connector: str, until: datetime) -> None:
         """Heed a vendor that asked us to wait: nobody with this key calls before then.

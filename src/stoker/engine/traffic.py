@@ -6,6 +6,7 @@ does, nobody has to be asked. How fast a connector may go is told by whoever bui
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -57,6 +58,7 @@ class Traffic:
         self._paces: dict[str, Pace] = {}
         self._places: dict[str, Places] = {}
         self._turnstiles: dict[str, Turnstile] = {}
+        self._lines: dict[str, asyncio.Lock] = {}
 
     def way(self, connector: str) -> Way:
         """Return how a connector may be called. Raises ConfigError when nobody has said."""
@@ -99,6 +101,10 @@ class Traffic:
                 at_once=self.way(connector).places, quantum=QUANTUM, weights=self._weights
             )
         return self._turnstiles[name]
+
+    def line(self, connector: str, *, tenant: TenantId | None = None) -> asyncio.Lock:
+        """Return what lets one at a time to the front, before the pace; in the order of asking."""
+        return self._lines.setdefault(self._line(connector, tenant), asyncio.Lock())
 
     def _line(self, connector: str, tenant: TenantId | None) -> str:
         if not self.way(connector).own_key:
