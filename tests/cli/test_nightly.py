@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
+import apsw
 import pytest
 
 from night_desk import Desk, small_internet
@@ -236,7 +239,79 @@ def test_a_night_that_is_stopped_says_what_was_done_what_is_left_and_how_to_go_o
     assert (night.returncode, run["state"]) == (130, "CANCELLED")
     stopped = f"acme: run {run['run']} was stopped with 0 of 3 companies through and 3 left"
     assert stopped in said
-    assert "go on today with: stoker nightly --tenant acme --skip verify\n" in said
+    here = f"stoker -C {tmp_path} nightly --tenant acme --skip verify\n"
+    assert f"go on today with: {here}" in said
+
+
+def heeds_ctrl_c():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have switched it off
+
+
+def interrupted(tmp_path, slow, *, pauses):
+    """Press Ctrl-C in a night that is under way, again after each pause; return how it ended.
+
+    Meanwhile somebody else writes into the store, so that the run takes a while to be closed.
+    """
+    words = ("nightly", "--tenant", "acme", "--limit", "3")
+    command = [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), *words]
+    with (
+        closing(apsw.Connection(str(tmp_path / "stoker-sandbox.db"))) as store,
+        subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_ctrl_c
+        ) as night,
+    ):
+        while not slow.tallies.by_host["sites"]:
+            assert night.poll() is None
+            time.sleep(0.05)
+        store.set_busy_timeout(10_000)
+        store.execute("BEGIN IMMEDIATE")
+        night.send_signal(signal.SIGINT)
+        for pause in pauses:
+            time.sleep(pause)
+            night.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        store.execute("ROLLBACK")
+        _, said = night.communicate()
+    return night.returncode, said
+
+
+@pytest.mark.parametrize("pause", [0.005, 0.1, 0.5])
+def test_a_second_ctrl_c_ends_a_night_in_words_and_its_run_is_closed(tmp_path, capsys, pause):
+    with RunningBox(companies=20, dials={"sites.latency": "60s"}) as slow:
+        desk = Desk(tmp_path, capsys, slow).set_up("acme")
+        code, said = interrupted(tmp_path, slow, pauses=[pause])
+        [run] = desk.told("runs", "list")[1]
+
+    assert "Traceback" not in said
+    assert (code, run["state"]) == (130, "CANCELLED")
+    assert said.endswith("stoker: stopped\n")
+
+
+def test_however_often_ctrl_c_is_pressed_nobody_sees_a_traceback(tmp_path, capsys):
+    with RunningBox(companies=20, dials={"sites.latency": "60s"}) as slow:
+        Desk(tmp_path, capsys, slow).set_up("acme")
+        code, said = interrupted(tmp_path, slow, pauses=[0.002] * 40)
+
+    assert (code, "Traceback" in said) == (130, False)
+    assert said.splitlines()[-1].startswith("stoker: stopped")
+
+
+def test_a_night_whose_process_is_gone_says_when_to_try_again(tmp_path, capsys):
+    with RunningBox(companies=20, dials={"sites.latency": "60s"}) as slow:
+        desk = Desk(tmp_path, capsys, slow).set_up("acme")
+        words = ("nightly", "--tenant", "acme", "--limit", "1")
+        command = [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), *words]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as killed:
+            while not desk.told("runs", "list")[1]:
+                assert killed.poll() is None
+            killed.kill()
+        code, _, err = desk("nightly", "--tenant", "acme")
+
+    assert (code, len(err.splitlines())) == (6, 1)
+    assert "nightly is running for acme already" in err
+    told = err.rpartition("try again after ")[2].strip()
+    left = datetime.strptime(told, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC) - datetime.now(UTC)
+    assert timedelta(0) < left <= timedelta(seconds=90)
 
 
 class Terminal(io.StringIO):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -156,6 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. No error leaves a traceback unless asked for."""
     try:
         code = _answered(arguments, secrets=set())
+        if code == Exit.INTERRUPTED and arguments is None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is on its way out already
         sys.stdout.flush()
     except BrokenPipeError:
         _let_stdout_go()

@@ -110,7 +110,7 @@ def nightly(
     if dry_run or quote:
         return run_async(_planned(asked, tenants, wish, whole=dry_run, as_json=as_json))
     words = [
-        "stoker nightly",
+        f"{asked.command()} nightly",
         *(f"--tenant {each}" for each in tenants),
         *(f"--skip {each}" for each in skip),
         *(f"--only {each}" for each in only),

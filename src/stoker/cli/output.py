@@ -7,6 +7,7 @@ Nothing slow is imported before it is needed: `stoker --help` must feel instant.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -73,6 +74,9 @@ _MEANINGS = {
     Exit.BROKEN_PIPE: "whoever read the output stopped reading",
 }
 
+_PATIENCE = 2  # times a command may be told to stop before it is gone at once
+_AT_ONCE = "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
+
 _ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
     (ConfigError, Exit.CONFIG),
     (PermanentError, Exit.FAILED),
@@ -96,6 +100,17 @@ class Asked:
         if address is None:
             return self
         return replace(self, flags={**self.flags, "sandbox.address": address})
+
+    def command(self) -> str:
+        """Return the words a command for the same place begins with, as one would type them."""
+        from shlex import quote
+
+        words = ["stoker"]
+        if self.directory != Path():
+            words += ["-C", quote(str(self.directory))]
+        if self.config is not None:
+            words += ["--config", quote(str(self.config))]
+        return " ".join(words)
 
     def settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""
@@ -121,14 +136,31 @@ def takes_json(command: _Command) -> _Command:
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's coroutine to its end; being told to end is the same as Ctrl-C."""
+    """Run a command's coroutine to its end; being told to end is the same as Ctrl-C.
+
+    The first time, what is under way is ended in order; the second, with less patience; the third,
+    at once, whatever is left open by that.
+    """
     import asyncio
     import signal
 
     async def until_told() -> _Result:
         doing = asyncio.ensure_future(work)
-        # Without this a run would be left for dead by every shutdown, not CANCELLED.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, doing.cancel)
+        told = 0
+
+        def stop() -> None:
+            nonlocal told
+            told += 1
+            if told > _PATIENCE:
+                complain(_AT_ONCE)
+                os._exit(Exit.INTERRUPTED)
+            doing.cancel()
+
+        # Without this a run would be left for dead by every shutdown, not CANCELLED; and a second
+        # Ctrl-C would break off whatever is being written down then.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(name) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(name, stop)
         return await doing
 
     try:

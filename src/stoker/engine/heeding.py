@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from stoker.core.runs import CancelRequest
+from stoker.engine.seeing_through import cut_off
 from stoker.errors import StokerError
 
 LOOKS_EVERY = timedelta(seconds=5)
@@ -46,7 +47,7 @@ class Heeding:
             if request is not None and begin_nothing_new(request):
                 await asyncio.wait({doing}, timeout=self.settles_within.total_seconds())
         finally:
-            await _cut_off(doing)
+            await cut_off(doing)
         return request
 
     async def _request(
@@ -59,17 +60,3 @@ class Heeding:
                 if (request := await asked()) is not None:
                     return request
         return None
-
-
-async def _cut_off(doing: asyncio.Future[Any]) -> None:
-    """End work that is not over; whoever is impatient meanwhile cancels it once more."""
-    impatient = False
-    doing.cancel()
-    while not doing.done():
-        try:
-            await asyncio.wait({doing})
-        except asyncio.CancelledError:
-            impatient = True
-            doing.cancel()
-    if impatient:
-        raise asyncio.CancelledError

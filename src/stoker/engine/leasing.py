@@ -16,6 +16,7 @@ from stoker.core import leases
 from stoker.core.events import LeaseLost
 from stoker.core.leases import Lease
 from stoker.core.model import TenantId
+from stoker.engine.seeing_through import cut_off
 from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Clock, Observer, Store
 
@@ -71,8 +72,7 @@ class Leaseholder:
             return doing.result()
         finally:
             if not doing.done():
-                doing.cancel()
-                await asyncio.wait({doing})
+                await cut_off(doing)
 
     async def _finished(self, doing: asyncio.Future[Result]) -> bool:
         # Real seconds, not the injected clock's: a sign of life is for other processes.

@@ -27,6 +27,7 @@ from stoker.core.runs import (
 )
 from stoker.engine.adding_up import added_up
 from stoker.engine.heeding import Heeding
+from stoker.engine.seeing_through import seen_through
 from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
 from stoker.ports import Clock, Observer, Store
 
@@ -182,7 +183,7 @@ class Runner:
                 ending = await self._so_far(store, run)
         except asyncio.CancelledError:
             with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
-                await asyncio.shield(self._close_stopped(store, run, opened.timings))
+                await seen_through(self._close_stopped(store, run, opened.timings))
             raise
         if request is not None:
             ending = _heeded(ending, request)

@@ -18,13 +18,14 @@ from typing import Any
 from stoker.core import cadence
 from stoker.core.cadence import CatchUp, Due, Schedule
 from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
-from stoker.core.leases import Lease, is_over
+from stoker.core.leases import Lease, is_over, lapses_at
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunState
 from stoker.core.slots import Slot, SlotState
 from stoker.core.timekeeping import CLOCK_TOLERANCE, went_back
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, Runner, Work, run_lease
+from stoker.engine.seeing_through import seen_through
 from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Backend, Clock, Observer, Store
 
@@ -128,23 +129,31 @@ class Scheduler:
             self._tell_failure(task, error)
             return []
         finally:
-            await asyncio.shield(self._leases.give_back(store, lease))
+            await seen_through(self._leases.give_back(store, lease))
 
     async def start_now(self, task: Task) -> Run:
         """Carry out a task by hand, due or not. Raises ConflictError while it is running."""
         store = self._backend.tenant(task.tenant)
         lease = await self._leases.take(store, run_lease(task.name), task="by hand")
         if lease is None:
-            raise ConflictError(
-                f"{task.name} is running for {task.tenant} already; "
-                f"see it with: stoker runs list --tenant {task.tenant}"
-            )
+            raise await self._busy(store, task)
         try:
             return await self._leases.while_held(
                 store, lease, self._carry_out_by_hand(store, task, lease)
             )
         finally:
-            await asyncio.shield(self._leases.give_back(store, lease))
+            await seen_through(self._leases.give_back(store, lease))
+
+    async def _busy(self, store: Store, task: Task) -> ConflictError:
+        seen = await store.schedule.lease(run_lease(task.name))
+        gone = ""
+        if seen is not None and seen.owner:
+            at = f"{lapses_at(seen):%Y-%m-%d %H:%M:%S} UTC"
+            gone = f"; if its process is gone, try again after {at}"
+        return ConflictError(
+            f"{task.name} is running for {task.tenant} already; "
+            f"see it with: stoker runs list --tenant {task.tenant}{gone}"
+        )
 
     async def _act(self, store: Store, task: Task, lease: Lease, now: datetime) -> list[Run]:
         await self._runner.close_dead(store, lease, kind=task.name)
@@ -176,7 +185,7 @@ class Scheduler:
             ours = await self._decided(store, slot, lease)
         except BaseException:
             # Stopped or fenced off before it was ours to do: no row may stay RUNNING for it.
-            await asyncio.shield(self._give_up(store, run, "stopped before its work began"))
+            await seen_through(self._give_up(store, run, "stopped before its work began"))
             raise
         if ours:
             return await self._runner.carry_out(store, run, task.work)
