@@ -109,6 +109,19 @@ def test_a_cap_that_is_reached_is_told_with_the_reason_and_in_the_exit_code(stok
     assert "when the first cap has room" in out
 
 
+def test_a_vendor_that_does_not_answer_is_named_and_not_taken_for_a_companys_site(tmp_path, capsys):
+    with RunningBox(companies=20, dials={"zerobounce.fault.close": 1}) as silent:
+        stoker = Desk(tmp_path, capsys, silent).set_up("acme")
+        _, [night] = stoker.told("nightly", "--limit", "4")
+        verifying = [each for each in night["manifest"]["reasons"] if "verify:" in each]
+        companies = night["manifest"]["selected"]
+        told = [stoker("why", f"acme/{company}")[1] for company in companies]
+
+    assert verifying
+    assert all("verify: zerobounce" in each for each in verifying)
+    assert any("verify: zerobounce" in each for each in told)
+
+
 def test_an_earlier_selection_is_repeated_exactly(stoker):
     stoker.set_up("acme")
     only = [word for step in ("refresh", "candidates", "select") for word in ("--only", step)]

@@ -11,6 +11,7 @@ from stoker.core.degrading import (
     owed_after,
     owed_by,
     reasons_of,
+    told_by_name,
 )
 from stoker.core.model import storable
 from stoker.core.nights import Step, UnitState
@@ -57,3 +58,16 @@ def test_reasons_are_bounded_and_every_store_can_keep_them(found):
 @pytest.mark.parametrize("note", ["", "nonsense", ",,", "export,bogus"])
 def test_a_note_nobody_of_us_wrote_owes_nothing_unknown(note):
     assert owed_by({OWED: note}) <= {Step.EXPORT}
+
+
+@pytest.mark.parametrize(
+    ("because", "told"),
+    [
+        ("https://api.test/v2/batch did not answer in time", "bolt did not answer in time"),
+        ("http://127.0.0.1:81/v2 broke off", "bolt broke off"),
+        ("bolt has no page https://own.test/", "bolt has no page https://own.test/"),
+        ("this is no email address", "this is no email address"),
+    ],
+)
+def test_a_vendor_is_named_and_not_where_it_was_asked(because, told):
+    assert told_by_name(because, vendor="bolt") == told

@@ -70,6 +70,18 @@ def test_the_same_trouble_at_two_sites_is_counted_as_one_reason():
     assert summary(troubled).reasons == ("2 × crawl: failed, its site did not answer in time",)
 
 
+def test_only_a_visit_is_to_the_companys_own_site():
+    def with_reason(because):
+        return Unit(company=CompanyId("a"), place=0, depth=Depth.DEEP, reasons=(because,))
+
+    gone = [with_reason(f"extract: nothing could be read at https://{n}.test/a") for n in "ab"]
+    left = [with_reason("https://own.test/ says it is another's; it is left alone")]
+    assert summary(gone + left).reasons == (
+        "2 × extract: nothing could be read at an address",
+        "1 × its site says it is another's; it is left alone",
+    )
+
+
 def test_a_cap_that_refuses_many_is_one_reason_however_much_each_of_them_needed():
     def refused(left, needed):
         cap = f"tokens/day has {left} of 15000 left, {needed} needed"

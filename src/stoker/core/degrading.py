@@ -6,6 +6,7 @@ on. Which steps there are and how they are done is not known here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from stoker.core.model import clean_text
 from stoker.core.nights import Step, UnitState
 
 OWED = "owed"  # the note that tells a later night which steps to make up for
+_ASKED_AT = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
 LONGEST_REASON = 300  # characters
 MOST_REASONS = 12  # of one company
 
@@ -42,6 +44,11 @@ class Shortfall:
     def sentence(self) -> str:
         """Say it as it stands among a unit's reasons."""
         return clean_text(f"{self.step}: {self.because}")[:LONGEST_REASON]
+
+
+def told_by_name(because: str, *, vendor: str) -> str:
+    """Return why a vendor gave no answer, the vendor named instead of where it was asked."""
+    return _ASKED_AT.sub(vendor, because)
 
 
 def ended_as(shortfalls: Iterable[Shortfall]) -> UnitState:

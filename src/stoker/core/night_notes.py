@@ -15,6 +15,7 @@ from stoker.core.runs import RunState, StepTiming
 
 _ADDRESS = re.compile(r"https?://\S{1,500}")
 _ROOM = re.compile(r"has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed")
+_ELSEWHERE = frozenset(Step) - {Step.CRAWL}
 MOST_REASONS = 20  # told of one night; the most frequent ones
 _MOST_KEPT = 500  # reasons counted apart; the rest is counted together
 _LEFT = (UnitState.WAITING, UnitState.TAKEN, UnitState.SHED)
@@ -113,7 +114,10 @@ class Tally:
 
 def _kind_of(sentence: str) -> str:
     """Return a reason without what only its company is told: which address, how much was left."""
-    return _ROOM.sub(_too_little, _ADDRESS.sub("its site", sentence))
+    step = sentence.partition(":")[0]
+    # Only a visit is to the company's own site; other steps speak of pages anywhere.
+    named = "an address" if step in _ELSEWHERE else "its site"
+    return _ROOM.sub(_too_little, _ADDRESS.sub(named, sentence))
 
 
 def _too_little(found: re.Match[str]) -> str:

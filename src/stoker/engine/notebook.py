@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from stoker.core.budget import Refused
-from stoker.core.degrading import Lack, Shortfall, ended_as, reasons_of
+from stoker.core.degrading import Lack, Shortfall, ended_as, reasons_of, told_by_name
 from stoker.core.nights import Step, Unit
 from stoker.core.questions import KeepableAnswer
 from stoker.engine.asking import Answered, Failed
@@ -74,7 +74,8 @@ class Notebook:
             lack, because = Lack.REFUSED, f"{connector} was not asked: {outcome.sentence}"
             resets_at = outcome.resets_at
         else:
-            lack, because, resets_at = Lack(outcome.ending.value), outcome.because, None
+            lack, resets_at = Lack(outcome.ending.value), None
+            because = told_by_name(outcome.because, vendor=connector)
         self.shortfalls.append(
             Shortfall(step=step, lack=lack, because=because, resets_at=resets_at)
         )
