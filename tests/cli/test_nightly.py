@@ -90,6 +90,20 @@ def test_a_plan_asks_nobody_writes_no_crm_and_leaves_no_run(stoker, box, how):
 
 
 def test_a_plan_of_nobody_says_why_and_what_to_do(stoker):
+def test_who_waits_is_told_whether_for_the_limit_asked_for_or_for_the_cap(stoker):
+    stoker.set_up("acme")
+    few = ("--set", "scheduling.daily_cap_per_tenant=5")
+    _, limited, _ = stoker(*few, "nightly", "--plan", "--limit", "3")
+    _, capped, _ = stoker(*few, "nightly", "--plan", "--limit", "9")
+    _, plain, _ = stoker(*few, "nightly", "--plan")
+
+    assert "wait for another night: --limit asked for at most 3 tonight" in limited
+    assert "the cap on companies is reached" not in limited
+    for told in (capped, plain):
+        assert "wait for another night: the cap on companies is reached" in told
+        assert "--limit" not in told
+
+
     stoker.set_up("acme")
     stoker("icp", "set", "--tenant", "acme", "--industry", "99")
     code, out, _ = stoker("nightly", "--plan", "--tenant", "acme")

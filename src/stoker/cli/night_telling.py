@@ -47,6 +47,7 @@ class Planned:
     plan: NightPlan
     at: datetime
     names: Mapping[str, str]  # of the companies shown
+    limit: int | None = None  # how many a person asked for at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
     if plan.looked_at_today:
         say(f"  {plan.looked_at_today} already looked at today; --again looks at them once more")
     if plan.over_cap:
-        say(f"  {plan.over_cap} wait for another night: the cap on companies is reached")
+        say(f"  {plan.over_cap} wait for another night: {_why_no_more(planned)}")
     if plan.over_budget:
         say(f"  {plan.over_budget} wait for another night: no pull units are left for them")
     if whole:
@@ -141,6 +142,19 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
 
 
 def plan_json(planned: Planned, *, whole: bool) -> Json:
+def learned_text(nights: int) -> str:
+    """Say what a quote goes by: how many earlier nights, or rough numbers only."""
+    if not nights:
+        return "Quoted by rough numbers; from its first night on, by what its nights took."
+    return f"Quoted by what the latest {f'{nights} nights' if nights > 1 else 'night'} took."
+
+
+def _why_no_more(planned: Planned) -> str:
+    if planned.limit is not None and len(planned.plan.units) >= planned.limit:
+        return f"--limit asked for at most {planned.limit} tonight"
+    return "the cap on companies is reached"
+
+
     """Return a plan for programs."""
     plan, quote = planned.plan, planned.plan.quote
     told: dict[str, Json] = {

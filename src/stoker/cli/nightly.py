@@ -144,7 +144,7 @@ async def _plan(app: App, tenant: TenantId, wish: Wish, *, names: bool) -> Plann
     for unit in plan.units[:SHOWN] if names else ():
         dossier = await store.accounts.dossier(unit.company)
         called[unit.company] = dossier.company.name if dossier else ""
-    return Planned(tenant=tenant, plan=plan, at=app.clock.now(), names=called)
+    return Planned(tenant=tenant, plan=plan, at=app.clock.now(), names=called, limit=wish.limit)
 
 
 async def _carried_out(
