@@ -57,6 +57,15 @@ def test_runs_are_listed_newest_first(stoker):
     assert names[0] == f"{RECENT:%Y%m%d_%H%M%S}"
 
 
+def test_a_kind_without_runs_is_told_apart_from_one_that_there_is_not(stoker):
+    assert stoker("runs", "list", "--kind", "nightly")[:2] == (0, "no runs of kind nightly yet\n")
+    assert stoker("runs", "list", "--kind", "nightly", "--json")[:2] == (0, "[]\n")
+    for how in ([], ["--json"]):
+        code, out, err = stoker("runs", "list", "--kind", "bogus", *how)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "no kind of run 'bogus'; there are: nightly, pulls, plan, discovery" in err
+
+
 def test_a_run_is_shown_by_its_name_or_as_the_latest(stoker):
     by_name = stoker("runs", "show", f"{RECENT:%Y%m%d_%H%M%S}")
 

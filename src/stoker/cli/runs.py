@@ -19,7 +19,7 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.cli.rerun import rerun
+from stoker.cli.rerun import STARTS, rerun
 from stoker.cli.tenants import chosen_tenants, one_tenant, takes_tenant, takes_tenants
 from stoker.cli.which_run import found_run
 from stoker.errors import ConfigError
@@ -63,6 +63,8 @@ async def _list(
         for tenant in chosen_tenants(app.settings, tenants):
             there = await app.backend.tenant(tenant).runs.runs(kind=kind, limit=limit)
             found += [(tenant, run) for run in there]
+    if kind is not None and not found and kind not in STARTS:
+        raise ConfigError(f"there is no kind of run {kind!r}; there are: {', '.join(STARTS)}")
     found.sort(key=lambda pair: (pair[1].at, pair[0]), reverse=True)
     if as_json:
         show_json([run_shown(tenant, run) for tenant, run in found[:limit]])
@@ -81,7 +83,7 @@ async def _list(
             )
             for tenant, run in found[:limit]
         ],
-        empty="no runs yet; do one with: stoker upkeep",
+        empty=f"no runs of kind {kind} yet" if kind else "no runs yet; do one with: stoker upkeep",
     )
 
 
