@@ -17,6 +17,7 @@ from stoker.core.budget import Used
 from stoker.core.budget_windows import ResetRule
 from stoker.core.caps import Cap
 from stoker.core.expectations import room
+from stoker.core.experience import taken
 from stoker.core.forecast import Room
 from stoker.core.model import TenantId
 from stoker.core.nights import Step
@@ -24,6 +25,7 @@ from stoker.core.statements import of_now
 from stoker.core.targets import PLENTY, DepthRule
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
+from stoker.engine.earlier_nights import latest_nights
 from stoker.engine.exporting import CrmExport
 from stoker.engine.learning import Learning
 from stoker.engine.night import Night
@@ -183,7 +185,10 @@ async def means_of(
     reset: ResetRule,
     clock: Clock,
 ) -> Means:
-    """Return what is left of a tenant's own caps now, and how fast its vendors may be called."""
+    """Return what is left of a tenant's own caps now, and how fast its vendors may be called.
+
+    With it comes what its latest nights took of them.
+    """
     now, changes = clock.now(), await store.money.cap_changes()
     used: dict[tuple[str, str], Used] = {
         (each.cap, each.window): each.used for each in await store.money.usage()
@@ -192,12 +197,12 @@ async def means_of(
     for cap, line, _ in of_now(caps, changes, used, reset=reset, now=now):
         known = free.setdefault(cap.connector or "*", {})
         known[cap.unit] = min(known.get(cap.unit, PLENTY), line.free)
-    rooms = {"crawl": Room()}
+    rooms, nights = {"crawl": Room()}, await latest_nights(store)
     for name in connectors:
         said = own.connector(name)
         per_minute = said.calls * said.share / said.per_s * 60
-        rooms[name] = room(
-            name, free={**free.get("*", {}), **free.get(name, {})}, per_minute=per_minute
-        )
+        left = {**free.get("*", {}), **free.get(name, {})}
+        took = taken(nights, name)
+        rooms[name] = room(name, free=left, per_minute=per_minute, took=took)
     tenants, looks = (free.get(each, {}).get("pull_units", PLENTY) for each in ("*", "crawl"))
     return Means(tenant_units=tenants, connector_units=looks, rooms=rooms)

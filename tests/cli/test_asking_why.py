@@ -145,13 +145,19 @@ def test_a_plan_made_again_is_the_same_and_a_smaller_cap_costs_accounts_and_fres
 
 SINGAPORE = ZoneInfo("Asia/Singapore")
 PLENTY = ("--set", "caps.pull_units_per_day=60")
-FEW_CALLS = ("--set", "caps.lusha_contact_lookups=2")
-SLOW = ("--set", "lusha.burst=1", "--set", "lusha.calls=1", "--set", "lusha.per_s=3600")
+FEW_CALLS = ("--set", "caps.tavily_queries=3")
+SLOW = ("--set", "tavily.burst=1", "--set", "tavily.calls=1", "--set", "tavily.per_s=2400")
 
 
 @pytest.fixture
 def with_lusha(stoker):
     (stoker.home / ".env").write_text("LUSHA_API_KEY=not-a-key\n")
+    return stoker
+
+
+@pytest.fixture
+def with_tavily(stoker):
+    (stoker.home / ".env").write_text("TAVILY_API_KEY=not-a-key\n")
     return stoker
 
 
@@ -172,38 +178,38 @@ def told_why(stoker, *words):
     return [json.loads(out)["pull"] for _, out, _ in asked]
 
 
-def test_a_vendors_cap_says_how_many_looks_are_deep_and_who_is_looked_at(with_lusha):
-    assert with_lusha(*PLENTY, "pulls", "plan")[0] == 0
-    code, out, _ = with_lusha("replay", "latest", "--cap", "lusha=2", "--json")
+def test_a_vendors_cap_says_how_many_looks_are_deep_and_who_is_looked_at(with_tavily):
+    assert with_tavily(*PLENTY, "pulls", "plan")[0] == 0
+    code, out, _ = with_tavily("replay", "latest", "--cap", "tavily=3", "--json")
     told = json.loads(out)
     before, after = told["as_it_was"], told["changed"]
-    assert (code, told["gained"], len(told["lost"])) == (0, [], 5)  # at 0.6 calls a look
+    assert (code, told["gained"], len(told["lost"])) == (0, [], 5)  # at one call a look
     assert (before["deep"], after["accounts"], after["deep"]) == (8, 3, 3)
-    assert after["calls"]["lusha"] == pytest.approx(1.8)
+    assert after["calls"]["tavily"] == pytest.approx(3)
     assert after["freshness"] < before["freshness"]
-    assert "of them deep" in with_lusha("replay", "latest", "--cap", "lusha=2")[1]
+    assert "of them deep" in with_tavily("replay", "latest", "--cap", "tavily=3")[1]
 
 
-def test_a_plan_that_a_vendors_cap_made_smaller_grows_again_with_another_cap(with_lusha):
-    assert with_lusha(*PLENTY, *FEW_CALLS, "pulls", "plan")[0] == 0
-    code, out, _ = with_lusha("replay", "latest", "--cap", "lusha=200", "--json")
+def test_a_plan_that_a_vendors_cap_made_smaller_grows_again_with_another_cap(with_tavily):
+    assert with_tavily(*PLENTY, *FEW_CALLS, "pulls", "plan")[0] == 0
+    code, out, _ = with_tavily("replay", "latest", "--cap", "tavily=200", "--json")
     told = json.loads(out)
     assert (code, told["same"], len(told["gained"]), told["lost"]) == (0, True, 5, [])
 
 
-def test_whom_a_connectors_cap_refuses_is_told_what_was_left_and_when_it_begins_anew(with_lusha):
-    told = told_why(with_lusha, *PLENTY, *FEW_CALLS)
+def test_whom_a_connectors_cap_refuses_is_told_what_was_left_and_when_it_begins_anew(with_tavily):
+    told = told_why(with_tavily, *PLENTY, *FEW_CALLS)
     refused = [each for each in told if each["why"] == "CAP_CONNECTOR_DAY"]
     assert (len(refused), [each["depth"] for each in told].count("DEEP")) == (5, 3)
     for each in refused:
         numbers = each["hindrance"]
-        assert (numbers["cap"], numbers["had"]) == ("tenant_connector/lusha/calls/day", 2)
-        assert (numbers["limit"], numbers["needed"], numbers["looks"]) == (2, 0.6, 3)
+        assert (numbers["cap"], numbers["had"]) == ("tenant_connector/tavily/calls/day", 3)
+        assert (numbers["limit"], numbers["needed"], numbers["looks"]) == (3, 1.0, 3)
         until = datetime.fromisoformat(numbers["until"])
         assert f"{until.astimezone(SINGAPORE):%H:%M}" == "00:00"
         assert timedelta(0) < until - datetime.fromisoformat(each["at"]) <= timedelta(days=1)
         assert (
-            f"lusha/calls/day has 2 of 2 left until {until:%Y-%m-%d %H:%M} UTC, about 0.6 needed "
+            f"tavily/calls/day has 3 of 3 left until {until:%Y-%m-%d %H:%M} UTC, about 1 needed "
             "for a deep look: 3 deep looks, and 8 accounts wanted one" in each["sentence"]
         )
         assert each["flip"]["raises"][0]["deep_looks"] is True
@@ -249,15 +255,15 @@ def test_a_vendor_that_wants_to_be_left_alone_for_long_is_left_alone(with_lusha)
         assert f"asked to be left alone until {until:%Y-%m-%d %H:%M} UTC" in each["sentence"]
 
 
-def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_lusha):
-    told = told_why(with_lusha, *PLENTY, *SLOW)
+def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_tavily):
+    told = told_why(with_tavily, *PLENTY, *SLOW)
     refused = [each for each in told if each["why"] == "RATE_LIMIT"]
-    assert len(refused) == 5  # two calls in 90 minutes are three looks
+    assert len(refused) == 5  # three calls in 90 minutes are three looks
     for each in refused:
-        assert (each["hindrance"]["had"], each["hindrance"]["looks"]) == (2, 3)
-        assert "lusha may be called 2 times until" in each["sentence"]
-    out = with_lusha(*PLENTY, *SLOW, "quote")[1]
-    assert "RATE_LIMIT: lusha may be called 2 times" in out
+        assert (each["hindrance"]["had"], each["hindrance"]["looks"]) == (3, 3)
+        assert "tavily may be called 3 times until" in each["sentence"]
+    out = with_tavily(*PLENTY, *SLOW, "quote")[1]
+    assert "RATE_LIMIT: tavily may be called 3 times" in out
     assert "5 accounts wanted a deep look for which there was no room" in out
 
 

@@ -86,10 +86,10 @@ def test_a_plan_asks_nobody_writes_no_crm_and_leaves_no_run(stoker, box, how):
     assert stoker.told("runs", "list")[1] == []
     _, out, _ = stoker("nightly", how, "--limit", "4")
     assert "through in" in out
+    assert "Quoted by rough numbers" in out
     assert ("never scored" in out) is (how == "--dry-run")
 
 
-def test_a_plan_of_nobody_says_why_and_what_to_do(stoker):
 def test_who_waits_is_told_whether_for_the_limit_asked_for_or_for_the_cap(stoker):
     stoker.set_up("acme")
     few = ("--set", "scheduling.daily_cap_per_tenant=5")
@@ -104,6 +104,7 @@ def test_who_waits_is_told_whether_for_the_limit_asked_for_or_for_the_cap(stoker
         assert "--limit" not in told
 
 
+def test_a_plan_of_nobody_says_why_and_what_to_do(stoker):
     stoker.set_up("acme")
     stoker("icp", "set", "--tenant", "acme", "--industry", "99")
     code, out, _ = stoker("nightly", "--plan", "--tenant", "acme")
@@ -158,8 +159,10 @@ def test_the_plan_of_a_rerun_says_how_many_were_looked_at_today(stoker):
     code, out, _ = stoker("nightly", "--plan", "--limit", "2")
     assert first["state"] == "DONE"
     assert "2 already looked at today" in out
+    assert "Quoted by what the latest night took." in out
     [plan] = stoker.told("nightly", "--dry-run", "--limit", "2", "--again")[1]
     assert (code, plan["companies"], plan["looked_at_today"]) == (0, 2, 0)
+    assert plan["quote"]["learned_from_nights"] == 1
 
 
 def test_tenants_that_are_not_ready_are_left_out_and_told_why(stoker):

@@ -138,10 +138,10 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
         f"{_moment(planned.at, quote.p50)} to {_moment(planned.at, quote.p90)} UTC; "
         f"it waits for {quote.slowest}"
     )
+    say(learned_text(quote.nights))
     say("Nobody was asked, and nothing was promised or written to a CRM.\n")
 
 
-def plan_json(planned: Planned, *, whole: bool) -> Json:
 def learned_text(nights: int) -> str:
     """Say what a quote goes by: how many earlier nights, or rough numbers only."""
     if not nights:
@@ -155,6 +155,7 @@ def _why_no_more(planned: Planned) -> str:
     return "the cap on companies is reached"
 
 
+def plan_json(planned: Planned, *, whole: bool) -> Json:
     """Return a plan for programs."""
     plan, quote = planned.plan, planned.plan.quote
     told: dict[str, Json] = {
@@ -175,6 +176,7 @@ def _why_no_more(planned: Planned) -> str:
             "p50_s": _seconds(quote.p50),
             "p90_s": _seconds(quote.p90),
             "slowest": quote.slowest,
+            "learned_from_nights": quote.nights,
         },
     }
     if whole:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoker.cli.night_telling import by_unit
+from stoker.cli.night_telling import by_unit, learned_text
 from stoker.cli.output import say, show_table
 from stoker.core.localtime import duration_text
 
@@ -70,6 +70,7 @@ def show_pulls(planned: PlannedPulls) -> None:
     if planned.pulls.plan.overdue.sum():
         say(f"  {told['overdue']} accounts waited too long; {told['unkept']} of them still wait")
     say(f"  through in {duration_text(quote.p50)} (P50) to {duration_text(quote.p90)} (P90)")
+    say(f"  {learned_text(quote.nights)}")
     if planned.run:
         say(f"  kept as run {planned.run}; one account: stoker why {planned.tenant}/ACCOUNT")
     else:
@@ -105,6 +106,7 @@ def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
             "p50_s": quote.p50.total_seconds(),
             "p90_s": quote.p90.total_seconds(),
             "slowest": quote.slowest,
+            "learned_from_nights": quote.nights,
         },
     }
 

@@ -1,15 +1,18 @@
 """What a look of each depth is expected to need from everybody, before anything is measured.
 
-Rough numbers to quote a night by; while it runs, what it really takes replaces them.
+Rough numbers to quote a first night by, near to what the sandbox's world takes. What a tenant's
+own nights took is weighed against them in `forecast`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
-from stoker.core.forecast import Expected, Room
+from stoker.core.experience import Taken
+from stoker.core.forecast import Expected, Room, learned
 from stoker.core.nights import Depth, Step
 
 _SITE = Expected(connector="crawl", calls=0.9, seconds=4.0, spread=1.0)
@@ -22,15 +25,16 @@ _EXPECTED: Mapping[Depth, Sequence[Expected]] = MappingProxyType(
             # Money is rounded up to a cent a call, and few texts cost more.
             Expected(
                 connector="openai",
-                calls=0.8,
-                cost={"calls": 1, "money:USD": 1, "tokens": 4_000},
+                calls=1.0,
+                cost={"calls": 1, "money:USD": 1, "tokens": 2_000},
                 seconds=6.0,
             ),
-            Expected(connector="lusha", calls=0.6, cost={"calls": 1, "credits": 1}, seconds=1.0),
-            # Whoever waits for a verdict holds no place, so waiting takes the night no time.
+            Expected(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}, seconds=1.0),
+            # Two addresses of a company; a hundred go in one call. Whoever waits for a verdict
+            # holds no place, so waiting takes the night no time.
             Expected(
                 connector="zerobounce",
-                calls=0.8,
+                calls=2.0,
                 cost={"calls": 100, "credits": 100},
                 seconds=0.0,
                 per_call=100,
@@ -62,16 +66,24 @@ def expected(
     }
 
 
-def room(connector: str, *, free: Mapping[str, int], per_minute: float) -> Room:
+def room(
+    connector: str,
+    *,
+    free: Mapping[str, int],
+    per_minute: float,
+    took: Mapping[Depth, Taken] = MappingProxyType({}),
+) -> Room:
     """Return how many calls a connector allows, from what is free of each of its units.
 
-    A unit that nobody has limited is not in `free`.
+    A unit that nobody has limited is not in `free`. What earlier looks `took` says how much of
+    each unit a call takes.
     """
+    found = Room(per_minute=per_minute, took=took)
+    needs = [each for each in _EXPECTED[Depth.DEEP] if each.connector == connector]
     calls = [
         free[unit] / amount
-        for each in _EXPECTED[Depth.DEEP]
-        if each.connector == connector
+        for each in learned({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
         for unit, amount in each.cost.items()
-        if unit in free
+        if unit in free and amount
     ]
-    return Room(per_minute=per_minute, calls_left=min(calls, default=math.inf))
+    return replace(found, calls_left=min(calls, default=math.inf))

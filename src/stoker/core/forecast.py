@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from stoker.core.experience import Taken
 from stoker.core.nights import Depth, Unit
 
+PRIOR = 10  # looks; so much weighs what is expected before anything is known
 _Z90 = 1.2816  # standard deviations to the 90th percentile
 
 
@@ -22,31 +24,71 @@ class Expected:
     """What one look of one depth is expected to need from one connector."""
 
     connector: str
-    calls: float  # on average per company; 0.3: three companies in ten need it
-    cost: Mapping[str, int] = field(default_factory=dict)  # per call, by unit
+    calls: float  # on average per company; 0.3: three companies in ten need one
+    cost: Mapping[str, float] = field(default_factory=dict)  # per call, by unit
     seconds: float = 1.0  # a company waits for one call
     spread: float = 0.5  # standard deviation of that wait, as a part of it
-    per_call: int = 1  # companies one call serves; a batch serves many
+    per_call: int = 1  # how many of them go together in one; a batch takes many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much and how fast a connector lets us: what is left of its caps, and its pace."""
+    """How much and how fast a connector lets us: what is left of its caps, and its pace.
+
+    And what looks took of it in earlier nights, where there were any.
+    """
 
     per_minute: float = math.inf
     calls_left: float = math.inf
+    took: Mapping[Depth, Taken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
     """What a night is expected to use, by connector and unit, and when it would be through."""
 
-    calls: Mapping[str, float]
+    calls: Mapping[str, float]  # as caps count them: of a batch, everything in it
     cost: Mapping[str, int]  # connector/unit
     refused: Mapping[str, float]  # calls that caps will not allow
     p50: timedelta
     p90: timedelta
     slowest: str  # what the night waits for
+    nights: int = 0  # earlier ones it was learned from
+
+
+def learned(
+    expected: Mapping[Depth, Sequence[Expected]], rooms: Mapping[str, Room]
+) -> dict[Depth, list[Expected]]:
+    """Return what looks need by what earlier ones took, beside what was expected all along.
+
+    The more looks there were, the less is left of the expectation. A shallow look is expected to
+    need whatever earlier ones took of those a deep one asks.
+    """
+    found = {depth: list(needs) for depth, needs in expected.items()}
+    known = {each.connector for each in found.get(Depth.SHALLOW, ())}
+    for each in expected.get(Depth.DEEP, ()):
+        if each.connector not in known and Depth.SHALLOW in rooms.get(each.connector, Room()).took:
+            found.setdefault(Depth.SHALLOW, []).append(replace(each, calls=0.0))
+    return {
+        depth: [_learned(each, rooms.get(each.connector, Room()).took.get(depth)) for each in needs]
+        for depth, needs in found.items()
+    }
+
+
+def _learned(each: Expected, took: Taken | None) -> Expected:
+    if took is None or not each.cost:
+        return each
+    trust = took.evidence / (took.evidence + PRIOR)
+    before = {unit: each.calls / each.per_call * amount for unit, amount in each.cost.items()}
+    now = {
+        unit: trust * took.per_look.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
+        for unit in sorted({*before, *took.per_look})
+    }
+    calls = now.get("calls", 0.0)
+    if not calls:
+        return replace(each, calls=0.0)
+    cost = {unit: amount / calls * each.per_call for unit, amount in now.items()}
+    return replace(each, calls=calls, cost=cost)
 
 
 def quote(
@@ -56,40 +98,48 @@ def quote(
     *,
     at_once: int,
 ) -> Quote:
-    """Return what so many looks of each depth will use and take, `at_once` companies at a time."""
+    """Return what so many looks of each depth will use and take, `at_once` companies at a time.
+
+    What rooms tell of earlier nights counts for more than what is `expected`.
+    """
+    sent: dict[str, float] = {}
     calls: dict[str, float] = {}
     refused: dict[str, float] = {}
     cost: dict[str, float] = {}
     waits = spread = 0.0
+    needs = learned(expected, rooms)
     for depth, number in looks.items():
-        for each in expected.get(depth, ()):
+        for each in needs.get(depth, ()):
+            name, counts_as = each.connector, each.cost.get("calls", 1)
             wanted = number * each.calls / each.per_call
-            room = rooms.get(each.connector, Room())
-            allowed = min(wanted, max(room.calls_left - calls.get(each.connector, 0.0), 0.0))
-            calls[each.connector] = calls.get(each.connector, 0.0) + allowed
+            room = rooms.get(name, Room())
+            allowed = min(wanted, max(room.calls_left - sent.get(name, 0.0), 0.0))
+            sent[name] = sent.get(name, 0.0) + allowed
+            calls[name] = calls.get(name, 0.0) + allowed * counts_as
             if wanted > allowed:
-                refused[each.connector] = refused.get(each.connector, 0.0) + wanted - allowed
+                refused[name] = refused.get(name, 0.0) + (wanted - allowed) * counts_as
             for unit, amount in each.cost.items():
-                name = f"{each.connector}/{unit}"
-                cost[name] = cost.get(name, 0.0) + allowed * amount
+                cost[f"{name}/{unit}"] = cost.get(f"{name}/{unit}", 0.0) + allowed * amount
             waited = allowed * each.per_call
             waits += waited * each.seconds
             spread += waited * (each.seconds * each.spread) ** 2
     places = max(at_once, 1)
     times = {"places for companies": waits / places}
-    for connector, number_of_calls in calls.items():
+    for connector, number_sent in sent.items():
         pace = rooms.get(connector, Room()).per_minute
-        times[connector] = number_of_calls / pace * 60 if pace > 0 else math.inf
+        times[connector] = number_sent / pace * 60 if pace > 0 else math.inf
     slowest = max(sorted(times), key=lambda name: times[name])
     p50 = times[slowest]
     p90 = p50 + _Z90 * math.sqrt(spread) / places
+    seen = [took.nights for room in rooms.values() for took in room.took.values()]
     return Quote(
         calls=calls,
-        cost={name: math.ceil(amount) for name, amount in sorted(cost.items())},
+        cost={name: math.ceil(round(amount, 6)) for name, amount in sorted(cost.items())},
         refused=refused,
         p50=_span(p50),
         p90=_span(p90),
         slowest=slowest,
+        nights=max(seen, default=0),
     )
 
 
