@@ -525,3 +525,35 @@ def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
 
     assert {unit.state for unit in units.values()} == {UnitState.DONE}
     assert "nobody watched over its deadline: ValueError: there are no numbers" in ending.reasons
+
+
+def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of_what(tmp_path):
+    clock = SkippingClock()
+
+    async def journey(house):
+        real = house.app.connectors.verifier(ACME)
+
+        class Hanging:
+            """Answers, after longer than the whole night may take."""
+
+            name, price = real.name, real.price
+
+            async def ask(self, question, *, key):
+                for _ in range(9):
+                    clock.passed += timedelta(seconds=15)
+                    await asyncio.sleep(0.005)
+                return await real.ask(question, key=key)
+
+            async def check(self):
+                return await real.check()
+
+        minute = timedelta(minutes=1)
+        late, _ = await Desk(house, verifier=Hanging(), may_take=minute).go()
+        whole, _ = await Desk(house, again=True).go()
+        return late, whole
+
+    late, whole = at(tmp_path, journey, companies=2, clock=clock)
+
+    assert "after its deadline, because 2 companies were still under way" in late.reason
+    assert late.reason.startswith("it ended 1 m ")
+    assert "deadline" not in whole.reason

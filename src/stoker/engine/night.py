@@ -15,6 +15,7 @@ from typing import Protocol
 
 from stoker.core.companies import CompanyId
 from stoker.core.events import CompanyEnded, NightPlanned
+from stoker.core.lateness import told_late
 from stoker.core.night_notes import Summary
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit
 from stoker.core.pull_jobs import PullJobId
@@ -30,7 +31,7 @@ from stoker.engine.learning import Learning
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
 from stoker.engine.night_planning import NightOrder, NightPlan
-from stoker.engine.night_watch import NightWatch, Times
+from stoker.engine.night_watch import NightWatch, Times, stragglers_of
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate
 from stoker.engine.promises import see_to_lapsed
@@ -128,8 +129,16 @@ class Night:
         )
         exporting = self._exporting(run)
         flowed = await self._flow(run, name, plan, times, units, exporting)
+        flowed_at = run.clock.now()
+        stragglers = await stragglers_of(run.store, name, times=times, now=flowed_at)
         exported = await self._export(run, units, exporting)
-        return _ending(plan, flowed, exported, missing=self._sources.missing)
+        late = told_late(
+            deadline=times.deadline,
+            flowed_at=flowed_at,
+            ended_at=run.clock.now(),
+            stragglers=stragglers,
+        )
+        return _ending(plan, flowed, exported, late=late, missing=self._sources.missing)
 
     async def plan(self, store: Store, *, clock: Clock, observer: Observer) -> NightPlan:
         """Return what a night begun now would do, without a run, a vendor or a promise.
@@ -316,7 +325,7 @@ def _tell(run: OpenRun, name: str, unit: Unit) -> None:
 
 
 def _ending(
-    plan: NightPlan, flowed: Flowed, exported: Exported, *, missing: tuple[str, ...]
+    plan: NightPlan, flowed: Flowed, exported: Exported, *, late: str, missing: tuple[str, ...]
 ) -> Ending:
     summary = flowed.summary
     state, reason = summary.ending()
@@ -339,7 +348,7 @@ def _ending(
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
         reason = "; ".join(filter(None, (reason, waiting)))
-    reason = reason or plan.nobody
+    reason = "; ".join(filter(None, (reason or plan.nobody, late)))
     return Ending(
         state=state,
         reason=reason,

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from stoker.core.events import NightProgress, UnitsShed
 from stoker.core.forecast import projected_finish, to_shed
+from stoker.core.lateness import Stragglers
 from stoker.core.nights import Unit, UnitState
 from stoker.engine.parking import UnitFlow
 from stoker.errors import TransientError, UncertainError
@@ -121,3 +122,12 @@ class NightWatch:
         )
         # False when somebody has begun it meanwhile, and then it is done after all.
         return await self._store.nights.finish_unit(self._run, gone, None)
+
+
+async def stragglers_of(store: Store, run: str, *, times: Times, now: datetime) -> Stragglers:
+    """Return who of a run was still under way at its deadline, if that has passed by now."""
+    found, after = Stragglers(times.deadline), -1
+    while now > times.deadline and (page := await store.nights.units(run, after=after, limit=PAGE)):
+        found.add(page)
+        after = page[-1].place
+    return found
