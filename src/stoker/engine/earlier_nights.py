@@ -17,7 +17,8 @@ _LOOKED = (UnitState.DONE, UnitState.DEGRADED)
 async def latest_nights(store: Store, *, looks: int = LOOKS) -> list[Sequence[Unit]]:
     """Return units that were carried out in the latest nights that came to their end, newest first.
 
-    Of each night at most so many `looks`, those that came first in its order; a night without any is left out.
+    Of each night at most so many `looks`, those that came first in its order; a night without any
+    is left out.
     """
     found: list[Sequence[Unit]] = []
     for run in await store.runs.runs(kind=KIND, limit=RUNS_LOOKED_THROUGH):
