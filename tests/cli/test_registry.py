@@ -245,7 +245,8 @@ def test_what_cannot_be_meant_is_refused_in_one_line(stoker, arguments):
 def test_an_entity_nobody_knows_is_a_problem(stoker):
     code, out, _ = stoker("show", "199999999Z")
     assert (code, "no entity" in out) == (Exit.PROBLEMS, True)
-    assert stoker("show", "", "--json")[:2] == (Exit.PROBLEMS, "null\n")
+    assert stoker("show", "199999999Z", "--json")[:2] == (Exit.PROBLEMS, "null\n")
+    assert stoker("show", "")[0] == Exit.CONFIG
 
 
 def test_a_classification_gives_titles_to_industries(stoker, asked, written):
