@@ -45,9 +45,7 @@ async def site(
     served: Pages, /, *, hosts: Mapping[str, Pages] | None = None, **limits: object
 ) -> AsyncIterator[OwnSite]:
     """Serve these pages under `acme.test`; whatever is not there is not found."""
-    every = {HOST: served, **(hosts or {})}
-    makers = {host: lambda *_, of=of: lambda asked: _told(of, asked) for host, of in every.items()}
-    async with Sandbox(vendors=makers) as box:
+    async with Sandbox(vendors=makers({HOST: served, **(hosts or {})})) as box:
         http = Http(user_agent=AGENT, sandbox=box.address)
         clock = FakeClock()
         limited = CrawlLimits(**{"request": timedelta(seconds=5), **limits})
@@ -58,6 +56,11 @@ async def site(
             yield OwnSite(box, crawler, clock)
         finally:
             await http.close()
+
+
+def makers(hosts: Mapping[str, Pages]) -> dict[str, Callable[..., Callable[[Asked], Told]]]:
+    """Return what a sandbox needs to serve these hosts' pages."""
+    return {host: lambda *_, of=of: lambda asked: _told(of, asked) for host, of in hosts.items()}
 
 
 def _told(pages: Pages, asked: Asked) -> Told:

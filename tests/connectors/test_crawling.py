@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from connectors.own_site import AGENT, HOST, PROSE, page, site, with_etag
-from stoker.connectors import page_asking
+from connectors.own_site import AGENT, HOST, PROSE, makers, page, site, with_etag
 from stoker.connectors.crawling import CrawlConnector, Crawler
 from stoker.connectors.http import Http
+from stoker.connectors.page_asking import PageAsking, Toll
 from stoker.core.findings import Field
 from stoker.core.pages import Outcome, SiteQuestion
+from stoker.core.urls import web_address
 from stoker.engine.politeness import OwnHosts
 from stoker.errors import PermanentError
 from stoker.sandbox.box import Sandbox
@@ -136,17 +137,26 @@ def test_who_is_kept_out_by_a_page_was_not_asked_to_stay_away():
 
 
 @pytest.mark.parametrize(("room", "times"), [(3, [1, 1]), (2, [2, 2])])
-def test_only_so_many_words_of_rules_are_remembered(monkeypatch, room, times):
-    rules = "Disallow: /secret"
-    monkeypatch.setattr(page_asking, "_MOST_RULES", room * len(rules) - 1)
+def test_only_so_many_words_of_rules_are_remembered(room, times):
+    rules, other, minute = "Disallow: /secret", "other.test", timedelta(minutes=1)
     pages = {**WHOLE, "/robots.txt": text_told(f"User-agent: *\n{rules}")}
-    other = "other.test"
 
     async def work():
-        async with site(pages, hosts={other: pages}) as own:
+        async with Sandbox(vendors=makers({HOST: pages, other: pages})) as box:
+            clock, http = FakeClock(), Http(user_agent=AGENT, sandbox=box.address)
+            asking = PageAsking(
+                http,
+                pacer=OwnHosts(clock=clock),
+                clock=clock,
+                user_agent=AGENT,
+                most_rules=room * len(rules) - 1,
+            )
             for host in (HOST, other, HOST, other):
-                assert (await own.visit(host)).outcome is Outcome.READ
-            return [seen.host for seen in own.box.log if seen.target == "/robots.txt"]
+                address, until = web_address(f"http://{host}/"), clock.elapsed() + minute
+                robots = await asking.robots(address, toll=Toll(), known={}, deadline=until)
+                assert not robots.allows(f"http://{host}/secret")
+            await http.close()
+            return [seen.host for seen in box.log]
 
     asked = run(work())
     assert [asked.count(host) for host in (HOST, other)] == times

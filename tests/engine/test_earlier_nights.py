@@ -8,7 +8,7 @@ import pytest
 
 from stoker.core.companies import Company, CompanyId
 from stoker.core.model import TenantId
-from stoker.core.nights import KIND, Depth, Unit, UnitState
+from stoker.core.nights import KIND, Depth, Step, Unit, UnitState
 from stoker.core.runs import Manifest, Run, RunKey, RunState
 from stoker.engine.earlier_nights import NIGHTS, latest_nights
 from stoker.stores.memory import MemoryBackend
@@ -18,7 +18,9 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-async def had(store, day, *, looks=3, state=RunState.DONE, kind=KIND, ends=UnitState.DONE):
+async def had(
+    store, day, *, looks=3, state=RunState.DONE, kind=KIND, ends=UnitState.DONE, step=Step.CRAWL
+):
     """Write down a run of so many companies as it would have been."""
     run = Run(key=RunKey(NOW + day * DAY, 1), kind=kind)
     await store.runs.insert_run(run)
@@ -32,7 +34,8 @@ async def had(store, day, *, looks=3, state=RunState.DONE, kind=KIND, ends=UnitS
         run.name, owner="w", until=until, now=run.at, limit=looks or 1
     )
     for unit in taken:
-        ended = replace(unit, state=ends, cost={"tavily/calls": day}, ended_at=run.at)
+        spent = {"cost": {"tavily/calls": day}, "seconds": {step.value: 0.5}}
+        ended = replace(unit, state=ends, ended_at=run.at, **spent)
         assert await store.nights.finish_unit(run.name, ended, None)
     if state is not RunState.RUNNING:
         manifest = Manifest(counts={"selected": looks})
@@ -75,6 +78,7 @@ def test_only_nights_that_came_to_their_end_and_looked_at_somebody_count(at_stor
         await had(store, 5, looks=0)
         await had(store, 6, ends=UnitState.SHED)
         await had(store, 7, kind="pulls")
+        await had(store, 9, step=Step.SCORE)
         await had(store, 8, state=RunState.RUNNING)
         return await latest_nights(store)
 

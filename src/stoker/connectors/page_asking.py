@@ -35,7 +35,7 @@ GAP = timedelta(seconds=0.5)  # between two requests to a host, unless it wants 
 ROBOTS_GOOD_FOR = timedelta(hours=24)  # RFC 9309: not longer
 LATER = timedelta(seconds=60)  # for a host that says "later" without saying when
 _MOST_ROBOTS = 256  # of the sites asked last: a visit is soon over, and rules take some memory
-_MOST_RULES = 16_000_000  # characters of all of them together
+MOST_RULES = 16_000_000  # characters of all of them together
 _LONGEST_VALIDATOR = 300
 
 SameSite = Callable[[str], bool]
@@ -78,8 +78,10 @@ class PageAsking:
         clock: Clock,
         user_agent: str,
         gap: timedelta = GAP,
+        most_rules: int = MOST_RULES,
     ) -> None:
         self.gap = gap
+        self._most_rules = most_rules
         self._http = http
         self._pacer = pacer
         self._clock = clock
@@ -208,7 +210,7 @@ class PageAsking:
         self._let_go(str(where))
         while self._robots and (
             len(self._robots) >= _MOST_ROBOTS
-            or self._rules_kept + len(robots.rules.text) > _MOST_RULES
+            or self._rules_kept + len(robots.rules.text) > self._most_rules
         ):
             self._let_go(next(iter(self._robots)))
         self._robots[str(where)] = _Kept(robots, self._clock.elapsed())

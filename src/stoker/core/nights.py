@@ -44,6 +44,11 @@ def looks(steps: Iterable[Step]) -> bool:
     return any(step in LOOKS for step in steps)
 
 
+def was_look(unit: Unit) -> bool:
+    """Say whether anything was looked for: what only verifies or scores took no such step."""
+    return any(step in unit.seconds for step in LOOKS)
+
+
 class Depth(StrEnum):
     """How deep a look goes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.core.nights import KIND, Unit, UnitState
+from stoker.core.nights import KIND, Unit, UnitState, was_look
 from stoker.core.runs import RunState
 from stoker.ports import Store
 
@@ -25,6 +25,7 @@ async def latest_nights(store: Store, *, looks: int = LOOKS) -> list[Sequence[Un
         if len(found) == NIGHTS:
             break
         if run.state in _WHOLE and run.manifest.counts.get("selected"):
-            units = await store.nights.units(run.name, states=_LOOKED, limit=looks)
+            ended = await store.nights.units(run.name, states=_LOOKED, limit=looks)
+            units = [unit for unit in ended if was_look(unit)]
             found += [units] if units else []
     return found

@@ -357,8 +357,7 @@ def _narrowed(domain: Sequence[Any], model: str, records: Mapping[int, Values]) 
             ids = {id_ for id_ in wanted if isinstance(id_, int) and id_ in records}
         elif field == "is_company" and operator == "=" and wanted is True:
             ids = [id_ for id_ in ids if records[id_].get("is_company")]
-        elif operator == "in" and field in _LOOKED_UP[model] and words_in(wanted):
-            words = words_in(wanted)
+        elif operator == "in" and field in _LOOKED_UP[model] and (words := words_in(wanted)):
             ids = [id_ for id_ in ids if records[id_].get(field) in words]
     return sorted(ids)
 
