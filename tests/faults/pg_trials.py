@@ -308,7 +308,9 @@ async def judged(store: Store, acked: list[int], *, n: int) -> Tally:
         tally.broken.append(f"{len(slots)} slots but {len(entries)} entries")
     for number in acked:
         count = there[str(number)] + there[f"s@{slot(number).instant.isoformat()}"]
-        if count != 1:
+        if not count:
+            tally.broken.append(f"{number} was acknowledged and is not there")
+        elif count > 1:
             tally.broken.append(f"{number} was acknowledged once and is there {count} times")
     return tally
 
