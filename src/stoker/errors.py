@@ -34,7 +34,15 @@ class PermanentError(StokerError):
 
 
 class UncertainError(StokerError):
-    """The world said nothing we can rely on."""
+    """The world said nothing we can rely on.
+
+    `broke_down` says that the other side told us itself that it failed: no answer is on its way,
+    so finding out can be left to a person, and asking once more, for other money, may help.
+    """
+
+    def __init__(self, message: str, *, broke_down: bool = False) -> None:
+        super().__init__(message)
+        self.broke_down = broke_down
 
 
 class ConflictError(StokerError):

@@ -60,9 +60,9 @@ class Connector(Protocol[Question_contra, Answer]):
 
         It never tries again by itself. Raises TransientError when nothing was done and later may
         work (with `retry_after` if the vendor said when), PermanentError when nothing was done
-        and this question will not work, UncertainError when it may have been charged, and
-        ConfigError when no question will work before a person acts: a key refused, credits gone,
-        a feature not in the plan.
+        and this question will not work, UncertainError when it may have been charged (with
+        `broke_down` if the vendor itself said that it failed), and ConfigError when no question
+        will work before a person acts: a key refused, credits gone, a feature not in the plan.
         """
         ...
 

@@ -14,7 +14,7 @@ from stoker.core.questions import question_key
 from stoker.core.searching import GOOD_FOR, Search
 from stoker.core.verifying_emails import Address
 from stoker.engine.asking import LOOK_AGAIN, OTHERS_PATIENCE, Answered, Ending, Failed
-from stoker.engine.attempting import ATTEMPTS, LONGEST_PATIENCE
+from stoker.engine.attempting import ATTEMPTS, BREAKDOWNS_IN_A_ROW, LONGEST_PATIENCE
 from stoker.engine.batching import Batching
 from stoker.engine.clock import SystemClock
 from stoker.errors import TransientError, UncertainError
@@ -47,6 +47,7 @@ class Scripted(Saying):
 
 
 BUSY, BROKEN = Told(status=429, headers={"retry-after": "1"}), Told(status=500)
+CUT_OFF = Told(close_after=0)
 
 
 def beside(here):
@@ -186,7 +187,14 @@ def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(tol
 
 
 @pytest.mark.parametrize(
-    "told", [BROKEN, Told(close_after=0), Told(body=b"{"), Told(body=b"{}"), Told(hang=True)]
+    "told",
+    [
+        CUT_OFF,
+        Told(body=b"{"),
+        Told(body=b"{}"),
+        Told(hang=True),
+        Told(status=500, headers={"x-should-retry": "false"}),
+    ],
 )
 def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
     vendor = Scripted(told)
@@ -202,6 +210,84 @@ def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
     assert [event.connector for event in events.of(OutcomeUncertain)] == ["tavily"]
 
 
+@pytest.mark.parametrize("status", [500, 502, 504, 599])
+def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status):
+    vendor = Scripted(Told(status=status), Told(status=status))
+
+    async def work(here):
+        answered = await ask(here)
+        return answered, await phases(here), await here.counted("tavily"), here.clock.slept
+
+    answered, all_phases, counted, slept = at_desk(work, says=vendor)
+    assert answered.cost == {"calls": 1, "credits": 1}
+    assert f"{KEY}/2" in answered.note  # whoever reads of it learns what to find out
+    assert all_phases == [Phase.UNCERTAIN, Phase.UNCERTAIN, Phase.SETTLED]
+    assert counted == (1, 2)
+    assert len(slept) >= 2
+
+
+def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_it_again_that_day():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        answers = [await ask(here), await ask(here, run="r2")]
+        return answers, await phases(here), here.told.of(OutcomeUncertain)
+
+    answers, all_phases, events = at_desk(work, says=vendor)
+    assert [answer.ending for answer in answers] == [Ending.UNKNOWN] * 2
+    assert all_phases == [Phase.UNCERTAIN] * ATTEMPTS
+    assert len(vendor.asked) == len(events) == ATTEMPTS
+
+
+def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
+    vendor = Scripted(BROKEN, BUSY)
+
+    async def work(here):
+        return await ask(here), await phases(here)
+
+    answered, all_phases = at_desk(work, says=vendor)
+    assert isinstance(answered, Answered)
+    assert all_phases == [Phase.UNCERTAIN, Phase.RELEASED, Phase.SETTLED]
+
+
+def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        return await ask(here), await here.counted("tavily")
+
+    refused, counted = at_desk(work, says=vendor, limit=2)
+    assert isinstance(refused, Refused)
+    assert (counted, len(vendor.asked)) == ((0, 2), 2)
+
+
+def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_again():
+    vendor = Scripted(*[BROKEN] * (BREAKDOWNS_IN_A_ROW + 1), None, BROKEN)
+
+    async def work(here):
+        asked = []
+        for number in range(8):
+            before = len(vendor.asked)
+            await ask(here, account=str(number))
+            asked.append(len(vendor.asked) - before)
+        return asked
+
+    # Three questions at three times, then one is given up at the tenth breakdown in a row and one
+    # at the next; the one after that is answered, and then a breakdown is worth another question.
+    assert at_desk(work, says=vendor) == [3, 3, 3, 1, 1, 1, 2, 1]
+
+
+def test_nobody_asks_again_after_a_breakdown_what_is_no_longer_theirs():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        return await ask(here, ours=lambda: not vendor.asked), await phases(here)
+
+    failed, all_phases = at_desk(work, says=vendor)
+    assert failed.ending is Ending.UNKNOWN
+    assert all_phases == [Phase.UNCERTAIN]
+
+
 class Tomorrow(Quick):
     """A clock that can be set ahead."""
 
@@ -212,7 +298,7 @@ class Tomorrow(Quick):
 
 
 def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one_still_counts():
-    vendor, clock = Scripted(BROKEN), Tomorrow()
+    vendor, clock = Scripted(CUT_OFF), Tomorrow()
 
     async def work(here):
         first = await ask(here)
@@ -228,7 +314,7 @@ def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one
 
 
 def test_once_somebody_found_out_it_is_asked_again():
-    vendor = Scripted(BROKEN)
+    vendor = Scripted(CUT_OFF)
 
     async def work(here):
         await ask(here)

@@ -27,9 +27,7 @@ def test_of_hand_overs_side_by_side_one_works_and_the_others_say_so(tmp_path, re
     assert tally.broken == []
 
 
-@pytest.mark.parametrize(
-    ("twin", "says"), [("written first", "was lost"), ("blind", " times")]
-)
+@pytest.mark.parametrize(("twin", "says"), [("written first", "was lost"), ("blind", " times")])
 def test_who_writes_down_first_or_does_not_look_back_is_caught(rng, tmp_path, twin, says):
     for nth in range(5):
         (tmp_path / str(nth)).mkdir()

@@ -21,6 +21,7 @@ from stoker.core.events import OutcomeUncertain, Overrun
 from stoker.core.questions import question_key
 from stoker.core.searching import Search
 from stoker.engine.asking import Answered, Ending, Failed
+from stoker.engine.attempting import ATTEMPTS
 from stoker.engine.batching import Batching
 from stoker.engine.paying import Gate, attempt
 from stoker.engine.verifying import verified
@@ -57,6 +58,7 @@ class Bill:
     """What a vendor charged, by what it was asked; and the most it had charged at any time."""
 
     by_question: Counter = field(default_factory=Counter)
+    for_breakdowns: Counter = field(default_factory=Counter)
     asked: Counter = field(default_factory=Counter)
 
     def of(self, vendor, maker, read):
@@ -72,11 +74,21 @@ class Bill:
                 taken = tallies.charged(vendor) - before
                 if taken:
                     self.by_question.update(questions)
+                if taken and told.status >= 500:
+                    self.for_breakdowns.update(questions)
                 return told
 
             return answered
 
         return made
+
+    def twice(self):
+        """Return what was charged twice, but for charges for saying that it broke down."""
+        return {
+            question
+            for question, times in self.by_question.items()
+            if times - self.for_breakdowns[question] > 1
+        }
 
 
 def _query(asked):
@@ -167,8 +179,9 @@ def lied_to(home, *, calls, cap, seed=1):
             unknown = [isinstance(each, Failed) and each.ending is Ending.UNKNOWN for each in first]
             judge.holds(
                 f"{sum(unknown)} unknown, {uncertain} told, {reserved} promised",
-                sum(unknown) == uncertain == reserved,
+                sum(unknown) <= uncertain == reserved,
             )
+            judge.holds("asked more than three times", max(bill.asked.values()) <= ATTEMPTS)
             for mood in LYING:
                 here.box.dials.turn(f"tavily.{mood}", 0)
             again = await each_of(questions(calls), lambda question: ask(here, question, run="r2"))
@@ -176,7 +189,7 @@ def lied_to(home, *, calls, cap, seed=1):
             charged = here.charged("tavily")
             judge.holds("charged more than was known, or allowed", charged <= settled + reserved)
             judge.holds("known to be above the cap", settled + reserved <= cap)
-            judge.holds("somebody paid twice", max(bill.by_question.values(), default=0) <= 1)
+            judge.holds(f"paid twice for {bill.twice()}", not bill.twice())
             judge.holds("a charge nobody asked for", sum(bill.by_question.values()) == charged)
             for problem in (await verified(here.store)).problems:
                 judge.holds(f"the ledger: {problem}", so=False)

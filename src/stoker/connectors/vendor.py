@@ -181,15 +181,19 @@ class Vendor:
                 return judged
         known = self._failures.get(reply.status)
         if known is None:
-            return self._unusual(reply.status)
+            return self._unusual(reply)
         because = f"{self.name} {known.because} ({reply.status})"
         if issubclass(known.kind, TransientError):
             return known.kind(because, retry_after=retry_after(reply.headers))
         return known.kind(because)
 
-    def _unusual(self, status: int) -> StokerError:
+    def _unusual(self, reply: Reply) -> StokerError:
+        status = reply.status
         if status >= 500:
-            return UncertainError(f"{self.name} broke down over this question ({status})")
+            # Some vendors know better than their status says whether coming again is any use.
+            useless = reply.headers.get("x-should-retry", "").strip().lower() == "false"
+            because = f"{self.name} broke down over this question ({status})"
+            return UncertainError(because, broke_down=not useless)
         if 300 <= status < 400:
             return ConfigError(
                 f"{self.name} has moved ({status}); its base address must be where it is now"

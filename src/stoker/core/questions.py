@@ -63,8 +63,9 @@ def question_key(connector: str, *, account: str, asked: Json, rehearsed: bool =
 def ask_anew_from(hold: Hold, *, reset: ResetRule) -> datetime:
     """Return from when on a question may be asked anew whose outcome under this promise is unknown.
 
-    On another day of its tenant's, and hours later at least: the same day it is never paid for
-    twice. The old promise stays counted where it was made, until somebody says what became of it.
+    On another day of its tenant's, and hours later at least: the same day nobody pays for an
+    answer that may be on a bill already. The old promise stays counted where it was made, until
+    somebody says what became of it.
     """
     day = window_at(WindowKind.DAY, hold.reserved_at, reset=reset)
     return max(day.end, hold.reserved_at + ASKED_ANEW_AFTER)

@@ -132,6 +132,7 @@ class Asking:
                         ours=ours,
                         anew=asked_anew,
                     ),
+                    despite_breakdowns=True,
                 )
                 if isinstance(outcome, Done):
                     return Answered(

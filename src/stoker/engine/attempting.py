@@ -7,6 +7,7 @@ how questions are bundled, is told by whoever asks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from stoker.errors import (
     PermanentError,
     StokerError,
     TransientError,
+    UncertainError,
 )
 from stoker.ports import Clock, Observer, Store
 from stoker.sources import Connector, Done, Kept
@@ -38,6 +40,7 @@ Answer = TypeVar("Answer")
 
 ATTEMPTS = 3
 LONGEST_PATIENCE = timedelta(minutes=15)  # a vendor that wants us gone for longer is left alone
+BREAKDOWNS_IN_A_ROW = 10  # so often broken down and never well in between, a vendor is down
 _NOT_OURS = "nothing was asked: another process may have this work by now"
 
 
@@ -103,6 +106,7 @@ class Attempts:
         self._observer = observer
         self._chance = chance
         self._off: dict[str, tuple[str | None, str]] = {}  # by connector: in which run, and why
+        self._breakdowns: Counter[str] = Counter()  # by connector, since it last gave an answer
 
     async def take(
         self,
@@ -115,14 +119,18 @@ class Attempts:
         keeping: Keeping[Answer],
         front: Front | None = None,
         weight: int = 0,
+        despite_breakdowns: bool = False,
     ) -> Done[Answer] | Refused | Failed | Elsewhere:
         """Ask, and try again while that may help and costs nothing.
 
         Attempts under a key are numbered for ever, each with a promise of its own. One whose
-        outcome nobody knows stands in the way of the next for the rest of its day. Whoever has
-        come to the `front` goes on from there, and again from the back. `weight` is what a
-        passage counts it as; the most it costs of any unit, if not said. Raises what the store
-        raises when it cannot even be read.
+        outcome nobody knows stands in the way of the next for the rest of its day. With
+        `despite_breakdowns`, one that the vendor itself says failed does not, while the vendor
+        answers others: its promise stays aside, and the next has a promise of its own.
+
+        Whoever has come to the `front` goes on from there, and again from the back. `weight` is
+        what a passage counts it as; the most it costs of any unit, if not said. Raises what the
+        store raises when it cannot even be read.
         """
         try:
             request = Request(
@@ -134,6 +142,7 @@ class Attempts:
             )
         except PermanentError as error:
             return Failed(ending=Ending.NEVER, because=str(error))
+        broke_down = 0  # the number of our attempt that did
         for tried in range(1, ATTEMPTS + 1):
             off_in, because = self._off.get(connector.name, (None, ""))
             if because and off_in == run:
@@ -141,10 +150,11 @@ class Attempts:
             if not _is_ours(keeping):
                 return Failed(ending=Ending.LATER, because=_NOT_OURS)
             number, latest = await self._latest(key)
-            if latest is not None and self.stands_in_the_way(latest):
-                return self.unknown(latest)
-            if latest is not None and latest.phase in (Phase.HELD, Phase.SENT):
-                return Elsewhere()
+            if latest is not None and number != broke_down:
+                if self.stands_in_the_way(latest):
+                    return self.unknown(latest)
+                if latest.phase in (Phase.HELD, Phase.SENT):
+                    return Elsewhere()
             if latest is not None and latest.phase is Phase.UNCERTAIN and keeping.anew is not None:
                 keeping.anew(latest)
             step = _Step(
@@ -157,14 +167,21 @@ class Attempts:
             if isinstance(outcome, _MootError):
                 return Elsewhere()
             if isinstance(outcome, Done):
+                del self._breakdowns[connector.name]
                 await self._slowed(connector.name, outcome)
-            if not isinstance(outcome, TransientError):
+            if isinstance(outcome, UncertainError):
+                broke_down = number + 1
+                failed = Failed(ending=Ending.UNKNOWN, because=str(outcome))
+                if not despite_breakdowns or self._is_down(connector.name):
+                    return failed
+            elif isinstance(outcome, TransientError):
+                because = str(outcome) if _is_ours(keeping) else _NOT_OURS
+                failed = Failed(ending=Ending.LATER, because=because)
+            else:
                 return outcome
-            if not _is_ours(keeping):
-                return Failed(ending=Ending.LATER, because=_NOT_OURS)
             wait = await self._heeded(connector.name, outcome, tried)
-            if tried == ATTEMPTS or wait > LONGEST_PATIENCE:
-                return Failed(ending=Ending.LATER, because=str(outcome))
+            if tried == ATTEMPTS or wait > LONGEST_PATIENCE or not _is_ours(keeping):
+                return failed
             await self._clock.sleep(wait)
         raise AssertionError("the last attempt always returns")
 
@@ -204,7 +221,8 @@ class Attempts:
 
     async def _tried(
         self, request: Request, number: int, step: _Step[Asked, Answer], passage: Passage
-    ) -> Done[Answer] | Refused | Failed | Elsewhere | TransientError:
+    ) -> Done[Answer] | Refused | Failed | Elsewhere | TransientError | UncertainError:
+        """Try once. What is returned as an error may be tried again."""
         try:
             outcome = await self._gate.pay_for(
                 attempt(request, number), step.taken, passage=passage
@@ -217,9 +235,11 @@ class Attempts:
 
     def _judged(
         self, error: StokerError, request: Request, *, began: bool
-    ) -> Failed | Elsewhere | TransientError:
+    ) -> Failed | Elsewhere | TransientError | UncertainError:
         """Say what a failure means for the question. What it means for money is settled already."""
         if isinstance(error, TransientError):
+            return error
+        if isinstance(error, UncertainError) and error.broke_down:
             return error
         if isinstance(error, ConfigError | _OffError):
             return self._switched_off(request, str(error))
@@ -241,10 +261,20 @@ class Attempts:
         )
         return Failed(ending=Ending.OFF, because=because)
 
-    async def _heeded(self, connector: str, error: TransientError, tried: int) -> timedelta:
+    def _is_down(self, connector: str) -> bool:
+        """Count a breakdown; say whether there were too many to think it the question's fault.
+
+        Every repetition leaves another promise aside, and those of a night would use up its caps.
+        """
+        self._breakdowns[connector] += 1
+        return self._breakdowns[connector] >= BREAKDOWNS_IN_A_ROW
+
+    async def _heeded(
+        self, connector: str, error: TransientError | UncertainError, tried: int
+    ) -> timedelta:
         """Return how long to wait; what the vendor asked for holds for everybody with its key."""
         wait = backoff(tried, chance=self._chance())
-        if error.retry_after is None:
+        if isinstance(error, UncertainError) or error.retry_after is None:
             return wait
         with suppress(StokerError):  # we wait ourselves in any case
             until = self._clock.now() + error.retry_after
