@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, house
+from stoker.core.companies import Verdict
 from stoker.core.events import NightProgress
 from stoker.core.findings import Extracted
 from stoker.core.nights import KIND, Depth, UnitState
@@ -315,24 +316,32 @@ def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_sa
     assert all("tavily was asked anew" in unit.reasons[0] for unit in anew.values())
 
 
+class Silent:
+    """Visits sites on which nobody can be written to."""
+
+    def __init__(self, house):
+        self._real = house.app.connectors.crawler()
+
+    async def visit(self, url, *, known=()):
+        return replace(await self._real.visit(url, known=known), findings=())
+
+
+def silent_desk(house, **how):
+    """A night whose companies' sites name nobody."""
+
+    def nothing(pages, *, told=()):
+        return Extracted(findings=())
+
+    return Desk(house, visits=Silent(house), plain=nothing, model=None, **how)
+
+
 def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
     async def journey(house):
         await Desk(house).go()
         return house.charged()
 
     async def silent_journey(house):
-        real = house.app.connectors.crawler()
-
-        class Silent:
-            """Visits sites on which nobody can be written to."""
-
-            async def visit(self, url, *, known=()):
-                return replace(await real.visit(url, known=known), findings=())
-
-        def nothing(pages, *, told=()):
-            return Extracted(findings=())
-
-        ending, _ = await Desk(house, visits=Silent(), plain=nothing, model=None).go()
+        ending, _ = await silent_desk(house).go()
         return ending, await house.store().accounts.dossiers(), house.charged()
 
     talking = at(tmp_path, journey, companies=2)
@@ -493,6 +502,26 @@ def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then
     assert set(shallow) == {"crawl/pull_units"}
     assert deep["openai/calls"] == 4
     assert "openai/calls" not in again
+
+
+def test_whom_a_shallow_look_finds_because_it_was_owed_is_verified_too(tmp_path):
+    async def journey(house):
+        house.box.dials.turn("lusha.status", 401)
+        await silent_desk(house).go()
+        owed = [each.notes["owed"] for each in await house.store().accounts.dossiers()]
+        house.box.dials.turn("lusha.status", 0)
+        house.app.clock.ahead = timedelta(days=1)
+        desk = silent_desk(house, again=True)
+        desk.night._planning = AtDepth(desk.night._planning, Depth.SHALLOW)
+        await desk.go()
+        return owed, await house.store().accounts.dossiers()
+
+    owed, known = at(tmp_path, journey, clock=Ahead(), companies=2)
+
+    assert owed == ["contacts"] * 2
+    people = [contact for each in known for contact in each.contacts]
+    assert {contact.source for contact in people} == {"lusha"}
+    assert all(contact.verdict is not Verdict.UNVERIFIED for contact in people if contact.email)
 
 
 class Watchful(SystemClock):

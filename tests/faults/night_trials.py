@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
@@ -236,8 +237,8 @@ def _crm(trial, database, owners):
             shown = {key: each[key] for key in sorted(each.keys() - _VOLATILE)}
             for link in ("parent_id", "partner_id"):
                 shown[link] = shown[link][1] if shown.get(link) else False
-            found.setdefault(owners.get(name, name), []).append((name, repr(shown)))
-    return {company: sorted(records) for company, records in found.items()}
+            found.setdefault(owners.get(name, name), []).append((name, shown))
+    return {company: sorted(records, key=itemgetter(0)) for company, records in found.items()}
 
 
 def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pauses=False) -> Tally:
@@ -273,6 +274,8 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
             tally.broken += _judged(trial, name, calm, seen)
             tally.broken += _overspent(trial, name)
             tally.acked += len(seen.unsure)
+            if seen.unsure:
+                tally.broken += _made_up_for(trial, name, began, lives, calm, seen)
             shutil.rmtree(room / name)
             nth += 1
             if way not in ("", PULLS) and tally.broken:
@@ -297,15 +300,43 @@ def _judged(trial, name, calm, seen):
     ids = Counter(id_ for records in seen.crm.values() for id_, _ in records)
     wrong += [f"the CRM has {many} of {id_}" for id_, many in ids.items() if many > 1]
     wrong += [f"{id_} was lost" for id_ in calm.known.keys() - seen.known.keys()]
-    for company in calm.known.keys() & seen.known.keys() - seen.unsure:
+    wrong += _not_the_same(calm, seen, calm.known.keys() & seen.known.keys() - seen.unsure)
+    if strangers := seen.crm.keys() - seen.known.keys():
+        wrong.append(f"the CRM has records of {sorted(strangers)}, whom nobody knows")
+    return [f"{name}: {told}" for told in wrong]
+
+
+def _made_up_for(trial, name, began, lives, calm, seen):
+    """Have the night of the next day; return of whom it still knows other things than a calm one.
+
+    What nobody knew the outcome of may be asked anew by then, so nobody is left out any more.
+    What a CRM was given before all was known stays where a calm night would have left a blank:
+    nothing never replaces something there.
+    """
+    later = lives + A_DAY // GONE
+    later += trial.through(name, began, later)
+    after = state_of(trial, name, began, later)
+    for company in seen.unsure & calm.crm.keys():
+        blank = {
+            id_: [key for key, value in values.items() if value is False]
+            for id_, values in calm.crm[company]
+        }
+        for id_, values in after.crm.get(company, ()):
+            values |= dict.fromkeys(blank.get(id_, ()), False)
+    wrong = [f"{company} is still unsure" for company in after.unsure - seen.unsure]
+    wrong += _not_the_same(calm, after, seen.unsure)
+    return [f"{name}, the night after: {told}" for told in wrong]
+
+
+def _not_the_same(calm, seen, companies):
+    wrong = []
+    for company in companies:
         if seen.known[company] != calm.known[company]:
             wrong.append(f"{company}: {_difference(calm.known[company], seen.known[company])}")
         if seen.crm.get(company) != calm.crm.get(company):
             told = _difference(calm.crm.get(company) or (), seen.crm.get(company) or ())
             wrong.append(f"{company} in the CRM: {told}")
-    if strangers := seen.crm.keys() - seen.known.keys():
-        wrong.append(f"the CRM has records of {sorted(strangers)}, whom nobody knows")
-    return [f"{name}: {told}" for told in wrong]
+    return wrong
 
 
 def _overspent(trial, name):

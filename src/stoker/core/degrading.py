@@ -19,6 +19,10 @@ OWED = "owed"  # the note that tells a later night which steps to make up for
 _ASKED_AT = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
 LONGEST_REASON = 300  # characters
 MOST_REASONS = 12  # of one company
+_FED = {  # what a step finds is taken further by these, however late it is found
+    Step.EXTRACT: (Step.CONTACTS, Step.VERIFY),
+    Step.CONTACTS: (Step.VERIFY,),
+}
 
 
 class Lack(StrEnum):
@@ -77,6 +81,7 @@ def owed_after(
 
 
 def owed_by(notes: Mapping[str, str]) -> frozenset[Step]:
-    """Return which steps an earlier night left to be made up for."""
+    """Return which steps an earlier night left to be made up for, with all that they feed."""
     known = {step.value for step in Step}
-    return frozenset(Step(name) for name in notes.get(OWED, "").split(",") if name in known)
+    noted = {Step(name) for name in notes.get(OWED, "").split(",") if name in known}
+    return frozenset(noted.union(*(_FED.get(step, ()) for step in noted)))
