@@ -100,7 +100,7 @@ def main(scale: float = 1.0) -> int:
     failures = len(
         tried(
             "nights killed with -9 and gone on with: n={n} kills, {acked} companies whose "
-            "outcome nobody knows",
+            "outcome nobody knew before the next day",
             lambda room: killed(rng, kills, room),
         ).broken
     )
@@ -109,7 +109,7 @@ def main(scale: float = 1.0) -> int:
     failures += len(
         tried(
             "nights held still until another process was through with them, then let go: n={n}, "
-            "{acked} companies whose outcome nobody knows",
+            "{acked} companies whose outcome nobody knew before the next day",
             lambda room: killed(rng, pauses, room, pauses=True),
         ).broken
     )
