@@ -256,6 +256,30 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
     assert SlotState.STARTED in {slot.state for slot in world.slots(UMBRELLA)}
 
 
+class Brief(Counting):
+    """Work of another kind."""
+
+    kind = "brief"
+
+
+def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
+    long, brief = Counting(takes=60), Brief()
+    world = World(work=long, tenants=(ACME, UMBRELLA))
+    world.tasks += [replace(task, work=brief) for task in world.tasks]
+
+    async def scenario():
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(world.scheduler(at_once=1).keep_going(stopping))
+        await asyncio.wait_for(brief.is_enough.wait(), timeout=30)
+        began = len(long.runs)
+        stopping.set()
+        await daemon
+        return began
+
+    brief.enough = 2
+    assert asyncio.run(scenario()) == 1  # of the long ones, one at a time
+
+
 def test_an_instant_whose_record_was_made_though_the_answer_was_lost_is_run():
     world = World()
     world.backend = ShakyBackend("decide_slot", UncertainError("cut off"), done=True)

@@ -52,7 +52,10 @@ class Task:
 
 
 class Scheduler:
-    """Attends to tasks. One tenant's trouble is told and does not reach another's."""
+    """Attends to tasks, of each kind of work so many at once.
+
+    One tenant's trouble is told and does not reach another's.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,8 @@ class Scheduler:
         self._clock = clock
         self._observer = observer
         self._runner = Runner(clock=clock, observer=observer)
-        self._room = asyncio.Semaphore(at_once)
+        # A room for each kind of work: what takes a minute does not wait for long nights to end.
+        self._rooms = {task.name: asyncio.Semaphore(at_once) for task in tasks}
         self._nexts: dict[Task, datetime] = {}  # as far as is known; a nap is never long
 
     @property
@@ -280,7 +284,7 @@ class Scheduler:
         return True
 
     async def _in_turn(self, task: Task) -> list[Run]:
-        async with self._room:
+        async with self._rooms[task.name]:
             try:
                 return await self.attend(task)
             except StokerError as error:
