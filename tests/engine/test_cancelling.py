@@ -19,6 +19,7 @@ from stoker.core.runs import CancelRequest, Manifest, RunState
 from stoker.engine.cancelling import cancelled
 from stoker.engine.heeding import Heeding
 from stoker.engine.running import Ending, Runner, run_lease
+from stoker.engine.seeing_through import cut_off
 from stoker.errors import ConflictError, PermanentError, TransientError
 from stoker.stores.sqlite import SqliteBackend
 from stoker.testing import FakeClock, Recorder
@@ -225,6 +226,79 @@ def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
             "stopped before it was finished",
         )
         assert ended.manifest.remaining == ("c0", "c1")
+
+    on_bench(scenario)
+
+
+async def interrupted(bench, work, *, times=1):
+    """Carry out work and press Ctrl-C so often; return the run as it ended."""
+    run = await bench.with_units()
+    doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+    await work.began.wait()
+    for _ in range(times):
+        doing.cancel()
+        await asyncio.sleep(0.02)
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    return await bench.store.runs.run(run.at)
+
+
+class Settling:
+    """Work that needs a while to come to its end once it is told."""
+
+    kind = "work"
+
+    def __init__(self, takes):
+        self.takes, self.began, self.settled = takes, asyncio.Event(), False
+
+    async def __call__(self, run):
+        told = asyncio.Event()
+        with run.told_to_stop_by(told.set):
+            self.began.set()
+            await told.wait()
+        await asyncio.sleep(self.takes)
+        self.settled = True
+        return Ending(state=RunState.PARTIAL)
+
+
+def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
+    work = Settling(takes=0.1)
+
+    async def scenario(bench):
+        ended = await interrupted(bench, work)
+        assert work.settled
+        assert ended.state is RunState.CANCELLED
+        assert ended.manifest.remaining == ("c0", "c1")
+        [heard] = bench.heard.of(RunAskedToStop)
+        assert "Ctrl-C or a signal asked it to stop" in heard.sentence()
+
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize(
+    ("times", "heeding"),
+    [(2, SOON), (1, replace(SOON, stops_within=timedelta(milliseconds=20)))],
+)
+def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(on_bench, times, heeding):
+    work = Settling(takes=60)
+
+    async def scenario(bench):
+        ended = await interrupted(bench, work, times=times)
+        assert not work.settled
+        assert ended.state is RunState.CANCELLED
+
+    on_bench(scenario, heeding=heeding)
+
+
+def test_work_that_is_cut_off_at_once_is_not_asked_first(on_bench):
+    work = Settling(takes=60)
+
+    async def scenario(bench):
+        run = await bench.begin()
+        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+        await work.began.wait()
+        await cut_off(doing, at_once=True)
+        assert not bench.heard.of(RunAskedToStop)
 
     on_bench(scenario)
 

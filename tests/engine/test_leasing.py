@@ -7,6 +7,7 @@ from stoker.core.events import LeaseLost
 from stoker.core.leases import SKEW
 from stoker.core.model import TenantId
 from stoker.engine.leasing import Leaseholder
+from stoker.engine.seeing_through import is_meant_at_once
 from stoker.errors import ConflictError
 from stoker.stores.memory import MemoryBackend
 from stoker.testing import FakeClock, Recorder
@@ -120,3 +121,51 @@ def test_work_is_stopped_when_its_lease_is_lost():
         asyncio.run(scenario())
     assert not went_on
     assert [event.lease for event in two.heard.of(LeaseLost)] == ["run/upkeep"]
+
+
+def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
+    two = Two(length=timedelta(seconds=0.3))
+    over = []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.5)
+            over.append("in order")
+            raise
+
+    async def scenario():
+        held = await two.one.take(two.store, "run/upkeep", task="t")
+        doing = asyncio.ensure_future(two.one.while_held(two.store, held, work()))
+        await asyncio.sleep(0.01)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        return held, await two.store.schedule.lease("run/upkeep")
+
+    held, seen = asyncio.run(scenario())
+    assert over == ["in order"]
+    assert seen.beat > held.beat
+
+
+def test_who_loses_a_lease_leaves_its_work_no_time():
+    two = Two(length=timedelta(seconds=0.06))
+    meant = []
+
+    async def work():
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError as told:
+            meant.append(is_meant_at_once(told))
+            raise
+
+    async def scenario():
+        held = await two.one.take(two.store, "run/upkeep", task="t")
+        two.clocks[1].advance(timedelta(seconds=1) + SKEW)
+        assert await two.other.take(two.store, "run/upkeep", task="t")
+        await two.one.while_held(two.store, held, work())
+
+    with pytest.raises(ConflictError, match="lost"):
+        asyncio.run(scenario())
+    assert meant == [True]

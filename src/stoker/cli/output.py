@@ -75,6 +75,8 @@ _MEANINGS = {
 }
 
 _PATIENCE = 2  # times a command may be told to stop before it is gone at once
+_SAYS_SO_AFTER = 1.0  # seconds; whatever stops sooner needs no words
+_STOPPING = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
 _AT_ONCE = "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
 
 _ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
@@ -142,7 +144,6 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
     at once, whatever is left open by that.
     """
     import asyncio
-    import signal
 
     async def until_told() -> _Result:
         doing = asyncio.ensure_future(work)
@@ -155,18 +156,32 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
                 complain(_AT_ONCE)
                 os._exit(Exit.INTERRUPTED)
             doing.cancel()
+            if told == 1:
+                asyncio.get_running_loop().call_later(_SAYS_SO_AFTER, say_so)
+
+        def say_so() -> None:
+            if not doing.done() and told == 1:
+                complain(_STOPPING)
 
         # Without this a run would be left for dead by every shutdown, not CANCELLED; and a second
         # Ctrl-C would break off whatever is being written down then.
-        for name in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(name) is not signal.SIG_IGN:
-                asyncio.get_running_loop().add_signal_handler(name, stop)
+        when_told_to_stop(stop)
         return await doing
 
     try:
         return asyncio.run(until_told())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def when_told_to_stop(stop: Callable[[], None]) -> None:
+    """Have something done at every Ctrl-C and SIGTERM, but for those the process is to ignore."""
+    import asyncio
+    import signal
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(name) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(name, stop)
 
 
 def exit_for_error(error: StokerError) -> Exit:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.output import Exit, say, takes_json
+from stoker.cli.output import Exit, say, takes_json, when_told_to_stop
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,8 +82,7 @@ async def _serve(
 
     box = Sandbox(seed=seed, companies=companies, dials=dials, port=port)
     stopping = asyncio.Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, stopping.set)
+    when_told_to_stop(stopping.set)
     try:
         await box.__aenter__()
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from stoker.cli.output import (
     show_json,
     show_table,
     takes_json,
+    when_told_to_stop,
 )
 from stoker.cli.runs import run_shown
 from stoker.cli.tenants import chosen_tenants, still_on, takes_tenants, working_tenants
@@ -55,8 +55,9 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
     Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
     as scheduling.tenant_concurrency says, the others after them. Any number of these may share a
     store: each instant is started once. Tenants that are added, set up or switched off meanwhile
-    are noticed within a minute, once nothing is under way. With --once the exit code tells how the
-    runs ended, or that a tenant could not be attended to.
+    are noticed within a minute, once nothing is under way. What is under way when it is stopped
+    begins nothing new and is given half a minute; told to stop once more, it is not. With --once
+    the exit code tells how the runs ended, or that a tenant could not be attended to.
     """
     return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
 
@@ -69,10 +70,14 @@ async def _run_schedule(
             taking_part = _scheduled(app.settings, working_tenants(app.settings, tenants))
             nights = await _with_nights(app, taking_part)
             return await _once(app, taking_part, nights, as_json=as_json)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stopping.set)
+    stopping, daemon = asyncio.Event(), asyncio.current_task()
+
+    def stop() -> None:
+        if stopping.is_set() and daemon is not None:
+            daemon.cancel()  # told again: what is under way is not waited for
+        stopping.set()
+
+    when_told_to_stop(stop)
     await kept_going(asked, tenants, stopping)
     return Exit.OK
 

@@ -91,7 +91,10 @@ class Scheduling:
         integer(1, 1000), 24, "How many missed instants run at most; for catch_up all."
     )
     tenant_concurrency: int = _is(
-        integer(1, 100), 3, "Tenants worked on at once, for each kind of work.", "SCHED_TENANT_CONCURRENCY"
+        integer(1, 100),
+        3,
+        "Tenants worked on at once, for each kind of work.",
+        "SCHED_TENANT_CONCURRENCY",
     )
     stagger_s: float = _is(
         number(0, 600), 2.0, "Seconds between the beginnings of nights due at the same time."

@@ -7,7 +7,7 @@ cap, a stop or a bad day takes away is written into the notebook, and the look g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from stoker.core.websites import host_of, own_site, somebody_elses, speaks_of
 from stoker.core.weighing import merged
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
-from stoker.engine.handing_out import HELD_STILL
+from stoker.engine.handing_out import HELD_STILL, HandingOut
 from stoker.engine.looking import CONNECTOR
 from stoker.engine.notebook import Notebook
 from stoker.errors import ConflictError, PermanentError
@@ -69,7 +69,7 @@ class CompanyLook:
         steps: Collection[Step],
         corpus_limit: int,
         run: str,
-        ours: Callable[[], bool] = lambda: True,
+        units: HandingOut,
         keeps_corpus: bool = False,
     ) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class CompanyLook:
         self._steps = steps
         self._limit = corpus_limit
         self._run = run
-        self._ours = ours
+        self._units = units
         self._keeps_corpus = keeps_corpus
         self._reading = asyncio.Lock()
 
@@ -92,7 +92,7 @@ class CompanyLook:
     async def look(self, before: Dossier, depth: Depth, book: Notebook) -> Looked:
         """Look at a company this deep.
 
-        Raises what the store raises, and ConflictError when the company is no longer `ours`:
+        Raises what the store raises, and ConflictError when the company is no longer ours:
         nobody is asked anything then.
         """
         company, deep = before.company, depth is Depth.DEEP
@@ -159,7 +159,9 @@ class CompanyLook:
             site = self._sources.site_named(company.website)
             known = await self._store.pages.pages(site)
             # Whoever still has to read the words must be given all of them again.
-            visit = await self._sources.visits.visit(company.website, known=[] if whole else known)
+            visit = await self._units.unless_let_go(
+                self._sources.visits.visit(company.website, known=[] if whole else known)
+            )
             visit = as_remembered(visit, known) if whole else visit
         if visit.outcome not in _SITE_SAYS_ENOUGH:
             book.remark(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
@@ -252,13 +254,13 @@ class CompanyLook:
         book: Notebook,
     ) -> AnAnswer | None:
         outcome = await self._asking.ask(
-            connector, question, account=company.id, run=self._run, ours=self._ours
+            connector, question, account=company.id, run=self._run, ours=self._units.still_ours
         )
         self._must_be_ours()
         return book.took(step, connector.name, outcome)
 
     def _must_be_ours(self) -> None:
-        if not self._ours():
+        if not self._units.still_ours():
             raise ConflictError(HELD_STILL)
 
 

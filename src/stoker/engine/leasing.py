@@ -60,19 +60,33 @@ class Leaseholder:
     async def while_held(
         self, store: Store, held: Lease, work: Coroutine[Any, Any, Result]
     ) -> Result:
-        """Do the work, renewing the lease; raise ConflictError, work stopped, once it is lost."""
+        """Do the work, renewing the lease; raise ConflictError, work stopped, once it is lost.
+
+        Whoever cancels this cancels the work, which keeps its lease until it is over.
+        """
         doing = asyncio.ensure_future(work)
+        told_to_stop: asyncio.CancelledError | None = None
         try:
-            while not await self._finished(doing):
-                if not await self._renewed(store, held):
+            while not doing.done():
+                try:
+                    ours = await self._finished(doing) or await self._renewed(store, held)
+                except asyncio.CancelledError as told:
+                    told_to_stop = told
+                    doing.cancel()
+                    continue
+                if not ours:
                     self._observer(
                         LeaseLost(at=self._clock.now(), tenant=store.tenant, lease=held.name)
                     )
                     raise ConflictError(f"the lease {held.name} was lost to another process")
-            return doing.result()
         finally:
             if not doing.done():
-                await cut_off(doing)
+                await cut_off(doing, at_once=True)
+        if told_to_stop is not None:
+            if not doing.cancelled():
+                doing.exception()  # looked at, so that nobody complains that it never was
+            raise told_to_stop
+        return doing.result()
 
     async def _finished(self, doing: asyncio.Future[Result]) -> bool:
         # Real seconds, not the injected clock's: a sign of life is for other processes.

@@ -251,7 +251,7 @@ class Night:
                 steps=order.steps,
                 corpus_limit=order.corpus_limit,
                 run=name,
-                ours=units.still_ours,
+                units=units,
                 keeps_corpus=order.keeps_corpus,
             ),
             looking=Looking(

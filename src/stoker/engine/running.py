@@ -152,19 +152,18 @@ class Runner:
     async def carry_out(self, store: Store, run: Run, work: Work) -> Run:
         """Do the work of a run that has begun; return the run as it ended.
 
-        Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on.
-        Raises ConflictError when the run was closed by somebody else in the meantime.
+        Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on: the
+        first time it may still come to its end by itself. Raises ConflictError when the run was
+        closed by somebody else in the meantime.
         """
         opened = OpenRun(
             key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
         )
         doing = asyncio.ensure_future(work(opened))
 
-        def begin_nothing_new(request: CancelRequest) -> bool:
+        def begin_nothing_new(by: str) -> bool:
             self.observer(
-                RunAskedToStop(
-                    at=self.clock.now(), tenant=store.tenant, run=run.name, by=request.by
-                )
+                RunAskedToStop(at=self.clock.now(), tenant=store.tenant, run=run.name, by=by)
             )
             if opened.begin_nothing_new is None:
                 return False
