@@ -174,6 +174,39 @@ def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
     assert len(vendor.asked) == 1
 
 
+GONE_FOR_LONG = timedelta(minutes=10)
+LONG = 20  # seconds; longer than anything here takes, so that a hang fails
+
+
+def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
+    busy = Told(status=429, headers={"retry-after": str(GONE_FOR_LONG.seconds)})
+    vendor = Scripted(*[busy] * 5)
+
+    async def work(here):
+        asking = ask(here, ours=lambda: not vendor.asked)
+        return await asyncio.wait_for(asking, LONG), await phases(here)
+
+    failed, all_phases = at_desk(work, says=vendor, clock=SystemClock())
+    assert failed.ending is Ending.LATER
+    assert all_phases == [Phase.RELEASED]
+
+
+def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
+    async def work(here):
+        await here.passages.wait_until("tavily", here.clock.now() + GONE_FOR_LONG)
+        theirs = True
+        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        while not await phases(here):
+            await asyncio.sleep(0.01)
+        theirs = False
+        failed = await asyncio.wait_for(asking, LONG)
+        return failed, await phases(here), here.charged("tavily")
+
+    failed, all_phases, charged = at_desk(work, clock=SystemClock())
+    assert failed.ending is Ending.LATER
+    assert (all_phases, charged) == ([Phase.RELEASED], 0)
+
+
 @pytest.mark.parametrize("told", [Told(status=400), Told(status=404), Told(status=422)])
 def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
     vendor = Scripted(*[told] * 5)

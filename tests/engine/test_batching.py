@@ -259,3 +259,24 @@ def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
     told, batches = at_office(work, places=1)
     assert [type(each) for each in told] == [Answered] * 6
     assert batches == [addresses(ACME, 0, 4)]
+
+
+def test_who_is_cut_off_leaves_no_batch_behind_that_waits_for_its_vendor():
+    async def scenario():
+        async with office(clock=SystemClock()) as here:
+            await here.desks[ACME].passages.wait_until("zerobounce", here.clock.now() + HOUR)
+            before = asyncio.all_tasks()
+
+            async def verifying():
+                async with here.batching(ACME) as together:
+                    with together.coming():
+                        await together.verify(["a@b.test"])
+
+            doing = asyncio.create_task(verifying())
+            await asyncio.sleep(0.05)
+            doing.cancel()
+            await asyncio.wait({doing}, timeout=LONG)
+            left = asyncio.all_tasks() - before - {doing}
+            return doing.cancelled(), left, here.box.batches
+
+    assert asyncio.run(scenario()) == (True, set(), [])

@@ -8,8 +8,13 @@ how questions are bundled, is told by whoever asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -24,6 +29,7 @@ from stoker.core.questions import Record, ask_anew_from, stands_in_the_way
 from stoker.core.waiting import backoff
 from stoker.engine.passages import Front, Passages
 from stoker.engine.paying import Gate, Paid, Passage, attempt
+from stoker.engine.seeing_through import as_long_as
 from stoker.errors import (
     ConfigError,
     ConflictError,
@@ -37,6 +43,7 @@ from stoker.sources import Connector, Done, Kept
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+Way = TypeVar("Way")
 
 ATTEMPTS = 3
 LONGEST_PATIENCE = timedelta(minutes=15)  # a vendor that wants us gone for longer is left alone
@@ -163,6 +170,8 @@ class Attempts:
             passage = (front.ahead() if front else None) or self._passages.through(
                 request.connector, weight or max(1, *request.amounts.values())
             )
+            if keeping.ours is not None:
+                passage = _entered(passage, as_long_as_it_is=keeping.ours)
             outcome = await self._tried(request, number + 1, step, passage)
             if isinstance(outcome, _MootError):
                 return Elsewhere()
@@ -182,12 +191,26 @@ class Attempts:
             wait = await self._heeded(connector.name, outcome, tried)
             if tried == ATTEMPTS or wait > LONGEST_PATIENCE or not _is_ours(keeping):
                 return failed
-            await self._clock.sleep(wait)
+            with suppress(TransientError):  # said at the beginning of the next attempt
+                await self._rested(wait, keeping)
         raise AssertionError("the last attempt always returns")
 
-    def front(self, connector: str) -> AbstractAsyncContextManager[Front]:
-        """Wait for a turn at a vendor, for whoever says only then what is asked."""
-        return self._passages.front(connector)
+    def front(
+        self, connector: str, *, ours: Callable[[], bool] | None = None
+    ) -> AbstractAsyncContextManager[Front]:
+        """Wait for a turn at a vendor, for whoever says only then what is asked.
+
+        Raises TransientError when it is no longer `ours` to ask before the turn has come.
+        """
+        front = self._passages.front(connector)
+        return front if ours is None else _entered(front, as_long_as_it_is=ours)
+
+    async def _rested(self, wait: timedelta, keeping: Keeping[Answer]) -> None:
+        sleeping = self._clock.sleep(wait)
+        if keeping.ours is None:
+            await sleeping
+        else:
+            await as_long_as(keeping.ours, sleeping, otherwise=TransientError(_NOT_OURS))
 
     async def standing(self, under: str) -> Hold | None:
         """Return the promise something was asked under, as it is."""
@@ -357,6 +380,16 @@ class _Step(Generic[Asked, Answer]):
             raise TransientError(f"nothing was asked: {error}") from error
         if not _is_ours(keeping):  # after everything that had to be waited for
             raise TransientError(_NOT_OURS)
+
+
+@asynccontextmanager
+async def _entered(
+    passage: AbstractAsyncContextManager[Way], *, as_long_as_it_is: Callable[[], bool]
+) -> AsyncIterator[Way]:
+    """Wait for a passage and go through it. Raises TransientError once it is not ours to wait."""
+    async with AsyncExitStack() as stack:
+        entering = stack.enter_async_context(passage)
+        yield await as_long_as(as_long_as_it_is, entering, otherwise=TransientError(_NOT_OURS))
 
 
 def _is_ours(keeping: Keeping[Answer]) -> bool:

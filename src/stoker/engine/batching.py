@@ -122,8 +122,11 @@ class Batching:
             self._tell(email, _later("the run ended before it was verified"))
         for number in self._open:  # nothing is in it, and nothing was promised for it
             self._tasks[number].cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        if isinstance(error, asyncio.CancelledError):  # time to come to an end was given before
+            for task in self._tasks.values():
+                task.cancel()
+        # Whoever cancels this meanwhile cancels them too, and none is left behind.
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _known(self, emails: list[str]) -> dict[str, Outcome]:
         """Return what was said before and is still good, and what may have been paid for."""
@@ -227,7 +230,7 @@ class Batching:
         async with AsyncExitStack() as stack:
             front: Front | None = None
             try:
-                turn = self._asking.attempts.front(self._connector.name)
+                turn = self._asking.attempts.front(self._connector.name, ours=self._ours)
                 front = await stack.enter_async_context(turn)
             except StokerError:
                 pass  # whoever asks without a turn meets the same, and tells what it means

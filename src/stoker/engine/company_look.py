@@ -33,6 +33,7 @@ from stoker.engine.company_sources import CompanySources
 from stoker.engine.handing_out import HELD_STILL, HandingOut
 from stoker.engine.looking import CONNECTOR
 from stoker.engine.notebook import Notebook
+from stoker.engine.seeing_through import as_long_as
 from stoker.errors import ConflictError, PermanentError
 from stoker.ports import Store
 from stoker.sources import Connector, Kept
@@ -159,8 +160,10 @@ class CompanyLook:
             site = self._sources.site_named(company.website)
             known = await self._store.pages.pages(site)
             # Whoever still has to read the words must be given all of them again.
-            visit = await self._units.unless_let_go(
-                self._sources.visits.visit(company.website, known=[] if whole else known)
+            visit = await as_long_as(
+                self._units.still_ours,
+                self._sources.visits.visit(company.website, known=[] if whole else known),
+                otherwise=ConflictError(HELD_STILL),
             )
             visit = as_remembered(visit, known) if whole else visit
         if visit.outcome not in _SITE_SAYS_ENOUGH:

@@ -7,19 +7,16 @@ it is finished, given back, or its taker falls silent. What is done with a unit 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from stoker.accounts import NightStore
 from stoker.core.companies import Dossier
 from stoker.core.nights import Unit
-from stoker.engine.seeing_through import cut_off
-from stoker.errors import ConflictError, StokerError
+from stoker.errors import StokerError
 from stoker.ports import Clock
-
-Result = TypeVar("Result")
 
 LEASE = timedelta(seconds=60)
 SIGN_OF_LIFE = timedelta(seconds=15)
@@ -39,10 +36,6 @@ class HandingOut(Protocol):
 
     def still_ours(self) -> bool:
         """Say whether nobody can have taken us for dead: otherwise nothing new may be begun."""
-        ...
-
-    async def unless_let_go(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do what costs nothing; cut off, with ConflictError raised, once the units are let go."""
         ...
 
     async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
@@ -96,7 +89,6 @@ class StoreUnits:
         self._lease = lease
         self._alive_at = self._moment()
         self._lost = False
-        self._let_go = asyncio.Event()
         self.lost_because = HELD_STILL  # once it is not ours any more
 
     async def take(self, limit: int) -> list[Unit]:
@@ -131,19 +123,6 @@ class StoreUnits:
         """Have nothing more to do with the run's units: none is taken, worked on or finished."""
         if self.still_ours():
             self._lost, self.lost_because = True, because
-        self._let_go.set()
-
-    async def unless_let_go(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do what costs nothing; cut off, with ConflictError raised, once the units are let go."""
-        doing, gone = asyncio.ensure_future(work), asyncio.ensure_future(self._let_go.wait())
-        try:
-            await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                raise ConflictError(self.lost_because)
-            return doing.result()
-        finally:
-            gone.cancel()
-            await cut_off(doing)
 
     def still_ours(self) -> bool:
         """Say whether nobody can have taken us for dead, now or ever before; nor did we let go."""

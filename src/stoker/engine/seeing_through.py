@@ -8,12 +8,15 @@ that it is meant at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from stoker.errors import StokerError
 
 Result = TypeVar("Result")
 
 _AT_ONCE = "at once"
+_LOOKS_EVERY = 0.5  # seconds
 
 
 async def seen_through(work: Coroutine[Any, Any, Result]) -> Result:
@@ -27,6 +30,26 @@ async def cut_off(doing: asyncio.Future[Any], *, at_once: bool = False) -> None:
     """End work that is not over; whoever is impatient meanwhile cancels it once more."""
     doing.cancel(_AT_ONCE if at_once else None)
     await _over(doing, once_more=True)
+
+
+async def as_long_as(
+    ours: Callable[[], bool], work: Coroutine[Any, Any, Result], *, otherwise: StokerError
+) -> Result:
+    """Wait for something, as long as it is ours to wait for; cut it off and raise what is given.
+
+    For what costs nothing and may take long. What comes to its end all the same is returned.
+    """
+    doing = asyncio.ensure_future(work)
+    try:
+        # Real seconds, not the injected clock's: it may never be ours again.
+        while not (await asyncio.wait({doing}, timeout=_LOOKS_EVERY))[0] and ours():
+            pass
+    finally:
+        if not doing.done():
+            await cut_off(doing)
+    if doing.cancelled():
+        raise otherwise
+    return doing.result()
 
 
 def is_meant_at_once(cancelled: asyncio.CancelledError) -> bool:
