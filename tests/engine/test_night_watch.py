@@ -1,14 +1,19 @@
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from stoker.core.companies import CompanyId
 from stoker.core.events import NightProgress, UnitsShed
 from stoker.core.model import TenantId
 from stoker.core.nights import Depth, Unit, UnitState
 from stoker.engine.handing_out import StoreUnits
-from stoker.engine.night_watch import NightWatch, Times
+from stoker.engine.night_watch import PAGE, NightWatch, Times
+from stoker.errors import PermanentError, TransientError, UncertainError
 from stoker.stores.memory import MemoryBackend
 from stoker.testing import FakeClock, Recorder
+from vendor_desk import Failing
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RUN = "20300101_120000"
@@ -88,3 +93,47 @@ def test_after_the_deadline_nothing_more_is_begun():
     shed, left, _ = asyncio.run(watched(planned=20, after=HOUR, ended=2, under_way=3))
     assert shed == 15
     assert {unit.state for unit in left} == {UnitState.DONE, UnitState.TAKEN, UnitState.SHED}
+
+
+def test_of_more_than_a_page_that_wait_the_most_valuable_stay_and_no_others():
+    planned = 3 * PAGE
+    shed, left, _ = asyncio.run(watched(planned=planned, after=HOUR / 2, ended=25, under_way=5))
+    assert shed == planned - 50
+    assert [unit.place for unit in left if unit.state is UnitState.WAITING] == list(range(30, 50))
+
+
+async def watched_to_the_end(**fails):
+    """Keep watch over a night whose one unit stays under way, in a store that fails like this."""
+    clock, told = FakeClock(NOON), Recorder()
+    store = MemoryBackend().tenant(TenantId("acme"))
+    await store.nights.plan_units(RUN, units(1))
+    await StoreUnits(store.nights, RUN, owner="one", clock=clock).take(1)
+    watch = NightWatch(
+        replace(store, nights=Failing(store.nights, **fails)),
+        RUN,
+        flow=Flow(0, 1),
+        times=Times(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
+        clock=clock,
+        observer=told,
+        every=timedelta(minutes=1),
+    )
+    await watch.keep_watch()
+    return clock.now(), [progress.at for progress in told.of(NightProgress)]
+
+
+def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
+    ended_at, looks = asyncio.run(watched_to_the_end())
+    assert ended_at == NOON + HOUR + timedelta(minutes=10)
+    assert looks == [NOON + timedelta(minutes=minute) for minute in range(1, 71)]
+
+
+def test_a_store_that_is_away_for_a_moment_does_not_end_the_watch():
+    gone = [TransientError("restarting"), UncertainError("no answer")]
+    _, looks = asyncio.run(watched_to_the_end(count_units=gone))
+    assert looks == [NOON + timedelta(minutes=minute) for minute in range(3, 71)]
+
+
+def test_a_watch_that_can_never_look_again_says_so():
+    gone = [PermanentError("the table is gone")]
+    with pytest.raises(PermanentError, match="the table is gone"):
+        asyncio.run(watched_to_the_end(count_units=gone))
