@@ -420,6 +420,34 @@ def test_a_run_whose_process_is_gone_is_cancelled_at_once(on_bench, lost):
     on_bench(scenario)
 
 
+class EndsFirst:
+    """A run store into which a run's own process writes its end just before anybody else does."""
+
+    def __init__(self, real, end):
+        self._real, self._end = real, end
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def finish_run(self, run):
+        await self._real.finish_run(self._end)
+        await self._real.finish_run(run)
+
+
+def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_own_word(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        await lapses(bench)
+        end = run.ended(RunState.DONE, at=bench.clock.now())
+        bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
+        told = await bench.cancel(run)
+        assert (told.run, told.gone) == (end, False)
+        assert told.request.by == "ann@desk"
+        assert not bench.heard.of(RunEnded)
+
+    on_bench(scenario)
+
+
 def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(on_bench):
     async def scenario(bench):
         run = await bench.begin()
