@@ -448,3 +448,39 @@ def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
 
     assert asyncio.run(work(True)) == [["a"]]
     assert asyncio.run(work(False)) == []
+
+
+class Lengthy:
+    """An export that takes a while to send anything."""
+
+    def __init__(self):
+        self.began, self.came_to = asyncio.Event(), "nothing"
+
+    async def send(self, companies):
+        self.began.set()
+        try:
+            for _ in range(100):
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.came_to = "cut off"
+            raise
+        self.came_to = "sent"
+
+
+@pytest.mark.parametrize(
+    ("goes_wrong", "came_to"), [(None, "sent"), (TransientError("the store is gone"), "cut off")]
+)
+def test_what_is_on_its_way_is_waited_for_unless_something_went_wrong(goes_wrong, came_to):
+    async def work():
+        lengthy, raised = Lengthy(), None
+        try:
+            async with Outbox(lengthy, clock=SystemClock(), ours=lambda: True, some=1) as outbox:
+                outbox.add("a")
+                await lengthy.began.wait()
+                if goes_wrong is not None:
+                    raise goes_wrong
+        except TransientError as error:
+            raised = error
+        return raised, lengthy.came_to
+
+    assert asyncio.run(work()) == (goes_wrong, came_to)
