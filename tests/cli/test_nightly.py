@@ -104,6 +104,66 @@ def test_who_waits_is_told_whether_for_the_limit_asked_for_or_for_the_cap(stoker
         assert "--limit" not in told
 
 
+@pytest.mark.parametrize("how", ["--dry-run", "--plan"])
+@pytest.mark.parametrize("whose", [(), ("--tenant", "acme")])
+def test_a_plan_while_spending_is_stopped_expects_nothing_and_says_how_to_take_it_back(
+    stoker, how, whose
+):
+    stoker.set_up("acme")
+    stoker("stop", "--reason", "the bill", *whose)
+    _, [plan] = stoker.told("nightly", how, "--limit", "4")
+    _, out, _ = stoker("nightly", how, "--limit", "4")
+    stoker("resume", *whose)
+    _, [resumed] = stoker.told("nightly", how, "--limit", "4")
+
+    back = " ".join(("stoker", "resume", *whose))
+    assert plan["companies"] == 4
+    assert not any((*plan["quote"]["calls"].values(), *plan["quote"]["cost"].values()))
+    assert plan["quote"]["refused"] == {
+        "crawl": 4,
+        "tavily": 4,
+        "openai": 4,
+        "lusha": pytest.approx(0.4),
+        "zerobounce": 8,
+    }
+    [stop] = plan["stops"]
+    assert (stop["tenant"], stop["connector"]) == (whose[1] if whose else None, "")
+    assert (stop["reason"], stop["resume"]) == ("the bill", back)
+    assert f": the bill; take it back with: {back}\n" in out
+    assert (resumed["stops"], resumed["quote"]["calls"]["tavily"]) == ([], 4)
+
+
+def test_a_plan_says_of_one_stopped_connector_what_it_refuses_and_quotes_the_others(stoker):
+    stoker.set_up("acme")
+    stoker("stop", "--connector", "tavily", "--tenant", "acme")
+    _, [plan] = stoker.told("nightly", "--plan", "--limit", "4")
+    _, out, _ = stoker("nightly", "--plan", "--limit", "4")
+
+    assert (plan["quote"]["calls"]["tavily"], plan["quote"]["refused"]) == (0, {"tavily": 4})
+    assert (plan["quote"]["calls"]["openai"], plan["quote"]["cost"]["crawl/pull_units"]) == (4, 12)
+    assert "no reason was given; take it back with: stoker resume --tenant acme" in out
+    [stop] = plan["stops"]
+    assert stop["resume"] == "stoker resume --tenant acme --connector tavily"
+
+
+def test_a_plan_speaks_only_of_stops_that_its_steps_meet(stoker):
+    stoker.set_up("acme")
+    for each in ("crawl", "odoo", "boards"):
+        stoker("stop", "--connector", each)
+
+    def stops(*words):
+        return [
+            each["connector"] for each in stoker.told("nightly", "--plan", *words)[1][0]["stops"]
+        ]
+
+    assert stops() == ["crawl", "odoo"]
+    assert stops("--skip", "export") == ["crawl"]
+    assert stops("--only", "select", "--only", "export") == ["odoo"]
+    assert stops("--only", "select", "--only", "verify") == []
+    stoker("stop")
+    assert stops("--only", "select", "--only", "score") == []
+
+
 def test_a_plan_of_nobody_says_why_and_what_to_do(stoker):
     stoker.set_up("acme")
     stoker("icp", "set", "--tenant", "acme", "--industry", "99")

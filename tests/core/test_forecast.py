@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId
-from stoker.core.forecast import Expected, Room, projected_finish, quote, to_shed
+from stoker.core.forecast import (
+    Expected,
+    Room,
+    and_refused,
+    projected_finish,
+    quote,
+    shut,
+    to_shed,
+)
 from stoker.core.nights import Depth, Unit
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -48,6 +56,27 @@ def test_what_a_cap_will_refuse_is_told_and_not_counted():
 def test_a_connector_that_lets_nothing_through_never_ends():
     told = quote({Depth.DEEP: 1}, DEEP, {"tavily": Room(per_minute=0)}, at_once=8)
     assert told.p50 == timedelta.max
+
+
+def test_whoever_is_shut_uses_nothing_and_refuses_all_that_would_have_been_asked():
+    rooms = {"crawl": Room(), "tavily": Room(calls_left=20), "zerobounce": Room()}
+    told = quote({Depth.DEEP: 100}, DEEP, shut(rooms, connectors=["tavily"]), at_once=8)
+    assert told.calls == {"crawl": 100, "tavily": 0, "zerobounce": 1}
+    assert told.refused == {"tavily": 50}
+    assert told.cost["tavily/calls"] == 0
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_those_who_are_not_begun_add_what_they_are_refused_and_nothing_else(begun, others):
+    rooms = {name: Room(calls_left=9) for name in ("crawl", "tavily", "zerobounce")}
+    told = quote({Depth.DEEP: begun}, DEEP, rooms, at_once=8)
+    nothing = quote({Depth.DEEP: others}, DEEP, shut(rooms, connectors=rooms), at_once=8)
+    both = and_refused(told, nothing)
+    assert (both.cost, both.p50) == (told.cost, told.p50)
+    assert {name: both.calls[name] for name in told.calls} == told.calls
+    needed = {"crawl": 1, "tavily": 0.5, "zerobounce": 0.01}
+    for name, refused in both.refused.items():
+        assert math.isclose(both.calls[name] + refused, (begun + others) * needed[name])
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 50), st.floats(0, 500))

@@ -181,6 +181,45 @@ def test_a_stop_lets_nothing_begin_and_taking_it_back_lets_the_night_go_on(at):
     assert set(resumed.manifest.selected) == set(stopped.manifest.remaining)
 
 
+@pytest.mark.parametrize("connector", ["", "crawl", "openai"])
+def test_a_night_takes_none_of_what_its_plan_said_is_stopped(at, connector):
+    async def journey():
+        async with at(companies=4) as house:
+            now = house.app.clock.now()
+            await house.app.backend.shared().stop(connector, reason="the bill", now=now)
+            told = {"clock": house.app.clock, "observer": house.app.observer}
+            plan = await house.app.night(ACME).plan(house.store(), **told)
+            return plan, await house.night()
+
+    plan, night = asyncio.run(journey())
+
+    quoted = {name for name, calls in plan.quote.calls.items() if calls}
+    asked = {name.partition("/")[0] for name, amount in night.manifest.cost.items() if amount}
+    assert asked <= quoted
+    assert quoted == (
+        {"crawl", "tavily", "lusha", "zerobounce"} if connector == "openai" else set()
+    )
+    assert [stop.connector for stop in plan.stops] == [connector]
+    assert plan.quote.refused[connector or "crawl"] == 4
+
+
+def test_a_plan_of_what_was_left_quotes_looks_that_are_paid_for_in_spite_of_a_stop(at):
+    async def journey():
+        async with at(companies=4) as house:
+            await limited(house, "tenant_connector/tavily/calls/day", 0)
+            night = await house.night()
+            await house.store().money.stop("", reason="", now=house.app.clock.now())
+            told = {"clock": house.app.clock, "observer": house.app.observer}
+            return night, await house.app.night(ACME).plan(house.store(), **told)
+
+    night, plan = asyncio.run(journey())
+
+    assert plan.taken_over_from == night.name
+    assert plan.quote.calls["crawl"] > 0
+    assert "crawl" not in plan.quote.refused
+    assert not any(calls for name, calls in plan.quote.calls.items() if name != "crawl")
+
+
 def test_a_night_that_was_stopped_in_the_middle_goes_on_and_pays_nothing_twice(at):
     async def journey():
         async with at(companies=8, at_once=2) as house:

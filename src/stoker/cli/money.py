@@ -103,10 +103,22 @@ def show_statements(lines: Iterable[tuple[str, Statement]]) -> None:
 def show_stops(stops: Iterable[Stop]) -> None:
     """Print the stops in force, one line each; nothing when there are none."""
     for stop in stops:
-        whose, since = stop.tenant or "everybody", f"{stop.since:%Y-%m-%d %H:%M} UTC"
-        why = stop.reason or "no reason was given"
-        what = stop.connector or "every connector"
-        say(f"STOPPED for {whose}: {what}, since {since}: {why}")
+        say(stop_text(stop))
+
+
+def stop_text(stop: Stop) -> str:
+    """Say of a stop whom and what it is about, since when, and because of what."""
+    whose, since = stop.tenant or "everybody", f"{stop.since:%Y-%m-%d %H:%M} UTC"
+    why = stop.reason or "no reason was given"
+    what = stop.connector or "every connector"
+    return f"STOPPED for {whose}: {what}, since {since}: {why}"
+
+
+def resume_words(stop: Stop) -> str:
+    """Return the command that takes a stop back."""
+    tenant = f" --tenant {stop.tenant}" if stop.tenant else ""
+    connector = f" --connector {stop.connector}" if stop.connector else ""
+    return f"stoker resume{tenant}{connector}"
 
 
 def statement_json(whose: str, line: Statement) -> Json:
@@ -125,7 +137,7 @@ def statement_json(whose: str, line: Statement) -> Json:
     }
 
 
-def stop_json(stop: Stop) -> Json:
+def stop_json(stop: Stop) -> dict[str, Json]:
     """Return a stop for programs."""
     return {
         "tenant": stop.tenant,

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from stoker.cli.money import resume_words, stop_json, stop_text
 from stoker.cli.output import say, show_table
 from stoker.core.localtime import duration_text
 from stoker.core.nights import ENDS, KIND
@@ -108,6 +109,8 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
         say(f"  {plan.over_cap} wait for another night: {_why_no_more(planned)}")
     if plan.over_budget:
         say(f"  {plan.over_budget} wait for another night: no pull units are left for them")
+    for stop in plan.stops:
+        say(f"  {stop_text(stop)}; take it back with: {resume_words(stop)}")
     if whole:
         show_table(
             ["#", "company", "name", "depth", "because"],
@@ -126,7 +129,7 @@ def show_plan(planned: Planned, *, whole: bool) -> None:
         if len(plan.units) > SHOWN:
             say(f"… and {len(plan.units) - SHOWN} more; --json lists all")
     show_table(
-        ["expected of", "calls", "cost", "caps refuse"],
+        ["expected of", "calls", "cost", "refused"],
         [
             (name, math.ceil(calls), _costs(quote.cost, name), _calls(quote.refused.get(name, 0.0)))
             for name, calls in quote.calls.items()
@@ -169,6 +172,7 @@ def plan_json(planned: Planned, *, whole: bool) -> Json:
         "over_budget": plan.over_budget,
         "looked_at_today": plan.looked_at_today,
         "nobody": plan.nobody or None,
+        "stops": [{**stop_json(each), "resume": resume_words(each)} for each in plan.stops],
         "quote": {
             "calls": dict(quote.calls),
             "cost": dict(quote.cost),

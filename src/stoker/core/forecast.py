@@ -8,7 +8,7 @@ was really spent and how long it really took is measured elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -49,7 +49,7 @@ class Quote:
 
     calls: Mapping[str, float]  # as caps count them: of a batch, everything in it
     cost: Mapping[str, int]  # connector/unit
-    refused: Mapping[str, float]  # calls that caps will not allow
+    refused: Mapping[str, float]  # calls that caps or stops will not allow
     p50: timedelta
     p90: timedelta
     slowest: str  # what the night waits for
@@ -141,6 +141,23 @@ def quote(
         slowest=slowest,
         nights=max(seen, default=0),
     )
+
+
+def shut(rooms: Mapping[str, Room], *, connectors: Collection[str]) -> dict[str, Room]:
+    """Return the rooms with these connectors letting nothing through."""
+    return {
+        name: replace(room, calls_left=0.0) if name in connectors else room
+        for name, room in rooms.items()
+    }
+
+
+def and_refused(told: Quote, others: Quote) -> Quote:
+    """Return a quote with what others are refused besides; what they would use is left out."""
+    refused = {
+        name: told.refused.get(name, 0.0) + others.refused.get(name, 0.0)
+        for name in {**told.refused, **others.refused}
+    }
+    return replace(told, calls={**dict.fromkeys(others.calls, 0.0), **told.calls}, refused=refused)
 
 
 def projected_finish(

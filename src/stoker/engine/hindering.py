@@ -8,7 +8,15 @@ others; nor of sites that want to be left alone, each of which concerns one acco
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from datetime import datetime, timedelta
 
 from stoker.core.budget import Used
@@ -95,13 +103,15 @@ class Hindering:
             yield slow(need, rate, now=now, within=within)
 
 
+def concerning(stops: Iterable[Stop], asked: Collection[str]) -> tuple[Stop, ...]:
+    """Return the stops by which whoever asks these connectors is refused, in part or altogether."""
+    return tuple(stop for stop in stops if asked and stop.connector in {"", *asked})
+
+
 def _stopped(stops: Sequence[Stop], needs: Sequence[Expected]) -> Iterator[Hindrance]:
-    asked = {each.connector for each in needs}
-    for stop in stops:
-        if stop.connector in ("", CONNECTOR):
-            yield Hindrance(why=Why.PAUSED, connector=stop.connector, said=stop.reason)
-        elif stop.connector in asked:
-            yield Hindrance(why=Why.PAUSED, connector=stop.connector, looks=0, said=stop.reason)
+    for stop in concerning(stops, {CONNECTOR, *(each.connector for each in needs)}):
+        looks = None if stop.connector in ("", CONNECTOR) else 0
+        yield Hindrance(why=Why.PAUSED, connector=stop.connector, looks=looks, said=stop.reason)
 
 
 def _capped(

@@ -15,19 +15,22 @@ from stoker.accounts import AccountStore
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.companies import CompanyId
 from stoker.core.expectations import expected
-from stoker.core.forecast import Quote, Room, quote
+from stoker.core.forecast import Quote, Room, and_refused, quote, shut
 from stoker.core.icp import IcpRule
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit, looks
 from stoker.core.scoring import ScoreRule
 from stoker.core.targets import PLENTY, DepthRule, Selection, Targets, affordable, places
 from stoker.engine.candidates import find_candidates, select_targets
+from stoker.engine.hindering import concerning
 from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.refreshing import Refreshed, refresh
 from stoker.engine.resuming import TakenOver, left_undone, selection_of
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError
+from stoker.ports import Stop, Store
 from stoker.sources import RegistryStore
 
+CRM = "odoo"  # whom results go to, as stops name it
 _CHOSE_NOBODY = (
     "no companies were chosen, because select is left out; "
     "take it too, or name an earlier run with --from-manifest"
@@ -87,6 +90,7 @@ class NightPlan:
     looked_at_today: int = 0  # and so not chosen again
     room_at: datetime | None = None  # when there are pull units again for those over budget
     nobody: str = ""  # why there is no company to look at, and what to do about it
+    stops: tuple[Stop, ...] = ()  # by which some or all of it is refused
 
     @property
     def companies(self) -> int:
@@ -123,6 +127,7 @@ class Planning:
                 "set it with: stoker icp set"
             )
         refreshed, means = Refreshed(), await self._means()
+        stops = await self._stops(run.store, means)
         if Step.REFRESH in order.steps:
             with run.step(Step.REFRESH) as step:
                 refreshed = await refresh(self._registry, accounts, clock=run.clock)
@@ -138,11 +143,12 @@ class Planning:
                 rule=rule,
                 units=units,
                 looks=_by_depth(units),
-                quote=self._quote(units, means, paid=earlier.paid if earlier else ()),
+                quote=self._quote(units, means, stops, paid=earlier.paid if earlier else ()),
                 taken_over_from=earlier.run if earlier else "",
                 refreshed=refreshed,
                 over_cap=len(found) - len(units),
                 nobody=self._why_none_is_left(earlier, units),
+                stops=stops,
             )
         day, looking = (
             window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
@@ -169,7 +175,7 @@ class Planning:
             rule=rule,
             units=chosen.units,
             looks=_by_depth(chosen.units),
-            quote=self._quote(chosen.units, means),
+            quote=self._quote(chosen.units, means, stops),
             refreshed=refreshed,
             candidates=chosen.candidates,
             over_cap=chosen.over_cap,
@@ -177,6 +183,7 @@ class Planning:
             looked_at_today=chosen.looked_at_today,
             room_at=day.end if chosen.over_budget else None,
             nobody="" if chosen.units else await self._why_nobody(accounts, rule, chosen),
+            stops=stops,
         )
 
     @property
@@ -212,21 +219,46 @@ class Planning:
             "no companies are known yet; read the register with: stoker registry import --download"
         )
 
+    async def _stops(self, store: Store, means: Means) -> tuple[Stop, ...]:
+        """Return the stops that stand in the way of any step tonight."""
+        steps = self._order.steps
+        needs = expected(set(means.rooms), steps=steps)
+        asked = {each.connector for of_depth in needs.values() for each in of_depth}
+        asked |= {CONNECTOR} if looks(steps) else set()
+        asked |= {CRM} if Step.EXPORT in steps else set()
+        return concerning(await store.money.stops(), asked)
+
     def _quote(
         self,
         units: tuple[Unit, ...],
         means: Means,
+        stops: tuple[Stop, ...],
         *,
         paid: Collection[CompanyId] = (),
     ) -> Quote:
-        needs = expected(set(means.rooms), steps=self._order.steps)
-        told = quote(_by_depth(units), needs, means.rooms, at_once=self._order.at_once)
-        if not units or not looks(self._order.steps):
+        order, stopped = self._order, {stop.connector for stop in stops}
+        needs = expected(set(means.rooms), steps=order.steps)
+        looking = looks(order.steps)
+        # A look that is paid for goes on, and its site is free; whoever else is asked refuses.
+        refusing = set(means.rooms) - {CONNECTOR} if "" in stopped else stopped - {CONNECTOR}
+        allowed = not looking or not stopped & {"", CONNECTOR}
+        begun = tuple(unit for unit in units if allowed or unit.company in paid)
+        told = quote(
+            _by_depth(begun),
+            needs,
+            shut(means.rooms, connectors=refusing),
+            at_once=order.at_once,
+        )
+        if len(begun) < len(units):
+            not_begun = _by_depth(units) - _by_depth(begun)
+            nothing = shut(means.rooms, connectors=means.rooms)
+            told = and_refused(told, quote(not_begun, needs, nothing, at_once=order.at_once))
+        if not units or not looking:
             return told
         pulls, left_out = affordable(
             (unit.depth for unit in units if unit.company not in paid),
-            rule=self._order.depths,
-            pull_units=means.pull_units,
+            rule=order.depths,
+            pull_units=means.pull_units if allowed else 0,
         )
         refused = {CONNECTOR: float(left_out)} if left_out else {}
         return replace(
