@@ -183,7 +183,11 @@ def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
     vendor = Scripted(*[busy] * 5)
 
     async def work(here):
-        asking = ask(here, ours=lambda: not vendor.asked)
+        theirs = True
+        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        while await phases(here) != [Phase.RELEASED]:
+            await asyncio.sleep(0.01)
+        theirs = False
         return await asyncio.wait_for(asking, LONG), await phases(here)
 
     failed, all_phases = at_desk(work, says=vendor, clock=SystemClock())
@@ -408,6 +412,17 @@ def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
     assert [type(answer) for answer in answers] == [Answered, Answered, Refused]
     assert counted == (charged, 0) == (6, 0)
     assert len(overruns) == 2
+
+
+def test_that_a_vendor_charged_more_is_told_once_however_often_its_answer_is_used():
+    async def work(here):
+        answers = [await ask(here) for _ in range(3)]
+        return answers, await phases(here), here.told.of(Overrun)
+
+    answers, all_phases, overruns = at_desk(work, {"tavily.price_percent": 300})
+    assert [bool(answer.saved) for answer in answers] == [False, True, True]
+    assert all_phases == [Phase.SETTLED]
+    assert len(overruns) == 1
 
 
 def test_whoever_dies_between_keeping_and_settling_has_paid_once():
