@@ -3,6 +3,8 @@
 import pytest
 
 from night_desk import Desk, small_internet
+from stoker.cli.tenants import still_on
+from stoker.wiring import settings
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +54,37 @@ def test_a_tenant_that_is_switched_off_has_nothing_done_and_loses_nothing(stoker
     assert stoker.told("tenant", "show", "acme")[1]["nights"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nightly"],
-        ["nightly", "--only", "export"],
-        ["pulls", "run"],
-        ["pulls", "plan"],
-        ["discover"],
-        ["heat", "sweep"],
-        ["upkeep"],
-        ["schedule", "run", "--once"],
-        ["crawl", "http://one.test"],
-        ["touches", "plan"],
-        ["touches", "run"],
-    ],
-)
+WORK = [
+    ["nightly"],
+    ["nightly", "--only", "export"],
+    ["pulls", "run"],
+    ["pulls", "plan"],
+    ["discover"],
+    ["heat", "sweep"],
+    ["upkeep"],
+    ["schedule", "run", "--once"],
+    ["crawl", "http://one.test"],
+    ["touches", "plan"],
+    ["touches", "run"],
+]
+LOOKING = [
+    ["nightly", "--dry-run"],
+    ["nightly", "--plan"],
+    ["quote"],
+    ["pulls", "plan", "--dry-run"],
+    ["runs", "list"],
+    ["leads"],
+    ["caps", "list"],
+]
+
+
+def says(stoker, setting):
+    """Put a setting before everything else in the settings file."""
+    file = stoker.directory / "stoker.toml"
+    file.write_text(f"{setting}\n{file.read_text()}[tenants.acme]\n[tenants.zeta]\n")
+
+
+@pytest.mark.parametrize("words", WORK)
 def test_nothing_is_run_for_a_tenant_that_is_switched_off(stoker, box, words):
     stoker("tenant", "add", "acme")
     stoker("tenant", "add", "zeta")
@@ -82,22 +99,57 @@ def test_nothing_is_run_for_a_tenant_that_is_switched_off(stoker, box, words):
     assert box.tallies.requests == asked
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nightly", "--dry-run"],
-        ["nightly", "--plan"],
-        ["quote"],
-        ["pulls", "plan", "--dry-run"],
-        ["runs", "list"],
-        ["leads"],
-        ["caps", "list"],
-    ],
-)
+@pytest.mark.parametrize("words", LOOKING)
 def test_one_may_look_at_a_tenant_that_is_switched_off(stoker, words):
     stoker.set_up("acme", "zeta")
     stoker("tenant", "disable", "zeta")
     assert stoker(*words, "--tenant", "zeta")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "name", "told"),
+    [
+        ('["zeta"]', "tenant_exclude", "is in scheduling.tenant_exclude"),
+        ('["acme"]', "tenant_include", "is not in scheduling.tenant_include"),
+    ],
+)
+@pytest.mark.parametrize("words", WORK)
+def test_nothing_is_run_for_a_tenant_that_settings_leave_out_though_it_is_named(
+    stoker, box, words, named, name, told
+):
+    says(stoker, f"scheduling.{name} = {named}")
+    asked = box.tallies.requests
+    code, out, err = stoker(*words, "--tenant", "zeta")
+
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"zeta {told}" in err
+    assert "stoker.toml:1" in err
+    assert "if it is meant to run" in err
+    assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
+    assert box.tallies.requests == asked
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_one_may_look_at_a_tenant_that_settings_leave_out(stoker, words):
+    stoker.set_up("acme", "zeta")
+    says(stoker, 'scheduling.tenant_exclude = ["zeta"]')
+    assert stoker(*words, "--tenant", "zeta")[0] == 0
+
+
+def test_excluded_is_excluded_included_or_not(stoker):
+    says(stoker, 'scheduling.tenant_include = ["zeta"]\nscheduling.tenant_exclude = ["zeta"]')
+    assert "zeta is in scheduling.tenant_exclude" in stoker("upkeep", "--tenant", "zeta")[2]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "on"),
+    [("", ("acme", "zeta")), ("zeta", ("acme",)), ("acme,zeta", ("acme", "zeta"))],
+)
+def test_of_those_named_the_ones_that_settings_leave_out_are_not_still_on(tmp_path, left_out, on):
+    (tmp_path / "stoker.toml").write_text("[tenants.acme]\n[tenants.zeta]\n")
+    said = {"SCHED_TENANT_EXCLUDE": left_out} if left_out else {}
+    own = settings(directory=tmp_path, config=None, flags={}, environment=said)
+    assert still_on(own, ("acme", "zeta")) == on
 
 
 def test_a_tenant_switched_off_by_settings_is_switched_on_there(stoker):

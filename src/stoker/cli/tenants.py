@@ -60,18 +60,22 @@ def one_tenant(settings: Settings, named: str | None) -> TenantId:
 
 
 def working_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
-    """Return the tenants asked for, to run something for them; one switched off is refused."""
+    """Return the tenants asked for, to run something for them; one that takes no part is refused.
+
+    That is one that is switched off, is in `scheduling.tenant_exclude`, or is not among those that
+    `scheduling.tenant_include` names.
+    """
     return tuple(_working(settings, tenant) for tenant in chosen_tenants(settings, named))
 
 
 def working_tenant(settings: Settings, named: str | None) -> TenantId:
-    """Return the one tenant something is run for; one that is switched off is refused."""
+    """Return the one tenant something is run for; one that takes no part is refused."""
     return _working(settings, one_tenant(settings, named))
 
 
 def still_on(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the tenants named that are switched on; all of them when none is."""
-    off = {tenant.id for tenant in settings.tenants if not tenant.enabled}
+    """Return those of the tenants named that take part; all of them when none does."""
+    off = {tenant.id for tenant in settings.tenants} - {*settings.active_tenants()}
     return tuple(name for name in named if name not in off) or named
 
 
@@ -80,6 +84,19 @@ def _working(settings: Settings, tenant: TenantId) -> TenantId:
         raise ConfigError(
             f"{tenant} is switched off, so nothing is run for it; "
             f"switch it on with: stoker tenant enable {tenant}"
+        )
+    scheduling = settings.scheduling
+    if tenant in scheduling.tenant_exclude:
+        raise ConfigError(
+            f"{tenant} is in scheduling.tenant_exclude "
+            f"({settings.origin('scheduling.tenant_exclude')}), so nothing is run for it; "
+            "take it out there, if it is meant to run"
+        )
+    if scheduling.tenant_include and tenant not in scheduling.tenant_include:
+        raise ConfigError(
+            f"{tenant} is not in scheduling.tenant_include "
+            f"({settings.origin('scheduling.tenant_include')}), so nothing is run for it; "
+            "name it there too, if it is meant to run"
         )
     return tenant
 
