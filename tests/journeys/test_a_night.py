@@ -323,6 +323,24 @@ def test_a_vendor_that_refuses_a_night_long_is_made_up_for_in_the_next(at):
     assert [dossier.notes["owed"] for dossier in known] == [""] * 3
 
 
+@pytest.mark.parametrize(("status", "searches", "looks"), [(401, 1000, 0), (0, 1, 1)])
+def test_who_cannot_be_found_costs_no_look_and_counts_as_not_looked_at(at, status, searches, looks):
+    async def journey():
+        async with at(companies=4, dials={"tavily.status": status}) as house:
+            await limited(house, TAVILY, searches)
+            night = await house.night()
+            used = await house.store().money.usage()
+            [units] = [use.used.total for use in used if use.cap == PULLS]
+            return night, units, await knowledge(house)
+
+    night, units, known = asyncio.run(journey())
+
+    assert night.state is RunState.PARTIAL
+    assert units == 3 * looks == night.manifest.cost.get("crawl/pull_units", 0)
+    assert sum(each.looked_at is not None for each in known) == looks
+    assert [each.notes["owed"] for each in known].count("extract") == 4 - looks
+
+
 def test_the_selection_of_an_earlier_run_can_be_repeated_exactly(at):
     async def journey():
         async with at(companies=6) as house:

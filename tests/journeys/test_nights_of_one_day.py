@@ -165,4 +165,4 @@ def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
     assert run.manifest.cost == {}
     assert {(each.looked_at, each.score) for each in known} == {(None, None)}
     assert not any(charged.get(name) for name in ("tavily", "openai", "lusha", "zerobounce"))
-    assert all("nothing was paid" in unit.reasons[0] for unit in units)
+    assert all("no look was paid for" in unit.reasons[0] for unit in units)

@@ -83,15 +83,28 @@ class CompanyLook:
         self._keeps_corpus = keeps_corpus
         self._reading = asyncio.Lock()
 
-    def has_whom_to_ask(self, before: Dossier, depth: Depth) -> bool:
-        """Say whether a look this deep asks anybody: the company's site, or who may find it."""
-        if before.company.website:
-            return True
-        reads = depth is Depth.DEEP or Step.EXTRACT in owed_by(before.notes)
-        return reads and self._sources.search is not None and Step.EXTRACT in self._steps
+    async def sought(
+        self, before: Dossier, depth: Depth, book: Notebook
+    ) -> Sequence[FoundPage] | None:
+        """Search for a company whose site is not known, if a look this deep does so.
 
-    async def look(self, before: Dossier, depth: Depth, book: Notebook) -> Looked:
-        """Look at a company this deep.
+        Before it is paid for: without an answer there is nothing to look at. None if there is
+        none; then the notebook has the reason, if anybody was to be asked at all.
+        """
+        reads = depth is Depth.DEEP or Step.EXTRACT in owed_by(before.notes)
+        if before.company.website or not reads:
+            return None
+        return await self._found(before.company, book)
+
+    async def look(
+        self,
+        before: Dossier,
+        depth: Depth,
+        book: Notebook,
+        *,
+        searched: Sequence[FoundPage] | None = None,
+    ) -> Looked:
+        """Look at a company this deep; `searched` is what a search said already.
 
         Raises what the store raises, and ConflictError when the company is no longer ours:
         nobody is asked anything then.
@@ -100,9 +113,8 @@ class CompanyLook:
         owed = owed_by(before.notes)
         # What an earlier night could not get is made up for, however deep this look is.
         reads = deep or Step.EXTRACT in owed
-        searched: Sequence[FoundPage] | None = None
-        if not company.website and reads:
-            searched = await self._searched(company, book)
+        if not company.website and (reads or searched):
+            searched = await self._searched(company, book) if searched is None else searched
             company = replace(company, website=own_site(company.name, searched) or "")
             if searched and not company.website:
                 book.remark(f"{Step.EXTRACT}: none of {len(searched)} pages found is its own site")
@@ -145,12 +157,15 @@ class CompanyLook:
         )
 
     async def _searched(self, company: Company, book: Notebook) -> Sequence[FoundPage]:
+        return await self._found(company, book) or ()
+
+    async def _found(self, company: Company, book: Notebook) -> Sequence[FoundPage] | None:
         if self._sources.search is None or Step.EXTRACT not in self._steps:
-            return ()
+            return None
         with book.step(Step.EXTRACT):
             question = search_for(company.name, "Singapore")
             found = await self._asked(self._sources.search, question, company, Step.EXTRACT, book)
-        return () if found is None else found.pages
+        return None if found is None else found.pages
 
     async def _visited(self, company: Company, book: Notebook, *, whole: bool) -> SiteVisit | None:
         if Step.CRAWL not in self._steps or not company.website:

@@ -6,7 +6,7 @@ what would fail for everybody, like a store that is away, is passed on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from stoker.core.model import clean_text
 from stoker.core.nights import Depth, Step, Unit, UnitState, looks
 from stoker.core.reaching import to_verify, verified
 from stoker.core.scoring import ScoreRule, scored
+from stoker.core.searching import FoundPage
 from stoker.engine.asking import Answered
 from stoker.engine.batching import Batching
 from stoker.engine.company_look import CompanyLook, Looked
@@ -26,6 +27,7 @@ from stoker.engine.handing_out import HandingOut
 from stoker.engine.learning import Learning
 from stoker.engine.looking import CONNECTOR, Look, Looking
 from stoker.engine.notebook import Notebook
+from stoker.engine.rationales import Rationales
 from stoker.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.ports import Clock, Store
 
@@ -39,6 +41,24 @@ class NightRule:
 
     icp: IcpRule
     score: ScoreRule
+
+
+class Sought:
+    """What a search says of a company, asked for only once a look at it is promised."""
+
+    def __init__(self, look: CompanyLook, before: Dossier, book: Notebook) -> None:
+        self._look = look
+        self._before = before
+        self._book = book
+        self.pages: Sequence[FoundPage] | None = None  # None: nobody has been asked yet
+
+    async def finds(self, depth: Depth) -> bool:
+        """Say whether there is anything to look at this deep: a site, or what was found."""
+        if self._before.company.website:
+            return True
+        found = await self._look.sought(self._before, depth, self._book)
+        self.pages = found or ()
+        return found is not None
 
 
 class CompanyNight:
@@ -58,8 +78,10 @@ class CompanyNight:
         run: str,
         clock: Clock,
         learning: Learning | None = None,
+        rationales: Rationales | None = None,
     ) -> None:
         self._learning = learning
+        self._rationales = rationales
         self._store = store
         self._look = look
         self._looking = looking
@@ -92,7 +114,8 @@ class CompanyNight:
                 raise PermanentError("nobody has looked at it yet; a whole night does")
             if not self._units.still_ours():
                 return None
-            look = await self._allowed(unit, before, book)
+            sought = Sought(self._look, before, book)
+            look = await self._allowed(unit, sought, book)
             if isinstance(look, Refused):
                 return look
             book.spent(CONNECTOR, look.cost)
@@ -101,11 +124,12 @@ class CompanyNight:
                 book.shortfalls.append(
                     Shortfall(step=Step.CRAWL, lack=Lack.REFUSED, because=because)
                 )
-            looked = await self._look.look(before, look.depth, book)
+            looked = await self._look.look(before, look.depth, book, searched=sought.pages)
             await park()
             looked = await self._with_verdicts(looked, book)
             looked_at = book.now if looks(self._steps) and look.at_anything else before.looked_at
             dossier = self._dossier(looked, before, book, looked_at=looked_at)
+            dossier = await self._reworded(dossier, book)
             ended = self._ended(book)
             if await self._units.finish(ended, dossier):
                 await self._remembered(looked, look.depth, before, dossier)
@@ -133,13 +157,15 @@ class CompanyNight:
                 now=self._clock.now(),
             )
 
-    async def _allowed(self, unit: Unit, before: Dossier, book: Notebook) -> Look | Refused:
+    async def _allowed(self, unit: Unit, sought: Sought, book: Notebook) -> Look | Refused:
         if not looks(self._steps):
             return Look(depth=unit.depth)  # nobody looks: what is known is verified or scored
-        if not self._look.has_whom_to_ask(before, unit.depth):
-            book.remark("its site is not known and nobody is there to find it, so nothing was paid")
-            return Look(depth=unit.depth, at_anything=False)
-        return await self._looking.allowed(unit.company, unit.depth, now=self._clock.now())
+        look = await self._looking.allowed(
+            unit.company, unit.depth, now=self._clock.now(), finds=sought.finds
+        )
+        if isinstance(look, Look) and not look.at_anything:
+            book.remark("its site is not known and nobody could find it, so no look was paid for")
+        return look
 
     def _ended(self, book: Notebook) -> Unit:
         resets = [each.resets_at for each in book.shortfalls if each.resets_at is not None]
@@ -178,6 +204,12 @@ class CompanyNight:
             if _nothing_yet(looked, before, book):
                 return dossier
             return replace(dossier, score=scored(dossier, self._rule.icp, self._rule.score))
+
+    async def _reworded(self, dossier: Dossier, book: Notebook) -> Dossier:
+        if self._rationales is None or dossier.score is None:
+            return dossier
+        with book.step(Step.SCORE):
+            return replace(dossier, score=await self._rationales.reworded(dossier.score, book))
 
     async def _poisoned(self, book: Notebook, error: Exception) -> Unit:
         known = isinstance(error, PermanentError)

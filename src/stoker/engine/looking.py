@@ -1,12 +1,14 @@
 """The right to look at a company, paid in pull units: once a day, however often we come back.
 
-Sites are free; what is rationed is our own attention. The promise is settled at once, so a crash
-afterwards finds it paid, and looking again the same day costs nothing.
+Sites are free; what is rationed is our own attention. The promise is settled as soon as there is
+something to look at, so a crash afterwards finds it paid, and looking again the same day costs
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,13 +19,13 @@ from stoker.core.holds import Phase
 from stoker.core.nights import Depth
 from stoker.core.pull_jobs import PullJobId
 from stoker.engine.paying import Earlier, Gate, attempt
-from stoker.errors import ConflictError
+from stoker.errors import ConflictError, PermanentError
 from stoker.ports import MoneyStore
 from stoker.sources import Done
 
 CONNECTOR = "crawl"
 UNIT = "pull_units"
-_ATTEMPTS = 5  # promises that came to nothing before; more are somebody's mistake
+_ATTEMPTS = 100  # promises that came to nothing before; more are somebody's mistake
 _NOTHING_CAME_OF_IT = (Phase.RELEASED, Phase.EXPIRED)
 
 
@@ -33,7 +35,15 @@ class Look:
 
     depth: Depth
     cost: Mapping[str, int] = field(default_factory=dict)
-    at_anything: bool = True  # or nobody is there to be asked
+    at_anything: bool = True  # or there was nothing, and nothing was paid
+
+
+Finds = Callable[[Depth], Awaitable[bool]]
+"""Says whether there is anything to look at this deep; it may have to be searched for."""
+
+
+class _NothingThereError(PermanentError):
+    """There is nothing to look at, so the promise comes back."""
 
 
 class Looking:
@@ -56,15 +66,23 @@ class Looking:
         self._reset = reset
         self._pull_id = pull_id
 
-    async def allowed(self, company: CompanyId, depth: Depth, *, now: datetime) -> Look | Refused:
-        """Pay for a look, or for a shallower one when only that fits; or say who refused."""
-        outcome = await self._paid(company, depth, now)
+    async def allowed(
+        self, company: CompanyId, depth: Depth, *, now: datetime, finds: Finds | None = None
+    ) -> Look | Refused:
+        """Pay for a look, or for a shallower one when only that fits; or say who refused.
+
+        What there is to look at is found in between: once the units are promised, and before they
+        are paid. Nobody is asked anything when they do not fit, and nothing is paid for nothing.
+        """
+        outcome = await self._paid(company, depth, now, finds)
         if isinstance(outcome, Refused) and outcome.cap and depth is Depth.DEEP:
-            shallower = await self._paid(company, Depth.SHALLOW, now)
+            shallower = await self._paid(company, Depth.SHALLOW, now, finds)
             return outcome if isinstance(shallower, Refused) else shallower
         return outcome
 
-    async def _paid(self, company: CompanyId, depth: Depth, now: datetime) -> Look | Refused:
+    async def _paid(
+        self, company: CompanyId, depth: Depth, now: datetime, finds: Finds | None
+    ) -> Look | Refused:
         price = {UNIT: self._prices[depth]}
         request = Request(
             key=self._key(company, depth, now, price[UNIT]),
@@ -82,8 +100,11 @@ class Looking:
             # Whichever run of today asked: to the gate, the same key in another one is a conflict.
             hold = await self._money.hold(asked.key)
             if hold is None:
+                finding = _found(finds, depth) if finds is not None else None
                 try:
-                    outcome = await self._gate.pay_for(asked, at_once)
+                    outcome = await self._gate.pay_for(asked, at_once, passage=finding)
+                except _NothingThereError:
+                    return Look(depth=depth, at_anything=False)
                 except ConflictError:
                     break  # another run has paid in this very moment
                 if isinstance(outcome, Refused):
@@ -105,6 +126,13 @@ class Looking:
             return pull_key(self._pull_id(company, depth, now))
         day = window_at(WindowKind.DAY, now, reset=self._reset).start
         return f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price}"
+
+
+@asynccontextmanager
+async def _found(finds: Finds, depth: Depth) -> AsyncIterator[None]:
+    if not await finds(depth):
+        raise _NothingThereError("there is nothing to look at")
+    yield
 
 
 def pull_key(job: PullJobId) -> str:
