@@ -327,3 +327,15 @@ def test_the_naive_twin_that_prints_its_settings_is_caught(tmp_path):
 
     assert hits(tmp_path, done.stdout, done.stderr) == 2 * len(canaries())
     assert json.loads(done.stdout)["OPENAI_API_KEY"].startswith("canary")
+
+
+def test_python_m_stoker_is_the_same_as_stoker(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "stoker", "-C", str(tmp_path), "runs", "show"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == Exit.CONFIG
+    assert done.stderr.startswith("stoker: ")
+    assert "Traceback" not in done.stderr
