@@ -270,3 +270,13 @@ def test_a_file_that_is_no_classification_changes_nothing(stoker, asked, written
         assert stoker("ssic", "import", written(raw, "bad.csv"))[0] == Exit.FAILED
     assert stoker("ssic", "import", "nothing.csv")[0] == Exit.FAILED
     assert len(asked("ssic", "show", "62")["codes"]) == 1
+
+
+def test_a_rule_wants_no_code_that_its_classification_does_not_have(tmp_path, stoker, written):
+    stoker("ssic", "import", written("code,title\n62,Programming\n62011,Games\n", "codes.csv"))
+
+    def rule(industry):
+        return main(["-C", str(tmp_path), "icp", "set", "--industry", industry])
+
+    assert [rule(each) for each in ("62", "6201", "62011", "58", "technology")] == [Exit.OK] * 5
+    assert [rule(each) for each in ("62019", "40")] == [Exit.CONFIG] * 2

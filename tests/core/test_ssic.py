@@ -42,6 +42,12 @@ def test_a_word_that_is_no_industry_is_refused_with_words_that_are(word):
         prefixes(word)
 
 
+@pytest.mark.parametrize("code", ["00", "04", "34", "40", "67999"])
+def test_digits_no_code_begins_with_are_refused(code):
+    with pytest.raises(ConfigError, match=f"no industry's code begins with {code[:2]}"):
+        prefixes(code)
+
+
 def test_a_word_misspelt_is_told_the_right_one():
     with pytest.raises(ConfigError, match="technology"):
         prefixes("tecnology")

@@ -22,6 +22,7 @@ from stoker.errors import ConfigError
 if TYPE_CHECKING:
     from stoker.core.icp import IcpRule
     from stoker.core.model import Json, TenantId
+    from stoker.sources import RegistryStore
 
 _SPAN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
 _NAME = click.option(
@@ -98,6 +99,7 @@ async def _set(
 
     async with asked.app() as app:
         whose = one_tenant(app.settings, tenant)
+        await _must_be_there(app.backend.registry(), said.get("industries", ()))
         wanted = name or app.settings.for_tenant(whose).icp.rule_name
         accounts = app.backend.tenant(whose).accounts
         before = await accounts.rule(wanted) or IcpRule(name=wanted)
@@ -105,6 +107,20 @@ async def _set(
         await accounts.put_rule(rule)
         await accounts.put_onboarded("rule", at=app.clock.now())
     return whose, rule
+
+
+async def _must_be_there(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
+    """Raise ConfigError for a code that no classification has, where one with its division is."""
+    from stoker.core.ssic import VERSIONS
+
+    codes = [each.code for version in VERSIONS for each in await registry.codes(version)]
+    for begins in map(str, industries):
+        beside = [code for code in codes if code.startswith(begins[:2])]
+        if beside and not any(code.startswith(begins) for code in beside):
+            raise ConfigError(
+                f"no industry's code begins with {begins}; see those there are with: "
+                f"stoker registry ssic show {begins[:2]}"
+            )
 
 
 async def _shown(asked: Asked, tenant: str | None, name: str | None) -> tuple[TenantId, IcpRule]:

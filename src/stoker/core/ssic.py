@@ -105,10 +105,16 @@ _MOST_TITLE = 500
 def prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
     """Return how the codes begin that are meant: by a code, a section's letter or a word.
 
-    Raises ConfigError, naming what comes near, for a word that is none of ours.
+    Raises ConfigError for a word that is none of ours, naming what comes near, and for digits that
+    no edition's codes begin with.
     """
     said = " ".join(wanted.split()).casefold()
     if _CODE.fullmatch(said):
+        if len(said) > 1 and not any(section_of(said, version=each) for each in VERSIONS):
+            raise ConfigError(
+                f"no industry's code begins with {said[:2]}; stoker registry ssic show INDUSTRY "
+                "says which codes a word means"
+            )
         return (said,)
     if said.upper() in (sections := SECTIONS[_known(version)]):
         first, last = sections[said.upper()]
