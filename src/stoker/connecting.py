@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from stoker.connectors.http import Http
     from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal
     from stoker.connectors.odoo import Odoo
-    from stoker.connectors.openai import OpenAiExtraction
+    from stoker.connectors.openai import OpenAiExtraction, Prices
+    from stoker.connectors.openai_rationales import OpenAiRationales
     from stoker.connectors.tavily import TavilyReading, TavilySearch
     from stoker.connectors.vendor import Vendor
     from stoker.connectors.zerobounce import ZeroBounce
@@ -194,28 +195,34 @@ class Connectors:
 
     def extractor(self, tenant: TenantId) -> OpenAiExtraction:
         """Return the model that makes facts of pages."""
-        from stoker.connectors.openai import OpenAiExtraction, Prices, openai
+        from stoker.connectors.openai import OpenAiExtraction
 
         own = self._on("openai", tenant)
+        return self._once(
+            "openai facts",
+            tenant,
+            lambda: OpenAiExtraction(
+                self._openai(tenant),
+                model=own.openai.model,
+                effort=own.openai.effort,
+                max_output_tokens=own.openai.max_output_tokens,
+                prices=_prices(own),
+            ),
+        )
 
-        def made() -> OpenAiExtraction:
-            said = own.openai
-            key = _revealed(own.keys.openai)
-            prices = Prices(
-                input=_as_written(said.input_price),
-                cached=_as_written(said.cached_price),
-                output=_as_written(said.output_price),
-            )
-            return OpenAiExtraction(
-                openai(self.http(), key=key, base_url=said.base_url),
-                model=said.model,
-                effort=said.effort,
-                max_output_tokens=said.max_output_tokens,
-                # Money in another currency than its cap's could not be promised.
-                prices=prices if own.caps.currency == "USD" else None,
-            )
+    def rationales(self, tenant: TenantId) -> OpenAiRationales | None:
+        """Return the model that words rationales; None for a tenant that did not ask for one."""
+        from stoker.connectors.openai_rationales import OpenAiRationales
 
-        return self._once("openai", tenant, made)
+        own = self._on("openai", tenant)
+        if not own.score.llm_rationale:
+            return None
+        return OpenAiRationales(
+            self._openai(tenant),
+            model=own.openai.model,
+            effort=own.openai.effort,
+            prices=_prices(own),
+        )
 
     def crm(
         self,
@@ -322,6 +329,15 @@ class Connectors:
             "lusha", tenant, lambda: lusha(self.http(), key=_revealed(key), base_url=url)
         )
 
+    def _openai(self, tenant: TenantId) -> Vendor:
+        from stoker.connectors.openai import openai
+
+        own = self._on("openai", tenant)
+        key, url = own.keys.openai, own.openai.base_url
+        return self._once(
+            "openai", tenant, lambda: openai(self.http(), key=_revealed(key), base_url=url)
+        )
+
     def _on(self, name: str, tenant: TenantId) -> Settings:
         """Return what is in force for a tenant, if that switches a connector on."""
         if because := self.why_off(name, tenant):
@@ -340,6 +356,19 @@ class Connectors:
 
 def _revealed(key: Secret | None) -> str:
     return "" if key is None else key.reveal()
+
+
+def _prices(own: Settings) -> Prices | None:
+    from stoker.connectors.openai import Prices
+
+    if own.caps.currency != "USD":
+        return None  # money in another currency than its cap's could not be promised
+    said = own.openai
+    return Prices(
+        input=_as_written(said.input_price),
+        cached=_as_written(said.cached_price),
+        output=_as_written(said.output_price),
+    )
 
 
 def _as_written(price: float) -> Decimal:

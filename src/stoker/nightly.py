@@ -91,6 +91,7 @@ def sources_for(connectors: Connectors, tenant: TenantId) -> CompanySources:
         plain=plainly_extracted,
         search=if_on("tavily", connectors.search),
         model=if_on("openai", connectors.extractor),
+        rationales=if_on("openai", connectors.rationales),
         people=if_on("lusha", connectors.people),
         reveal=if_on("lusha", connectors.reveal),
         verifier=if_on("zerobounce", connectors.verifier),

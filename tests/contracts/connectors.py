@@ -19,15 +19,20 @@ from stoker.connectors.http import Http
 from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
 from stoker.connectors.odoo import Odoo
 from stoker.connectors.openai import OpenAiExtraction, openai
+from stoker.connectors.openai_rationales import OpenAiRationales
 from stoker.connectors.site_visiting import CrawlLimits
 from stoker.connectors.tavily import TavilyReading, TavilySearch, tavily
 from stoker.connectors.zerobounce import ZeroBounce
+from stoker.core.companies import Company, CompanyId, Dossier
 from stoker.core.contacting import CompanyAt, PeopleAt, Reveal
 from stoker.core.crm import PARTNER, CrmRow
 from stoker.core.extracting import Excerpt, Extraction
+from stoker.core.icp import IcpRule
 from stoker.core.limits import Rate
 from stoker.core.pages import SiteQuestion
 from stoker.core.postings import PostingsAt
+from stoker.core.rationales import rewording
+from stoker.core.scoring import ScoreRule, scored
 from stoker.core.searching import ReadPages, Search, SearchDepth
 from stoker.core.upserts import Write
 from stoker.core.verifying_emails import Batch
@@ -110,10 +115,14 @@ def _zerobounce(http: Http, key: str) -> Any:
     return ZeroBounce(http, key=key, base_url="http://zerobounce.test", deadline=DEADLINE)
 
 
-def _openai(http: Http, key: str) -> Any:
-    own = key.replace("tvly-", "sk-")  # its keys look like this
-    vendor = openai(http, key=own, base_url="http://openai.test", deadline=DEADLINE)
-    return OpenAiExtraction(vendor, model="gpt-5.6-luna")
+def _openai(kind: Any) -> Callable[[Http, str], Any]:
+    at = {"base_url": "http://openai.test", "deadline": DEADLINE}
+
+    def made(http: Http, key: str) -> Any:
+        own = key.replace("tvly-", "sk-")  # its keys look like this
+        return kind(openai(http, key=own, **at), model="gpt-5.6-luna")
+
+    return made
 
 
 def _crawl(http: Http, key: str) -> Any:
@@ -200,6 +209,7 @@ _LUSHA = {
     451: PermanentError,
     499: UncertainError,
 }
+_OPENAI = {**USUAL, 403: ConfigError, 404: ConfigError, 409: TransientError}
 
 CONNECTORS: dict[str, Subject] = {
     "tavily search": Subject(
@@ -262,16 +272,29 @@ CONNECTORS: dict[str, Subject] = {
     ),
     "openai": Subject(
         vendor="openai",
-        make=_openai,
+        make=_openai(OpenAiExtraction),
         questions=lambda world: [
             Extraction(
                 domain=world.company(1).domain,
                 excerpts=(Excerpt(url="http://a.test/", text=f"We are {world.company(1).name}."),),
             )
         ],
-        failures={**USUAL, 403: ConfigError, 404: ConfigError, 409: TransientError},
+        failures=_OPENAI,
         unit="tokens",
         most=1_000_000,
+    ),
+    "openai rationales": Subject(
+        vendor="openai",
+        make=_openai(OpenAiRationales),
+        questions=lambda world: [
+            rewording(scored(Dossier(company=each), IcpRule()), ScoreRule())
+            for each in (
+                Company(id=CompanyId("a"), name=world.company(1).name),
+                Company(id=CompanyId("b"), name="B", ssic="62011", employees=5, website="b.test"),
+            )
+        ],
+        failures=_OPENAI,
+        unit="tokens",
     ),
     "odoo json2": Subject(
         vendor="odoo",

@@ -307,6 +307,9 @@ class Score:
     momentum_weight: float = _each(
         _WEIGHT, DEFAULT_WEIGHTS["momentum"], "How much hiring and growing count."
     )
+    llm_rationale: bool = _each(
+        BOOLEAN, False, "Whether OpenAI words rationales anew; it is paid once for equal features."
+    )
 
     def rule(self) -> ScoreRule:
         """Return how leads are scored. Raises ConfigError when these cannot all hold."""

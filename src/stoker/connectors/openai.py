@@ -1,45 +1,31 @@
 """OpenAI: facts made of pages by a model, through the Responses API with a strict schema.
 
-A call is promised at the most it can use and costs what the vendor counted. No tools, nothing kept
-there, one try. What is asked and what may be believed is `llm_extraction`'s business.
+How a model is asked and what that costs is `openai_responses`' business; what is asked about pages
+and what may be believed is `llm_extraction`'s.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from decimal import ROUND_CEILING, Decimal
-from urllib.parse import quote
 
-from stoker.connectors.billing import healthy, usable_key
+from stoker.connectors.billing import usable_key
 from stoker.connectors.http import Http
 from stoker.connectors.llm_extraction import SCHEMA, SCHEMA_NAME, prompt, read_answer
+from stoker.connectors.openai_responses import NAME, Prices, Responses, Said, Wanted
 from stoker.connectors.vendor import Answered, Failure, Vendor
 from stoker.core.extracting import Extraction
 from stoker.core.findings import Extracted
-from stoker.core.model import Json
-from stoker.core.picking import list_in, object_in, text_in, whole_in, words_in
-from stoker.core.quotas import Quota, duration, quota
-from stoker.core.token_estimates import most_schema_tokens, most_tokens
+from stoker.core.picking import object_in, text_in
+from stoker.core.quotas import duration
 from stoker.core.waiting import LONGEST_WAIT, retry_after
-from stoker.errors import (
-    ConfigError,
-    PermanentError,
-    StokerError,
-    TransientError,
-    UncertainError,
-)
+from stoker.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.sources import Done, Health
 
-NAME = "openai"
+__all__ = ["BASE_URL", "FAILURES", "NAME", "OpenAiExtraction", "Prices", "openai"]
+
 BASE_URL = "https://api.openai.com"
 DEADLINE = timedelta(seconds=120)
-EFFORTS = ("none", "minimal", "low", "medium", "high")
-MOST_TOKENS = 10_000_000  # for one call; who says more has not said what it charged
-_MILLION = 1_000_000
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 FAILURES: Mapping[int, Failure] = {
     400: Failure(PermanentError, "does not take this question"),
@@ -55,20 +41,6 @@ _CODES: Mapping[str, Failure] = {
     "unsupported_parameter": Failure(ConfigError, "does not take our way of asking; try a model"),
     "unsupported_value": Failure(ConfigError, "does not take our effort with this model"),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """What a million tokens cost, in US dollars."""
-
-    input: Decimal
-    cached: Decimal
-    output: Decimal
-
-    def __post_init__(self) -> None:
-        for price in (self.input, self.cached, self.output):
-            if not price.is_finite() or price < 0:
-                raise ConfigError("a price of tokens is an amount of dollars from 0 on")
 
 
 def openai(
@@ -100,115 +72,35 @@ class OpenAiExtraction:
         effort: str = "low",
         prices: Prices | None = None,
     ) -> None:
-        if not _MODEL.fullmatch(model):
-            raise ConfigError(f"{model!r} is no name of a model, e.g. gpt-5.6-luna")
-        if effort not in EFFORTS:
-            raise ConfigError(f"the effort is one of {', '.join(EFFORTS)}, not {effort!r}")
-        if not 16 <= max_output_tokens <= 200_000:
-            raise ConfigError("an answer has 16 to 200000 tokens at most")
-        self._vendor = vendor
-        self._model, self._effort = model, effort
-        self._most_out = max_output_tokens
-        self._prices = prices
-
-    def price(self, question: Extraction) -> Mapping[str, int]:
-        asked = prompt(question)
-        most_in = most_tokens(asked.instructions, asked.data) + most_schema_tokens(SCHEMA)
-        return self._cost(input=most_in, cached=0, output=self._most_out)
-
-    async def ask(self, question: Extraction, *, key: str) -> Done[Extracted]:
-        answered = await self._vendor.post("/v1/responses", self._body(question))
-        data = answered.data
-        said = _said(data)
-        return Done(
-            answer=_answer(said, question),
-            cost=self._told(data, question, answered=said.answered),
-            quota=_quota(answered.headers),
+        self._model = Responses(
+            vendor,
+            model=model,
+            max_output_tokens=max_output_tokens,
+            effort=effort,
+            prices=prices,
         )
 
+    def price(self, question: Extraction) -> Mapping[str, int]:
+        return self._model.price(_wanted(question))
+
+    async def ask(self, question: Extraction, *, key: str) -> Done[Extracted]:
+        done = await self._model.ask(_wanted(question))
+        return Done(answer=_answer(done.answer, question), cost=done.cost, quota=done.quota)
+
     async def check(self) -> Health:
-        return await healthy(self._look)
-
-    def _body(self, question: Extraction) -> Json:
-        asked = prompt(question)
-        body: dict[str, Json] = {
-            "model": self._model,
-            "instructions": asked.instructions,
-            "input": [{"role": "user", "content": asked.data}],
-            "text": {
-                "format": {
-                    "type": "json_schema",
-                    "name": SCHEMA_NAME,
-                    "strict": True,
-                    "schema": SCHEMA,
-                }
-            },
-            "max_output_tokens": self._most_out,
-            "reasoning": {"effort": self._effort},
-            "store": False,
-        }
-        if self._effort == "none":
-            body["temperature"] = 0  # models that think first do not take one
-        return body
-
-    def _told(self, data: Json, question: Extraction, *, answered: bool) -> Mapping[str, int]:
-        usage = object_in(data, "usage")
-        told_in, told_out = whole_in(usage, "input_tokens"), whole_in(usage, "output_tokens")
-        if told_in is None or told_out is None:
-            if not answered:
-                raise UncertainError(f"{NAME} answered with nothing; it may have been charged")
-            return self.price(question)  # nothing is counted too low
-        if told_in + told_out > MOST_TOKENS:
-            raise UncertainError(f"{NAME} says it charged more than {MOST_TOKENS} tokens at once")
-        cached = whole_in(object_in(usage, "input_tokens_details"), "cached_tokens") or 0
-        return self._cost(input=told_in, cached=min(cached, told_in), output=told_out)
-
-    def _cost(self, *, input: int, cached: int, output: int) -> Mapping[str, int]:  # noqa: A002 - the vendor's word
-        cost = {"calls": 1, "tokens": input + output}
-        if self._prices is not None:
-            dollars = (
-                (input - cached) * self._prices.input
-                + cached * self._prices.cached
-                + output * self._prices.output
-            ) / _MILLION
-            cost["money:USD"] = int((dollars * 100).to_integral_value(rounding=ROUND_CEILING))
-        return cost
-
-    async def _look(self) -> str:
-        await self._vendor.get(f"/v1/models/{quote(self._model, safe='')}")
-        return f"it takes our key and has {self._model}"
+        return await self._model.check()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """What an answer holds: a text, a refusal, or why there is neither."""
-
-    text: str = ""
-    refused: bool = False
-    cut: bool = False
-
-    @property
-    def answered(self) -> bool:
-        return bool(self.text) or self.refused
+def _wanted(question: Extraction) -> Wanted:
+    asked = prompt(question)
+    return Wanted(
+        instructions=asked.instructions, data=asked.data, schema_name=SCHEMA_NAME, schema=SCHEMA
+    )
 
 
-def _said(data: Json) -> _Said:
-    texts, refused = [], False
-    for item in list_in(data, "output", most=100):
-        for part in list_in(item, "content", most=100):
-            kind = text_in(part, "type")
-            refused = refused or kind == "refusal"
-            if kind == "output_text":
-                texts.append(words_in(part, "text", longest=400_000))
-    return _Said(text="".join(texts), refused=refused, cut=text_in(data, "status") == "incomplete")
-
-
-def _answer(said: _Said, question: Extraction) -> Extracted:
-    if said.refused:
-        return Extracted(findings=(), note="the model declined to answer")
-    if not said.text:
-        why = "was cut off before its first word" if said.cut else "is empty"
-        return Extracted(findings=(), note=f"the model's answer {why}")
+def _answer(said: Said, question: Extraction) -> Extracted:
+    if said.without_words:
+        return Extracted(findings=(), note=said.without_words)
     return read_answer(said.text, question, cut=said.cut)
 
 
@@ -235,8 +127,3 @@ def _wait(headers: Mapping[str, str]) -> timedelta | None:
         if headers.get(f"x-ratelimit-remaining-{what}", "").strip() in ("0", "-1")
     ]
     return min(max(resets), LONGEST_WAIT) if resets and max(resets) > timedelta(0) else None
-
-
-def _quota(headers: Mapping[str, str]) -> Quota | None:
-    lasts = duration(headers.get("x-ratelimit-reset-requests", ""))
-    return quota(headers.get("x-ratelimit-remaining-requests", ""), lasts=lasts)

@@ -14,6 +14,7 @@ from stoker.core.contacting import People, PeopleAt, Reveal, Revealed
 from stoker.core.extracting import Excerpt, Extraction
 from stoker.core.findings import Extracted
 from stoker.core.pages import Page, PageSeen, SiteVisit
+from stoker.core.rationales import Reworded, Rewording
 from stoker.core.searching import Found, Search
 from stoker.core.verifying_emails import Batch, VerifiedBatch
 from stoker.sources import Connector
@@ -47,6 +48,7 @@ class CompanySources:
     people: Connector[PeopleAt, People] | None = None
     reveal: Connector[Reveal, Revealed] | None = None
     verifier: Connector[Batch, VerifiedBatch] | None = None
+    rationales: Connector[Rewording, Reworded] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from stoker.engine.night_watch import NightWatch, Times, stragglers_of
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate
 from stoker.engine.promises import see_to_lapsed
+from stoker.engine.rationales import Rationales
 from stoker.engine.running import Ending, OpenRun
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Clock, Observer, Store
@@ -270,6 +271,19 @@ class Night:
             run=name,
             clock=run.clock,
             learning=self._learning,
+            rationales=await self._rationales(name, units),
+        )
+
+    async def _rationales(self, name: str, units: StoreUnits) -> Rationales | None:
+        model = self._sources.rationales
+        if model is None or Step.SCORE not in self._order.steps:
+            return None
+        return Rationales(
+            await self._asking(),
+            model,
+            rule=self._order.score,
+            run=name,
+            ours=units.still_ours,
         )
 
     async def _export(

@@ -71,11 +71,10 @@ class Notebook:
     def lacks(self, step: Step, connector: str, outcome: Refused | Failed) -> None:
         """Write down that a step goes on without a vendor's answer."""
         if isinstance(outcome, Refused):
-            lack, because = Lack.REFUSED, f"{connector} was not asked: {outcome.sentence}"
-            resets_at = outcome.resets_at
+            lack, resets_at = Lack.REFUSED, outcome.resets_at
         else:
             lack, resets_at = Lack(outcome.ending.value), None
-            because = told_by_name(outcome.because, vendor=connector)
+        because = why_no_answer(connector, outcome)
         self.shortfalls.append(
             Shortfall(step=step, lack=lack, because=because, resets_at=resets_at)
         )
@@ -96,3 +95,10 @@ class Notebook:
             seconds={name: round(took, 4) for name, took in self._seconds.items()},
             ended_at=self._clock.now(),
         )
+
+
+def why_no_answer(connector: str, outcome: Refused | Failed) -> str:
+    """Say why a vendor gave no answer."""
+    if isinstance(outcome, Refused):
+        return f"{connector} was not asked: {outcome.sentence}"
+    return told_by_name(outcome.because, vendor=connector)

@@ -29,6 +29,7 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("country", ("country",)),
     ("person", ("person", "people", "contact", "team", "leader", "staffmember")),
     ("about", ("about", "description", "summary", "tagline", "overview")),
+    ("rationale", ("rationale",)),
     ("name", ("name", "company", "brand", "title")),
 )
 _EVIDENCE = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")

@@ -18,6 +18,7 @@ from stoker.sandbox.dials import Dials
 from stoker.sandbox.model_filling import filled
 from stoker.sandbox.model_obeying import embellished, misled
 from stoker.sandbox.model_reading import facts_of
+from stoker.sandbox.model_wording import wording_of
 from stoker.sandbox.openai_requests import Request, WrongRequestError, read_request
 from stoker.sandbox.openai_responses import Written, response_of
 from stoker.sandbox.serving import Asked, Handler, Told, json_told
@@ -112,7 +113,7 @@ class _OpenAi:
         return response_of(request, written, digest=sha256(asked.body).hexdigest())
 
     def _text(self, request: Request) -> str:
-        facts = facts_of(request.data)
+        facts = {**facts_of(request.data), **wording_of(request.data)}
         obeys = self._dials.of(NAME).obeys
         believed = misled(facts, request.data, request.prompt) if obeys else facts
         if request.schema is None:
