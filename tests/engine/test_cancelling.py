@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stoker.accounts import SentRow
 from stoker.core.budget import Cap, Request
 from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import Scope
@@ -113,7 +114,7 @@ def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed(o
         ended = await asked_while(bench, waits, await bench.with_units())
         assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
         assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
-        assert ended.manifest.counts == {"units_waiting": 2}
+        assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
         assert await bench.store.runs.run(ended.at) == ended
         [heard] = bench.heard.of(RunAskedToStop)
         assert heard.sentence() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
@@ -258,7 +259,7 @@ class Settling:
             await told.wait()
         await asyncio.sleep(self.takes)
         self.settled = True
-        return Ending(state=RunState.PARTIAL)
+        return Ending(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
 
 
 def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
@@ -267,8 +268,11 @@ def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
     async def scenario(bench):
         ended = await interrupted(bench, work)
         assert work.settled
-        assert ended.state is RunState.CANCELLED
-        assert ended.manifest.remaining == ("c0", "c1")
+        assert (ended.state, ended.reason) == (
+            RunState.CANCELLED,
+            "stopped before it was finished",
+        )
+        assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
         [heard] = bench.heard.of(RunAskedToStop)
         assert "Ctrl-C or a signal asked it to stop" in heard.sentence()
 
@@ -457,6 +461,92 @@ def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(on_bench):
         told = await bench.cancel(run, by="bob")
         assert told.gone
         assert told.run.reason.startswith(REASON)  # the first one to ask
+
+    on_bench(scenario)
+
+
+CREDITS = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10)
+
+
+async def spends(bench, run):
+    """Settle one credit under a run, lose track of another, and write a row into the CRM."""
+    now = bench.clock.now()
+    for key in ("settled", "lost"):
+        request = Request(key=key, connector="lusha", amounts={"credits": 1}, run=run.name)
+        await bench.store.money.reserve(
+            request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
+        )
+    await bench.store.money.settle("settled", {"credits": 1}, now=now)
+    row = SentRow(
+        external_id="x",
+        model="res.partner",
+        digest="d",
+        values={},
+        before={},
+        run=run.name,
+        at=now,
+    )
+    await bench.store.nights.keep_sent([row])
+
+
+def assert_told(ended):
+    """Assert that a run says what `spends` did, and which companies it left."""
+    assert ended.manifest.cost == {"lusha/credits": 1}
+    assert ended.manifest.counts["unknown lusha/credits"] == 1
+    assert ended.manifest.counts["crm_written"] == 1
+    assert ended.manifest.counts["units_waiting"] == 2
+    assert ended.manifest.selected == ended.manifest.remaining == ("c0", "c1")
+
+
+def test_a_run_found_dead_says_what_it_spent_wrote_and_left(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+        await spends(bench, run)
+        [closed] = await bench.runner.close_dead(bench.store, await bench.lease(), kind="work")
+        assert closed.state is RunState.FAILED
+        assert_told(closed)
+        assert await bench.store.runs.run(run.at) == closed
+
+    on_bench(scenario)
+
+
+def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+
+        await spends(bench, run)
+
+        async def counts_and_waits(opened):
+            opened.counted["candidates"] = 7
+            await asyncio.Event().wait()
+
+        ended = await asked_while(bench, counts_and_waits, run)
+        assert ended.state is RunState.CANCELLED
+        assert_told(ended)
+        assert ended.manifest.counts["candidates"] == 7
+
+    on_bench(scenario)
+
+
+def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+
+        async def spends_and_fails(_):
+            await spends(bench, run)
+            raise PermanentError("the register is gone")
+
+        ended = await bench.runner.carry_out(bench.store, run, spends_and_fails)
+        assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
+        assert_told(ended)
+
+    on_bench(scenario)
+
+
+def test_work_that_was_done_when_ctrl_c_came_is_done(on_bench):
+    async def scenario(bench):
+        ended = await interrupted(bench, Gentle(Ending(counts={"seen": 5})))
+        assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
 
     on_bench(scenario)
 

@@ -19,6 +19,7 @@ from stoker.engine.night import Night
 from stoker.engine.night_planning import Means, Planning
 from stoker.engine.night_watch import LOOKS_EVERY
 from stoker.engine.running import OpenRun
+from stoker.engine.seeing_through import cut_off
 from stoker.errors import ConfigError, TransientError
 from stoker.nightly import exports_for, order_of, sources_for
 from stoker.sources import Done
@@ -152,44 +153,132 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
     assert {unit.state for unit in units.values()} == {UnitState.DONE}
 
 
+class SeenExports:
+    """The real export, and it says when something was sent."""
+
+    def __init__(self, house):
+        own = house.app.settings.for_tenant(ACME)
+        self._exports = exports_for(house.app.connectors, ACME, own=own)
+        self.first, self.sent = [], asyncio.Event()
+
+    def begin(self, run):
+        self.run = run
+        self._real = self._exports.begin(run)
+        self.so_far = self._real.so_far
+        return self
+
+    async def send(self, companies):
+        await self._real.send(companies)
+        self.first.extend(companies)
+        self.sent.set()
+
+    async def rest(self):
+        return await self._real.rest()
+
+
 def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
     async def journey(house):
-        first, sent = [], asyncio.Event()
-
-        class Seen:
-            """The real export, and it says when something was sent."""
-
-            def begin(self, run):
-                self._real = exports_for(
-                    house.app.connectors, ACME, own=house.app.settings.for_tenant(ACME)
-                ).begin(run)
-                return self
-
-            async def send(self, companies):
-                await self._real.send(companies)
-                first.extend(companies)
-                sent.set()
-
-            async def rest(self):
-                return await self._real.rest()
-
-        slow = []
+        slow, seen = [], SeenExports(house)
 
         async def until_something_was_sent(url):
             if not slow:
                 slow.append(url)
             if url == slow[0]:
-                await sent.wait()
+                await seen.sent.wait()
 
         visits = visits_of(house, until_something_was_sent)
-        desk = Desk(house, visits=visits, exports=Seen(), at_once=3, sent_together=2)
-        return *await desk.go(), first
+        desk = Desk(house, visits=visits, exports=seen, at_once=3, sent_together=2)
+        return *await desk.go(), seen.first
 
     ending, units, first = at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {UnitState.DONE}
     assert len(set(first)) >= 2
     assert ending.counts["crm_written"] > 5
     assert ending.counts["crm_same"] == 0
+
+
+async def settled_under(store, run):
+    """What the ledger says was settled under a run, entry by entry."""
+    found = Counter()
+    for entry in await store.ledger.entries(limit=10_000):
+        if entry.kind == "SETTLED" and entry.data.get("run") == run:
+            for unit, amount in entry.data["actual"].items():
+                found[f"{entry.data['connector']}/{unit}"] += amount
+    return found
+
+
+def test_a_whole_night_cost_what_its_units_did_and_what_the_ledger_says(tmp_path):
+    async def journey(house):
+        ended = await house.night()
+        return ended, await house.units(ended), await settled_under(house.store(), ended.name)
+
+    ended, units, settled = at(tmp_path, journey)
+    by_units = Counter()
+    for unit in units:
+        by_units.update(unit.cost)
+    assert by_units["crawl/pull_units"] > 0
+    assert ended.manifest.cost == settled
+    assert +Counter(ended.manifest.cost) == +by_units
+
+
+def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_path):
+    async def journey(house):
+        slow, seen = [], SeenExports(house)
+
+        async def stopped_once_something_was_sent(url):
+            if not slow:
+                slow.append(url)
+            if url == slow[0]:
+                await seen.sent.wait()
+                seen.run.begin_nothing_new()
+
+        visits = visits_of(house, stopped_once_something_was_sent)
+        desk = Desk(house, visits=visits, exports=seen, at_once=3, sent_together=2)
+        ending, units = await desk.go()
+        rows = await house.store().nights.sent_by(desk.run)
+        return ending, units, rows, await settled_under(house.store(), desk.run)
+
+    ending, units, rows, settled = at(tmp_path, journey)
+    by_units = Counter()
+    for unit in units.values():
+        by_units.update(unit.cost)
+    assert ending.state is RunState.PARTIAL
+    assert "rows may wait for the CRM" in ending.reason
+    assert ending.counts["crm_written"] == len(rows) > 0
+    assert ending.cost == settled
+    # The one under way was paid for, though no unit says so.
+    assert ending.cost["crawl/pull_units"] > by_units["crawl/pull_units"]
+
+
+def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_through(tmp_path):
+    async def journey(house):
+        seen, slow = SeenExports(house), []
+
+        async def the_first_never_ends(url):
+            if not slow:
+                slow.append(url)
+            if url == slow[0]:
+                await asyncio.Event().wait()
+
+        visits = visits_of(house, the_first_never_ends)
+        desk = Desk(house, visits=visits, exports=seen, at_once=2, sent_together=2)
+        task = house.app.night_task(ACME, desk.night)
+        doing = asyncio.ensure_future(house.app.scheduler(()).start_now(task))
+        await seen.sent.wait()
+        await cut_off(doing, at_once=True)
+        [run] = await house.store().runs.runs(kind=KIND)
+        rows = await house.store().nights.sent_by(run.name)
+        return run, rows, await settled_under(house.store(), run.name)
+
+    run, rows, settled = at(tmp_path, journey)
+    counts, steps = run.manifest.counts, {step.step: step for step in run.manifest.steps}
+    assert run.state is RunState.CANCELLED
+    assert run.manifest.cost == settled
+    assert (counts["selected"], counts["candidates"]) == (5, 5)
+    assert counts["crm_written"] + counts.get("crm_unknown", 0) == len(rows)
+    assert counts["crm_written"] > 0
+    assert steps["companies"].items >= 2
+    assert len(run.manifest.remaining) == 5 - steps["companies"].items
 
 
 def test_who_waits_for_a_verdict_holds_no_place(tmp_path):

@@ -1,12 +1,12 @@
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
 from stoker.core.selecting import Selection
-from stoker.engine.ledger_reading import PAGE, last_entry, newest, pages
+from stoker.engine.ledger_reading import PAGE, last_entry, newest, pages, seq_before
 from stoker.stores.memory import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -29,6 +29,21 @@ def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
 
     last = asyncio.run(look())
     assert (last.seq if last else 0) == count
+
+
+@pytest.mark.parametrize("count", [*range(6), 100])
+@pytest.mark.parametrize("hours", range(-1, 7))
+def test_entries_of_a_moment_and_later_begin_after_the_seq_that_is_found(count, hours):
+    moment = NOW + timedelta(hours=hours)
+
+    async def look():
+        ledger = MemoryBackend().tenant(TenantId("acme")).ledger
+        ats = [NOW + timedelta(hours=number // 2) for number in range(count)]  # two at a time
+        await ledger.append([note(number, at) for number, at in enumerate(ats)])
+        return await seq_before(ledger, moment), sum(at < moment for at in ats)
+
+    found, earlier = asyncio.run(look())
+    assert found == earlier
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE])

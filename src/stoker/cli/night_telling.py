@@ -210,12 +210,12 @@ def show_told(told: Told) -> None:
         if counts.get(f"units_{state}")
     ]
     if ends:
-        among = counts.get("candidates", 0)
-        whence = f"of {among} candidates" if among else "that an earlier run chose"
-        _line("looked", f"{counts.get('selected', 0)} {whence}: {', '.join(ends)}")
+        chosen = counts.get("selected", len(manifest.selected))
+        _line("looked", f"{chosen} {_whence(counts)}: {', '.join(ends)}")
     _line("spent", by_connector(manifest.cost) or "nothing")
-    saved = {key[6:]: value for key, value in counts.items() if key.startswith("saved ")}
-    if saved:
+    if unknown := _named(counts, "unknown"):
+        _line("unknown", f"{by_connector(unknown)} may have been spent besides; see: stoker holds")
+    if saved := _named(counts, "saved"):
         _line("saved", f"{by_connector(saved)}, answered before and not paid again")
     _line("leads", f"{told.leads} with a score of {told.least:g} or more")
     crm = [f"{counts[key]} {word}" for key, word in _CRM.items() if counts.get(key)]
@@ -228,6 +228,8 @@ def show_told(told: Told) -> None:
         _line("why not", f"… {more} more: stoker runs show {run.name} --tenant {told.tenant}")
     if run.state is RunState.CANCELLED and manifest.remaining:
         _line("goes on", f"stoker runs rerun {run.name} --tenant {told.tenant}")
+    if run.state in (RunState.CANCELLED, RunState.FAILED) and counts.get("crm_written"):
+        _line("undo", f"stoker undo {run.name} --tenant {told.tenant} takes back what it wrote")
     if manifest.resume_at:
         _line("goes on", f"{manifest.resume_at:%Y-%m-%d %H:%M} UTC, when the first cap has room")
     say()
@@ -239,7 +241,23 @@ _CRM = {
     "crm_left_to_people": "left as people have them",
     "crm_refused": "set aside",
     "crm_later": "kept for the next night",
+    "crm_unknown": "that may be there or not",
 }
+
+
+def _whence(counts: Mapping[str, int]) -> str:
+    if "candidates" not in counts:
+        return "companies"  # it was cut off where nobody could tell any more
+    among = counts["candidates"]
+    return f"of {among} candidates" if among else "that an earlier run chose"
+
+
+def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """Return the amounts a manifest counts under a prefix, by connector and unit."""
+    start = f"{prefix} "
+    return {
+        key.removeprefix(start): value for key, value in counts.items() if key.startswith(start)
+    }
 
 
 def _line(label: str, text: str) -> None:

@@ -24,6 +24,7 @@ from stoker.core.picking import object_in, text_in
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
+    from stoker.cli.why_left import Left
     from stoker.cli.why_pulled import Pulled
     from stoker.core.companies import Company, Dossier
     from stoker.core.icp import Fit
@@ -58,6 +59,7 @@ class Story:
     least: float
     corpus: Kept | None = None  # what its pages said, where that is kept
     pulled: Pulled | None = None  # None: no plan of pulls is kept
+    left: Left | None = None  # None: its run came to its end with it
 
     @property
     def company(self) -> Company:
@@ -88,6 +90,7 @@ def why(asked: Asked, which: str, flip: bool, as_json: bool) -> None:
 
 
 async def _story(asked: Asked, which: str, *, flip: bool) -> Story:
+    from stoker.cli.why_left import left
     from stoker.cli.why_pulled import pulled
     from stoker.core.corpus import corpus_key
     from stoker.core.icp import fit
@@ -107,7 +110,8 @@ async def _story(asked: Asked, which: str, *, flip: bool) -> Story:
         key = corpus_key(dossier.company.id)
         kept = await store.answers.answers([key])
         decided = await pulled(store, dossier.company, flip=flip)
-    run, unit = seen or ("", None)
+        run, unit = seen or ("", None)
+        undone = await left(store, run, unit) if unit is not None else None
     return Story(
         tenant=tenant,
         dossier=dossier,
@@ -117,6 +121,7 @@ async def _story(asked: Asked, which: str, *, flip: bool) -> Story:
         least=own.score.min_export,
         corpus=kept.get(key),
         pulled=decided,
+        left=undone,
     )
 
 
@@ -160,7 +165,7 @@ def _show(story: Story) -> None:
     if unit is None:
         say("\nNo night has looked at it yet." + _not_chosen(story))
     else:
-        _show_unit(story.run, unit)
+        _show_unit(story, unit)
     if story.pulled is not None:
         from stoker.cli.why_pulled import show_pulled
 
@@ -176,15 +181,21 @@ def _not_chosen(story: Story) -> str:
     return " Others came before it; see the order with: stoker nightly --dry-run"
 
 
-def _show_unit(run: str, unit: Unit) -> None:
+def _show_unit(story: Story, unit: Unit) -> None:
     from stoker.cli.night_telling import by_connector
+    from stoker.cli.why_left import because, show_spent, show_what_to_do
     from stoker.core.nights import Step
 
+    run, left = story.run, story.left
     say(f"\nRun {run} had it at place {unit.place + 1}, {unit.depth.lower()}: {unit.because}.")
-    say(f"It {_ENDED[unit.state.value]}.")
+    say(f"It {(left and because(left, unit)) or _ENDED[unit.state.value]}.")
     for reason in unit.reasons:
         say(f"  - {reason}")
-    say(f"It cost {by_connector(unit.cost) or 'nothing'}.")
+    if left is None:
+        say(f"It cost {by_connector(unit.cost) or 'nothing'}.")
+    else:
+        show_spent(left)
+        show_what_to_do(left, story.tenant)
     if unit.saved:
         say(f"Not paid for again: {by_connector(unit.saved)}.")
     if unit.seconds:
@@ -248,6 +259,10 @@ def _json(story: Story) -> Json:
             "saved": dict(unit.saved),
             "seconds": dict(unit.seconds),
         }
+    if night is not None and unit is not None and story.left is not None:
+        from stoker.cli.why_left import left_json
+
+        night |= left_json(story.left, unit)
     known = lead_row(story.tenant, story.dossier) | {
         "looked_at": looked.isoformat() if looked else None
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.core.nights import Step, Unit, UnitState
 from stoker.core.runs import RunState, StepTiming
@@ -42,12 +42,14 @@ class Summary:
     reasons: tuple[str, ...]
     selected: tuple[str, ...]
     remaining: tuple[str, ...]
+    unknown: Mapping[str, int] = field(default_factory=dict)  # nobody knows whether it was spent
 
     @property
     def counts(self) -> dict[str, int]:
         """The numbers as a manifest has them."""
         found = {f"units_{state}": number for state, number in self.states.items()}
-        return found | {f"saved {name}": amount for name, amount in self.saved.items()}
+        found |= {f"saved {name}": amount for name, amount in self.saved.items()}
+        return found | {f"unknown {name}": amount for name, amount in self.unknown.items()}
 
     def ending(self) -> tuple[RunState, str]:
         """Return how a night ended that adds up to this, and a sentence saying why."""

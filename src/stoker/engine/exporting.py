@@ -170,7 +170,11 @@ class CrmExporting:
             ]
             tally.companies += len(left)
             await self._page(left, crm, tally)
-        return tally.exported()
+        return self.so_far()
+
+    def so_far(self) -> Exported:
+        """Return how it went up to now, also when it goes no further."""
+        return self._tally.exported()
 
     def _opened(self, connection: CrmConnection | None) -> tuple[Crm | None, str]:
         if connection is not None and not connection.active:

@@ -7,6 +7,7 @@ to go back from it. Which entries are wanted is decided in `core.selecting`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from stoker.core.ledger import Entry
 from stoker.core.selecting import Selection
@@ -33,6 +34,24 @@ async def last_entry(ledger: LedgerStore) -> Entry | None:
         if found := await ledger.entries(after=low + step - 1, limit=1):
             newest, low = found[0], found[0].seq
     return newest
+
+
+async def seq_before(ledger: LedgerStore, moment: datetime) -> int:
+    """Return after which seq entries of this moment and later begin, in about as few looks.
+
+    Entries are taken to be in the order of time. Where a person vouched for a clock that had gone
+    back, they are not, and some from before that may be left out.
+    """
+    last = await last_entry(ledger)
+    low, high = 0, last.seq if last else 0
+    while low < high:
+        middle = (low + high) // 2
+        found = await ledger.entries(after=middle, limit=1)
+        if found and found[0].at < moment:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 async def newest(

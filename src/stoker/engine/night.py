@@ -7,7 +7,7 @@ flow and the watch are modules of their own; what may be spent, the gate decides
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -128,6 +128,7 @@ class Night:
                 deadline=times.deadline,
             )
         )
+        run.counted |= _planned(plan)
         exporting = self._exporting(run)
         flowed = await self._flow(run, name, plan, times, units, exporting)
         flowed_at = run.clock.now()
@@ -170,6 +171,7 @@ class Night:
 
                 def told(unit: Unit) -> None:
                     _tell(run, name, unit)
+                    step.items += 1  # one by one, so that it is told of a night that is cut off too
                     if outbox is not None:
                         outbox.add(unit.company)
 
@@ -183,7 +185,6 @@ class Night:
                     coming=batching.coming if batching else nullcontext,
                 )
                 unwatched = await _watched(flow, run, name, times)
-            step.items = flow.ended
         summary = await added_up(run.store, name)
         run.timings += summary.timings
         refused = flow.refused
@@ -292,13 +293,13 @@ class Night:
         if exporting is None:
             return Exported()
         if not units.still_ours():
-            return Exported(broken_off=True, reasons=(f"{Step.EXPORT}: {units.lost_because}",))
+            return _broken_off(exporting, units.lost_because)
         with run.step(Step.EXPORT) as step:
             try:
                 exported = await exporting.rest()
             except StokerError as error:
                 # What was found is safe here; a later night sends it.
-                return Exported(broken_off=True, reasons=(f"{Step.EXPORT}: {error}",))
+                exported = _broken_off(exporting, str(error))
             step.items = exported.companies
         return exported
 
@@ -325,6 +326,14 @@ async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> str
     return f"nobody watched over its deadline: {type(fault).__name__}: {fault}" if fault else ""
 
 
+def _broken_off(exporting: Exporting, because: str) -> Exported:
+    """Return what the CRM has by now, of an export that goes no further."""
+    exported = exporting.so_far()
+    return replace(
+        exported, later=0, broken_off=True, reasons=(f"{Step.EXPORT}: {because}", *exported.reasons)
+    )
+
+
 def _tell(run: OpenRun, name: str, unit: Unit) -> None:
     run.observer(
         CompanyEnded(
@@ -349,8 +358,8 @@ def _ending(
         reason = f"{reason}: {flowed.refused}"
     if flowed.given_back:
         reasons.append(
-            f"{flowed.given_back} of them were under way; what they had paid for is kept for when "
-            "they are taken up again, and is not in what this run says it spent"
+            f"{flowed.given_back} of them were under way; what they had paid for is in what this "
+            "run says it spent, and kept for when they are taken up again"
         )
     if missing and plan.deep:
         reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
@@ -366,7 +375,7 @@ def _ending(
     return Ending(
         state=state,
         reason=reason,
-        counts=_counts(plan, summary) | dict(exported.counts),
+        counts={**_planned(plan), **summary.counts, **exported.counts},
         cost=summary.cost,
         selected=summary.selected,
         reasons=tuple(reasons),
@@ -375,8 +384,8 @@ def _ending(
     )
 
 
-def _counts(plan: NightPlan, summary: Summary) -> dict[str, int]:
-    counts: Mapping[str, int] = {
+def _planned(plan: NightPlan) -> dict[str, int]:
+    return {
         "register_new": plan.refreshed.new,
         "register_changed": plan.refreshed.changed,
         "candidates": plan.candidates,
@@ -386,4 +395,3 @@ def _counts(plan: NightPlan, summary: Summary) -> dict[str, int]:
         "over_budget": plan.over_budget,
         "looked_at_today": plan.looked_at_today,
     }
-    return {**counts, **summary.counts}

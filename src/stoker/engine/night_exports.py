@@ -47,6 +47,10 @@ class Exporting(Protocol):
         """
         ...
 
+    def so_far(self) -> Exported:
+        """Return how it went up to now, also when it goes no further."""
+        ...
+
 
 class Exports(Protocol):
     """Puts what is known into a tenant's CRM."""

@@ -25,7 +25,7 @@ from stoker.core.runs import (
     StepTiming,
     next_free_second,
 )
-from stoker.engine.adding_up import added_up
+from stoker.engine.adding_up import added_up, written_by
 from stoker.engine.heeding import Heeding
 from stoker.engine.seeing_through import seen_through
 from stoker.errors import ConflictError, StokerError, TransientError, UncertainError
@@ -34,6 +34,7 @@ from stoker.ports import Clock, Observer, Store
 NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
 ENDS_TRIED = 5  # times we try to write down how a run ended
 FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
+STOPPED = "stopped before it was finished"
 DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
 GONE = "its process stopped without a word and its lease lapsed"
 
@@ -70,6 +71,7 @@ class OpenRun:
     clock: Clock
     observer: Observer
     timings: list[StepTiming] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)  # told also of a run that is cut off
     begin_nothing_new: Callable[[], None] | None = None  # None: it can only be cut off
 
     @contextmanager
@@ -177,15 +179,15 @@ class Runner:
                 begin_nothing_new=begin_nothing_new,
             )
             if request is None or not doing.cancelled():
-                ending = _ending_of(doing)
+                ending = await self._ending_of(doing, opened, run)
             else:
-                ending = await self._so_far(store, run)
+                ending = await self._so_far(store, run, counted=opened.counted)
         except asyncio.CancelledError:
             with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
-                await seen_through(self._close_stopped(store, run, opened.timings))
+                await seen_through(self._close_stopped(doing, opened, run))
             raise
         if request is not None:
-            ending = _heeded(ending, request)
+            ending = _heeded(ending, request.reason)
         return await self.close(store, run, ending, timings=opened.timings)
 
     async def close_cancelled(self, store: Store, run: Run, request: CancelRequest) -> Run:
@@ -194,21 +196,42 @@ class Runner:
         ending = replace(ending, reason=f"{request.reason}; {GONE}")
         return await self.close(store, run, ending, timings=[])
 
-    async def _close_stopped(self, store: Store, run: Run, timings: list[StepTiming]) -> Run:
-        ending = await self._so_far(store, run)
-        ending = replace(ending, reason="stopped before it was finished")
-        return await self.close(store, run, ending, timings=timings)
+    async def _close_stopped(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Run:
+        if doing.cancelled() or not doing.done() or doing.exception() is not None:
+            ending = await self._so_far(opened.store, run, counted=opened.counted)
+            ending = replace(ending, reason=STOPPED)
+        else:
+            ending = _heeded(doing.result(), STOPPED)
+        return await self.close(opened.store, run, ending, timings=opened.timings)
 
-    async def _so_far(self, store: Store, run: Run) -> Ending:
-        """Return what a run that was cut off had come to: what it did, cost, and what remains."""
-        stopped = Ending(state=RunState.CANCELLED)
+    async def _ending_of(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Ending:
+        """Return how work ended that is over; whatever it raised is an ending with a reason."""
+        try:
+            return doing.result()
+        except StokerError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
+            reason = f"a fault in Stoker: {type(error).__name__}: {error}"
+        ending = await self._so_far(opened.store, run, counted=opened.counted)
+        return replace(ending, state=RunState.FAILED, reason=reason)
+
+    async def _so_far(
+        self, store: Store, run: Run, *, counted: Mapping[str, int] | None = None
+    ) -> Ending:
+        """Return what a run that was cut off had come to: what it did, cost, and what remains.
+
+        `counted` is what its work had counted by then, where that is known.
+        """
+        stopped = Ending(state=RunState.CANCELLED, counts=counted or {})
         try:
             summary = await added_up(store, run.name)
+            written = await written_by(store, run.name)
         except StokerError:
             return stopped  # that it ended is worth more than how far it got
+        chosen = {"selected": len(summary.selected)} if summary.selected else {}
         return replace(
             stopped,
-            counts=summary.counts,
+            counts={**stopped.counts, **chosen, **summary.counts, **written},
             cost=summary.cost,
             selected=summary.selected,
             reasons=summary.reasons,
@@ -219,20 +242,8 @@ class Runner:
         self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
     ) -> Run:
         """Write down how a run ended."""
-        # Reasons may quote the world, and no text of its may keep an end from being kept.
-        manifest = replace(
-            run.manifest,
-            counts=dict(ending.counts),
-            cost=dict(ending.cost),
-            selected=ending.selected,
-            sources=ending.sources,
-            steps=tuple(timings),
-            reasons=tuple(map(clean_text, ending.reasons)),
-            remaining=ending.remaining,
-            resume_at=ending.resume_at,
-        )
         now = self.clock.now()
-        ended = run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
+        ended = _at_its_end(run, ending, timings, now=now)
         await self._write_end(store, ended)
         self.observer(
             RunEnded(
@@ -267,7 +278,8 @@ class Runner:
     async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
         """End what an earlier holder of this lease left running; return those runs.
 
-        CANCELLED those that somebody had asked to stop, FAILED the others.
+        CANCELLED those that somebody had asked to stop, FAILED the others; with what they had come
+        to, as far as the store knows it.
         """
         closed = []
         for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN):
@@ -276,8 +288,9 @@ class Runner:
             if (request := await store.runs.cancel_request(run.at)) is not None:
                 closed.append(await self.close_cancelled(store, run, request))
                 continue
+            ending = replace(await self._so_far(store, run), state=RunState.FAILED, reason=GONE)
             now = self.clock.now()
-            ended = run.ended(RunState.FAILED, at=now, reason=GONE)
+            ended = _at_its_end(run, ending, [], now=now)
             await store.runs.finish_run(ended)
             self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
             closed.append(ended)
@@ -289,26 +302,30 @@ def run_lease(kind: str) -> str:
     return f"run/{kind}"
 
 
-def _ending_of(doing: asyncio.Future[Ending]) -> Ending:
-    """Return how work ended that is over; whatever it raised is an ending with a reason."""
-    try:
-        return doing.result()
-    except StokerError as error:
-        return Ending(state=RunState.FAILED, reason=str(error))
-    except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
-        return Ending(
-            state=RunState.FAILED, reason=f"a fault in Stoker: {type(error).__name__}: {error}"
-        )
+def _at_its_end(run: Run, ending: Ending, timings: list[StepTiming], *, now: datetime) -> Run:
+    # Reasons may quote the world, and no text of its may keep an end from being kept.
+    manifest = replace(
+        run.manifest,
+        counts=dict(ending.counts),
+        cost=dict(ending.cost),
+        selected=ending.selected,
+        sources=ending.sources,
+        steps=tuple(timings),
+        reasons=tuple(map(clean_text, ending.reasons)),
+        remaining=ending.remaining,
+        resume_at=ending.resume_at,
+    )
+    return run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
 
 
-def _heeded(ending: Ending, request: CancelRequest) -> Ending:
+def _heeded(ending: Ending, because: str) -> Ending:
     """Return how work ended that was asked to stop: what was done or failed by then stands."""
     if ending.state in (RunState.DONE, RunState.FAILED):
         return ending
     return replace(
         ending,
         state=RunState.CANCELLED,
-        reason=request.reason,
+        reason=because,
         reasons=(
             *filter(None, [ending.reason]),
             *(reason for reason in ending.reasons if reason not in ending.reason),
