@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId, Standing
-from stoker.core.nights import Depth
+from stoker.core.nights import Depth, Unit
 from stoker.core.targets import (
     DepthRule,
     Targets,
@@ -16,6 +16,7 @@ from stoker.core.targets import (
     rank,
     select,
     wanted_depth,
+    within_places,
 )
 from stoker.errors import ConfigError
 
@@ -97,6 +98,25 @@ def test_whoever_was_looked_at_today_is_not_chosen_and_has_used_up_a_place_of_th
         len(selection.units) + selection.over_cap + selection.over_budget + today
         == selection.candidates
     )
+
+
+@given(
+    candidate_lists,
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 2_500).map(lambda days: NOW - timedelta(days=days)),
+)
+def test_whoever_was_looked_at_today_has_used_up_a_place_also_if_it_fits_no_rule_any_more(
+    candidates, gone, cap, day
+):
+    targets = Targets(cap=cap, day_began_at=day)
+    targets.add(candidates)
+    fresh = [each for each in candidates if not looked_at_since(each, day)]
+    today = len(candidates) - len(fresh) + gone
+
+    selection = targets.selection(now=NOW, looked_at=today)
+    assert selection.units == select(fresh, cap=max(cap - today, 0), now=NOW).units
+    assert selection.looked_at_today == today - gone
 
 
 @pytest.mark.parametrize(
@@ -199,3 +219,29 @@ def test_what_looks_take_of_the_units_left_is_told_beforehand(depths, left):
         alone += price is None
         budget -= price or 0
     assert (taken, left_out) == (left - budget, alone)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=3), max_size=20, unique=True),
+    st.integers(0, 30),
+    st.none() | st.integers(0, 30),
+    st.integers(0, 30),
+    st.sets(st.text("abc", min_size=1, max_size=3), max_size=20),
+)
+def test_what_is_taken_over_never_goes_beyond_the_days_places(names, cap, limit, others, again):
+    units = [
+        Unit(company=CompanyId(name), place=place, depth=Depth.DEEP)
+        for place, name in enumerate(names)
+    ]
+    today = others + len(again)
+    kept = within_places(units, cap=cap, limit=limit, looked_at_today=today, again=again)
+    chosen = [unit.company for unit in kept]
+    new = [name for name in chosen if name not in again]
+
+    assert chosen == sorted(chosen, key=names.index)
+    assert [unit.place for unit in kept] == list(range(len(kept)))
+    assert today + len(new) <= max(cap, today)
+    assert limit is None or len(kept) <= limit
+    if limit is None:
+        assert {*chosen} >= again & {*names}
+        assert len(new) == min(max(cap - today, 0), len({*names} - again))
