@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId, Standing
-from stoker.core.nights import Depth, Unit
+from stoker.core.nights import Depth
 from stoker.core.targets import (
     DepthRule,
     Targets,
@@ -16,7 +16,6 @@ from stoker.core.targets import (
     rank,
     select,
     wanted_depth,
-    within_places,
 )
 from stoker.errors import ConfigError
 
@@ -219,29 +218,3 @@ def test_what_looks_take_of_the_units_left_is_told_beforehand(depths, left):
         alone += price is None
         budget -= price or 0
     assert (taken, left_out) == (left - budget, alone)
-
-
-@given(
-    st.lists(st.text("abc", min_size=1, max_size=3), max_size=20, unique=True),
-    st.integers(0, 30),
-    st.none() | st.integers(0, 30),
-    st.integers(0, 30),
-    st.sets(st.text("abc", min_size=1, max_size=3), max_size=20),
-)
-def test_what_is_taken_over_never_goes_beyond_the_days_places(names, cap, limit, others, again):
-    units = [
-        Unit(company=CompanyId(name), place=place, depth=Depth.DEEP)
-        for place, name in enumerate(names)
-    ]
-    today = others + len(again)
-    kept = within_places(units, cap=cap, limit=limit, looked_at_today=today, again=again)
-    chosen = [unit.company for unit in kept]
-    new = [name for name in chosen if name not in again]
-
-    assert chosen == sorted(chosen, key=names.index)
-    assert [unit.place for unit in kept] == list(range(len(kept)))
-    assert today + len(new) <= max(cap, today)
-    assert limit is None or len(kept) <= limit
-    if limit is None:
-        assert {*chosen} >= again & {*names}
-        assert len(new) == min(max(cap - today, 0), len({*names} - again))
