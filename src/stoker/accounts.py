@@ -179,8 +179,8 @@ class SentRow:
     model: str
     digest: str
     values: Mapping[str, Json]  # as we wrote them
-    before: Mapping[str, Json]  # as they were when this run first wrote; empty: we made the record
-    run: str
+    before: Mapping[str, Json]  # as they were when this run first wrote; empty: it made the record
+    run: str  # or `core.upserts.FOUND`: no run that is remembered wrote it
     at: datetime
     # Other digests that need no sending, as `core.upserts.settled_by` says; `sent_rows` tells them.
     settled: frozenset[str] = frozenset()

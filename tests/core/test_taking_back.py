@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.crm import PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.core.taking_back import ARCHIVED, MAKER, WRITER, meant, remembered_after, undone
+from stoker.core.crm_people import MAKER, WRITER
+from stoker.core.taking_back import ARCHIVED, meant, remembered_after, undone
 from stoker.core.upserts import planned
 
 ID = "stoker.acme_company_2009"
@@ -112,3 +113,40 @@ def test_what_was_made_is_left_when_a_person_wrote_it_last(maker, writer, taken_
 
     assert bool(undoing.values) is taken_back
     assert bool(undoing.because) is not taken_back
+
+
+def test_what_was_brought_back_is_archived_again():
+    sent = Sent(values={"id": 7, "name": "B", "active": True}, before={"name": "A", "active": None})
+    undoing = undone(sent, record(name="B", active=True))
+    assert (undoing.values, undoing.left) == ({"name": "A", "active": False}, ())
+    assert remembered_after(sent, undoing)["active"] is None
+    cut_off = Sent(values=meant(sent, undoing), before=sent.before)
+    again = undone(cut_off, record(name="A", active=None))
+    assert (again.values, again.left) == ({}, ())
+    assert remembered_after(cut_off, again) == remembered_after(sent, undoing)
+
+
+def test_what_somebody_else_archived_is_not_remembered_as_archived_by_us():
+    sent = Sent(values={"id": 7, "name": "B", "active": True}, before={"name": "A", "active": None})
+    undoing = undone(sent, record(name="B", active=None))
+    assert (undoing.values, undoing.left) == ({"name": "A"}, ())
+    assert remembered_after(sent, undoing) == {"id": 7, "name": "A"}
+
+
+def test_a_run_that_found_a_record_brought_back_does_not_archive_it():
+    sent = Sent(values={"id": 7, "name": "C", "active": True}, before={"name": "B", "active": True})
+    assert undone(sent, record(name="C", active=True)).values == {"name": "B"}
+
+
+@pytest.mark.parametrize(
+    "theirs", [{"phone": "theirs"}, {MAKER: [5, "Stoker"], WRITER: [8, "Mei"]}]
+)
+def test_what_was_brought_back_and_worked_on_since_stays_and_the_rest_is_restored(theirs):
+    sent = Sent(
+        values={"id": 7, "name": "B", "phone": "1", "active": True},
+        before={"name": "A", "phone": None, "active": None},
+    )
+    undoing = undone(sent, record(**{"name": "B", "phone": "1", "active": True, **theirs}))
+    assert undoing.values["name"] == "A"
+    assert "active" not in undoing.values
+    assert "worked on it" in undoing.because

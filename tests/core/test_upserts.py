@@ -23,6 +23,7 @@ FIELDS = {
         "phone": TEXT,
         "parent_id": TEXT,
         "is_company": CrmField(kind="boolean"),
+        "active": CrmField(kind="boolean"),
         "ref": CrmField(kind="char", readonly=True),
     },
     LEAD: {"name": TEXT, "priority": CrmField(kind="selection", choices=("0", "1"))},
@@ -131,6 +132,127 @@ def test_what_belongs_to_something_deleted_is_left_too():
     assert "deleted" in plan.left[1].because
 
 
+OURS, THEIRS = {"create_uid": [2, "Stoker"], "write_uid": [2, "Stoker"]}, {"write_uid": [3, "Mei"]}
+MADE_AND_TAKEN_BACK = Sent(digest=f"{UNDONE}d", values={"id": 7, "name": "A"})
+BROUGHT_BACK_AND_TAKEN_BACK = Sent(
+    digest=f"{UNDONE}d",
+    values={"id": 7, "name": "A", "active": None},
+    before={"name": "A", "active": None},
+)
+MEANT_TO_BE_BROUGHT_BACK = Sent(
+    values={"id": 7, "name": "A", "active": [None, True]}, before={"name": "A", "active": None}
+)
+CHANGED_WHILE_ARCHIVED_AND_TAKEN_BACK = Sent(
+    digest=f"{UNDONE}d", values={"id": 7, "name": "A"}, before={"name": "A", "active": None}
+)
+WRITTEN = Sent(digest="d", values={"id": 7, "name": "A"})
+MEI = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
+
+
+def archived(**values):
+    return record(name="A", active=None, **{**OURS, **values})
+
+
+away = pytest.mark.parametrize(
+    "sent", [MADE_AND_TAKEN_BACK, BROUGHT_BACK_AND_TAKEN_BACK, MEANT_TO_BE_BROUGHT_BACK]
+)
+put_away_by_people = pytest.mark.parametrize(
+    ("sent", "there"),
+    [
+        (WRITTEN, archived()),
+        (CHANGED_WHILE_ARCHIVED_AND_TAKEN_BACK, archived()),
+        (MADE_AND_TAKEN_BACK, archived(**THEIRS)),
+        (BROUGHT_BACK_AND_TAKEN_BACK, archived(**THEIRS)),
+        (None, archived()),
+        (None, record("", number=99, name="Theirs", active=None)),
+    ],
+)
+
+
+@away
+def test_what_was_taken_back_is_brought_back_with_news_of_it_and_not_without(sent):
+    (news,) = decided(row(name="B"), sent=sent, there=archived()).writes
+    assert news.cells == {"name": "B", "active": True}
+    assert news.before == {"name": "A", "active": None}
+    assert news.intent["active"] == [None, True]
+
+    (none,) = decided(row(name="A"), sent=sent, there=archived()).writes
+    assert none.cells == {}
+
+
+@away
+@pytest.mark.parametrize("wanted", [[MEI], [row(name="A"), MEI]])
+def test_what_was_taken_back_is_brought_back_as_it_stands_with_what_belongs_to_it(sent, wanted):
+    beside = [row(name="A")]
+    there = {ID: archived()}
+    plan = planned(wanted, sent={ID: sent}, there=there, fields=FIELDS, beside=beside)
+
+    assert [(write.row.external_id, write.cells) for write in plan.writes] == [
+        (ID, {"active": True}),
+        (MEI.external_id, {"name": "Mei", "parent_id/id": ID}),
+    ]
+    assert not plan.left
+
+
+@put_away_by_people
+def test_what_people_archived_stays_archived_and_nothing_new_is_hung_there(sent, there):
+    company = row(name="B")
+    known = {ID: sent} if sent else {}
+    plan = planned([company, MEI], sent=known, there={ID: there}, fields=FIELDS)
+
+    assert not [write for write in plan.writes if "active" in write.cells]
+    assert plan.left[-1].external_id == MEI.external_id
+    assert plan.left[-1].because == "what it belongs to is archived in the CRM"
+
+
+def test_what_was_taken_back_stays_so_while_people_keep_archived_what_it_belongs_to():
+    mei = replace(MADE_AND_TAKEN_BACK, values={"id": 8, "name": "Mei"})
+    plan = planned(
+        [replace(MEI, values={"name": "Mei", "phone": "1"})],
+        sent={ID: WRITTEN, MEI.external_id: mei},
+        there={
+            ID: archived(),
+            MEI.external_id: record(MEI.external_id, 8, name="Mei", active=None, **OURS),
+        },
+        fields=FIELDS,
+        beside=[row(name="A")],
+    )
+
+    assert not plan.writes
+    assert "archived" in plan.left[0].because
+
+
+def test_a_change_of_what_is_seen_already_brings_nothing_else_back():
+    mei = Sent(values={"id": 8, "name": "Mei"})
+    plan = planned(
+        [replace(MEI, values={"name": "Mei", "phone": "1"})],
+        sent={ID: MADE_AND_TAKEN_BACK, MEI.external_id: mei},
+        there={
+            ID: archived(),
+            MEI.external_id: record(MEI.external_id, 8, name="Mei", active=True),
+        },
+        fields=FIELDS,
+        beside=[row(name="A")],
+    )
+
+    assert [write.cells for write in plan.writes] == [{"phone": "1"}]
+
+
+def test_that_we_brought_a_record_back_is_remembered_until_somebody_archives_it():
+    (write,) = decided(row(name="B"), sent=MADE_AND_TAKEN_BACK, there=archived()).writes
+    kept = remembered(write, record(name="B", active=True), MADE_AND_TAKEN_BACK)
+    assert kept == {"id": 7, "name": "B", "active": True}
+
+    sent = Sent(digest="d", values=kept)
+    for active, remains in [(True, {"active": True}), (None, {})]:
+        there = record(name="B", active=active)
+        (later,) = decided(row(name="C"), sent=sent, there=there).writes
+        assert later.cells == {"name": "C"}
+        assert {name: later.intent[name] for name in later.intent if name == "active"} == remains
+        now = remembered(later, record(name="C", active=active), sent)
+        assert now == {"id": 7, "name": "C", **remains}
+
+
 def test_a_row_that_wants_what_it_wanted_need_not_be_looked_at():
     same, other = row(name="A"), row("stoker.acme_x", name="B")
     sent = {ID: Sent(digest=digest_of(same)), other.external_id: Sent(digest="older")}
@@ -150,9 +272,10 @@ def test_our_own_half_done_write_is_not_taken_for_a_persons(current):
     assert cells(row(name="newer"), sent=crashed, there=record(name="a person's")) == {}
 
 
-def test_a_record_whose_making_was_never_answered_counts_as_made():
-    (write,) = decided(row(name="A"), there=record(name="A")).writes
-    assert (write.cells, write.before) == ({}, {})
+@pytest.mark.parametrize("sent", [None, Sent(values={"name": "A"}), Sent(values={"id": 7})])
+def test_a_record_that_is_there_is_never_made_by_what_is_sent_now(sent):
+    (write,) = decided(row(name="A", email="e"), sent=sent, there=record(name="A")).writes
+    assert (write.cells, write.before) == ({"email": "e"}, {"name": "A", "email": None})
 
 
 def test_what_the_crm_made_of_a_value_is_what_we_remember_as_ours():

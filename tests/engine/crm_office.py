@@ -65,6 +65,10 @@ class Office:
             sleep=lambda _: asyncio.sleep(0),
         )
 
+    def forget(self):
+        """Begin a new store, as when there is no backup."""
+        self.store = MemoryBackend().tenant(TENANT)
+
     async def night(self, *dossiers, run="n1", least=0.5):
         rows = [row for each in dossiers for row in rows_of(each, tenant=TENANT, least=least)]
         return await send_rows(

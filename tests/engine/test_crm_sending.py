@@ -84,6 +84,18 @@ def test_a_company_that_is_there_already_is_not_doubled_and_gets_the_lead():
     in_office(work)
 
 
+def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_lead():
+    async def work(office):
+        theirs = {"company_registry": "200900001A", "is_company": True}
+        old, new = {"name": "Old", "active": False, **theirs}, {"name": "New", **theirs}
+        _, id_ = office.person(PARTNER, "create", vals_list=[old, new])
+        await office.night(dossier())
+
+        assert office.records(LEAD)["Acme"]["partner_id"][0] == id_
+
+    in_office(work)
+
+
 @pytest.mark.parametrize("fault", ["close", "garbage", "error_charged"])
 def test_after_lost_answers_the_next_night_goes_on_and_nothing_is_doubled(fault):
     async def work(office):

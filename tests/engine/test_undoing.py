@@ -298,3 +298,228 @@ def test_many_records_are_taken_back_in_few_requests():
         assert office.requests() - before < 40
 
     in_office(work)
+
+
+@protocols
+def test_a_run_that_found_everything_there_has_nothing_to_take_back(protocol):
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        office.forget()
+        found = await office.night(dossier(), run="n2")
+        before = office.truth()
+        requests = office.requests()
+        again = await office.night(dossier(), run="n3")
+        assert (found.written, found.same, again.same) == ((), 3, 3)
+        assert office.requests() == requests
+
+        for run in ("n2", "n3"):
+            told = await office.undo(run)
+            assert (told.rows, told.archived, told.restored, told.left) == (0, [], [], {})
+        assert office.truth() == before
+
+    in_office(work, protocol=protocol)
+
+
+@protocols
+def test_of_records_found_there_only_what_the_run_added_is_taken_back(protocol):
+    async def work(office):
+        await office.night(dossier(website=""), run="n1")
+        before = office.truth()
+        office.forget()
+        added = await office.night(dossier(), dossier("Bolt", uen="200900002B"), run="n2")
+        assert (len(added.written), added.same) == (5, 1)
+        told = await office.undo("n2")
+
+        assert (told.rows, len(told.restored), len(told.archived), told.left) == (5, 2, 3, {})
+        assert {key: office.truth()[key] for key in before} == before
+        assert set(office.records()) == {"Acme", "Mei"}
+
+    in_office(work, protocol=protocol)
+
+
+def test_what_was_found_there_and_changed_by_a_later_run_is_restored_by_undoing_that_one():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        before = office.truth()
+        office.forget()
+        await office.night(dossier(), run="n2")
+        await office.night(dossier("Acme Two", phone="2"), run="n3")
+        assert office.truth() != before
+        told = await office.undo("n3")
+
+        assert (told.rows, len(told.restored), told.archived) == (3, 3, [])
+        assert office.truth() == before
+
+    in_office(work)
+
+
+def test_what_was_made_before_a_move_and_found_again_after_it_is_still_that_runs():
+    async def work(office):
+        here = office.crm
+        await office.night(dossier(), run="n1")
+        office.crm = office.odoo(database="bolt")
+        await office.night(dossier(), run="n2")
+        office.crm = here
+        back = await office.night(dossier(), run="n3")
+        assert (back.written, back.same) == ((), 3)
+
+        assert (await office.undo("n3")).rows == 0
+        assert len((await office.undo("n1")).archived) == 3
+
+    in_office(work)
+
+
+@pytest.mark.parametrize("name", ["Acme", "Acme Two"])
+def test_what_a_run_made_and_never_heard_of_is_its_own_though_a_later_one_found_it(name):
+    async def work(office):
+        office.crm, whole = DiesAfterSending(office.crm), office.crm
+        with pytest.raises(DiedError):
+            await office.night(dossier(), run="n1")
+        office.crm = whole
+        before = office.truth()
+        later = await office.night(dossier(name), run="n2")
+        changed = 0 if name == "Acme" else 2  # the company and its lead
+        assert len(later.written) == changed
+
+        told = await office.undo("n2")
+        assert (told.rows, len(told.restored), told.archived) == (changed, changed, [])
+        assert office.truth() == before
+        assert len((await office.undo("n1")).archived) == 3
+        assert office.records() == office.records(LEAD) == {}
+
+    in_office(work)
+
+
+def test_a_run_that_goes_on_after_it_was_killed_still_made_what_it_made():
+    async def work(office):
+        office.crm, whole = DiesAfterSending(office.crm), office.crm
+        with pytest.raises(DiedError):
+            await office.night(dossier(), run="n1")
+        office.crm = whole
+        await office.night(dossier("Acme Two", phone="2"), run="n1")
+        told = await office.undo("n1")
+
+        assert (told.rows, len(told.archived), told.left) == (3, 3, {})
+
+    in_office(work)
+
+
+def with_another(known):
+    other = replace(known.contacts[0], name="Raj", email="raj@acme.test", confidence=0.1)
+    return replace(known, contacts=(*known.contacts, other))
+
+
+@protocols
+def test_news_of_what_was_taken_back_bring_it_back_and_what_it_belongs_to(protocol):
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.undo("n1")
+        away = office.truth()
+        told = await office.night(with_another(dossier()), run="n2")
+
+        assert (len(told.written), told.same, told.left) == (2, 2, {})
+        assert set(office.records()) == {"Acme", "Raj"}  # Mei was taken back, and says nothing new
+        assert office.records()["Raj"]["parent_id"][0] == office.records()["Acme"]["id"]
+        assert not office.records(LEAD)
+        writes = office.writes()
+        assert (await office.night(with_another(dossier()), run="n3")).same == 4
+        assert office.writes() == writes
+
+        undone = await office.undo("n2")
+        assert (len(undone.restored), len(undone.archived), undone.left) == (1, 1, {})
+        assert office.records() == {}
+        assert {key: office.truth()[key] for key in away} == away
+        await office.night(dossier(phone="2"), run="n4")
+        assert set(office.records()) == {"Acme", "Mei"}
+        assert set(office.records(LEAD)) == {"Acme"}
+
+    in_office(work, protocol=protocol)
+
+
+@protocols
+def test_what_a_person_archived_stays_so_and_new_contacts_are_left_with_the_reason(protocol):
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        office.edit("Acme", active=False)
+        for name, run in (("Acme", "n2"), ("Acme Two", "n3"), ("Acme Two", "n4")):
+            told = await office.night(with_another(dossier(name)), run=run)
+            assert list(told.left.values()) == ["what it belongs to is archived in the CRM"]
+        assert set(office.records()) == {"Mei"}
+
+        office.edit("Acme Two", active=True)
+        assert not (await office.night(with_another(dossier("Acme Two")), run="n5")).left
+        assert set(office.records()) == {"Acme Two", "Mei", "Raj"}
+
+    in_office(work, protocol=protocol)
+
+
+def test_what_a_person_archived_after_it_was_brought_back_stays_archived():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.undo("n1")
+        await office.night(dossier("Acme Two"), run="n2")
+        assert set(office.records()) == {"Acme Two"}
+        office.edit("Acme Two", active=False)
+        await office.undo("n2")
+        told = await office.night(with_another(dossier("Acme Three")), run="n3")
+
+        assert office.records() == {}
+        assert "archived" in "".join(told.left.values())
+
+    in_office(work)
+
+
+def test_what_was_brought_back_and_worked_on_by_a_person_is_not_archived_again():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.undo("n1")
+        await office.night(dossier("Acme Two"), run="n2")
+        office.edit("Acme Two", city="Singapore")  # no column of ours
+        told = await office.undo("n2")
+
+        assert set(office.records()) == {"Acme"}
+        assert [why for why in told.left.values() if "worked on it" in why]
+        assert office.records(LEAD) == {}
+
+    in_office(work)
+
+
+class DiesBeforeSending(DiesAfterSending):
+    """A process that is gone before the CRM got anything."""
+
+    async def upsert(self, writes):
+        raise DiedError
+
+
+def test_what_never_got_there_is_not_said_to_be_gone():
+    async def work(office):
+        office.crm, whole = DiesBeforeSending(office.crm), office.crm
+        with pytest.raises(DiedError):
+            await office.night(dossier(), run="n1")
+        office.crm = whole
+        told = await office.undo("n1")
+
+        assert (told.same, told.archived, told.left) == (3, [], {})
+
+    in_office(work)
+
+
+@pytest.mark.parametrize("dies", [DiesBeforeSending, DiesAfterSending])
+def test_a_night_killed_while_it_brings_back_is_finished_by_the_next_and_taken_back_whole(dies):
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.undo("n1")
+        office.crm, whole = dies(office.crm), office.crm
+        with pytest.raises(DiedError):
+            await office.night(with_another(dossier()), run="n2")
+        office.crm = whole
+        told = await office.night(with_another(dossier()), run="n3")
+        assert not told.left
+        assert set(office.records()) == {"Acme", "Raj"}
+        assert (await office.night(with_another(dossier()), run="n4")).same == 4
+
+        for run in ("n3", "n2"):
+            await office.undo(run)
+        assert office.records() == {}
+
+    in_office(work)

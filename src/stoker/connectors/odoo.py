@@ -21,6 +21,7 @@ from stoker.connectors.odoo_rows import Calls, InTurn, loaded, pieces
 from stoker.connectors.odoo_xmlrpc import XmlRpc
 from stoker.connectors.reading import read_json
 from stoker.core.crm import PARTNER, CrmField, CrmRecord, CrmRow
+from stoker.core.crm_people import ACTIVE
 from stoker.core.model import Json
 from stoker.core.picking import list_in, object_in, text_in
 from stoker.core.upserts import Write
@@ -241,7 +242,8 @@ def _matched(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, Crm
             column, value = row.look
             theirs = [each for each in said if each.values.get(column) == value]
             if theirs:
-                found[row.external_id] = theirs[0]
+                seen = [each for each in theirs if each.values.get(ACTIVE)]  # not archived
+                found[row.external_id] = (seen or theirs)[0]
     return found
 
 

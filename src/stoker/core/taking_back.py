@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stoker.core.crm import CrmRecord
+from stoker.core.crm_people import ACTIVE, worked_on
 from stoker.core.model import Json
 from stoker.core.upserts import ID, PLACE, Remembered, is_ours
 
-MAKER, WRITER = "create_uid", "write_uid"
-ARCHIVED: Mapping[str, Json] = {"active": False}
-_NOBODY = 1  # the number of the CRM's own robot, which is not a person
+ARCHIVED: Mapping[str, Json] = {ACTIVE: False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class Undoing:
 
     values: Mapping[str, Json]
     left: tuple[str, ...] = ()  # columns somebody changed since
-    because: str = ""  # why nothing at all is taken back of a record that was made
+    because: str = ""  # why a record that was made or brought back is not archived
 
 
 def undone(sent: Remembered, record: CrmRecord) -> Undoing:
@@ -43,7 +42,7 @@ def undone(sent: Remembered, record: CrmRecord) -> Undoing:
     if not sent.before:
         if theirs:
             return Undoing(values={}, left=theirs)
-        if _worked_on(record):
+        if worked_on(record):
             return Undoing(values={}, because="somebody has worked on it since it was made")
         return Undoing(values=ARCHIVED)
     restored: dict[str, Json] = {
@@ -52,6 +51,10 @@ def undone(sent: Remembered, record: CrmRecord) -> Undoing:
         if column not in theirs
         and (sent.before.get(column) or False) != (record.values.get(column) or False)
     }
+    if ACTIVE in restored and (theirs or worked_on(record)):
+        del restored[ACTIVE]
+        because = "somebody has worked on it since it was brought back"
+        return Undoing(values=restored, left=theirs, because=because)
     return Undoing(values=restored, left=theirs)
 
 
@@ -75,15 +78,7 @@ def remembered_after(sent: Remembered, undoing: Undoing) -> dict[str, Json]:
         # One of several: an earlier try got as far as the CRM and not back here.
         if column in undoing.values or (isinstance(value, list) and column not in undoing.left):
             kept[column] = sent.before.get(column)
+        elif column == ACTIVE:
+            # Not archived by this: if it is archived, somebody else did it.
+            del kept[column]
     return kept
-
-
-def _worked_on(record: CrmRecord) -> bool:
-    """Say whether a person wrote it last; one who uses our own key cannot be told from us."""
-    maker, writer = (_number(record.values.get(column)) for column in (MAKER, WRITER))
-    return maker is not None and writer is not None and writer not in (maker, _NOBODY)
-
-
-def _number(user: Json) -> int | None:
-    first = user[0] if isinstance(user, list | tuple) and user else user
-    return first if isinstance(first, int) and not isinstance(first, bool) else None

@@ -1,6 +1,7 @@
 """What is written into a CRM, given what we wrote before and what stands there now.
 
-A field somebody else changed since we wrote it is theirs. A record somebody deleted stays deleted.
+A field somebody else changed since we wrote it is theirs. A record somebody deleted stays deleted,
+one somebody archived stays archived; one that we took back comes back with the next news of it.
 Nothing is sent that is there already. Undoing is decided in `taking_back`; nothing is sent here.
 """
 
@@ -12,12 +13,14 @@ from hashlib import blake2b
 from typing import Protocol
 
 from stoker.core.crm import Cell, CrmField, CrmRecord, CrmRow, why_not_sendable
+from stoker.core.crm_people import ACTIVE, is_archived, worked_on
 from stoker.core.model import Json
 from stoker.core.runs import compact_json
 
 ID = "id"  # among what is remembered of a row: the record's own number in the CRM
 PLACE = "in which CRM"  # among the same, and no column's name: where that record is
 UNDONE = "undone:"  # before the digest of what was written and taken back
+FOUND = "found there"  # instead of a run's name: no run that is remembered here wrote this
 _Fields = Mapping[str, CrmField]
 
 
@@ -44,7 +47,7 @@ class Write:
     row: CrmRow
     cells: Mapping[str, Cell]  # empty: nothing needs sending, only remembering
     digest: str
-    before: Mapping[str, Json]  # empty: the record is made by this
+    before: Mapping[str, Json]  # empty: there was no record, it is made by this
     # What may be found there as ours if the answer is lost: for each field the old or the new.
     intent: Mapping[str, Json]
 
@@ -112,6 +115,17 @@ def was_taken_back(sent: Remembered) -> bool:
     return sent.digest.startswith(UNDONE)
 
 
+def is_away(sent: Remembered, record: CrmRecord) -> bool:
+    """Say whether a record is archived because we took it back, and nobody else did since."""
+    if not is_archived(record) or worked_on(record):
+        return False
+    if was_taken_back(sent):
+        # The run that was undone had made it, or had brought it back.
+        return not sent.before or (ACTIVE in sent.values and not sent.before.get(ACTIVE))
+    # One of several: it was to be brought back, and that may not have arrived.
+    return isinstance(sent.values.get(ACTIVE), list | tuple)
+
+
 def written_there(sent: Remembered, place: str) -> bool:
     """Say whether a row was last written into this CRM, and not into another one before it."""
     return sent.values.get(PLACE, place) == place
@@ -123,23 +137,30 @@ def planned(
     sent: Mapping[str, Remembered],
     there: Mapping[str, CrmRecord],
     fields: Mapping[str, _Fields],
+    beside: Sequence[CrmRow] = (),
 ) -> UpsertPlan:
     """Decide what of these rows is sent. A row comes after those it links to.
 
     `there` has what was found for each external id, also a record of somebody else's that is the
     one there may be. `fields` has each model's fields; what the CRM does not have is not sent.
+    `beside` are rows without news of their own: one that was taken back is brought back, as it
+    stands, with what is sent and belongs to it.
     """
-    writes: list[Write] = []
+    known = _Known(sent=sent, there=there, fields=fields)
+    among = {row.external_id: row for row in (*beside, *rows)}
+    writes: dict[str, Write] = {}
     left: dict[str, str] = {}
     for row in rows:
-        id_ = row.external_id
-        decided = _decided(row, sent.get(id_), there, fields.get(row.model, {}), left)
-        if isinstance(decided, Write):
-            writes.append(decided)
-        else:
-            left[id_] = decided
+        decided = _decided(row, known, left)
+        if isinstance(decided, str):
+            left[row.external_id] = decided
+            continue
+        for id_ in row.links.values() if _will_be_seen(decided) else ():
+            if id_ in among and known.is_away(id_):
+                writes[id_] = _brought_back(writes.get(id_), among[id_], known)
+        writes[row.external_id] = decided
     return UpsertPlan(
-        writes=tuple(writes),
+        writes=tuple(writes.values()),
         left=tuple(Left(external_id=id_, because=why) for id_, why in left.items()),
     )
 
@@ -157,60 +178,105 @@ def remembered(write: Write, record: CrmRecord, sent: Remembered | None) -> dict
             kept[column] = current
         elif sent is not None and column in sent.values:
             kept[column] = sent.values[column]
+    if _is_brought_back(write.cells, sent, record):
+        kept[ACTIVE] = record.values.get(ACTIVE)
     return kept
 
 
-def _decided(
-    row: CrmRow,
-    sent: Remembered | None,
-    there: Mapping[str, CrmRecord],
-    fields: _Fields,
-    left: Mapping[str, str],
-) -> Write | str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    sent: Mapping[str, Remembered]
+    there: Mapping[str, CrmRecord]
+    fields: Mapping[str, _Fields]
+
+    def is_away(self, id_: str) -> bool:
+        """Say whether a row's record is archived because we took it back."""
+        sent, record = self.sent.get(id_), self.there.get(id_)
+        return sent is not None and record is not None and is_away(sent, record)
+
+
+def _decided(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
     if why := why_not_sendable(row):
         return f"it cannot be sent: {why}"
-    record = there.get(row.external_id)
+    sent, record = known.sent.get(row.external_id), known.there.get(row.external_id)
     if record is not None and record.external_id != row.external_id:
         return "somebody else has put it into the CRM; theirs is left as it is"
     if record is None and sent is not None and sent.values.get(ID):
         return "somebody has deleted it in the CRM"
+    fields = known.fields.get(row.model, {})
     if record is None:
-        return _made(row, there, fields, left)
+        return _made(row, known, left)
     cells = {
         column: value
         for column, value in _usable(row.values, fields).items()
         if _may_change(column, value, sent, record)
     }
+    if cells and known.is_away(row.external_id):
+        links = _links(row, known, left)
+        if isinstance(links, str):
+            return links
+        cells[ACTIVE] = True
+    return _change(row, cells, sent, record)
+
+
+def _made(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
+    links = _links(row, known, left)
+    if isinstance(links, str):
+        return links
+    cells = {**_usable({**row.values, **row.once}, known.fields.get(row.model, {})), **links}
+    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent=dict(row.values))
+
+
+def _change(
+    row: CrmRow, cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord
+) -> Write:
+    """Return how a record that is there is changed, by whomever it was made."""
     before = {column: record.values.get(column) for column in row.values}
     intent: dict[str, Json] = {ID: record.id}
-    for column in row.values:
-        known = sent.values.get(column) if sent is not None else None
-        intent[column] = _either(known, cells[column]) if column in cells else known
-    return Write(
-        row=row,
-        cells=cells,
-        digest=digest_of(row),
-        # Ours, and never remembered: the answer to its making was lost.
-        before=before if sent is not None and sent.values.get(ID) else {},
-        intent=intent,
-    )
+    columns = list(row.values)
+    if ACTIVE in record.values:
+        before[ACTIVE] = record.values[ACTIVE]
+    if _is_brought_back(cells, sent, record):
+        columns.append(ACTIVE)
+    for column in columns:
+        ours = sent.values.get(column) if sent is not None else None
+        intent[column] = _either(ours, cells[column]) if column in cells else ours
+    return Write(row=row, cells=cells, digest=digest_of(row), before=before, intent=intent)
 
 
-def _made(
-    row: CrmRow, there: Mapping[str, CrmRecord], fields: _Fields, left: Mapping[str, str]
-) -> Write | str:
-    cells = _usable({**row.values, **row.once}, fields)
+def _is_brought_back(cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord) -> bool:
+    """Say whether that a record is not archived is our doing, now or earlier."""
+    earlier = sent is not None and bool(sent.values.get(ACTIVE))
+    return ACTIVE in cells or (earlier and bool(record.values.get(ACTIVE)))
+
+
+def _brought_back(write: Write | None, row: CrmRow, known: _Known) -> Write:
+    """Return a write that brings a record back beside what it changes anyway."""
+    cells: dict[str, Cell] = {**(write.cells if write is not None else {}), ACTIVE: True}
+    return _change(row, cells, known.sent[row.external_id], known.there[row.external_id])
+
+
+def _will_be_seen(write: Write) -> bool:
+    """Say whether a record is made or brought back by this very write."""
+    return not write.before or ACTIVE in write.cells
+
+
+def _links(row: CrmRow, known: _Known, left: Mapping[str, str]) -> dict[str, Cell] | str:
+    """Return the cells that say what a row belongs to, or why it cannot be hung there."""
+    cells: dict[str, Cell] = {}
     for column, id_ in row.links.items():
-        linked = there.get(id_)
-        if column not in fields:
+        if column not in known.fields.get(row.model, {}):
             continue
+        linked = known.there.get(id_)
+        if linked is not None and is_archived(linked) and not known.is_away(id_):
+            return "what it belongs to is archived in the CRM"
         if linked is not None and linked.external_id != id_:
             cells[f"{column}/.id"] = str(linked.id)
         elif id_ in left:
             return f"what it belongs to is not in the CRM: {left[id_]}"
         else:
             cells[f"{column}/id"] = id_
-    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent=dict(row.values))
+    return cells
 
 
 def _usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:

@@ -6,17 +6,20 @@ a person's. What is sent is decided in `core.upserts`; which rows there are, in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stoker.accounts import NightStore, SentRow
 from stoker.core.crm import CrmRecord, CrmRow
+from stoker.core.crm_people import HANDS
 from stoker.core.upserts import (
+    FOUND,
     ID,
     PLACE,
     Write,
     changed,
+    is_away,
     planned,
     remembered,
     was_taken_back,
@@ -48,12 +51,12 @@ async def send_rows(
     ever = await store.sent_rows([row.external_id for row in rows])
     sent = {id_: each for id_, each in ever.items() if written_there(each, crm.place)}
     wanted = changed(rows, sent)
-    same = len({row.external_id for row in rows}) - len(wanted)
+    ids = {row.external_id for row in rows}
     if not wanted:
-        return Sending(same=same, left={}, refused={}, later={})
+        return Sending(same=len(ids), left={}, refused={}, later={})
     there = await _there(rows, wanted, crm, sent)
     fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
-    plan = planned(wanted, sent=sent, there=there, fields=fields)
+    plan = planned(wanted, sent=sent, there=there, fields=fields, beside=rows)
     writes = [write for write in plan.writes if write.cells]
     idle = [write for write in plan.writes if not write.cells]
     await store.keep_sent([_meant(write, crm.place, run, now) for write in writes])
@@ -63,13 +66,13 @@ async def send_rows(
     kept = [
         _became(write, after[write.row.external_id], sent, crm.place, run, now)
         for write in (*done, *idle)
-        if write.row.external_id in after and (write.cells or not _hides(write, sent))
+        if write.row.external_id in after and (write.cells or not _hides(write, sent, there))
     ]
     await store.keep_sent(kept)
     failed = [each for each in told.values() if each.id is None]
     return Sending(
         written=tuple(write.row.external_id for write in done),
-        same=same + len(idle),
+        same=len(ids) - len(writes) - len(plan.left),
         left={each.external_id: each.because for each in plan.left},
         refused={each.external_id: each.because for each in failed if not each.later},
         later={each.external_id: each.because for each in failed if each.later},
@@ -86,7 +89,7 @@ async def _there(
     linked = {id_ for row in wanted for id_ in row.links.values()}
     asked = {row.external_id: row for row in rows if row.external_id in linked}
     asked |= {row.external_id: row for row in wanted}
-    return await crm.found(list(asked.values()), known=numbers(sent))
+    return await crm.found(_with_hands(asked.values()), known=numbers(sent))
 
 
 async def _read_back(
@@ -97,7 +100,14 @@ async def _read_back(
         for write in done
         if (id_ := told[write.row.external_id].id) is not None
     }
-    return await crm.found([write.row for write in done], known=known) if done else {}
+    rows = _with_hands(write.row for write in done)
+    return await crm.found(rows, known=known) if done else {}
+
+
+def _with_hands(rows: Iterable[CrmRow]) -> list[CrmRow]:
+    """Return rows that ask also who had their records in hand, beside what they want of them."""
+    hands = dict.fromkeys(HANDS, "")
+    return [replace(row, values={**hands, **row.values}) for row in rows]
 
 
 def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
@@ -109,10 +119,11 @@ def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
     }
 
 
-def _hides(write: Write, sent: Mapping[str, SentRow]) -> bool:
-    """Say whether remembering a row would make us forget what was taken back of its run."""
-    earlier = sent.get(write.row.external_id)
-    return earlier is not None and was_taken_back(earlier)
+def _hides(write: Write, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]) -> bool:
+    """Say whether remembering a row would make us forget that something was taken back."""
+    id_ = write.row.external_id
+    earlier = sent.get(id_)
+    return earlier is not None and (was_taken_back(earlier) or is_away(earlier, there[id_]))
 
 
 def _meant(write: Write, place: str, run: str, now: datetime) -> SentRow:
@@ -136,14 +147,15 @@ def _became(
     now: datetime,
 ) -> SentRow:
     earlier = sent.get(write.row.external_id)
-    # Who wrote nothing has nothing to undo: the run that did stays in charge.
-    idle = earlier is not None and not write.cells and earlier.values.get(ID)
+    # Who wrote nothing has nothing to undo: the run that did stays in charge, also of what it made
+    # and never heard of again.
+    idle = None if write.cells else earlier
     return SentRow(
         external_id=write.row.external_id,
         model=write.row.model,
         digest=write.digest,
         values={**remembered(write, record, earlier), PLACE: place},
-        before=earlier.before if idle and earlier else write.before,
-        run=earlier.run if idle and earlier else run,
+        before=write.before if idle is None else idle.before,
+        run=run if write.cells else FOUND if idle is None else idle.run,
         at=now,
     )

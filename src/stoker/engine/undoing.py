@@ -12,9 +12,10 @@ from datetime import datetime
 
 from stoker.accounts import NightStore, SentRow
 from stoker.core.crm import CrmRecord, CrmRow
+from stoker.core.crm_people import HANDS
 from stoker.core.runs import compact_json
-from stoker.core.taking_back import MAKER, WRITER, Undoing, meant, remembered_after, undone
-from stoker.core.upserts import ID, PLACE, UNDONE, was_taken_back, written_there
+from stoker.core.taking_back import Undoing, meant, remembered_after, undone
+from stoker.core.upserts import FOUND, ID, PLACE, UNDONE, was_taken_back, written_there
 from stoker.engine.crm_sending import numbers
 from stoker.errors import PermanentError
 from stoker.sources import Crm
@@ -80,7 +81,7 @@ def _stands(sent: SentRow, latest: SentRow, place: str, told: Undone) -> bool:
     if was_taken_back(sent):
         told.same += 1
         return False
-    if latest.run != sent.run and not was_taken_back(latest):
+    if latest.run not in (sent.run, FOUND) and not was_taken_back(latest):
         told.left[sent.external_id] = f"run {latest.run} has written it since; undo that one first"
         return False
     return True
@@ -91,6 +92,9 @@ def _decided(
 ) -> Iterator[_Taking]:
     for sent in standing:
         record = records.get(sent.external_id)
+        if record is None and not sent.digest and ID not in sent.values:
+            told.same += 1  # it was to be made, and never got there
+            continue
         if record is None:
             told.left[sent.external_id] = "it is no longer in the CRM"
             continue
@@ -100,7 +104,8 @@ def _decided(
             told.left[sent.external_id] = f"somebody has changed {named} since"
         if undoing.because:
             told.left[sent.external_id] = undoing.because
-            continue
+            if not undoing.values:
+                continue
         yield _Taking(sent, record, undoing)
 
 
@@ -156,7 +161,7 @@ async def _records(standing: Sequence[SentRow], crm: Crm) -> dict[str, CrmRecord
         CrmRow(
             model=sent.model,
             external_id=sent.external_id,
-            values={column: "" for column in (*sent.values, MAKER, WRITER) if column not in _OURS},
+            values={column: "" for column in (*sent.values, *HANDS) if column not in _OURS},
             # For one whose making was never answered, so that its number is not known.
             look=("name", name) if isinstance(name := sent.values.get("name"), str) else None,
         )
