@@ -170,7 +170,7 @@ class App:
 
     def night_task(self, tenant: TenantId, night: Night) -> Task:
         """Return a tenant's night as a task, due when its schedule says so."""
-        return replace(self.task(tenant), work=night)
+        return replace(self.task(tenant), work=night, goes_on_within=self.reset_for(tenant))
 
     def sweep(self, tenant: TenantId) -> Sweep:
         """Return what brings a tenant's heats up to date."""

@@ -9,8 +9,12 @@ from stoker.accounts import Tenant
 from stoker.cli.main import main
 from stoker.cli.output import Asked
 from stoker.cli.schedule import kept_going
+from stoker.core.leases import taken
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
+from stoker.core.runs import Run, RunKey
+from stoker.core.slots import Slot, SlotState
+from stoker.engine.running import run_lease
 from stoker.errors import ConfigError
 from stoker.stores.sqlite import SqliteBackend
 
@@ -96,6 +100,49 @@ def test_a_schedule_that_was_kept_passes_its_audit(stoker):
     answer = json.loads(out)
     assert {finding["finding"] for finding in answer["findings"]} == {"RAN"}
     assert answer["problems"] == 0
+
+
+async def killed_in_the_middle(path, kind, *, hours=1):
+    """Leave a run of merlion behind as a process does that was killed hours ago."""
+    backend, at = SqliteBackend(path), datetime.now(UTC).replace(microsecond=0)
+    store, at = backend.tenant(TenantId("merlion")), at - timedelta(hours=hours)
+    lease = taken(
+        run_lease(kind), None, owner="dead", task="", now=at, length=timedelta(seconds=30)
+    )
+    slot = Slot(schedule=kind, instant=at, state=SlotState.STARTED, decided_at=at, run_at=at)
+    await store.schedule.swap_lease(None, lease)
+    await store.runs.insert_run(Run(key=RunKey(at, 1), kind=kind, instant=at))
+    await store.schedule.decide_slot(slot, fence=lease)
+    await backend.close()
+
+
+def test_an_audit_does_not_believe_a_run_that_says_running_without_a_process(stoker, tmp_path):
+    stoker("db", "migrate")
+    asyncio.run(killed_in_the_middle(tmp_path / "stoker.db", "nightly"))
+
+    code, out, _ = stoker("schedule", "audit", "--tenant", "merlion", "--json")
+
+    assert code == 1
+    [finding] = json.loads(out)["findings"]
+    assert finding["finding"] == "FAILED"
+    assert "stoker upkeep" in finding["why"]
+
+
+def test_upkeep_by_hand_closes_runs_of_every_kind_whose_process_was_killed(stoker, tmp_path):
+    stoker("db", "migrate")
+    for hours, kind in enumerate(["nightly", "upkeep", "discovery"], start=1):
+        asyncio.run(killed_in_the_middle(tmp_path / "stoker.db", kind, hours=hours))
+
+    assert stoker("upkeep", "--tenant", "merlion")[0] == 0
+
+    _, out, _ = stoker("runs", "list", "--tenant", "merlion", "--json")
+    states = sorted((run["kind"], run["state"]) for run in json.loads(out))
+    assert states == [
+        ("discovery", "FAILED"),
+        ("nightly", "FAILED"),
+        ("upkeep", "DONE"),
+        ("upkeep", "FAILED"),
+    ]
 
 
 def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):

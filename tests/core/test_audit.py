@@ -54,6 +54,22 @@ def test_a_started_instant_is_found_as_its_run_stands(state, kind):
     assert "20300314_120005" in finding.sentence
 
 
+def test_a_run_that_says_running_without_a_process_has_failed():
+    running = run_in(RunState.RUNNING)
+
+    finding = only([DUE], [slot()], [running], gone=[running.at])
+
+    assert finding.kind is FindingKind.FAILED
+    assert "stoker upkeep" in finding.sentence
+    assert only([], [slot()], [running], gone=[running.at]).kind is FindingKind.FAILED
+
+
+def test_a_run_that_has_ended_is_found_as_it_ended_whatever_became_of_its_process():
+    done = run_in(RunState.DONE)
+
+    assert only([DUE], [slot()], [done], gone=[done.at]).kind is FindingKind.RAN
+
+
 def test_the_runs_state_and_reason_are_in_the_sentence():
     finding = only([DUE], [slot()], [run_in(RunState.PARTIAL, reason="the cap was reached")])
 

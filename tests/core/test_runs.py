@@ -102,6 +102,10 @@ def test_a_running_run_can_end_in_every_way_once(state):
         end.ended(RunState.DONE, at=AT)
 
 
+def test_a_run_never_ends_before_it_starts():
+    assert RUN.ended(RunState.DONE, at=AT - SECOND).ended_at == RUN.at
+
+
 def test_running_is_not_an_end():
     with pytest.raises(ConflictError, match="say how it ended"):
         RUN.ended(RunState.RUNNING, at=AT)

@@ -4,12 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stoker.core.budget_windows import ResetRule
 from stoker.core.cadence import CatchUp, Interval, Window
-from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
+from stoker.core.events import (
+    ClockWentBack,
+    DuplicateWindow,
+    RunGivenUp,
+    SlotPassed,
+    TenantFailed,
+)
+from stoker.core.going_on import MOST_DEATHS
+from stoker.core.leases import SKEW
 from stoker.core.model import TenantId
-from stoker.core.runs import Manifest, RunState
-from stoker.core.slots import SlotState
+from stoker.core.runs import GONE, Manifest, Run, RunKey, RunState
+from stoker.core.slots import Slot, SlotState
 from stoker.core.timekeeping import accepted_note
+from stoker.engine.giving_up import given_up
 from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, Runner
 from stoker.engine.scheduler import Scheduler, Task
@@ -20,6 +30,8 @@ from stoker.testing import FakeClock, Recorder
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 DAILY = Window.parse("11:00")
 DAY = timedelta(days=1)
+LAST_DUE = datetime(2030, 1, 1, 11, tzinfo=UTC)  # what a daily task last fell due for
+LAPSES = timedelta(seconds=30) + SKEW  # from when on a dead process is known to be dead
 
 
 class Counting:
@@ -108,6 +120,9 @@ class World:
 
     def tick(self):
         return [run for _, run in asyncio.run(self.scheduler().tick())]
+
+    def runs(self, tenant=ACME):
+        return asyncio.run(self.backend.tenant(tenant).runs.runs())
 
     def slots(self, tenant=ACME):
         return asyncio.run(self.backend.tenant(tenant).schedule.slots("work"))
@@ -254,6 +269,194 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
 
     assert SlotState.OVERLAP not in {slot.state for slot in world.slots(UMBRELLA)}
     assert SlotState.STARTED in {slot.state for slot in world.slots(UMBRELLA)}
+
+
+async def begun_by_the_dead(world, *, tenant=ACME, kind="work", instant=LAST_DUE, owner="dead"):
+    """Begin a run, and its instant, as a process that is then killed in the middle of it."""
+    store = world.backend.tenant(tenant)
+    holder = Leaseholder(
+        owner=owner, clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
+    )
+    lease = await holder.take(store, f"run/{kind}", task="killed")
+    runner = Runner(clock=world.clock, observer=world.heard)
+    run = await runner.begin(store, lease, kind=kind, manifest=Manifest(), instant=instant)
+    if instant is not None:
+        slot = Slot(
+            schedule=kind,
+            instant=instant,
+            state=SlotState.STARTED,
+            decided_at=world.clock.now(),
+            run_at=run.at,
+        )
+        assert await store.schedule.decide_slot(slot, fence=lease)
+    return run
+
+
+async def closed(world, killed):
+    """Let somebody who only looks close a run whose process died."""
+    world.clock.advance(LAPSES)
+    runner = Runner(clock=world.clock, observer=world.heard)
+    other = Run(key=RunKey(world.clock.now(), 1), kind="upkeep")
+    ended = await given_up(world.backend.tenant(ACME), by=other, runner=runner)
+    assert [run.at for run in ended] == [killed.at]
+    return [run.state for run in ended]
+
+
+def going_on(**how):
+    """Return a world whose task goes on with what a dead process left."""
+    world = World(**how)
+    world.tasks = [replace(task, goes_on_within=ResetRule()) for task in world.tasks]
+    return world
+
+
+def test_a_run_whose_process_was_killed_is_closed_and_gone_on_with_though_nothing_is_due():
+    world = going_on()
+    killed = asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(LAPSES)
+
+    [run] = world.tick()
+
+    assert (run.state, run.instant) == (RunState.DONE, None)
+    assert [(each.at, each.state) for each in world.runs()] == [
+        (run.at, RunState.DONE),
+        (killed.at, RunState.FAILED),
+    ]
+    assert [event.run for event in world.heard.of(RunGivenUp)] == [killed.name]
+    assert [slot.run_at for slot in world.slots()] == [killed.at]  # an instant is started once
+    assert world.tick() == []
+
+
+def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock():
+    world = going_on()
+
+    async def scenario():
+        await begun_by_the_dead(world)
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        await world.work.is_enough.wait()
+        stopping.set()
+        await daemon
+
+    began = world.clock.now()
+    asyncio.run(scenario())
+
+    assert world.work.runs[0] - began < LAPSES
+
+
+def test_what_is_due_as_well_is_all_that_is_begun():
+    world = going_on(schedule=Interval(every=timedelta(hours=1)))
+    asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(timedelta(hours=1))
+
+    [run] = world.tick()
+
+    assert run.instant == world.clock.now().replace(microsecond=0)
+    assert world.tick() == []
+
+
+def test_a_run_that_is_still_carried_out_is_left_alone():
+    world = going_on()
+    running = asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(LAPSES - timedelta(seconds=1))
+
+    assert world.tick() == []
+    assert world.runs() == [running]
+
+
+def test_work_that_its_next_instant_does_is_closed_and_not_begun_again():
+    world = World()
+    killed = asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(LAPSES)
+
+    assert world.tick() == []
+    [run] = world.runs()
+    assert (run.at, run.state, run.reason) == (killed.at, RunState.FAILED, GONE)
+
+
+def test_a_run_killed_by_hand_or_on_another_day_is_closed_and_not_gone_on_with():
+    by_hand, yesterday = going_on(), going_on()
+    by_hand.tick()
+    asyncio.run(begun_by_the_dead(by_hand, instant=None))
+    by_hand.clock.advance(LAPSES)
+    asyncio.run(begun_by_the_dead(yesterday))
+    yesterday.clock.advance(timedelta(hours=13))
+
+    for world in (by_hand, yesterday):
+        assert world.tick() == []
+        assert world.runs()[0].reason == GONE
+
+
+def test_what_somebody_else_has_closed_is_gone_on_with_too():
+    world = going_on()
+
+    killed = asyncio.run(begun_by_the_dead(world))
+
+    assert asyncio.run(closed(world, killed)) == [RunState.FAILED]
+    assert [run.state for run in world.tick()] == [RunState.DONE]
+
+
+def test_work_that_kills_its_process_again_and_again_waits_for_its_next_instant():
+    world = going_on()
+    for nth in range(MOST_DEATHS):
+        instant = None if nth else LAST_DUE
+        asyncio.run(closed(world, asyncio.run(begun_by_the_dead(world, instant=instant))))
+
+    assert world.tick() == []
+    assert [run.reason for run in world.runs()] == [GONE] * MOST_DEATHS
+
+
+def test_of_two_schedulers_one_goes_on_with_what_a_third_left():
+    world = going_on(work=Counting(takes=0.05))
+    asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(LAPSES)
+
+    async def both():
+        return await asyncio.gather(world.scheduler("one").tick(), world.scheduler("two").tick())
+
+    runs = asyncio.run(both())
+
+    assert sorted(len(part) for part in runs) == [0, 1]
+    assert world.heard.of(TenantFailed) == []
+
+
+class Napping(FakeClock):
+    """A clock that keeps how long it was slept by."""
+
+    def __init__(self):
+        super().__init__()
+        self.naps = []
+
+    async def sleep(self, duration):
+        self.naps.append(duration)
+        await super().sleep(duration)
+
+
+def test_a_daemon_just_started_is_not_late_for_what_falls_due_soon():
+    world = World(work=Counting(enough=2))
+    world.clock = Napping()
+    world.tick()
+    world.clock.jump(datetime(2030, 1, 2, 10, 59, 50, tzinfo=UTC))
+
+    async def scenario():
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        await world.work.is_enough.wait()
+        stopping.set()
+        await daemon
+
+    asyncio.run(scenario())
+
+    assert world.clock.naps[0] == timedelta(seconds=10)
+
+
+def test_runs_that_begin_in_the_same_second_never_end_before_they_start():
+    world = World()
+    world.tasks.append(replace(world.tasks[0], work=Brief()))
+
+    runs = world.tick()
+
+    assert len({run.at for run in runs}) == 2
+    assert all(run.ended_at >= run.at for run in runs)
 
 
 class Brief(Counting):

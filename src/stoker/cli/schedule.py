@@ -229,7 +229,8 @@ def audit_schedule(
     """Hold what ran against what should have run; every gap has a name.
 
     TIME is a date (2026-02-07, midnight UTC) or a moment with its offset
-    (2026-02-07T01:30+08:00). Exit code 1 when something needs looking at.
+    (2026-02-07T01:30+08:00). A run whose process was killed counts as failed from 90 seconds after
+    its last sign of life. Exit code 1 when something needs looking at.
     """
     return run_async(_audit(asked, tenants, since=since, until=until, as_json=as_json))
 
@@ -316,7 +317,7 @@ async def _accept_clock(asked: Asked, tenants: tuple[str, ...], *, as_json: bool
 @takes_json
 @pass_asked
 def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
-    """Check the store, audit the schedule and apply retention now, due or not."""
+    """Check the store, close dead runs, audit the schedule, apply retention now, due or not."""
     return run_async(_upkeep(asked, tenants, as_json=as_json))
 
 

@@ -7,14 +7,14 @@ that the command line and the nightly upkeep page for the same things.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from stoker.core.cadence import Interval, Schedule, instants
 from stoker.core.model import in_utc
-from stoker.core.runs import Run, RunState, run_name
+from stoker.core.runs import GONE, Run, RunState, run_name
 from stoker.core.slots import Slot, SlotState
 
 _TICK = timedelta(microseconds=1)
@@ -79,12 +79,15 @@ def audited(
     now: datetime,
     grace: timedelta = GRACE,
     kept_for: timedelta | None = None,
+    gone: Collection[datetime] = (),
 ) -> list[Finding]:
     """Return one finding for each expected instant and each decided one, oldest first.
 
     An instant the schedule does not have is UNEXPECTED, unless its run FAILED or is LOST: that a
     schedule was changed since must not hide what went wrong. A missing run that is older than
     `kept_for`, if that is given, is taken to have been pruned; otherwise it is LOST.
+    A run that says RUNNING and is one of `gone`, by its timestamp, has no process any more: it
+    FAILED, though nobody has written that down yet.
     """
     decided = {in_utc(slot.instant): slot for slot in slots}
     known = {run.at: run for run in runs}
@@ -96,7 +99,7 @@ def audited(
         if slot is None:
             found.append(_undecided(instant, now=in_utc(now), grace=grace))
             continue
-        finding = _decided(instant, slot, known, kept_since=kept_since)
+        finding = _decided(instant, slot, known, kept_since=kept_since, gone=gone)
         if instant not in due and finding.kind not in PROBLEMS:
             finding = _unexpected(finding)
         found.append(finding)
@@ -119,7 +122,12 @@ def _undecided(instant: datetime, *, now: datetime, grace: timedelta) -> Finding
 
 
 def _decided(
-    instant: datetime, slot: Slot, runs: Mapping[datetime, Run], *, kept_since: datetime | None
+    instant: datetime,
+    slot: Slot,
+    runs: Mapping[datetime, Run],
+    *,
+    kept_since: datetime | None,
+    gone: Collection[datetime],
 ) -> Finding:
     if slot.state is not SlotState.STARTED:
         kind = FindingKind(slot.state.value)
@@ -137,6 +145,12 @@ def _decided(
         sentence = f"run {name} was started, but there is no record of it"
         return Finding(instant=instant, kind=FindingKind.LOST, sentence=sentence)
     because = f": {run.reason}" if run.reason else ""
+    if run.state is RunState.RUNNING and run.at in gone:
+        sentence = (
+            f"run {name} is not going on, {GONE}; stoker schedule run goes on with a night, "
+            "and closes whatever is left so, as does: stoker upkeep"
+        )
+        return Finding(instant=instant, kind=FindingKind.FAILED, sentence=sentence, run=run)
     if run.state is RunState.RUNNING:
         sentence = f"run {name} is still going"
         return Finding(instant=instant, kind=FindingKind.RUNNING, sentence=sentence, run=run)

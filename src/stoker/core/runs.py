@@ -21,6 +21,7 @@ from stoker.errors import ConfigError, ConflictError
 _COMPACT = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
+GONE = "its process stopped without a word and its lease lapsed"
 _NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
 
 
@@ -102,13 +103,21 @@ class Run:
     def ended(
         self, state: RunState, *, at: datetime, reason: str = "", manifest: Manifest | None = None
     ) -> Run:
-        """Return this run at its end. Ending twice is a conflict: the first end stands."""
+        """Return this run at its end, never before its start.
+
+        Ending twice is a conflict: the first end stands.
+        """
         if self.state is not RunState.RUNNING:
             raise ConflictError(f"run {self.name} has already ended as {self.state}")
         if state is RunState.RUNNING:
             raise ConflictError(f"run {self.name} cannot end as RUNNING; say how it ended")
         return replace(
-            self, state=state, ended_at=at, reason=reason, manifest=manifest or self.manifest
+            self,
+            state=state,
+            # Named by a second that was still to come, it may end before that second is there.
+            ended_at=max(at, self.at),
+            reason=reason,
+            manifest=manifest or self.manifest,
         )
 
 

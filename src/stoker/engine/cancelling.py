@@ -7,12 +7,11 @@ finds it and stops too. How work heeds a request is known by `heeding`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from stoker.core import leases
 from stoker.core.runs import CancelRequest, Run, RunState
+from stoker.engine.giving_up import is_gone
 from stoker.engine.promises import see_to_lapsed
-from stoker.engine.running import Runner, run_lease
+from stoker.engine.running import Runner
 from stoker.errors import ConflictError
 from stoker.ports import Store
 
@@ -36,7 +35,7 @@ async def cancelled(store: Store, run: Run, *, by: str, runner: Runner) -> Cance
     request = await store.runs.ask_to_cancel(run.at, CancelRequest(by=by, at=now))
     if request is None:
         return Cancelled(run=await _as_it_is(store, run))
-    if not await _is_gone(store, run, now):
+    if not await is_gone(store, run, now=now):
         return Cancelled(run=run, request=request)
     try:
         ended = await runner.close_cancelled(store, run, request)
@@ -44,14 +43,6 @@ async def cancelled(store: Store, run: Run, *, by: str, runner: Runner) -> Cance
         return Cancelled(run=await _as_it_is(store, run), request=request)
     await see_to_lapsed(store, now=now, observer=runner.observer)
     return Cancelled(run=ended, request=request, gone=True)
-
-
-async def _is_gone(store: Store, run: Run, now: datetime) -> bool:
-    """Say whether nobody carries a run out: its lease is free, lapsed or somebody else's."""
-    lease = await store.schedule.lease(run_lease(run.kind))
-    if lease is None or not lease.owner or leases.is_over(lease, now=now):
-        return True
-    return lease.epoch > run.key.epoch
 
 
 async def _as_it_is(store: Store, run: Run) -> Run:

@@ -17,6 +17,7 @@ from stoker.core.events import RunAskedToStop, RunEnded, RunGivenUp, RunStarted,
 from stoker.core.leases import Lease
 from stoker.core.model import clean_text
 from stoker.core.runs import (
+    GONE,
     CancelRequest,
     Manifest,
     Run,
@@ -36,7 +37,6 @@ ENDS_TRIED = 5  # times we try to write down how a run ended
 FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
 STOPPED = "stopped before it was finished"
 DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
-GONE = "its process stopped without a word and its lease lapsed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,23 +278,28 @@ class Runner:
     async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
         """End what an earlier holder of this lease left running; return those runs.
 
-        CANCELLED those that somebody had asked to stop, FAILED the others; with what they had come
-        to, as far as the store knows it.
+        CANCELLED those that somebody had asked to stop, FAILED the others.
         """
-        closed = []
-        for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN):
-            if run.state is not RunState.RUNNING or run.key.epoch >= lease.epoch:
-                continue
-            if (request := await store.runs.cancel_request(run.at)) is not None:
-                closed.append(await self.close_cancelled(store, run, request))
-                continue
-            ending = replace(await self._so_far(store, run), state=RunState.FAILED, reason=GONE)
-            now = self.clock.now()
-            ended = _at_its_end(run, ending, [], now=now)
-            await store.runs.finish_run(ended)
-            self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
-            closed.append(ended)
-        return closed
+        return [
+            await self.close_gone(store, run)
+            for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN)
+            if run.state is RunState.RUNNING and run.key.epoch < lease.epoch
+        ]
+
+    async def close_gone(self, store: Store, run: Run) -> Run:
+        """End a run whose process is gone: CANCELLED if somebody had asked it to stop, or FAILED.
+
+        What it had come to is told as far as the store knows it.
+        Raises ConflictError when it has ended in the meantime.
+        """
+        if (request := await store.runs.cancel_request(run.at)) is not None:
+            return await self.close_cancelled(store, run, request)
+        ending = replace(await self._so_far(store, run), state=RunState.FAILED, reason=GONE)
+        now = self.clock.now()
+        ended = _at_its_end(run, ending, [], now=now)
+        await store.runs.finish_run(ended)
+        self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
+        return ended
 
 
 def run_lease(kind: str) -> str:

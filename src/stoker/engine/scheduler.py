@@ -2,7 +2,8 @@
 
 For each task it asks `core.cadence` what is due, takes the lease of that work, and lets the
 `Runner` carry it out. Any number of schedulers may share a store: the lease keeps them apart,
-and the record of an instant, written once, decides when the lease could not.
+and the record of an instant, written once, decides when the lease could not. What a process that
+died left running is closed at the next look, due or not, and gone on with if the task wants that.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stoker.core import cadence
+from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.cadence import CatchUp, Due, Schedule
 from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
+from stoker.core.going_on import MOST_DEATHS, goes_on
 from stoker.core.leases import Lease, is_over, lapses_at
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunState
@@ -30,6 +33,7 @@ from stoker.errors import ConflictError, StokerError, UncertainError
 from stoker.ports import Backend, Clock, Observer, Store
 
 RECORDED_AT_ONCE = 500
+LEFT = "what a process that died had left"  # what a lease is held for when nothing is due
 LONGEST_NAP = timedelta(seconds=30)  # so that a changed clock is noticed before long
 
 
@@ -44,6 +48,7 @@ class Task:
     catch_up: CatchUp = CatchUp.LATEST
     at_most: int = 1
     begins_after: timedelta = timedelta(0)  # it is due: so that not everybody begins at once
+    goes_on_within: ResetRule | None = None  # its day, if a run whose process died is gone on with
 
     @property
     def name(self) -> str:
@@ -97,6 +102,8 @@ class Scheduler:
         scheduler, with other tasks, takes over, and no run was ended for it.
         """
         going: dict[Task, asyncio.Task[list[Run]]] = {}
+        # Before the first nap, which would otherwise not know what it must end for.
+        await asyncio.gather(*(self._look_ahead(task) for task in self._tasks))
         try:
             while not stopping.is_set():
                 for task in self._tasks:
@@ -113,19 +120,24 @@ class Scheduler:
             await asyncio.gather(*going.values(), return_exceptions=True)
 
     async def attend(self, task: Task) -> list[Run]:
-        """Start what is due for one task and carry it out; return its runs as they ended."""
+        """Start what is due for one task and carry it out; return its runs as they ended.
+
+        Due or not, a run whose process is gone is closed, and gone on with if the task wants it.
+        """
         store = self._backend.tenant(task.tenant)
         now = self._clock.now()
         if await self._clock_went_back(store, now):
             return []
         due = await self._due(store, task, now)
-        if not due.run and not due.missed:
+        is_due = bool(due.run or due.missed)
+        if not is_due and not await self._left_behind(store, task, now):
             return []
-        if task.begins_after:
+        if is_due and task.begins_after:
             await self._clock.sleep(task.begins_after)
         lease = await self._leases.take(store, run_lease(task.name), task=_about(due))
         if lease is None:
-            await self._pass_over(store, task, due)
+            if is_due:
+                await self._pass_over(store, task, due)
             return []
         try:
             return await self._leases.while_held(store, lease, self._act(store, task, lease, now))
@@ -164,10 +176,28 @@ class Scheduler:
         # Asked again under the lease: another scheduler may have been here in between.
         due = await self._due(store, task, now)
         await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=lease)
+        if not due.run and await self._wants_to_go_on(store, task, now):
+            return [await self._carry_out_without_instant(store, task, lease)]
         return [await self._carry_out(store, task, lease, instant) for instant in due.run]
+
+    async def _left_behind(self, store: Store, task: Task, now: datetime) -> bool:
+        """Say whether a run may have to be closed or gone on with; the lease will tell."""
+        newest = await store.runs.runs(kind=task.name, limit=1)
+        going = bool(newest) and newest[0].state is RunState.RUNNING
+        return going or await self._wants_to_go_on(store, task, now)
+
+    async def _wants_to_go_on(self, store: Store, task: Task, now: datetime) -> bool:
+        if task.goes_on_within is None:
+            return False
+        day = window_at(WindowKind.DAY, now, reset=task.goes_on_within)
+        latest = await store.runs.runs(kind=task.name, limit=MOST_DEATHS)
+        return goes_on(latest, since=day.start)
 
     async def _carry_out_by_hand(self, store: Store, task: Task, lease: Lease) -> Run:
         await self._runner.close_dead(store, lease, kind=task.name)
+        return await self._carry_out_without_instant(store, task, lease)
+
+    async def _carry_out_without_instant(self, store: Store, task: Task, lease: Lease) -> Run:
         run = await self._runner.begin(store, lease, kind=task.name, manifest=task.manifest)
         return await self._runner.carry_out(store, run, task.work)
 
@@ -276,6 +306,10 @@ class Scheduler:
             at_most=task.at_most,
         )
 
+    async def _look_ahead(self, task: Task) -> None:
+        with suppress(StokerError):  # whoever attends to it next says what is wrong
+            await self._due(self._backend.tenant(task.tenant), task, self._clock.now())
+
     async def _clock_went_back(self, store: Store, now: datetime) -> bool:
         seen = await store.schedule.latest_decision_at()
         if seen is None or not went_back(now, latest=seen):
@@ -336,4 +370,5 @@ def _busy(going: Iterable[asyncio.Task[list[Run]]]) -> set[asyncio.Task[list[Run
 
 
 def _about(due: Due) -> str:
-    return (due.run or due.missed)[-1].isoformat()
+    instants = due.run or due.missed
+    return instants[-1].isoformat() if instants else LEFT

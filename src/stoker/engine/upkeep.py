@@ -1,4 +1,4 @@
-"""The built-in work: the store is sound, the schedule was kept, dead promises and old runs go.
+"""The built-in work: the store is sound, the schedule was kept, what is dead or old goes.
 
 It decides nothing: what a finding means is `core.audit`'s business, which runs may go is
 `core.retention`'s.
@@ -18,10 +18,11 @@ from stoker.core.cadence import Schedule
 from stoker.core.events import RunsPruned
 from stoker.core.holds import Phase
 from stoker.core.retention import RetentionRule
-from stoker.core.runs import RunState
+from stoker.core.runs import Run, RunState
 from stoker.engine.forgetting import pruned
+from stoker.engine.giving_up import given_up, gone
 from stoker.engine.promises import see_to_lapsed
-from stoker.engine.running import Ending, OpenRun
+from stoker.engine.running import Ending, OpenRun, Runner
 from stoker.engine.verifying import verified
 from stoker.ports import Backend, Check, Clock, Store, Weight
 
@@ -64,7 +65,10 @@ class Upkeep:
         return "upkeep"
 
     async def __call__(self, run: OpenRun) -> Ending:
-        """Check, audit, prune. Something unsound ends the run FAILED; gaps are told in reasons."""
+        """Check, close dead runs of every kind, audit, prune.
+
+        Something unsound ends the run FAILED; gaps and what was closed are told in reasons.
+        """
         now = run.clock.now()
         with run.step("check") as step:
             checks = await self.checkup.checks()
@@ -76,6 +80,10 @@ class Upkeep:
             verdict = await verified(run.store)
             step.items = verdict.entries
             unsound += verdict.problems
+        with run.step("dead") as step:
+            runner = Runner(clock=run.clock, observer=run.observer)
+            dead = await given_up(run.store, by=Run(key=run.key, kind=run.kind), runner=runner)
+            step.items = len(dead)
         with run.step("holds") as step:
             lapsed = await see_to_lapsed(run.store, now=now, observer=run.observer)
             step.items = len(lapsed)
@@ -91,24 +99,31 @@ class Upkeep:
             )
             step.items = len(findings)
         with run.step("retention") as step:
-            gone = Weight()
+            went = Weight()
             if self.prunes:
-                gone = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
-            step.items = gone.runs
+                went = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
+            step.items = went.runs
             answers = await self._forgotten(run, now)
         return Ending(
             state=RunState.FAILED if unsound else RunState.DONE,
             reason="; ".join(unsound),
             counts={
                 "checks": len(checks),
+                "runs_closed": len(dead),
                 "holds_expired": sum(hold.phase is Phase.EXPIRED for hold in lapsed),
                 "holds_uncertain": sum(hold.phase is Phase.UNCERTAIN for hold in lapsed),
-                "pruned_runs": gone.runs,
-                "pruned_rows": gone.rows,
+                "pruned_runs": went.runs,
+                "pruned_rows": went.rows,
                 "pruned_answers": answers,
                 **_by_kind(findings),
             },
-            reasons=tuple(finding.sentence for finding in audit.problems(findings)),
+            reasons=(
+                *(
+                    f"{closed.kind} run {closed.name} was closed: {closed.reason}"
+                    for closed in dead
+                ),
+                *(finding.sentence for finding in audit.problems(findings)),
+            ),
         )
 
     async def _forgotten(self, run: OpenRun, now: datetime) -> int:
@@ -162,12 +177,14 @@ async def audited(
     """Return what became of each instant with since <= instant < until."""
     slots = await store.schedule.slots(name, until=until)
     expected = audit.expected_instants(schedule, slots, since=since, until=until)
+    runs = await store.runs.runs(kind=name)
     return audit.audited(
         expected,
         [slot for slot in slots if slot.instant >= since],
-        await store.runs.runs(kind=name),
+        runs,
         now=now,
         kept_for=timedelta(days=rule.days),
+        gone={run.at for run in await gone(store, runs, now=now)},
     )
 
 
