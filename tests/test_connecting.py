@@ -64,7 +64,18 @@ def test_without_keys_what_needs_one_is_off_and_says_what_is_missing(on_app):
 
 
 @pytest.mark.parametrize(
-    "wanted", ["search", "reading", "people", "reveal", "companies", "verifier", "extractor", "crm"]
+    "wanted",
+    [
+        "search",
+        "reading",
+        "people",
+        "reveal",
+        "companies",
+        "verifier",
+        "extractor",
+        "rationales",
+        "crm",
+    ],
 )
 def test_what_is_off_is_an_error_only_for_whoever_asks_for_it(on_app, wanted):
     async def ask(app):
@@ -296,6 +307,14 @@ def test_a_stop_ends_what_is_sent_to_a_crm_until_it_is_taken_back(on_app, box, s
     before, (acme, bolt, person), healthy, after = on_app(look, box=box)
     assert (before, bolt, person, healthy, after) == (True,) * 5
     assert acme.startswith("odoo is stopped (look at it first)")
+
+
+def test_rationales_are_worded_by_a_model_only_for_a_tenant_that_says_so(on_app, box):
+    async def look(app):
+        return [app.connectors.rationales(tenant) is not None for tenant in (ACME, BOLT)]
+
+    assert on_app(look, box=box) == [False, False]
+    assert on_app(look, "[tenants.acme.score]\nllm_rationale = true\n", box=box) == [True, False]
 
 
 @pytest.mark.parametrize(("currency", "money"), [("USD", {"money:USD"}), ("SGD", set())])

@@ -47,7 +47,7 @@ def caps_for(vendor: str, limit: int) -> list[Cap]:
             window=WindowKind.DAY,
             limit=limit,
         )
-        for unit in ("calls", "credits")
+        for unit in ("calls", "tokens" if vendor == "openai" else "credits")
     ]
 
 

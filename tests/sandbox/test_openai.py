@@ -229,6 +229,19 @@ def test_an_honest_model_does_not_obey_the_text_it_reads(box):
     assert "canary-7777" not in json.dumps(found)
 
 
+def test_a_rationale_is_worded_from_the_sentence_given_and_from_nothing_else(box):
+    def worded(text):
+        return json.loads(said(respond(box, text, schema=thing(rationale=TEXT)))["text"])
+
+    given = "Score: 0.20\nOur sentence: its size fits; but nothing speaks of growth."
+    assert worded(given) == {
+        "rationale": "What speaks for this lead: its size fits. "
+        "What speaks against it is that nothing speaks of growth."
+    }
+    assert worded("Our sentence: it fits.") == {"rationale": "What speaks for this lead: it fits."}
+    assert worded("Acme, founded in 1974") == {"rationale": ""}
+
+
 def test_the_worst_model_obeys_invents_leaks_and_asks_for_more(box):
     box.dials.turn("openai.obeys", 1)
     found = json.loads(said(respond(box, f"{page(box)}\n{ORDER}"))["text"])

@@ -277,7 +277,7 @@ class Night:
 
     async def _rationales(self, name: str, units: StoreUnits) -> Rationales | None:
         model = self._sources.rationales
-        if model is None or Step.SCORE not in self._order.steps:
+        if model is None:
             return None
         return Rationales(
             await self._asking(),

@@ -1,0 +1,106 @@
+"""Nights of a tenant whose rationales a model words: what changes, and what never does."""
+
+import asyncio
+from dataclasses import replace
+
+from night_house import ACME, BOLT, house
+from stoker.core.degrading import owed_by
+from stoker.core.nights import Step
+from stoker.core.runs import RunState
+
+ON = "score.llm_rationale = true"
+WORDED = "What speaks for this lead"
+SCORING = (Step.SELECT, Step.SCORE)
+
+
+def at(tmp_path, journey, **how):
+    async def whole():
+        async with house(tmp_path, troubles=False, companies=6, **how) as here:
+            return await journey(here)
+
+    tmp_path.mkdir(exist_ok=True)
+    return asyncio.run(whole())
+
+
+async def scores(house, tenant=ACME):
+    known = await house.store(tenant).accounts.dossiers()
+    return {dossier.company.id: dossier.score for dossier in known}
+
+
+def test_a_night_words_rationales_once_for_equal_features_and_changes_no_score(tmp_path):
+    async def journey(house):
+        run = await house.night()
+        return run, await scores(house)
+
+    plain_run, plain = at(tmp_path / "off", journey)
+    run, worded = at(tmp_path / "on", journey, more=ON)
+
+    assert run.state is plain_run.state is RunState.DONE
+    assert all(WORDED in score.rationale for score in worded.values())
+    assert not any(WORDED in score.rationale for score in plain.values())
+    for company, score in worded.items():
+        assert replace(score, rationale="") == replace(plain[company], rationale="")
+        opening = plain[company].rationale.partition(": ")[0]
+        assert score.rationale.startswith(f"{opening}: ")
+    hashes = {score.feature_hash for score in worded.values()}
+    more_calls = run.manifest.cost["openai/calls"] - plain_run.manifest.cost["openai/calls"]
+    assert more_calls == len(hashes) < len(worded)
+
+
+def test_a_second_night_on_unchanged_features_asks_nothing_and_says_the_same(tmp_path):
+    async def journey(house):
+        await house.night()
+        first, charged = await scores(house), house.charged()["openai"]
+        await house.night(again=True)
+        return first, await scores(house), charged, house.charged()["openai"]
+
+    first, second, charged, charged_then = at(tmp_path, journey, more=ON)
+    assert first == second
+    assert charged == charged_then
+
+
+def test_one_tenant_s_answers_are_not_another_s(tmp_path):
+    async def journey(house):
+        runs = [await house.night(tenant) for tenant in (ACME, BOLT)]
+        return [run.manifest.cost["openai/calls"] for run in runs]
+
+    acme, bolt = at(tmp_path, journey, more=ON)
+    assert acme == bolt
+
+
+def test_a_night_that_does_not_score_words_nothing(tmp_path):
+    async def journey(house):
+        run = await house.night(steps=tuple(step for step in Step if step is not Step.SCORE))
+        return run.manifest.cost["openai/calls"], await scores(house)
+
+    calls, none = at(tmp_path / "on", journey, more=ON)
+    assert set(none.values()) == {None}
+    assert calls == at(tmp_path / "off", journey)[0]
+
+
+def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later_it_is_asked(
+    tmp_path,
+):
+    async def plainly(house):
+        await house.night()
+        return await scores(house), house.charged()["openai"]
+
+    async def stopped_then_not(house):
+        money = house.store().money
+        await money.stop("openai", reason="dear", now=house.app.clock.now())
+        during = await house.night(steps=SCORING, again=True)
+        kept = await scores(house)
+        notes = [each.notes for each in await house.store().accounts.dossiers()]
+        units = await house.units(during)
+        await money.resume("openai", now=house.app.clock.now())
+        await house.night(steps=SCORING, again=True)
+        return during, kept, notes, units, await scores(house)
+
+    plain, _ = at(tmp_path, plainly, backend="sqlite")
+    during, kept, notes, units, after = at(tmp_path, stopped_then_not, backend="sqlite", more=ON)
+
+    assert during.state is RunState.DONE
+    assert kept == plain
+    assert not any(owed_by(each) for each in notes)
+    assert all("openai was not asked" in unit.reasons[0] for unit in units)
+    assert all(WORDED in score.rationale for score in after.values())
