@@ -14,7 +14,13 @@ import pytest
 from night_desk import Desk, small_internet
 from running_box import RunningBox
 from stoker.cli.night_progress import LiveNight
-from stoker.core.events import CompanyEnded, NightPlanned, NightProgress, UnitsShed
+from stoker.core.events import (
+    CompanyEnded,
+    ConnectorRests,
+    NightPlanned,
+    NightProgress,
+    UnitsShed,
+)
 from stoker.core.model import TenantId
 from stoker.testing import Recorder
 
@@ -413,13 +419,44 @@ def an_event(kind, now, **known):
     return kind(at=now, tenant=TenantId("acme"), run="r", **known)
 
 
+BEGAN = datetime(2026, 2, 7, 1, 20, tzinfo=UTC)
+UNDER_WAY = {"ended": 1, "under_way": 1, "left": 0, "began_at": BEGAN}
+
+
+def test_a_terminal_names_the_vendor_a_night_waits_for_and_claims_no_end_nobody_knows(now):
+    stream, log = Terminal(), Recorder()
+
+    def drawn(event):
+        stream.seek(0)
+        stream.truncate()
+        live(event)
+        return stream.getvalue().rpartition("\x1b[K")[2]
+
+    until, acme = now + timedelta(minutes=10), TenantId("acme")
+    rests = ConnectorRests(at=now, tenant=acme, connector="zerobounce", until=until)
+    how = {**UNDER_WAY, "late": False}
+    with LiveNight(stream, otherwise=log, every=0.0) as live:
+        planned = {"companies": 2, "deep": 2, "candidates": 5, "taken_over_from": ""}
+        live(an_event(NightPlanned, now, deadline=now, **planned))
+        asked = drawn(rests)
+        waits = {"waits_for": "zerobounce", "waits_until": until}
+        waiting = drawn(an_event(NightProgress, now, finish=until, **how, **waits))
+        stuck = drawn(an_event(NightProgress, now, finish=None, **how))
+
+    alone = "zerobounce wants to be left alone until 01:40:00 UTC"
+    assert asked == f"acme 0/2, {alone}"
+    assert waiting == f"acme 0/2, through at 01:40:00 UTC, {alone}"
+    assert stuck == "acme 0/2, nothing ended since 01:20:00 UTC"
+    assert log.events == [rests]
+
+
 def test_a_terminal_shows_one_line_and_passes_warnings_on(now):
     stream, log = Terminal(), Recorder()
     with LiveNight(stream, otherwise=log, every=0.0) as live:
         planned = {"companies": 2, "deep": 2, "candidates": 5, "taken_over_from": ""}
         live(an_event(NightPlanned, now, deadline=now, **planned))
         live(an_event(CompanyEnded, now, company="a", state="degraded", reasons=()))
-        live(an_event(NightProgress, now, ended=1, under_way=1, left=0, finish=now, late=False))
+        live(an_event(NightProgress, now, **UNDER_WAY, finish=now, late=False))
         live(an_event(UnitsShed, now, units=1))
 
     assert "acme 1/2, 1 with less, through at" in stream.getvalue()

@@ -102,10 +102,27 @@ def test_a_projection_begins_with_the_quote_and_ends_with_what_was_seen():
     assert over == NOW + MINUTE
 
 
-@given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 300))
-def test_a_projected_finish_is_never_in_the_past(ended, left, minutes):
-    now = NOW + minutes * MINUTE
-    assert projected_finish(began_at=NOW, now=now, ended=ended, left=left, expected=MINUTE) >= now
+def test_nobody_claims_to_know_the_end_once_the_quoted_time_is_over_and_nothing_has_ended():
+    stuck = {"began_at": NOW, "ended": 0, "left": 20, "expected": 5 * MINUTE}
+    assert projected_finish(now=NOW + 4 * MINUTE, **stuck) == NOW + 5 * MINUTE
+    assert projected_finish(now=NOW + 5 * MINUTE, **stuck) is None
+    rests = {"waits_until": NOW + 10 * MINUTE}
+    assert projected_finish(now=NOW + 5 * MINUTE, **stuck, **rests) == NOW + 10 * MINUTE
+    assert projected_finish(now=NOW + 10 * MINUTE, **stuck, **rests) is None
+
+
+@given(
+    st.integers(1, 200), st.integers(0, 200), st.integers(0, 300), st.none() | st.integers(0, 400)
+)
+def test_a_projected_finish_is_never_in_the_past_nor_before_what_the_rest_waits_for(
+    ended, left, minutes, rests
+):
+    now, until = NOW + minutes * MINUTE, None if rests is None else NOW + rests * MINUTE
+    how = {"began_at": NOW, "now": now, "ended": ended, "left": left, "expected": MINUTE}
+    found = projected_finish(**how, waits_until=until)
+    assert found >= now
+    if left and until is not None:
+        assert found == max(projected_finish(**how), until)
 
 
 @given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.waiting import LONGEST_WAIT, backoff, retry_after
+from stoker.core.waiting import LONGEST_WAIT, backoff, is_news, retry_after
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 DATE = format_datetime(NOW, usegmt=True)
@@ -84,3 +84,23 @@ def test_backing_off_doubles_and_keeps_to_its_most():
     ]
     assert backoff(3, chance=0.5) == 2 * SECOND
     assert backoff(99, chance=1.0, first=timedelta(milliseconds=5), most=SECOND) == SECOND
+
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("wait", "told", "news"),
+    [
+        (600, None, True),
+        (5, None, False),  # a few seconds are nobody's business
+        (600, 599, False),  # others had asked before the first one was answered
+        (600, 630, False),
+        (600, 0, True),  # the time it had asked for is over, and it asks for more
+        (600, -30, True),
+        (600, 60, True),  # it thought again, and wants us gone for much longer
+    ],
+)
+def test_people_hear_once_of_each_wish_to_be_left_alone(wait, told, news):
+    known = None if told is None else NOON + timedelta(seconds=told)
+    assert is_news(NOON + timedelta(seconds=wait), now=NOON, told=known) is news

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.core.budget import Refused
 from stoker.core.companies import Verdict
-from stoker.core.events import ConnectorOff, OutcomeUncertain, Overrun
+from stoker.core.events import ConnectorOff, ConnectorRests, OutcomeUncertain, Overrun
 from stoker.core.holds import Phase
 from stoker.core.questions import question_key
 from stoker.core.searching import GOOD_FOR, Search
@@ -148,6 +148,80 @@ def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
 
     vendor = Scripted(BUSY, BUSY, BUSY)
     assert at_desk(work, says=vendor, clock=FakeClock()) >= timedelta(seconds=0.5)
+
+
+class Patient(FakeClock):
+    """Time stands still for whoever sleeps, until somebody lets it pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.sleepers = 0
+
+    async def sleep(self, duration):
+        self.sleepers += 1
+        await self.goes_on.wait()
+        await super().sleep(duration)
+
+
+TEN_MINUTES = Told(status=429, headers={"retry-after": "600"})
+
+
+def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
+    vendor = Scripted(*[TEN_MINUTES] * 12)
+
+    async def work(here):
+        questions = [Search(query=f"q{number}") for number in range(12)]
+        asking = asyncio.gather(*(ask(here, question) for question in questions))
+        while here.clock.sleepers < 12:  # noqa: ASYNC110  # a clock rings no bell
+            await asyncio.sleep(0.01)
+        here.clock.goes_on.set()
+        await asking
+        return here.told.of(ConnectorRests), len(vendor.asked)
+
+    told, asked = at_desk(work, says=vendor, clock=Patient())
+    assert asked == 24
+    [event] = told
+    assert (event.tenant, event.connector) == (ACME, "tavily")
+    assert event.until - event.at == timedelta(minutes=10)
+    until = f"{event.until:%H:%M:%S} UTC"
+    assert event.sentence() == f"tavily asked to be left alone; it is asked nothing before {until}"
+
+
+def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():
+    async def work(here):
+        await ask(here)
+        return [event.until - event.at for event in here.told.of(ConnectorRests)]
+
+    twice = Scripted(TEN_MINUTES, TEN_MINUTES)
+    assert at_desk(work, says=twice, clock=FakeClock()) == [timedelta(minutes=10)] * 2
+    assert at_desk(work, says=Scripted(BUSY, BUSY), clock=FakeClock()) == []
+
+
+def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
+    long = Told(status=429, headers={"retry-after": str(LONGEST_PATIENCE.seconds + 1)})
+
+    async def work(here):
+        before = await here.asking.attempts.rests()
+        asking = asyncio.create_task(ask(here))
+        while not here.clock.sleepers:  # noqa: ASYNC110  # a clock rings no bell
+            await asyncio.sleep(0.01)
+        resting = await here.asking.attempts.rests()
+        until = here.clock.now() + timedelta(minutes=10)
+        here.clock.goes_on.set()
+        await asking
+        return before, resting, until, await here.asking.attempts.rests()
+
+    before, resting, until, after = at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
+    assert (before, after) == ({}, {})
+    assert resting == {"tavily": until}
+
+    async def given_up(here):
+        return await ask(here), await here.asking.attempts.rests()
+
+    failed, nobody_waits = at_desk(given_up, says=Scripted(long), clock=FakeClock())
+    assert failed.ending is Ending.LATER
+    assert nobody_waits == {}
 
 
 def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():

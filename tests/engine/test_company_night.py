@@ -9,7 +9,7 @@ import pytest
 
 from night_house import ACME, house
 from stoker.core.companies import Verdict
-from stoker.core.events import NightProgress
+from stoker.core.events import ConnectorRests, NightProgress
 from stoker.core.findings import Extracted
 from stoker.core.nights import KIND, Depth, UnitState
 from stoker.core.runs import RunKey, RunState
@@ -618,6 +618,31 @@ class Watchful(SystemClock):
 
     async def sleep(self, duration):
         await super().sleep(timedelta(milliseconds=1) if duration == LOOKS_EVERY else duration)
+
+
+def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_names_it_and_ends_no_sooner(tmp_path):
+    async def journey(house):
+        night = asyncio.create_task(Desk(house).go())
+
+        def waiting():
+            return [each for each in house.told.of(NightProgress) if each.waits_for]
+
+        while not (told := waiting()):  # noqa: ASYNC110  # a recorder rings no bell
+            await asyncio.sleep(0.01)
+        night.cancel()
+        await asyncio.gather(night, return_exceptions=True)
+        return told[-1], house.told.of(ConnectorRests)
+
+    progress, rests = at(
+        tmp_path, journey, clock=Watchful(), dials={"zerobounce.status": 429}, companies=3
+    )
+
+    [event] = rests  # once for all companies
+    assert (event.connector, event.until - event.at) == ("zerobounce", timedelta(minutes=10))
+    assert progress.waits_for == "zerobounce"
+    assert abs(progress.waits_until - event.until) < timedelta(minutes=1)
+    assert progress.finish == progress.waits_until
+    assert not progress.late
 
 
 class Uncounted:

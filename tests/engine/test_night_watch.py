@@ -34,7 +34,16 @@ def units(number):
     ]
 
 
-async def watched(*, planned, after, ended, under_way=0, may_take=HOUR):
+def resting(vendors):
+    """Say that vendors want to be left alone for so long after noon."""
+
+    async def rests():
+        return {name: NOON + until for name, until in vendors.items()}
+
+    return rests
+
+
+async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=None):
     clock, told = FakeClock(NOON), Recorder()
     store = MemoryBackend().tenant(TenantId("acme"))
     await store.nights.plan_units(RUN, units(planned))
@@ -59,6 +68,7 @@ async def watched(*, planned, after, ended, under_way=0, may_take=HOUR):
         times=Times(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
         clock=clock,
         observer=told,
+        rests=resting(rests or {}),
     )
     shed = await watch.look()
     return shed, await store.nights.units(RUN), told
@@ -115,6 +125,7 @@ async def watched_to_the_end(**fails):
         times=Times(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
         clock=clock,
         observer=told,
+        rests=resting({}),
         every=timedelta(minutes=1),
     )
     await watch.keep_watch()
@@ -137,3 +148,46 @@ def test_a_watch_that_can_never_look_again_says_so():
     gone = [PermanentError("the table is gone")]
     with pytest.raises(PermanentError, match="the table is gone"):
         asyncio.run(watched_to_the_end(count_units=gone))
+
+
+def progress(**how):
+    """What is told of a night of twenty that are all under way."""
+    _, _, told = asyncio.run(watched(planned=20, ended=0, under_way=20, **how))
+    return told.of(NightProgress)[0]
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_says_which_and_until_when():
+    rests = {"lusha": 36 * MINUTE, "zerobounce": 41 * MINUTE}
+    told = progress(after=35 * MINUTE, rests=rests)
+    assert (told.finish, told.late) == (NOON + 41 * MINUTE, False)
+    assert (told.waits_for, told.waits_until) == ("zerobounce", NOON + 41 * MINUTE)
+    assert told.sentence() == (
+        f"run {RUN}: 0 done, 20 under way, 0 left; not through before 12:41:00 UTC: "
+        "zerobounce wants to be left alone until then"
+    )
+
+
+def test_a_night_that_would_end_later_anyway_names_the_vendor_besides():
+    told = progress(after=5 * MINUTE, rests={"zerobounce": 15 * MINUTE})
+    assert told.finish == NOON + HOUR / 2
+    assert told.sentence().endswith(
+        "through at about 12:30:00 UTC; zerobounce wants to be left alone until 12:15:00 UTC"
+    )
+
+
+def test_a_night_whose_vendor_wants_to_be_left_alone_past_the_deadline_is_late():
+    told = progress(after=55 * MINUTE, rests={"zerobounce": 65 * MINUTE})
+    assert told.late
+    assert "not through before 13:05:00 UTC, after its deadline: zerobounce" in told.sentence()
+
+
+def test_a_night_of_which_nothing_has_ended_in_the_quoted_time_claims_no_end():
+    told = progress(after=35 * MINUTE)
+    assert (told.finish, told.late) == (None, False)
+    assert told.sentence().endswith("0 left; nothing has ended since 12:00:00 UTC")
+    late = progress(after=61 * MINUTE)
+    assert late.late
+    assert late.sentence().endswith("12:00:00 UTC, and its deadline has passed")

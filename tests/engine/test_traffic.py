@@ -164,6 +164,51 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_tenant_with_the_key(go
     assert at >= until
 
 
+class Standing(FakeClock):
+    """Time stands still; a bell rings when somebody would sleep."""
+
+    def __init__(self):
+        super().__init__()
+        self.somebody_sleeps = asyncio.Event()
+
+    async def sleep(self, duration):
+        self.somebody_sleeps.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("way_there", ["through", "front"])
+def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, way_there):
+    clock = Standing()
+    ours = traffic(clock, shared=MemoryBackend().shared() if shares else None)
+    passages, others = (Passages(ours, each, clock=clock) for each in (ACME, BOLT))
+
+    async def goes():
+        async with getattr(passages, way_there)("lusha"):
+            raise AssertionError("it went")
+
+    async def waits():
+        clock.somebody_sleeps.clear()
+        waiting = asyncio.create_task(goes())
+        await clock.somebody_sleeps.wait()
+        found = await passages.rests(), await others.rests()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return *found, await passages.rests()
+
+    async def told():
+        async with passages.through("lusha"):
+            of_rate = await waits()
+        until = clock.now() + 30 * SECOND
+        await passages.wait_until("lusha", until)
+        return of_rate, until, await waits(), await others.rests(besides=["lusha"])
+
+    of_rate, until, resting, besides = asyncio.run(told())
+    assert of_rate == ({}, {}, {})
+    assert resting == ({"lusha": until}, {}, {})
+    assert besides == {"lusha": until}
+
+
 def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
     ours, clock = going
     passages = Passages(ours, ACME, clock=clock)

@@ -10,7 +10,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from stoker.core.events import CompanyEnded, Event, Level, NightPlanned, NightProgress
+from stoker.core.events import (
+    CompanyEnded,
+    ConnectorRests,
+    Event,
+    Level,
+    NightPlanned,
+    NightProgress,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,6 +36,9 @@ class _Line:
     odd: int = 0  # companies that did not end done
     finish: datetime | None = None
     late: bool = False
+    stuck_since: datetime | None = None  # nothing has ended, and nobody knows when it will
+    waits_for: str = ""  # a vendor that wants to be left alone
+    waits_until: datetime | None = None
 
 
 class LiveNight:
@@ -66,6 +76,10 @@ class LiveNight:
                 line.odd += event.state != "done"
             case NightProgress():
                 line.finish, line.late = event.finish, event.late
+                line.stuck_since = event.began_at if event.finish is None else None
+                line.waits_for, line.waits_until = event.waits_for, event.waits_until
+            case ConnectorRests():
+                line.waits_for, line.waits_until = event.connector, event.until
         if time.monotonic() - self._drawn_at >= self._every:
             self._draw()
 
@@ -90,5 +104,17 @@ def _text(tenant: TenantId, line: _Line) -> str:
     if not line.companies:
         return f"{tenant} choosing …"
     odd = f", {line.odd} with less" if line.odd else ""
-    through = f", through at {line.finish:%H:%M:%S} UTC" if line.finish else ""
-    return f"{tenant} {line.ended}/{line.companies}{odd}{through}{' (late)' if line.late else ''}"
+    late = " (late)" if line.late else ""
+    return f"{tenant} {line.ended}/{line.companies}{odd}{_through(line)}{late}{_waits(line)}"
+
+
+def _through(line: _Line) -> str:
+    if line.stuck_since:
+        return f", nothing ended since {line.stuck_since:%H:%M:%S} UTC"
+    return f", through at {line.finish:%H:%M:%S} UTC" if line.finish else ""
+
+
+def _waits(line: _Line) -> str:
+    if line.waits_until is None:
+        return ""
+    return f", {line.waits_for} wants to be left alone until {line.waits_until:%H:%M:%S} UTC"

@@ -234,6 +234,22 @@ class ConnectorOff(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorRests(Event):
+    """A vendor asked to be left alone for a while; told once, however many had asked it."""
+
+    level = Level.WARNING
+
+    connector: str
+    until: datetime
+
+    def sentence(self) -> str:
+        return (
+            f"{self.connector} asked to be left alone; "
+            f"it is asked nothing before {self.until:%H:%M:%S} UTC"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterRead(Event):
     """A file of the register of companies was read to its end."""
 
@@ -290,20 +306,37 @@ class NightPlanned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightProgress(Event):
-    """How far a night has come, and when it will be through."""
+    """How far a night has come, when it will be through, and which vendor it waits for."""
 
     run: str
     ended: int
     under_way: int
     left: int
-    finish: datetime
+    began_at: datetime  # its companies' part
+    finish: datetime | None  # None: nothing has ended yet, and by the quote all should have
     late: bool
+    waits_for: str = ""  # a vendor that wants to be left alone
+    waits_until: datetime | None = None
 
     def sentence(self) -> str:
-        late = ", after its deadline" if self.late else ""
         return (
             f"run {self.run}: {self.ended} done, {self.under_way} under way, {self.left} left; "
-            f"through at about {self.finish:%H:%M:%S} UTC{late}"
+            f"{self._through()}"
+        )
+
+    def _through(self) -> str:
+        late = ", after its deadline" if self.late else ""
+        if self.finish is None:
+            passed = ", and its deadline has passed" if self.late else ""
+            return f"nothing has ended since {self.began_at:%H:%M:%S} UTC{passed}"
+        if self.waits_until is None:
+            return f"through at about {self.finish:%H:%M:%S} UTC{late}"
+        alone = f"{self.waits_for} wants to be left alone until"
+        if self.finish == self.waits_until:
+            return f"not through before {self.finish:%H:%M:%S} UTC{late}: {alone} then"
+        return (
+            f"through at about {self.finish:%H:%M:%S} UTC{late}; "
+            f"{alone} {self.waits_until:%H:%M:%S} UTC"
         )
 
 

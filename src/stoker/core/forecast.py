@@ -161,22 +161,35 @@ def and_refused(told: Quote, others: Quote) -> Quote:
 
 
 def projected_finish(
-    *, began_at: datetime, now: datetime, ended: int, left: int, expected: timedelta
-) -> datetime:
-    """Return when a night will be through, from how it went so far.
+    *,
+    began_at: datetime,
+    now: datetime,
+    ended: int,
+    left: int,
+    expected: timedelta,
+    waits_until: datetime | None = None,
+) -> datetime | None:
+    """Return when a night will be through, from how it went so far; None when nobody can know.
 
     Before anything has ended there is only the quote to go by; then it fades as evidence grows.
+    Once the quoted time is over and still nothing has ended, there is nothing to go by. What is
+    left waits for something until `waits_until`, if that is given, and ends no sooner.
     """
-    total = ended + left
     if left <= 0:
         return now
-    spent = now - began_at
-    if not ended:
-        return max(began_at + expected, now)
+    found = [] if waits_until is None or waits_until <= now else [waits_until]
+    if ended:
+        found.append(now + _still_takes(now - began_at, ended, left, expected))
+    elif began_at + expected > now:
+        found.append(began_at + expected)
+    return max(found, default=None)
+
+
+def _still_takes(spent: timedelta, ended: int, left: int, expected: timedelta) -> timedelta:
     evidence = ended / (ended + 10)  # ten companies weigh as much as the quote
     seen = spent / ended * left
-    quoted = expected * (left / total) if total else timedelta(0)
-    return now + seen * evidence + quoted * (1 - evidence)
+    quoted = expected * (left / (ended + left))
+    return seen * evidence + quoted * (1 - evidence)
 
 
 def to_shed(

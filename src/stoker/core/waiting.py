@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 LONGEST_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
+WORTH_TELLING = timedelta(seconds=5)  # people need not know of shorter waits
+SAME_WISH = timedelta(minutes=1)  # between answers to calls that were under way together
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _HTTP_DATE = re.compile(r"[A-Za-z]{3,9},? [0-9A-Za-z :+-]{10,40}")
 
@@ -46,6 +48,17 @@ def backoff(
     doublings = min(max(attempt, 1) - 1, 30)  # more would leave the calendar, and `most` anyway
     longest = min(first * int(2**doublings), most)
     return longest * min(max(chance, 0.0), 1.0)
+
+
+def is_news(until: datetime, *, now: datetime, told: datetime | None) -> bool:
+    """Say whether people should hear that somebody wants to be left alone until then.
+
+    Once for each such wish: `told` is until when they last heard, and what others hear who had
+    asked before that is the same wish. Waits of a few seconds are not worth it.
+    """
+    if until - now <= WORTH_TELLING:
+        return False
+    return told is None or told <= now or until - told > SAME_WISH
 
 
 def _number(text: str, *, unit: timedelta) -> timedelta | None:

@@ -16,17 +16,17 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 from stoker.core.budget import Refused, Request
 from stoker.core.budget_windows import ResetRule
-from stoker.core.events import ConnectorOff
+from stoker.core.events import ConnectorOff, ConnectorRests
 from stoker.core.holds import Hold, Phase
 from stoker.core.money_events import news_of
 from stoker.core.questions import Record, ask_anew_from, stands_in_the_way
-from stoker.core.waiting import backoff
+from stoker.core.waiting import backoff, is_news
 from stoker.engine.passages import Front, Passages
 from stoker.engine.paying import Gate, Paid, Passage, attempt
 from stoker.engine.seeing_through import as_long_as
@@ -114,6 +114,8 @@ class Attempts:
         self._chance = chance
         self._off: dict[str, tuple[str | None, str]] = {}  # by connector: in which run, and why
         self._breakdowns: Counter[str] = Counter()  # by connector, since it last gave an answer
+        self._rests: dict[str, datetime] = {}  # by connector: until when people know it rests
+        self._waits: dict[str, datetime] = {}  # by connector: until when we wait to ask it again
 
     async def take(
         self,
@@ -299,10 +301,27 @@ class Attempts:
         wait = backoff(tried, chance=self._chance())
         if isinstance(error, UncertainError) or error.retry_after is None:
             return wait
+        now = self._clock.now()
+        until = now + error.retry_after
+        if is_news(until, now=now, told=self._rests.get(connector)):
+            self._rests[connector] = until
+            self._observer(
+                ConnectorRests(at=now, tenant=self._store.tenant, connector=connector, until=until)
+            )
+        if tried < ATTEMPTS and error.retry_after <= LONGEST_PATIENCE:
+            self._waits[connector] = until
         with suppress(StokerError):  # we wait ourselves in any case
-            until = self._clock.now() + error.retry_after
             await self._passages.wait_until(connector, until)
         return max(wait, error.retry_after)
+
+    async def rests(self) -> dict[str, datetime]:
+        """Return which vendors want to be left alone that questions wait for, and until when.
+
+        Raises what the store raises when processes share a vendor's rate.
+        """
+        now = self._clock.now()
+        ours = {connector for connector, until in self._waits.items() if until > now}
+        return await self._passages.rests(besides=ours)
 
     async def _slowed(self, connector: str, done: Done[Answer]) -> None:
         """Heed what the vendor says is left, for everybody with its key."""

@@ -31,7 +31,7 @@ from stoker.engine.learning import Learning
 from stoker.engine.looking import Looking
 from stoker.engine.night_exports import Exported, Exporting, Exports, Outbox
 from stoker.engine.night_planning import NightOrder, NightPlan
-from stoker.engine.night_watch import NightWatch, Times, stragglers_of
+from stoker.engine.night_watch import NightWatch, Rests, Times, stragglers_of
 from stoker.engine.parking import UnitFlow
 from stoker.engine.paying import Gate
 from stoker.engine.promises import see_to_lapsed
@@ -184,7 +184,8 @@ class Night:
                     told=told,
                     coming=batching.coming if batching else nullcontext,
                 )
-                unwatched = await _watched(flow, run, name, times)
+                rests = (await self._asking()).attempts.rests
+                unwatched = await _watched(flow, run, name, times, rests)
         summary = await added_up(run.store, name)
         run.timings += summary.timings
         refused = flow.refused
@@ -304,10 +305,11 @@ class Night:
         return exported
 
 
-async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times) -> str:
+async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times, rests: Rests) -> str:
     """Let companies flow while somebody watches; return what went wrong with the watching."""
+    clock, observer = run.clock, run.observer
     watch = NightWatch(
-        run.store, name, flow=flow, times=times, clock=run.clock, observer=run.observer
+        run.store, name, flow=flow, times=times, clock=clock, observer=observer, rests=rests
     )
     watching = asyncio.create_task(watch.keep_watch())
     flowing = asyncio.create_task(flow.go())

@@ -1,11 +1,13 @@
 """Watches a night while it goes on: how far it has come, when it will end, what to leave out.
 
-Tells how it stands every few seconds, and when the deadline is at risk lets the least valuable
-units go that nobody has begun. How the end is reckoned is decided in the core.
+Tells how it stands every few seconds, and which vendor it waits for; when the deadline is at risk
+it lets the least valuable units go that nobody has begun. How the end is reckoned is decided in the
+core.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,6 +24,9 @@ LOOKS_EVERY = timedelta(seconds=5)
 GRACE = timedelta(minutes=10)  # after the deadline, for companies that were under way
 ENOUGH_SEEN = 10  # units that must have ended before their pace is believed
 PAGE = 200  # units in memory, however many are left out
+
+Rests = Callable[[], Awaitable[Mapping[str, datetime]]]
+"""Says which vendors want to be left alone that work waits for, and until when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class NightWatch:
         times: Times,
         clock: Clock,
         observer: Observer,
+        rests: Rests,
         every: timedelta = LOOKS_EVERY,
     ) -> None:
         self._store = store
@@ -53,6 +59,7 @@ class NightWatch:
         self._times = times
         self._clock = clock
         self._observer = observer
+        self._rests = rests
         self._every = every
 
     async def keep_watch(self) -> None:
@@ -65,6 +72,8 @@ class NightWatch:
     async def look(self) -> int:
         """Tell how the night stands, and leave out what cannot be done in time; return how much."""
         counts = await self._store.nights.count_units(self._run)
+        rests = await self._rests()
+        waits_for = max(rests, key=lambda name: rests[name], default="")
         waiting, ended = counts.get(UnitState.WAITING, 0), self._flow.ended
         left, now = waiting + self._flow.under_way, self._clock.now()
         finish = projected_finish(
@@ -73,8 +82,9 @@ class NightWatch:
             ended=ended,
             left=left,
             expected=self._times.expected,
+            waits_until=rests.get(waits_for),
         )
-        late = finish > self._times.deadline
+        late = (finish or now) > self._times.deadline
         self._observer(
             NightProgress(
                 at=now,
@@ -83,8 +93,11 @@ class NightWatch:
                 ended=ended,
                 under_way=self._flow.under_way,
                 left=waiting,
+                began_at=self._times.began_at,
                 finish=finish,
                 late=late,
+                waits_for=waits_for,
+                waits_until=rests.get(waits_for),
             )
         )
         if not waiting or not late:

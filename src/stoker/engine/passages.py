@@ -6,8 +6,14 @@ says about waiting is taken here too, and only ever slows us down. Money is `pay
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from datetime import datetime, timedelta
 
 from stoker.core.model import TenantId
@@ -49,6 +55,7 @@ class Passages:
         self._traffic = traffic
         self._tenant = tenant
         self._clock = clock
+        self._waiting: Counter[str] = Counter()  # calls that may not go yet, by connector
 
     @asynccontextmanager
     async def through(self, connector: str, cost: int = 1) -> AsyncIterator[None]:
@@ -61,11 +68,12 @@ class Passages:
         turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
         places = self._traffic.places(connector, tenant=self._tenant)
         pace = self._traffic.pace(connector, tenant=self._tenant)
-        async with (
-            turnstile.turn(self._tenant, cost=cost),
-            places.place() if places else nullcontext(),
-            paced(pace),
-        ):
+        async with AsyncExitStack() as way:
+            with self._awaited(connector):
+                await way.enter_async_context(turnstile.turn(self._tenant, cost=cost))
+                if places is not None:
+                    await way.enter_async_context(places.place())
+                await way.enter_async_context(paced(pace))
             yield
 
     @asynccontextmanager
@@ -80,12 +88,13 @@ class Passages:
         places = self._traffic.places(connector, tenant=self._tenant)
         turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
         async with AsyncExitStack() as place, AsyncExitStack() as line:
-            await place.enter_async_context(turnstile.turn(self._tenant, cost=1))
-            if places is not None:
-                await place.enter_async_context(places.place())
-            await line.enter_async_context(self._traffic.line(connector, tenant=self._tenant))
-            while (wait := await pace.opens_at() - self._clock.now()) > timedelta(0):
-                await self._clock.sleep(wait)
+            with self._awaited(connector):
+                await place.enter_async_context(turnstile.turn(self._tenant, cost=1))
+                if places is not None:
+                    await place.enter_async_context(places.place())
+                await line.enter_async_context(self._traffic.line(connector, tenant=self._tenant))
+                while (wait := await pace.opens_at() - self._clock.now()) > timedelta(0):
+                    await self._clock.sleep(wait)
             yield Front(pace, place=place, line=line)
 
     async def wait_until(self, connector: str, until: datetime) -> None:
@@ -96,6 +105,27 @@ class Passages:
         """
         pace = self._traffic.pace(connector, tenant=self._tenant)
         await pace.push_back(until=until)
+
+    async def rests(self, *, besides: Collection[str] = ()) -> dict[str, datetime]:
+        """Return which vendors want to be left alone that calls wait for, and until when.
+
+        And of those `besides`, whom somebody waits for elsewhere. What our own rate makes calls
+        wait is no rest. Raises what the store raises when processes share the rate.
+        """
+        found = {}
+        for connector in sorted({*(+self._waiting), *besides}):
+            opens_at = await self._traffic.pace(connector, tenant=self._tenant).opens_at()
+            if opens_at - self._clock.now() > self._traffic.way(connector).rate.interval:
+                found[connector] = opens_at
+        return found
+
+    @contextmanager
+    def _awaited(self, connector: str) -> Iterator[None]:
+        self._waiting[connector] += 1
+        try:
+            yield
+        finally:
+            self._waiting[connector] -= 1
 
     async def heed_quota(self, connector: str, *, left: int, resets_at: datetime) -> None:
         """Heed what a vendor says is left of its quota: what is left has to last until its reset.

@@ -292,7 +292,7 @@ class _Tenant:
             finish = projected_finish(
                 began_at=began, now=now, ended=ended, left=len(waiting), expected=expected
             )
-            if finish > deadline and (ended >= _ENOUGH_SEEN or now >= deadline):
+            if (finish or now) > deadline and (ended >= _ENOUGH_SEEN or now >= deadline):
                 pace = max((now - began) / max(ended, 1), timedelta(seconds=1))
                 gone = self._practice.sheds(waiting, now=now, deadline=deadline, per_unit=pace)
                 left_out = {unit.place for unit in gone}
