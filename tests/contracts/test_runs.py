@@ -372,7 +372,8 @@ def test_a_moment_without_a_zone_is_refused(on_store):
         await refused(ConfigError, store.runs.jobs(naive))
         await refused(ConfigError, store.runs.prune([naive]))
         await refused(ConfigError, store.runs.weigh([AT, naive]))
-        await refused(ConfigError, store.runs.finish_run(RUN.ended(RunState.DONE, at=naive)))
+        ended = replace(RUN, state=RunState.DONE, ended_at=naive)
+        await refused(ConfigError, store.runs.finish_run(ended))
         assert await store.runs.runs() == [RUN]
 
     on_store(scenario)

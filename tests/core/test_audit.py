@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.audit import GRACE, FindingKind, audited, problems
-from stoker.core.runs import Run, RunKey, RunState
+from stoker.core.runs import Manifest, Run, RunKey, RunState
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import ConfigError
 
@@ -62,6 +62,24 @@ def test_a_run_that_says_running_without_a_process_has_failed():
     assert finding.kind is FindingKind.FAILED
     assert "stoker upkeep" in finding.sentence
     assert only([], [slot()], [running], gone=[running.at]).kind is FindingKind.FAILED
+
+
+def test_a_run_that_died_is_told_with_what_went_on_with_it():
+    def went_on(minutes, state, dead):
+        key = RunKey(STARTED_AT + timedelta(minutes=minutes), 2)
+        return Run(key=key, kind="upkeep", state=state, manifest=Manifest(goes_on_with=dead.at))
+
+    died = run_in(RunState.FAILED, reason="it died")
+    second = went_on(2, RunState.FAILED, died)
+    third = went_on(4, RunState.RUNNING, second)
+
+    finding = only([DUE], [slot()], [died, second, third])
+
+    assert finding.kind is FindingKind.FAILED
+    assert finding.sentence == (
+        "run 20300314_120005 ended FAILED: it died; run 20300314_120205 went on with it and "
+        "ended FAILED; run 20300314_120405 went on with it and is still going"
+    )
 
 
 def test_a_run_that_has_ended_is_found_as_it_ended_whatever_became_of_its_process():

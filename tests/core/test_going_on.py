@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.core.going_on import MOST_DEATHS, goes_on
+from stoker.core.going_on import MOST_DEATHS, to_go_on_with
 from stoker.core.runs import GONE, Run, RunKey, RunState
 
 MIDNIGHT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ def ran(hour, state=RunState.FAILED, *, reason=GONE, scheduled=True):
 
 
 def test_a_scheduled_run_whose_process_died_is_gone_on_with():
-    assert goes_on([ran(2)], since=MIDNIGHT)
+    assert to_go_on_with([ran(2)], since=MIDNIGHT) == ran(2)
 
 
 @pytest.mark.parametrize(
@@ -35,30 +35,32 @@ def test_a_scheduled_run_whose_process_died_is_gone_on_with():
     ],
 )
 def test_a_run_that_goes_on_or_came_to_an_end_of_its_own_is_not(latest):
-    assert not goes_on([latest], since=MIDNIGHT)
-    assert not goes_on([latest, ran(1)], since=MIDNIGHT)
+    assert not to_go_on_with([latest], since=MIDNIGHT)
+    assert not to_go_on_with([latest, ran(1)], since=MIDNIGHT)
 
 
 def test_what_somebody_began_by_hand_is_left_to_them():
-    assert not goes_on([ran(2, scheduled=False)], since=MIDNIGHT)
-    assert not goes_on([ran(2, scheduled=False), ran(1, RunState.DONE)], since=MIDNIGHT)
+    assert not to_go_on_with([ran(2, scheduled=False)], since=MIDNIGHT)
+    assert not to_go_on_with([ran(2, scheduled=False), ran(1, RunState.DONE)], since=MIDNIGHT)
 
 
 def test_what_went_on_with_a_scheduled_run_and_died_too_is_gone_on_with():
-    assert goes_on([ran(2, scheduled=False), ran(1)], since=MIDNIGHT)
+    latest = ran(2, scheduled=False)
+
+    assert to_go_on_with([latest, ran(1)], since=MIDNIGHT) == latest
 
 
 def test_a_run_of_another_day_has_left_nothing():
-    assert not goes_on([ran(-1)], since=MIDNIGHT)
-    assert not goes_on([ran(1, scheduled=False), ran(-1)], since=MIDNIGHT)
+    assert not to_go_on_with([ran(-1)], since=MIDNIGHT)
+    assert not to_go_on_with([ran(1, scheduled=False), ran(-1)], since=MIDNIGHT)
 
 
 def test_after_so_many_deaths_in_a_row_the_next_instant_is_waited_for():
     dead = [ran(hour, scheduled=hour == 1) for hour in range(MOST_DEATHS, 0, -1)]
 
-    assert goes_on(dead[1:], since=MIDNIGHT)
-    assert not goes_on(dead, since=MIDNIGHT)
+    assert to_go_on_with(dead[1:], since=MIDNIGHT)
+    assert not to_go_on_with(dead, since=MIDNIGHT)
 
 
 def test_where_nothing_ran_there_is_nothing_to_go_on_with():
-    assert not goes_on([], since=MIDNIGHT)
+    assert not to_go_on_with([], since=MIDNIGHT)

@@ -41,6 +41,7 @@ manifests = st.builds(
     reasons=st.lists(texts).map(tuple),
     remaining=st.lists(texts).map(tuple),
     resume_at=st.none() | moments,
+    goes_on_with=st.none() | moments,
 )
 seconds = moments.map(lambda moment: moment.replace(microsecond=0))
 runs = st.builds(

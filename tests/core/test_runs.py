@@ -104,6 +104,8 @@ def test_a_running_run_can_end_in_every_way_once(state):
 
 def test_a_run_never_ends_before_it_starts():
     assert RUN.ended(RunState.DONE, at=AT - SECOND).ended_at == RUN.at
+    with pytest.raises(ConfigError, match="no time zone"):
+        RUN.ended(RunState.DONE, at=AT.replace(tzinfo=None))
 
 
 def test_running_is_not_an_end():

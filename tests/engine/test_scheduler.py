@@ -317,6 +317,7 @@ def test_a_run_whose_process_was_killed_is_closed_and_gone_on_with_though_nothin
     [run] = world.tick()
 
     assert (run.state, run.instant) == (RunState.DONE, None)
+    assert run.manifest.goes_on_with == killed.at
     assert [(each.at, each.state) for each in world.runs()] == [
         (run.at, RunState.DONE),
         (killed.at, RunState.FAILED),

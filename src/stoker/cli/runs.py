@@ -78,7 +78,7 @@ async def _list(
                 run.kind,
                 run.state.value,
                 _took(run),
-                f"{run.instant:%Y-%m-%d %H:%M}" if run.instant else "by hand",
+                _due(run),
                 run.reason,
             )
             for tenant, run in found[:limit]
@@ -111,7 +111,7 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
     say(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
     if run.reason:
         say(f"  because {run.reason}")
-    began = f"due {run.instant:%Y-%m-%d %H:%M} UTC" if run.instant else "started by hand"
+    began = f"due {_due(run)} UTC" if run.instant else f"started {_due(run)}"
     took = f"took {_took(run)}" if run.ended_at else "not ended yet"
     say(f"  {began}; {took}; settings {manifest.config_hash}")
     if request is not None and run.ended_at is None:
@@ -234,6 +234,15 @@ def run_shown(tenant: TenantId, run: Run) -> dict[str, Json]:
     from stoker.core.manifests import run_json
 
     return {"tenant": tenant, "run": run.name, **run_json(run)}
+
+
+def _due(run: Run) -> str:
+    from stoker.core.runs import run_name
+
+    if run.instant is not None:
+        return f"{run.instant:%Y-%m-%d %H:%M}"
+    dead = run.manifest.goes_on_with
+    return "by hand" if dead is None else f"to go on with {run_name(dead)}"
 
 
 def _took(run: Run) -> str:

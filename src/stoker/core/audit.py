@@ -155,8 +155,19 @@ def _decided(
         sentence = f"run {name} is still going"
         return Finding(instant=instant, kind=FindingKind.RUNNING, sentence=sentence, run=run)
     kind = FindingKind.FAILED if run.state is RunState.FAILED else FindingKind.RAN
-    sentence = f"run {name} ended {run.state}{because}"
+    after = _gone_on_with(run, runs.values()) if kind is FindingKind.FAILED else ""
+    sentence = f"run {name} ended {run.state}{because}{after}"
     return Finding(instant=instant, kind=kind, sentence=sentence, run=run)
+
+
+def _gone_on_with(run: Run, runs: Collection[Run]) -> str:
+    """Say which run went on with one that died, and how that stands; there may be none."""
+    after = (each for each in runs if each.at > run.at)
+    later = next((each for each in after if each.manifest.goes_on_with == run.at), None)
+    if later is None:
+        return ""
+    stands = "is still going" if later.state is RunState.RUNNING else f"ended {later.state}"
+    return f"; run {later.name} went on with it and {stands}{_gone_on_with(later, runs)}"
 
 
 def _unexpected(finding: Finding) -> Finding:

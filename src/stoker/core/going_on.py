@@ -15,8 +15,8 @@ from stoker.core.runs import GONE, Run, RunState
 MOST_DEATHS = 3  # in a row; what killed so many processes would kill the next one too
 
 
-def goes_on(newest_first: Sequence[Run], *, since: datetime) -> bool:
-    """Say whether the latest of these runs of one kind is to be gone on with.
+def to_go_on_with(newest_first: Sequence[Run], *, since: datetime) -> Run | None:
+    """Return the latest of these runs of one kind if it is to be gone on with, or None.
 
     It is, when its process died and it, or the dead one it went on with, answered to an instant;
     what somebody began by hand is left to them. A run that began before `since`, the day's
@@ -24,7 +24,9 @@ def goes_on(newest_first: Sequence[Run], *, since: datetime) -> bool:
     row the next instant is waited for.
     """
     dead = list(takewhile(lambda run: _given_up(run) and run.at >= since, newest_first))
-    return len(dead) < MOST_DEATHS and any(run.instant is not None for run in dead)
+    if len(dead) >= MOST_DEATHS or all(run.instant is None for run in dead):
+        return None
+    return dead[0]
 
 
 def _given_up(run: Run) -> bool:

@@ -33,6 +33,7 @@ def manifest_json(manifest: Manifest) -> dict[str, Json]:
         "reasons": list(manifest.reasons),
         "remaining": list(manifest.remaining),
         "resume_at": _moment_json(manifest.resume_at),
+        "goes_on_with": _moment_json(manifest.goes_on_with),
     }
 
 
@@ -141,6 +142,7 @@ _MANIFEST: Mapping[str, Callable[[Any], Any]] = {
     "reasons": _texts,
     "remaining": _texts,
     "resume_at": _moment,
+    "goes_on_with": _moment,
 }
 
 _RUN: Mapping[str, Callable[[Any], Any]] = {

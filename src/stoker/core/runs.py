@@ -76,6 +76,7 @@ class Manifest:
     reasons: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
     resume_at: datetime | None = None
+    goes_on_with: datetime | None = None  # the run that died, of which this one does what is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class Run:
             self,
             state=state,
             # Named by a second that was still to come, it may end before that second is there.
-            ended_at=max(at, self.at),
+            ended_at=max(in_utc(at, what="the end of a run"), self.at),
             reason=reason,
             manifest=manifest or self.manifest,
         )

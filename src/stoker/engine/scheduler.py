@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from stoker.core import cadence
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.cadence import CatchUp, Due, Schedule
 from stoker.core.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
-from stoker.core.going_on import MOST_DEATHS, goes_on
+from stoker.core.going_on import MOST_DEATHS, to_go_on_with
 from stoker.core.leases import Lease, is_over, lapses_at
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunState
@@ -176,29 +176,32 @@ class Scheduler:
         # Asked again under the lease: another scheduler may have been here in between.
         due = await self._due(store, task, now)
         await self._record(store, task, due.missed, SlotState.MISSED, due.reason, fence=lease)
-        if not due.run and await self._wants_to_go_on(store, task, now):
-            return [await self._carry_out_without_instant(store, task, lease)]
+        if not due.run and (dead := await self._to_go_on_with(store, task, now)):
+            manifest = replace(task.manifest, goes_on_with=dead.at)
+            return [await self._carry_out_without_instant(store, task, lease, manifest)]
         return [await self._carry_out(store, task, lease, instant) for instant in due.run]
 
     async def _left_behind(self, store: Store, task: Task, now: datetime) -> bool:
         """Say whether a run may have to be closed or gone on with; the lease will tell."""
         newest = await store.runs.runs(kind=task.name, limit=1)
         going = bool(newest) and newest[0].state is RunState.RUNNING
-        return going or await self._wants_to_go_on(store, task, now)
+        return going or await self._to_go_on_with(store, task, now) is not None
 
-    async def _wants_to_go_on(self, store: Store, task: Task, now: datetime) -> bool:
+    async def _to_go_on_with(self, store: Store, task: Task, now: datetime) -> Run | None:
         if task.goes_on_within is None:
-            return False
+            return None
         day = window_at(WindowKind.DAY, now, reset=task.goes_on_within)
         latest = await store.runs.runs(kind=task.name, limit=MOST_DEATHS)
-        return goes_on(latest, since=day.start)
+        return to_go_on_with(latest, since=day.start)
 
     async def _carry_out_by_hand(self, store: Store, task: Task, lease: Lease) -> Run:
         await self._runner.close_dead(store, lease, kind=task.name)
-        return await self._carry_out_without_instant(store, task, lease)
+        return await self._carry_out_without_instant(store, task, lease, task.manifest)
 
-    async def _carry_out_without_instant(self, store: Store, task: Task, lease: Lease) -> Run:
-        run = await self._runner.begin(store, lease, kind=task.name, manifest=task.manifest)
+    async def _carry_out_without_instant(
+        self, store: Store, task: Task, lease: Lease, manifest: Manifest
+    ) -> Run:
+        run = await self._runner.begin(store, lease, kind=task.name, manifest=manifest)
         return await self._runner.carry_out(store, run, task.work)
 
     async def _carry_out(self, store: Store, task: Task, lease: Lease, instant: datetime) -> Run:
