@@ -21,7 +21,7 @@ from stoker.core.crm import LEAD, PARTNER
 
 TESTS = Path(__file__).parents[1]
 VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
-KINDS = ("make", "change", "undo")
+KINDS = ("make", "change", "undo", "return")  # the last: news of what was taken back
 BEFORE = "before"  # a store in which a night's findings are, and nothing was sent
 
 
@@ -118,6 +118,11 @@ async def _prepared(lab: Lab, database: str, kind: str) -> None:
         return
     async with lab.desk(database) as desk:
         await desk.export(FIRST)
+        if kind == "return":
+            _edit(lab, database, "Acme 2", active=False)
+            await desk.undo(FIRST)
+            await desk.know(SECOND, "two")
+            return
         _edit(lab, database, "Mei 3", phone="a person's")
         await desk.know(SECOND, "two")
         if kind == "undo":
@@ -125,7 +130,7 @@ async def _prepared(lab: Lab, database: str, kind: str) -> None:
             _edit(lab, database, "Mei 5", phone="a person's too")
 
 
-def _edit(lab: Lab, database: str, name: str, **values: str) -> None:
+def _edit(lab: Lab, database: str, name: str, **values: str | bool) -> None:
     (id_,) = lab.person(database, PARTNER, "search", domain=[["name", "=", name]])
     assert lab.person(database, PARTNER, "write", ids=[id_], vals=values) is True
 
