@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.companies import CompanyId, Standing
-from stoker.core.nights import Depth
+from stoker.core.nights import Depth, Unit
 from stoker.core.targets import (
     DepthRule,
     Targets,
@@ -16,6 +16,7 @@ from stoker.core.targets import (
     rank,
     select,
     wanted_depth,
+    within_places,
 )
 from stoker.errors import ConfigError
 
@@ -206,6 +207,16 @@ def test_where_nobody_looks_only_what_is_known_is_chosen(candidates, cap):
     assert targets.selection(now=NOW) == select(known, cap=cap, now=NOW)
 
 
+@given(candidate_lists, st.integers(0, 40), st.integers(0, 30))
+def test_whoever_is_set_aside_is_counted_and_not_chosen(candidates, cap, many):
+    targets = Targets(cap=cap, aside=[each.id for each in candidates[:many]])
+    targets.add(candidates)
+    told, others = targets.selection(now=NOW), select(candidates[many:], cap=cap, now=NOW)
+
+    assert (told.units, told.over_cap) == (others.units, others.over_cap)
+    assert told.candidates == len(candidates)
+
+
 @given(st.lists(st.sampled_from(Depth), max_size=30), st.integers(0, 60))
 def test_what_looks_take_of_the_units_left_is_told_beforehand(depths, left):
     rule = DepthRule(shallow_units=2, deep_units=5)
@@ -218,3 +229,29 @@ def test_what_looks_take_of_the_units_left_is_told_beforehand(depths, left):
         alone += price is None
         budget -= price or 0
     assert (taken, left_out) == (left - budget, alone)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=3), max_size=20, unique=True),
+    st.integers(0, 30),
+    st.none() | st.integers(0, 30),
+    st.integers(0, 30),
+    st.sets(st.text("abc", min_size=1, max_size=3), max_size=20),
+)
+def test_what_is_taken_over_never_goes_beyond_the_days_places(names, cap, limit, others, again):
+    units = [
+        Unit(company=CompanyId(name), place=place, depth=Depth.DEEP)
+        for place, name in enumerate(names)
+    ]
+    today = others + len(again)
+    kept = within_places(units, cap=cap, limit=limit, looked_at_today=today, again=again)
+    chosen = [unit.company for unit in kept]
+    new = [name for name in chosen if name not in again]
+
+    assert chosen == sorted(chosen, key=names.index)
+    assert [unit.place for unit in kept] == list(range(len(kept)))
+    assert today + len(new) <= max(cap, today)
+    assert limit is None or len(kept) <= limit
+    if limit is None:
+        assert {*chosen} >= again & {*names}
+        assert len(new) == min(max(cap - today, 0), len({*names} - again))

@@ -206,7 +206,7 @@ def test_a_night_takes_none_of_what_its_plan_said_is_stopped(at, connector):
 def test_a_plan_of_what_was_left_quotes_looks_that_are_paid_for_in_spite_of_a_stop(at):
     async def journey():
         async with at(companies=4) as house:
-            await limited(house, "tenant_connector/tavily/calls/day", 0)
+            await limited(house, "tenant_connector/openai/tokens/day", 0)
             night = await house.night()
             await house.store().money.stop("", reason="", now=house.app.clock.now())
             told = {"clock": house.app.clock, "observer": house.app.observer}

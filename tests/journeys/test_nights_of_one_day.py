@@ -1,6 +1,7 @@
 """Several nights of one day: who is taken over, who is chosen anew, and what a look may cost."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -8,9 +9,10 @@ from night_house import ACME, ANYBODY, house
 from stoker.core.caps import CapChange
 from stoker.core.icp import IcpRule
 from stoker.core.nights import Step, UnitState
-from stoker.core.runs import RunState
+from stoker.core.runs import GONE, Run, RunKey, RunState
 
 TAVILY = "tenant_connector/tavily/calls/day"
+TOKENS = "tenant_connector/openai/tokens/day"
 PULLS = "tenant/*/pull_units/day"
 TO_SELECT = (Step.REFRESH, Step.CANDIDATES, Step.SELECT)
 
@@ -125,7 +127,7 @@ def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
 def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
     async def journey():
         async with at(companies=4) as house:
-            await limited(house, TAVILY, 0)
+            await limited(house, TOKENS, 0)
             await house.night()
             paid = await planned(house)
             await limited(house, PULLS, 0)
@@ -166,3 +168,131 @@ def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
     assert {(each.looked_at, each.score) for each in known} == {(None, None)}
     assert not any(charged.get(name) for name in ("tavily", "openai", "lusha", "zerobounce"))
     assert all("no look was paid for" in unit.reasons[0] for unit in units)
+
+
+def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
+    async def journey():
+        async with at(companies=12) as house:
+            chosen = await house.night(steps=TO_SELECT, limit=8)
+            await limited(house, TAVILY, 0)
+            short = await house.night(limit=3)
+            await limited(house, TAVILY, 1000)
+            return chosen, short, await planned(house), await house.night(), await planned(house)
+
+    chosen, short, plan, rest, after = asyncio.run(journey())
+    everybody = chosen.manifest.selected
+
+    assert short.manifest.selected == everybody[:3]
+    assert rest.manifest.selected == tuple(unit.company for unit in plan.units)
+    assert rest.manifest.selected == (*everybody[3:], *everybody[:3])
+    assert rest.manifest.counts["units_done"] == 8
+    assert len(after.units) == 4
+    assert not {unit.company for unit in after.units} & {*everybody}
+
+
+def test_who_did_without_something_is_made_up_for_whatever_limit_came_in_between(at):
+    async def journey():
+        async with at(companies=6) as house:
+            await limited(house, TOKENS, 0)
+            first = await house.night()
+            await limited(house, TOKENS, 1_000_000)
+            return first, await house.night(limit=2), await house.night(), await planned(house)
+
+    first, short, rest, after = asyncio.run(journey())
+
+    assert (short.state, rest.state) == (RunState.DONE, RunState.DONE)
+    assert (*short.manifest.selected, *rest.manifest.selected) == first.manifest.selected
+    assert after.units == ()
+
+
+def test_what_is_tried_in_vain_keeps_nobody_else_waiting_and_is_made_good_once_it_can_be(at):
+    async def journey():
+        async with at(companies=6) as house:
+            await limited(house, TAVILY, 0)
+            first = await house.night(limit=2)
+            second = await house.night(limit=2)
+            third = await house.night(limit=3)
+            await limited(house, TAVILY, 1000)
+            return first, second, third, await house.night(), await house.night()
+
+    first, second, third, fourth, fifth = asyncio.run(journey())
+    vain = first.manifest.selected
+
+    assert second.manifest.selected == vain
+    assert not {*third.manifest.selected} & {*vain}
+    assert fourth.state is fifth.state is RunState.DONE
+    assert fourth.manifest.selected == (*third.manifest.selected, *vain)
+    assert len(fifth.manifest.selected) == 1
+
+
+@pytest.mark.parametrize("cap", [TAVILY, TOKENS])
+def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
+    async def journey():
+        async with at(companies=5) as house:
+            await limited(house, cap, 0)
+            first = await house.night(limit=2)
+            await house.night()
+            return first, await planned(house, limit=4), await house.night()
+
+    first, four, third = asyncio.run(journey())
+    vain = first.manifest.selected
+
+    assert [unit.place for unit in four.units] == [0, 1, 2, 3]
+    assert [unit.company in vain for unit in four.units] == [False, False, False, True]
+    assert third.manifest.selected[3:] == vain
+    assert (third.manifest.counts["selected"], third.manifest.counts["candidates"]) == (5, 5)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_taking_over_and_naming_a_run_are_no_way_around_the_cap_of_the_day(at, named):
+    async def journey():
+        async with at(companies=8, more="scheduling.daily_cap_per_tenant = 3") as house:
+            first = await house.night(limit=2)
+            chosen = await house.night(steps=TO_SELECT)
+            how = {"from_run": chosen.name} if named else {}
+            plan, rest = await planned(house, **how), await house.night(**how)
+            after = await house.night(**how)
+            again = await house.night(from_run=first.name, again=True)
+            return first, chosen, plan, rest, after, again, await looked_at(house)
+
+    first, chosen, plan, rest, after, again, looked = asyncio.run(journey())
+
+    assert len(chosen.manifest.selected) == 3
+    assert (len(plan.units), plan.over_cap) == (1, 2)
+    assert rest.manifest.selected == chosen.manifest.selected[:1]
+    assert "the day's cap on companies is reached" in after.reason or named
+    assert (len(looked), looked) == (3, {*first.manifest.selected, *rest.manifest.selected})
+    assert again.manifest.selected == first.manifest.selected
+
+
+def test_who_was_looked_at_today_is_finished_also_when_the_day_has_no_place_left(at):
+    async def journey():
+        async with at(companies=5, more="scheduling.daily_cap_per_tenant = 3") as house:
+            await limited(house, TOKENS, 0)
+            first = await house.night()
+            await limited(house, TOKENS, 1_000_000)
+            return first, await house.night(), await looked_at(house)
+
+    first, second, looked = asyncio.run(journey())
+
+    assert (second.state, len(looked)) == (RunState.DONE, 3)
+    assert second.manifest.selected == first.manifest.selected
+
+
+def test_a_night_that_died_when_all_was_done_is_ended_by_the_next_and_then_others_are_chosen(at):
+    async def journey():
+        async with at(companies=4) as house:
+            first = await house.night(limit=2)
+            units = await house.units(first)
+            runs, nights = house.store().runs, house.store().nights
+            at_once_after = first.at + timedelta(seconds=1)
+            died = Run(key=RunKey(at_once_after, first.key.epoch), kind=first.kind)
+            await runs.insert_run(died)
+            await nights.plan_units(died.name, units)
+            await runs.finish_run(died.ended(RunState.FAILED, at=at_once_after, reason=GONE))
+            return await house.night(), await house.night()
+
+    ending, others = asyncio.run(journey())
+
+    assert "had left nothing to do" in ending.reason
+    assert len(others.manifest.selected) == 2

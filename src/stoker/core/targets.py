@@ -9,11 +9,11 @@ business.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from stoker.core.companies import Standing
+from stoker.core.companies import CompanyId, Standing
 from stoker.core.nights import Depth, Unit
 from stoker.errors import ConfigError
 
@@ -59,12 +59,36 @@ def places(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> i
     return left if limit is None else min(left, limit)
 
 
+def within_places(
+    units: Iterable[Unit],
+    *,
+    cap: int,
+    limit: int | None = None,
+    looked_at_today: int = 0,
+    again: Collection[CompanyId] = (),
+) -> tuple[Unit, ...]:
+    """Return those of these units that there are places for, the first ones first.
+
+    Whoever was looked at today and is to be looked at `again` has its place of the day already.
+    """
+    room, kept = places(cap, looked_at_today=looked_at_today), list[Unit]()
+    for unit in units:
+        if limit is not None and len(kept) >= limit:
+            break
+        new = unit.company not in again
+        if not new or room:
+            room -= new
+            kept.append(replace(unit, place=len(kept)))
+    return tuple(kept)
+
+
 class Targets:
     """Gathers candidates, any number of them, in memory for the places of one night.
 
     Whoever was looked at since the day began is chosen only `again`, if that is wanted; it has used
     up a place of the day. A night of its own may be held to a smaller `limit`. Where nobody looks,
-    only what is `known` can be worked on: those that were looked at some day.
+    only what is `known` can be worked on: those that were looked at some day. Whoever has its turn
+    in another way is set `aside`, and only counted.
     """
 
     def __init__(
@@ -75,6 +99,7 @@ class Targets:
         day_began_at: datetime | None = None,
         again: bool = False,
         known: bool = False,
+        aside: Collection[CompanyId] = (),
     ) -> None:
         least = min(cap, 0 if limit is None else limit)
         if least < 0:
@@ -84,9 +109,10 @@ class Targets:
         self.day_began_at = day_began_at
         self._again = again
         self._known = known
+        self._aside = frozenset(aside)
         self._new: list[Standing] = []
         self._old: list[Standing] = []
-        self._seen = self._today = 0
+        self._seen = self._today = self._set_aside = 0
 
     def add(self, candidates: Iterable[Standing]) -> None:
         """Consider these too."""
@@ -94,6 +120,9 @@ class Targets:
         old: list[Standing] = []
         for standing in candidates:
             if self._known and standing.last_looked_at is None:
+                continue
+            if standing.id in self._aside:
+                self._set_aside += 1
                 continue
             looked = looked_at_since(standing, self.day_began_at)
             (old if looked else new).append(standing)
@@ -124,7 +153,7 @@ class Targets:
         passed_over = 0 if self._again else self._today
         return Selection(
             units=units,
-            candidates=self._seen,
+            candidates=self._seen + self._set_aside,
             over_cap=self._seen - passed_over - len(chosen),
             over_budget=len(chosen) - len(units),
             looked_at_today=passed_over,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from stoker.core.companies import CompanyId
@@ -19,7 +19,7 @@ from stoker.core.lateness import told_late
 from stoker.core.night_notes import Summary
 from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit
 from stoker.core.pull_jobs import PullJobId
-from stoker.core.runs import Run, RunKey, RunState
+from stoker.core.runs import Run, RunKey, RunState, next_free_second
 from stoker.engine.adding_up import added_up
 from stoker.engine.asking import Asking
 from stoker.engine.batching import Batching
@@ -147,7 +147,8 @@ class Night:
 
         Companies and candidates are brought up to date. Raises ConfigError without a rule.
         """
-        key = RunKey(clock.now().replace(microsecond=0) + timedelta(seconds=1), 0)
+        newest = await store.runs.runs(limit=1)
+        key = RunKey(next_free_second(clock.now(), taken=newest[0].at if newest else None), 0)
         open_run = OpenRun(key=key, kind=self.kind, store=store, clock=clock, observer=observer)
         return await self._planning.plan(open_run)
 

@@ -24,7 +24,7 @@ from stoker.engine.candidates import find_candidates, select_targets
 from stoker.engine.hindering import concerning
 from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.refreshing import Refreshed, refresh
-from stoker.engine.resuming import TakenOver, left_undone, selection_of
+from stoker.engine.resuming import TakenOver, fitting_into_the_day, left_undone, selection_of
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError
 from stoker.ports import Stop, Store
@@ -36,6 +36,7 @@ _CHOSE_NOBODY = (
     "take it too, or name an earlier run with --from-manifest"
 )
 _NONE_ASKED_FOR = "no companies were asked for: the night's limit is 0"
+_CAP_REACHED = "the day's cap on companies is reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +137,12 @@ class Planning:
             with run.step(Step.CANDIDATES) as step:
                 step.items = await find_candidates(accounts, rule)
         earlier = await self._earlier(run)
-        if earlier is not None or Step.SELECT not in order.steps:
-            found = earlier.units if earlier else ()
-            units = found[: places(order.companies, limit=order.limit)]
+        day, looking = (
+            window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
+            looks(order.steps),
+        )
+        if Step.SELECT not in order.steps or (earlier is not None and not earlier.in_vain):
+            units = await self._fitting(accounts, earlier, day.start)
             return NightPlan(
                 rule=rule,
                 units=units,
@@ -146,14 +150,10 @@ class Planning:
                 quote=self._quote(units, means, stops, paid=earlier.paid if earlier else ()),
                 taken_over_from=earlier.run if earlier else "",
                 refreshed=refreshed,
-                over_cap=len(found) - len(units),
+                over_cap=len(earlier.units) - len(units) if earlier else 0,
                 nobody=self._why_none_is_left(earlier, units),
                 stops=stops,
             )
-        day, looking = (
-            window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
-            looks(order.steps),
-        )
         with run.step(Step.SELECT) as step:
             targets = Targets(
                 cap=order.companies,
@@ -161,6 +161,7 @@ class Planning:
                 day_began_at=day.start if looking else None,
                 again=order.again,
                 known=self._works and not looking,
+                aside=[unit.company for unit in earlier.units] if earlier else (),
             )
             chosen = await select_targets(
                 accounts,
@@ -171,18 +172,20 @@ class Planning:
                 pull_units=means.pull_units if looking else PLENTY,
             )
             step.items = len(chosen.units)
+        units = (*chosen.units, *await self._fitting(accounts, earlier, day.start, chosen.units))
         return NightPlan(
             rule=rule,
-            units=chosen.units,
-            looks=_by_depth(chosen.units),
-            quote=self._quote(chosen.units, means, stops),
+            units=units,
+            looks=_by_depth(units),
+            quote=self._quote(units, means, stops, paid=earlier.paid if earlier else ()),
+            taken_over_from=earlier.run if earlier and not chosen.units else "",
             refreshed=refreshed,
             candidates=chosen.candidates,
             over_cap=chosen.over_cap,
             over_budget=chosen.over_budget,
             looked_at_today=chosen.looked_at_today,
             room_at=day.end if chosen.over_budget else None,
-            nobody="" if chosen.units else await self._why_nobody(accounts, rule, chosen),
+            nobody="" if units else await self._why_nobody(accounts, rule, chosen),
             stops=stops,
         )
 
@@ -199,12 +202,35 @@ class Planning:
             return None
         return await left_undone(run, kind=KIND, reset=self._order.reset)
 
+    async def _fitting(
+        self,
+        accounts: AccountStore,
+        earlier: TakenOver | None,
+        began_at: datetime,
+        chosen: tuple[Unit, ...] = (),
+    ) -> tuple[Unit, ...]:
+        """Return what there is room for of what is taken over, behind those that were chosen."""
+        order, found = self._order, earlier.units if earlier else ()
+        if not found or not looks(order.steps):
+            return found[: places(order.companies, limit=order.limit)]
+        fitting = await fitting_into_the_day(
+            accounts,
+            found,
+            cap=order.companies,
+            limit=order.limit,
+            began_at=began_at,
+            chosen=len(chosen),
+        )
+        return tuple(replace(unit, place=len(chosen) + unit.place) for unit in fitting)
+
     def _why_none_is_left(self, earlier: TakenOver | None, units: tuple[Unit, ...]) -> str:
         if units:
             return ""
         if earlier is None:
             return _CHOSE_NOBODY if self._works else ""
-        return _NONE_ASKED_FOR if earlier.units else f"run {earlier.run} had left nothing to do"
+        if not earlier.units:
+            return f"run {earlier.run} had left nothing to do"
+        return _NONE_ASKED_FOR if self._order.limit == 0 else _CAP_REACHED
 
     async def _why_nobody(self, accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
         if self._order.limit == 0:
@@ -275,7 +301,7 @@ def _by_depth(units: tuple[Unit, ...]) -> Counter[Depth]:
 def _all_looked_at(chosen: Selection) -> str:
     found = [f"{chosen.looked_at_today} of {chosen.candidates} candidates were looked at today"]
     if chosen.over_cap:
-        found.append("the day's cap on companies is reached")
+        found.append(_CAP_REACHED)
     again = "; look at them again with: stoker nightly --again"
     told = " and ".join(found if chosen.looked_at_today else found[1:])
     return told + (again if chosen.looked_at_today else "")

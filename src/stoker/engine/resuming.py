@@ -1,64 +1,81 @@
-"""What an earlier run of the same day left undone, taken over under the new run's name.
+"""What earlier runs of the same day left undone, taken over under the new run's name.
 
 A night that was killed or stopped goes on where it was: its units that never ended become the new
-run's. Of one that ended PARTIAL, what was left out is tried again. Answers that were paid for are
-kept elsewhere; nothing here knows of money.
+run's. Once a run came to its end, what was left out all day is tried again. Answers that were paid
+for are kept elsewhere; nothing here knows of money.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from stoker.accounts import AccountStore
 from stoker.core.budget_windows import ResetRule, WindowKind, window_at
 from stoker.core.companies import CompanyId
+from stoker.core.leftovers import NOT_ENDED, NOT_WHOLE, Leftovers
 from stoker.core.nights import Unit, UnitState
 from stoker.core.runs import Run, RunState, run_at
+from stoker.core.targets import places, within_places
+from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.running import OpenRun
 from stoker.errors import ConfigError
 from stoker.ports import Store
 
 PAGE = 1000
-_LOOKS_BACK = 20  # runs; a day has few
-_NOT_ENDED = (UnitState.WAITING, UnitState.TAKEN)
-_NOT_BEGUN = {UnitState.WAITING, UnitState.SHED}
-_LEFT_OUT = (*_NOT_ENDED, UnitState.SHED, UnitState.DEGRADED, UnitState.POISONED)
+_LOOKS_BACK = 20  # runs at first; a day has few
+_CAME_TO_ITS_END = (RunState.DONE, RunState.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """Units of an earlier run, as the new one is to do them."""
+    """Units of earlier runs, as the new one is to do them."""
 
-    run: str
+    run: str  # the latest of those that had them
     units: tuple[Unit, ...]
     paid: frozenset[CompanyId] = frozenset()  # whose look today is paid for already
+    in_vain: bool = False  # all of them were tried again today already: others come first
 
 
 async def left_undone(
     run: OpenRun, *, kind: str, reset: ResetRule, killed_only: bool = False
 ) -> TakenOver | None:
-    """Return what the latest run of this tenant's day left undone; None when there is none such.
+    """Return what this tenant's runs of the day left undone; None when somebody new may be chosen.
 
-    With `killed_only`, one that ended as it should has left nothing: who is next is planned anew.
+    After a run that did not come to its end, that is what never ended; nothing at all, if that run
+    had got through. Otherwise it is whatever another look may make good, whichever run left it.
+    With `killed_only`, a run that ended as it should has left nothing: who is next is planned anew.
     """
     day = window_at(WindowKind.DAY, run.clock.now(), reset=reset)
-    for earlier in await run.store.runs.runs(kind=kind, limit=_LOOKS_BACK):
-        if earlier.at >= run.key.at:
-            continue
-        if earlier.at < day.start:
-            return None
+    leftovers, latest, ended_since = Leftovers(paid_as=f"{CONNECTOR}/{UNIT}"), None, False
+    for earlier in await _of_the_day(run, kind=kind, began_at=day.start):
         if not await run.store.nights.count_units(earlier.name):
-            continue  # it died before it had chosen, or was about something else
-        if earlier.state is RunState.DONE or (killed_only and earlier.state is RunState.PARTIAL):
+            # It died before it had chosen, had nothing to go on with, or was about something else.
+            ended_since = ended_since or (latest is None and earlier.state in _CAME_TO_ITS_END)
+            continue
+        latest = latest or earlier
+        if killed_only and latest.state in _CAME_TO_ITS_END:
             return None
-        states = _states(earlier)
-        units = await _units(run.store, earlier.name, states)
-        if not units and earlier.state is RunState.PARTIAL:
-            return None  # what it lacks, no look makes good; others may have waited
-        begun = await _units(run.store, earlier.name, set(states) - _NOT_BEGUN)
-        paid = frozenset(unit.company for unit in begun)
-        return TakenOver(run=earlier.name, units=units, paid=paid)
-    return None
+        async for page in _pages(run.store, earlier.name):
+            leftovers.add(earlier.name, page)
+        if killed_only:
+            break
+    if latest is None:
+        return None
+    killed = latest.state not in _CAME_TO_ITS_END
+    broken_off = leftovers.left(NOT_ENDED) if killed else ()
+    if killed and not broken_off and not ended_since:
+        return TakenOver(run=latest.name, units=())  # only its end is missing
+    found = broken_off or leftovers.left(NOT_WHOLE)
+    if not found:
+        return None  # what is lacking, no look makes good; others may have waited
+    return TakenOver(
+        run=max(each.run for each in found),
+        units=_in_order((each.unit, each.run) for each in found),
+        paid=frozenset(each.unit.company for each in found if each.paid),
+        in_vain=not broken_off and all(each.in_vain for each in found),
+    )
 
 
 async def selection_of(store: Store, name: str, *, again: bool) -> TakenOver:
@@ -71,28 +88,64 @@ async def selection_of(store: Store, name: str, *, again: bool) -> TakenOver:
     if not await store.nights.count_units(name):
         raise ConfigError(f"run {name} selected no companies; choose a nightly run that did")
     states = tuple(UnitState) if again else tuple(set(UnitState) - {UnitState.DONE})
-    return TakenOver(run=name, units=await _units(store, name, states))
+    units = [unit async for page in _pages(store, name, states) for unit in page]
+    return TakenOver(run=name, units=_in_order((unit, name) for unit in units))
 
 
-def _states(earlier: Run) -> Collection[UnitState]:
-    return _LEFT_OUT if earlier.state is RunState.PARTIAL else _NOT_ENDED
+async def fitting_into_the_day(
+    accounts: AccountStore,
+    units: Sequence[Unit],
+    *,
+    cap: int,
+    limit: int | None,
+    began_at: datetime,
+    chosen: int = 0,
+) -> tuple[Unit, ...]:
+    """Return those of these units that the day's cap on companies and the night's limit allow.
+
+    Whoever was looked at since the day began may be looked at again; of the others, only as many
+    as there are places left, once so many `chosen` ones have theirs.
+    """
+    looked_at = await accounts.looked_at_since(began_at) + chosen
+    left = None if limit is None else max(limit - chosen, 0)
+    known: set[CompanyId] = set()
+    if len(units) > places(cap, looked_at_today=looked_at):
+        for unit in units:
+            dossier = await accounts.dossier(unit.company)
+            if dossier and dossier.looked_at and dossier.looked_at >= began_at:
+                known.add(unit.company)
+    return within_places(units, cap=cap, limit=left, looked_at_today=looked_at, again=known)
 
 
-async def _units(store: Store, name: str, states: Collection[UnitState]) -> tuple[Unit, ...]:
-    units: list[Unit] = []
+async def _of_the_day(run: OpenRun, *, kind: str, began_at: datetime) -> list[Run]:
+    """Return the runs of this kind that the day has had before this one, newest first."""
+    many = _LOOKS_BACK
+    found = await run.store.runs.runs(kind=kind, limit=many)
+    while len(found) == many and found[-1].at >= began_at:
+        many *= 2
+        found = await run.store.runs.runs(kind=kind, limit=many)
+    return [each for each in found if began_at <= each.at < run.key.at]
+
+
+async def _pages(
+    store: Store, name: str, states: Collection[UnitState] = ()
+) -> AsyncIterator[list[Unit]]:
     after = -1
     while page := await store.nights.units(name, states=tuple(states), after=after, limit=PAGE):
         after = page[-1].place
-        units += [
-            Unit(
-                company=unit.company,
-                place=len(units) + nth,
-                depth=unit.depth,
-                because=_because(unit, name),
-            )
-            for nth, unit in enumerate(page)
-        ]
-    return tuple(units)
+        yield page
+
+
+def _in_order(found: Iterable[tuple[Unit, str]]) -> tuple[Unit, ...]:
+    return tuple(
+        Unit(
+            company=unit.company,
+            place=place,
+            depth=unit.depth,
+            because=_because(unit, name),
+        )
+        for place, (unit, name) in enumerate(found)
+    )
 
 
 def _because(unit: Unit, name: str) -> str:
