@@ -253,6 +253,13 @@ def test_that_we_brought_a_record_back_is_remembered_until_somebody_archives_it(
         assert now == {"id": 7, "name": "C", **remains}
 
 
+def test_what_a_person_brought_back_is_not_remembered_as_our_doing():
+    sent, there = BROUGHT_BACK_AND_TAKEN_BACK, record(name="A", active=True)
+    (write,) = decided(row(name="B"), sent=sent, there=there).writes
+    assert "active" not in write.intent
+    assert remembered(write, record(name="B", active=True), sent) == {"id": 7, "name": "B"}
+
+
 def test_a_row_that_wants_what_it_wanted_need_not_be_looked_at():
     same, other = row(name="A"), row("stoker.acme_x", name="B")
     sent = {ID: Sent(digest=digest_of(same)), other.external_id: Sent(digest="older")}

@@ -504,6 +504,22 @@ def test_what_never_got_there_is_not_said_to_be_gone():
     in_office(work)
 
 
+def test_what_was_to_be_brought_back_and_was_not_still_can_be():
+    async def work(office):
+        await office.night(dossier(), run="n1")
+        await office.undo("n1")
+        office.crm, whole = DiesBeforeSending(office.crm), office.crm
+        with pytest.raises(DiedError):
+            await office.night(with_another(dossier()), run="n2")
+        office.crm = whole
+        assert not (await office.night(dossier(), run="n3")).written  # no news any more
+        assert not (await office.night(with_another(dossier()), run="n4")).left
+
+        assert set(office.records()) == {"Acme", "Raj"}
+
+    in_office(work)
+
+
 @pytest.mark.parametrize("dies", [DiesBeforeSending, DiesAfterSending])
 def test_a_night_killed_while_it_brings_back_is_finished_by_the_next_and_taken_back_whole(dies):
     async def work(office):
