@@ -6,7 +6,7 @@ connector is made is `connecting`'s.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from stoker.core.experience import taken
 from stoker.core.forecast import Room
 from stoker.core.model import TenantId
 from stoker.core.nights import Step
-from stoker.core.statements import of_now
+from stoker.core.statements import left_of
 from stoker.core.targets import PLENTY, DepthRule
 from stoker.engine.asking import Asking
 from stoker.engine.company_sources import CompanySources
@@ -32,7 +32,7 @@ from stoker.engine.night import Night
 from stoker.engine.night_exports import Exports
 from stoker.engine.night_planning import Means, NightOrder, Planning
 from stoker.engine.paying import Gate
-from stoker.ports import Backend, Clock, Store
+from stoker.ports import Backend, Clock, SharedStore, Store
 from stoker.sources import Crm
 
 PARKED = 200
@@ -172,7 +172,15 @@ def means_for(
     on = [name for name in PAID if not connectors.why_off(name, tenant)]
 
     async def means(clock: Clock) -> Means:
-        return await means_of(store, await caps(), own=own, connectors=on, reset=reset, clock=clock)
+        return await means_of(
+            store,
+            await caps(),
+            shared=backend.shared(),
+            own=own,
+            connectors=on,
+            reset=reset,
+            clock=clock,
+        )
 
     return means
 
@@ -181,29 +189,36 @@ async def means_of(
     store: Store,
     caps: Sequence[Cap],
     *,
+    shared: SharedStore,
     own: Settings,
     connectors: Sequence[str],
     reset: ResetRule,
     clock: Clock,
 ) -> Means:
-    """Return what is left of a tenant's own caps now, and how fast its vendors may be called.
+    """Return what is left of a tenant's caps now, and how fast its vendors may be called.
 
-    With it comes what its latest nights took of them.
+    Of caps it shares, what others have left of them; who they are and what they took is not told.
+    With it comes what its latest nights took of its vendors.
     """
-    now, changes = clock.now(), await store.money.cap_changes()
+    now = clock.now()
+    changes = {**await shared.cap_changes(), **await store.money.cap_changes()}
     used: dict[tuple[str, str], Used] = {
-        (each.cap, each.window): each.used for each in await store.money.usage()
+        (each.cap, each.window): each.used
+        for each in (*await shared.usage(), *await store.money.usage())
     }
-    free: dict[str, dict[str, int]] = {}
-    for cap, line, _ in of_now(caps, changes, used, reset=reset, now=now):
-        known = free.setdefault(cap.connector or "*", {})
-        known[cap.unit] = min(known.get(cap.unit, PLENTY), line.free)
+
+    def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
+        return left_of(names, among, changes, used, reset=reset, now=now)
+
     rooms, nights = {"crawl": Room()}, await latest_nights(store)
-    for name in connectors:
+    for name, free in left(connectors, caps).items():
         said = own.connector(name)
         per_minute = said.calls * said.share / said.per_s * 60
-        left = {**free.get("*", {}), **free.get(name, {})}
         took = taken(nights, name)
-        rooms[name] = room(name, free=left, per_minute=per_minute, took=took)
-    tenants, looks = (free.get(each, {}).get("pull_units", PLENTY) for each in ("*", "crawl"))
-    return Means(tenant_units=tenants, connector_units=looks, rooms=rooms)
+        rooms[name] = room(name, free=free, per_minute=per_minute, took=took)
+    of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))
+    return Means(
+        tenant_units=of_all.get("pull_units", PLENTY),
+        connector_units=of_looks["crawl"].get("pull_units", PLENTY),
+        rooms=rooms,
+    )

@@ -9,7 +9,7 @@ from stoker.core.budget_windows import ResetRule
 from stoker.core.caps import CapChange
 from stoker.core.default_caps import cap_named
 from stoker.core.holds import held, released, settled, uncertain
-from stoker.core.statements import statements, unaccounted
+from stoker.core.statements import left_of, statements, unaccounted
 
 NOW = datetime(2030, 1, 1, 12, 48, tzinfo=UTC)
 SINGAPORE = ResetRule(zone="Asia/Singapore", at=time(0, 0))
@@ -166,3 +166,31 @@ def test_what_is_taken_from_shared_caps_is_not_held_against_a_tenants_totals():
 
     assert any(isinstance(charge, Charge) and charge.shared for charge in both.charges)
     assert unaccounted([both], {(DAY.id, TODAY): Used(reserved=3)}) == []
+
+
+def left(*caps, used=None, changes=None):
+    found = left_of(
+        ["tavily", "openai", ""], caps, changes or {}, used or {}, reset=SINGAPORE, now=NOW
+    )
+    return [units.get("calls") for units in found.values()]
+
+
+def test_what_is_left_is_what_the_narrowest_cap_leaves():
+    loose = cap_named("tenant_connector/tavily/calls/day", limit=1000)
+    tight = cap_named("tenant_connector/tavily/calls/week", limit=3)
+    assert left() == [None, None, None]
+    assert left(DAY, loose) == left(loose, DAY) == [10, 10, 10]
+    assert left(DAY, loose, tight, used={(DAY.id, TODAY): Used(settled=2, reserved=1)}) == [3, 7, 7]
+
+
+def test_of_caps_that_tenants_share_what_is_left_in_their_own_window_counts():
+    shared_day = "day 2030-01-01T00:00:00+00:00"
+    used = {(SHARED.id, shared_day): Used(settled=95), (SHARED.id, TODAY): Used(settled=100)}
+    assert left(DAY, SHARED, used=used) == [5, 10, 10]
+
+
+def test_a_cap_per_run_is_unused_by_the_run_that_begins():
+    used = {(RUN.id, "run r"): Used(settled=4)}
+    changed = {RUN.id: CapChange(cap=RUN.id, limit=6)}
+    assert left(DAY, RUN, used=used) == [4, 10, 10]
+    assert left(DAY, RUN, used=used, changes=changed) == [6, 10, 10]

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.core.companies import Company, CompanyId
+from stoker.core.forecast import Room
 from stoker.core.model import TenantId
 from stoker.core.nights import KIND, Depth, Step, Unit, UnitState
 from stoker.core.runs import Manifest, Run, RunKey, RunState
-from stoker.engine.earlier_nights import NIGHTS, latest_nights
+from stoker.engine.earlier_nights import NIGHTS, latest_nights, rooms_tonight
 from stoker.stores.memory import MemoryBackend
 from stoker.stores.sqlite import SqliteBackend
 
@@ -19,7 +20,15 @@ DAY = timedelta(days=1)
 
 
 async def had(
-    store, day, *, looks=3, state=RunState.DONE, kind=KIND, ends=UnitState.DONE, step=Step.CRAWL
+    store,
+    day,
+    *,
+    looks=3,
+    state=RunState.DONE,
+    kind=KIND,
+    ends=UnitState.DONE,
+    step=Step.CRAWL,
+    reasons=(),
 ):
     """Write down a run of so many companies as it would have been."""
     run = Run(key=RunKey(NOW + day * DAY, 1), kind=kind)
@@ -35,7 +44,7 @@ async def had(
     )
     for unit in taken:
         spent = {"cost": {"tavily/calls": day}, "seconds": {step.value: 0.5}}
-        ended = replace(unit, state=ends, ended_at=run.at, **spent)
+        ended = replace(unit, state=ends, ended_at=run.at, reasons=reasons, **spent)
         assert await store.nights.finish_unit(run.name, ended, None)
     if state is not RunState.RUNNING:
         manifest = Manifest(counts={"selected": looks})
@@ -96,3 +105,35 @@ def test_the_newest_few_are_read_and_those_first_in_their_order(at_store):
     nights = at_store(scenario)
     assert days(nights) == list(range(NIGHTS + 2, 2, -1))
     assert [[unit.place for unit in night] for night in nights] == [[0, 1]] * NIGHTS
+
+
+def test_nights_of_one_date_count_as_one_of_the_few(at_store):
+    async def several(store):
+        for day in range(1, NIGHTS + 2):
+            await had(store, day)
+        await had(store, NIGHTS + 1.2)
+        await had(store, NIGHTS + 1.4)
+        return await latest_nights(store)
+
+    assert days(at_store(several)) == [NIGHTS + 1.4, NIGHTS + 1.2, *range(NIGHTS + 1, 1, -1)]
+
+
+def test_who_was_looked_at_lately_does_not_ask_anew_and_who_was_refused_asks_those(at_store):
+    refused = "contacts: lusha was not asked: it is full"
+
+    async def scenario(store):
+        await had(store, 1, looks=2)
+        await had(store, 2, looks=1, ends=UnitState.DEGRADED, reasons=(refused,))
+        units = [
+            Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+            for place in range(4)
+        ]
+        rooms = {name: Room(calls_left=7) for name in ("tavily", "lusha")}
+        return await rooms_tonight(store, units, rooms, now=NOW + 3 * DAY)
+
+    rooms = at_store(scenario)
+    assert {name: room.anew for name, room in rooms.items()} == {
+        "tavily": {Depth.DEEP: 2 / 4},
+        "lusha": {Depth.DEEP: 3 / 4},
+    }
+    assert {room.calls_left for room in rooms.values()} == {7}

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, BOLT, house
+from stoker.core.caps import CapChange
 from stoker.engine.clock import SystemClock
 from stoker.sandbox.box import Sandbox
 from watched_box import RETICENT
@@ -55,3 +56,91 @@ def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, ret
     for name, amount in used.items():
         assert abs(quote.cost[name] - amount) <= 0.25 * amount, (name, quote.cost[name], amount)
     assert somebody_elses.nights == 0
+
+
+async def planned(here, **how):
+    night = here.app.night(ACME, **how)
+    return await night.plan(here.store(), clock=here.app.clock, observer=here.told)
+
+
+async def limited(at, cap, limit, clock):
+    await at.change_cap(CapChange(cap=cap, limit=limit), now=clock.now())
+
+
+def about(quote, run):
+    """Say of what a night took far more or less than it was quoted."""
+    return {
+        name: (quote.cost.get(name, 0), amount)
+        for name, amount in run.manifest.cost.items()
+        if abs(quote.cost.get(name, 0) - amount) > max(0.25 * amount, 2)
+    }
+
+
+def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_one_look_cheap(tmp_path):
+    cap = "tenant_connector/openai/calls/day"
+
+    async def scenario():
+        async with house(tmp_path, companies=80, troubles=False) as here:
+            clock, money = here.app.clock, here.store().money
+            await limited(money, cap, 12, clock)
+            cut = await here.night(limit=A_NIGHT)
+            rest = await planned(here, limit=5)
+            rerun = await here.night(limit=5)
+            await limited(money, cap, 1000, clock)
+            told = await planned(here, limit=A_NIGHT, again=True)
+            return cut, rest, rerun, told, await here.night(limit=A_NIGHT, again=True)
+
+    cut, rest, rerun, told, run = asyncio.run(scenario())
+    assert cut.manifest.cost["openai/calls"] == 12
+    assert (rest.quote.calls["openai"], round(rest.quote.refused["openai"])) == (0, 5)
+    assert not rerun.manifest.cost.get("openai/calls")
+    assert told.quote.nights == 1
+    assert run.manifest.cost["openai/calls"] == A_NIGHT
+    assert about(told.quote, run) == {}
+
+
+def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(tmp_path):
+    async def scenario():
+        async with house(tmp_path, companies=60, troubles=False) as here:
+            name = (await here.night(limit=20)).name
+            new = await planned(here, limit=20)
+            second = await here.night(limit=20)
+            same = await planned(here, from_run=name, again=True)
+            run = await here.night(from_run=name, again=True)
+            return new.quote, second, same, run, await planned(here, limit=20)
+
+    quote, second, same, run, others = asyncio.run(scenario())
+    assert about(quote, second) == {}
+    assert run.manifest.counts["deep"] == same.deep == 20
+    for name, amount in quote.cost.items():
+        if name != "crawl/pull_units":
+            assert same.quote.cost[name] <= 0.2 * amount + 1
+    assert about(same.quote, run) == {}
+    assert others.quote.cost["openai/calls"] >= 18
+
+
+def test_caps_that_tenants_share_and_the_tighter_of_two_are_in_the_quote(tmp_path):
+    shared, wide, tight = (
+        "connector/tavily/calls/day",
+        "tenant_connector/openai/money:USD/day",
+        "tenant/*/money:USD/day",
+    )
+
+    async def scenario():
+        async with house(tmp_path, companies=30, troubles=False) as here:
+            clock, everybody = here.app.clock, here.app.backend.shared()
+            await limited(everybody, shared, 6, clock)
+            await limited(here.store().money, wide, 100_000, clock)
+            await limited(here.store().money, tight, 5, clock)
+            before = await planned(here, limit=10)
+            run = await here.night(limit=10)
+            night = here.app.night(BOLT, limit=10)
+            others = await night.plan(here.store(BOLT), clock=clock, observer=here.told)
+            return before.quote, run, others.quote
+
+    before, run, others = asyncio.run(scenario())
+    assert (before.calls["tavily"], before.refused["tavily"]) == (6, 4)
+    assert (before.cost["openai/money:USD"], before.refused["openai"]) == (5, 5)
+    assert run.manifest.cost["tavily/calls"] == 6
+    assert run.manifest.cost["openai/money:USD"] <= 5
+    assert (others.calls["tavily"], others.refused["tavily"]) == (0, 10)

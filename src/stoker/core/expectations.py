@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from stoker.core.experience import Taken
+from stoker.core.experience import ASKED, LookKind, Taken
 from stoker.core.forecast import Expected, Room, learned
 from stoker.core.nights import Depth, Step
 
@@ -44,22 +44,17 @@ _EXPECTED: Mapping[Depth, Sequence[Expected]] = MappingProxyType(
 )
 
 
-_STEPS: Mapping[str, Step] = MappingProxyType(
-    {
-        "crawl": Step.CRAWL,
-        "tavily": Step.EXTRACT,
-        "openai": Step.EXTRACT,
-        "lusha": Step.CONTACTS,
-        "zerobounce": Step.VERIFY,
-    }
-)
+# What a call is promised at, where that is more than it costs: an answer at its longest. As long as
+# less is free, nobody is asked.
+_PROMISED: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
+_EPSILON = 1e-9  # parts of a call that floats lose
 
 
 def expected(
     connectors: Collection[str], *, steps: Collection[Step] = tuple(Step)
 ) -> dict[Depth, list[Expected]]:
     """Return what each depth needs from those connectors that can be asked and that steps ask."""
-    asked = {name for name in connectors if _STEPS[name] in steps}
+    asked = {name for name in connectors if ASKED[name] in steps}
     return {
         depth: [each for each in needs if each.connector in asked]
         for depth, needs in _EXPECTED.items()
@@ -71,19 +66,26 @@ def room(
     *,
     free: Mapping[str, int],
     per_minute: float,
-    took: Mapping[Depth, Taken] = MappingProxyType({}),
+    took: Mapping[LookKind, Taken] = MappingProxyType({}),
 ) -> Room:
     """Return how many calls a connector allows, from what is free of each of its units.
 
     A unit that nobody has limited is not in `free`. What earlier looks `took` says how much of
-    each unit a call takes.
+    each unit a call takes; the last one must still fit with all that it is promised. Calls are
+    whole, except of a batch, which may be smaller.
     """
     found = Room(per_minute=per_minute, took=took)
+    promised = _PROMISED.get(connector, {})
     needs = [each for each in _EXPECTED[Depth.DEEP] if each.connector == connector]
     calls = [
-        free[unit] / amount
+        _fitting(free[unit], amount, promised.get(unit, 0), whole=each.per_call == 1)
         for each in learned({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
         for unit, amount in each.cost.items()
         if unit in free and amount
     ]
     return replace(found, calls_left=min(calls, default=math.inf))
+
+
+def _fitting(free: int, amount: float, promised: float, *, whole: bool) -> float:
+    calls = max((free - max(promised - amount, 0.0)) / amount, 0.0)
+    return math.floor(calls + _EPSILON) if whole else calls

@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from stoker.core.experience import Taken
+from stoker.core.experience import LookKind, Taken
 from stoker.core.nights import Depth, Unit
 
 PRIOR = 10  # looks; so much weighs what is expected before anything is known
+ASKED_AGAIN = 0.1  # of what a first look asks, before it is known; the rest was answered before
 _Z90 = 1.2816  # standard deviations to the 90th percentile
 
 
@@ -35,12 +36,14 @@ class Expected:
 class Room:
     """How much and how fast a connector lets us: what is left of its caps, and its pace.
 
-    And what looks took of it in earlier nights, where there were any.
+    And what looks took of it in earlier nights, where there were any; and which share of tonight's
+    looks asks it as a first look does. Unless it is said, all deep ones do, and no shallow one.
     """
 
     per_minute: float = math.inf
     calls_left: float = math.inf
-    took: Mapping[Depth, Taken] = field(default_factory=dict)
+    took: Mapping[LookKind, Taken] = field(default_factory=dict)
+    anew: Mapping[Depth, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,33 +64,71 @@ def learned(
 ) -> dict[Depth, list[Expected]]:
     """Return what looks need by what earlier ones took, beside what was expected all along.
 
-    The more looks there were, the less is left of the expectation. A shallow look is expected to
-    need whatever earlier ones took of those a deep one asks.
+    The more looks there were, the less is left of the expectation. Whoever asks again is expected
+    to need a small part of it; a shallow look, whatever earlier ones took of those a deep one asks.
     """
-    found = {depth: list(needs) for depth, needs in expected.items()}
-    known = {each.connector for each in found.get(Depth.SHALLOW, ())}
-    for each in expected.get(Depth.DEEP, ()):
-        if each.connector not in known and Depth.SHALLOW in rooms.get(each.connector, Room()).took:
-            found.setdefault(Depth.SHALLOW, []).append(replace(each, calls=0.0))
-    return {
-        depth: [_learned(each, rooms.get(each.connector, Room()).took.get(depth)) for each in needs]
-        for depth, needs in found.items()
+    found = {
+        depth: [_tonight(each, depth, rooms.get(each.connector, Room())) for each in needs]
+        for depth, needs in expected.items()
     }
+    known = {each.connector for each in expected.get(Depth.SHALLOW, ())}
+    for each in expected.get(Depth.DEEP, ()):
+        room = rooms.get(each.connector, Room())
+        asked = LookKind.SHALLOW in room.took or room.anew.get(Depth.SHALLOW)
+        if asked and each.connector not in known:
+            found.setdefault(Depth.SHALLOW, []).append(_tonight(each, Depth.SHALLOW, room, part=0))
+    return found
+
+
+def _tonight(each: Expected, depth: Depth, room: Room, *, part: float | None = None) -> Expected:
+    """Return what is needed by those who ask anew and those who do not, as many as there are.
+
+    The latter are expected to need that `part` of what the former do.
+    """
+    if not each.cost:
+        return each
+    kind, share, usual = (
+        (LookKind.AGAIN, room.anew.get(depth, 1.0), ASKED_AGAIN)
+        if depth is Depth.DEEP
+        else (LookKind.SHALLOW, room.anew.get(depth, 0.0), 1.0)
+    )
+    first = _learned(each, room.took.get(LookKind.FIRST))
+    less = replace(each, calls=each.calls * (usual if part is None else part))
+    other = _learned(less, room.took.get(kind))
+    if share in (0.0, 1.0):
+        return first if share else other
+    by_first, by_others = _per_look(first), _per_look(other)
+    return _needing(
+        each,
+        {
+            unit: share * by_first.get(unit, 0.0) + (1 - share) * by_others.get(unit, 0.0)
+            for unit in sorted({*by_first, *by_others})
+        },
+    )
 
 
 def _learned(each: Expected, took: Taken | None) -> Expected:
-    if took is None or not each.cost:
+    if took is None:
         return each
-    trust = took.evidence / (took.evidence + PRIOR)
-    before = {unit: each.calls / each.per_call * amount for unit, amount in each.cost.items()}
-    now = {
-        unit: trust * took.per_look.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
-        for unit in sorted({*before, *took.per_look})
-    }
-    calls = now.get("calls", 0.0)
+    trust, before = took.evidence / (took.evidence + PRIOR), _per_look(each)
+    return _needing(
+        each,
+        {
+            unit: trust * took.per_look.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
+            for unit in sorted({*before, *took.per_look})
+        },
+    )
+
+
+def _per_look(each: Expected) -> dict[str, float]:
+    return {unit: each.calls / each.per_call * amount for unit, amount in each.cost.items()}
+
+
+def _needing(each: Expected, per_look: Mapping[str, float]) -> Expected:
+    calls = per_look.get("calls", 0.0)
     if not calls:
         return replace(each, calls=0.0)
-    cost = {unit: amount / calls * each.per_call for unit, amount in now.items()}
+    cost = {unit: amount / calls * each.per_call for unit, amount in per_look.items()}
     return replace(each, calls=calls, cost=cost)
 
 

@@ -87,6 +87,36 @@ def of_now(
     return found
 
 
+def left_of(
+    connectors: Iterable[str],
+    caps: Iterable[Cap],
+    changes: Mapping[str, CapChange],
+    used: Mapping[Place, Used],
+    *,
+    reset: ResetRule,
+    now: datetime,
+) -> dict[str, dict[str, int]]:
+    """Return how much of each unit each connector may still be asked for by a run that begins now.
+
+    What its narrowest cap leaves, whichever scope and window that has: a cap that tenants share
+    counts like one's own, and one per run is unused. A unit that nobody has limited is not there;
+    the empty connector stands for what is spent on nobody in particular.
+    """
+    found: dict[str, dict[str, int]] = {name: {} for name in connectors}
+    for cap in caps:
+        change = changes.get(cap.id)
+        if cap.window is WindowKind.RUN:
+            free = limit_in_force(cap, change, now=now)
+        else:
+            window = window_at(cap.window, now, reset=reset_for(cap, reset)).name
+            lines = _of_cap(cap, change, used, reset=reset_for(cap, reset), now=now)
+            free = next(line.free for line in lines if line.window == window)
+        for name, units in found.items():
+            if cap.connector in ("", name):
+                units[cap.unit] = min(units.get(cap.unit, free), free)
+    return found
+
+
 def unaccounted(holds: Iterable[Hold], used: Mapping[Place, Used]) -> list[str]:
     """Return a sentence for each window whose reserved total is not what open promises add up to.
 

@@ -21,6 +21,7 @@ from stoker.core.nights import KIND, OF_COMPANIES, Depth, Step, Unit, looks
 from stoker.core.scoring import ScoreRule
 from stoker.core.targets import PLENTY, DepthRule, Selection, Targets, affordable, places
 from stoker.engine.candidates import find_candidates, select_targets
+from stoker.engine.earlier_nights import rooms_tonight
 from stoker.engine.hindering import concerning
 from stoker.engine.looking import CONNECTOR, UNIT
 from stoker.engine.refreshing import Refreshed, refresh
@@ -143,6 +144,7 @@ class Planning:
         )
         if Step.SELECT not in order.steps or (earlier is not None and not earlier.in_vain):
             units = await self._fitting(accounts, earlier, day.start)
+            means = await self._tonight(run, units, means)
             return NightPlan(
                 rule=rule,
                 units=units,
@@ -173,6 +175,7 @@ class Planning:
             )
             step.items = len(chosen.units)
         units = (*chosen.units, *await self._fitting(accounts, earlier, day.start, chosen.units))
+        means = await self._tonight(run, units, means)
         return NightPlan(
             rule=rule,
             units=units,
@@ -188,6 +191,10 @@ class Planning:
             nobody="" if units else await self._why_nobody(accounts, rule, chosen),
             stops=stops,
         )
+
+    async def _tonight(self, run: OpenRun, units: tuple[Unit, ...], means: Means) -> Means:
+        rooms = await rooms_tonight(run.store, units, means.rooms, now=run.clock.now())
+        return replace(means, rooms=rooms)
 
     @property
     def _works(self) -> bool:

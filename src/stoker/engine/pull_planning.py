@@ -49,6 +49,7 @@ from stoker.core.pull_reasons import CHOSEN_BECAUSE, REASONS
 from stoker.core.pulls import DEEP, DayPlan, in_turn, plan_day
 from stoker.core.runs import Run, RunState
 from stoker.core.targets import PLENTY
+from stoker.engine.earlier_nights import rooms_tonight
 from stoker.engine.hindering import Hindering
 from stoker.engine.looking import CONNECTOR, UNIT, claimed
 from stoker.engine.night_planning import Means, NightOrder, NightPlan
@@ -117,6 +118,7 @@ class PullPlanning:
         means = await self._means()
         earlier = await left_undone(run, kind=KIND, reset=self._night.reset, killed_only=True)
         if earlier is not None and earlier.units:
+            means = await self._tonight(run.store, earlier.units, means, run.clock.now())
             return self._told(earlier.units, means, rule, taken_over_from=earlier.run)
         with run.step("plan") as step:
             pulls = await self.pulls(run.store, now=run.clock.now(), means=means)
@@ -125,6 +127,7 @@ class PullPlanning:
         await keep(run.store, name, pulls)
         units = units_of(pulls)
         many = len(pulls.inputs.ids)
+        means = await self._tonight(run.store, units, means, run.clock.now())
         told = self._told(units, means, rule)
         return replace(told, candidates=many, nobody="" if many else NOBODY)
 
@@ -145,7 +148,13 @@ class PullPlanning:
         """Return the plan for this moment and what it is expected to take, keeping nothing."""
         means = await self._means()
         pulls = await self.pulls(store, now=now, means=means)
-        return pulls, self._quote(units_of(pulls), means)
+        units = units_of(pulls)
+        return pulls, self._quote(units, await self._tonight(store, units, means, now))
+
+    async def _tonight(
+        self, store: Store, units: tuple[Unit, ...], means: Means, now: datetime
+    ) -> Means:
+        return replace(means, rooms=await rooms_tonight(store, units, means.rooms, now=now))
 
     async def _inputs(self, store: Store, now: datetime, means: Means) -> PlanInputs:
         columns, order = await self._columns(store), self._order
