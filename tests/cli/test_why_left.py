@@ -1,6 +1,7 @@
 """`stoker why` for a company its run never ended with, asked the way a person does."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from stoker.core.budget import Request
 from stoker.core.budget_windows import ResetRule, WindowKind
 from stoker.core.caps import Cap, Scope
 from stoker.core.companies import CompanyId
-from stoker.core.nights import KIND, Depth, Unit
+from stoker.core.nights import KIND, Depth, Unit, UnitState
 from stoker.core.runs import Manifest, Run, RunKey, RunState
 
 CAP = Cap(scope=Scope.TENANT, unit="calls", window=WindowKind.DAY, limit=1000)
@@ -60,7 +61,9 @@ def test_whom_a_stop_left_out_is_told_so_and_what_to_do(stoker):
     assert "take that back" not in stoker("why", f"acme/{company}")[1]
 
 
-def a_run_with_one_company_under_way(stoker, *, ended, resume_at=None):
+def a_run_with_one_company_under_way(
+    stoker, *, ended, resume_at=None, state=UnitState.WAITING, spends=True
+):
     """A run that paid for a company, lost track of a call, and did not come to its end."""
     company = CompanyId(stoker.told("nightly", "--dry-run")[1][0]["selected"][0]["company"])
 
@@ -72,7 +75,7 @@ def a_run_with_one_company_under_way(stoker, *, ended, resume_at=None):
         await store.nights.take_units(
             run.name, owner="me", until=now + timedelta(minutes=1), now=now, limit=1
         )
-        for key in ("settled", "lost"):
+        for key in ("settled", "lost") if spends else ():
             request = Request(
                 key=key, connector="tavily", amounts={"calls": 2}, run=run.name, account=company
             )
@@ -84,9 +87,14 @@ def a_run_with_one_company_under_way(stoker, *, ended, resume_at=None):
                 until=now + timedelta(minutes=1),
                 now=now,
             )
-        await store.money.settle("settled", {"calls": 1}, now=now)
+        if spends:
+            await store.money.settle("settled", {"calls": 1}, now=now)
+        if state is UnitState.SHED:
+            shed = replace(unit, state=state, owner="me")
+            assert await store.nights.finish_unit(run.name, shed, None)
         if ended:
-            await store.nights.give_back_units(run.name, owner="me")
+            if state is UnitState.WAITING:
+                await store.nights.give_back_units(run.name, owner="me")
             await store.runs.finish_run(
                 run.ended(
                     RunState.CANCELLED,
@@ -123,3 +131,19 @@ def test_a_company_that_is_being_worked_on_is_told_what_it_cost_so_far(stoker):
     assert "It is being worked on." in out
     assert "It cost tavily 1 call so far." in out
     assert "runs rerun" not in out
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (UnitState.WAITING, "It was not begun: run"),
+        (UnitState.TAKEN, "It was begun and not finished: run"),
+        (UnitState.SHED, "It was left out so that more valuable ones were done in time."),
+    ],
+)
+def test_whom_a_run_left_out_is_told_how_far_it_came_and_what_to_do(stoker, state, words):
+    company, run = a_run_with_one_company_under_way(stoker, ended=True, state=state, spends=False)
+    _, out, _ = stoker("why", company)
+    assert words in out
+    assert "It cost nothing so far." in out
+    assert f"To have it taken up again: stoker runs rerun {run} --tenant acme" in out

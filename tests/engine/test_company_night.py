@@ -11,14 +11,15 @@ from night_house import ACME, house
 from stoker.core.companies import Verdict
 from stoker.core.events import ConnectorRests, NightProgress
 from stoker.core.findings import Extracted
+from stoker.core.leases import Lease
 from stoker.core.nights import KIND, Depth, UnitState
-from stoker.core.runs import RunKey, RunState
+from stoker.core.runs import Manifest, RunKey, RunState
 from stoker.engine.clock import SystemClock
 from stoker.engine.handing_out import LEASE, SIGN_OF_LIFE
 from stoker.engine.night import Night
 from stoker.engine.night_planning import Means, Planning
 from stoker.engine.night_watch import LOOKS_EVERY
-from stoker.engine.running import OpenRun
+from stoker.engine.running import OpenRun, Runner
 from stoker.engine.seeing_through import cut_off
 from stoker.errors import ConfigError, TransientError
 from stoker.nightly import exports_for, order_of, sources_for
@@ -262,17 +263,20 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
 
         visits = visits_of(house, the_first_never_ends)
         desk = Desk(house, visits=visits, exports=seen, at_once=2, sent_together=2)
-        task = house.app.night_task(ACME, desk.night)
-        doing = asyncio.ensure_future(house.app.scheduler(()).start_now(task))
+        store, app = house.store(), house.app
+        lease = Lease(name="run", owner="me", epoch=1, beat=1, until=app.clock.now())
+        runner = Runner(clock=app.clock, observer=app.observer)
+        begun = await runner.begin(store, lease, kind=KIND, manifest=Manifest())
+        doing = asyncio.ensure_future(runner.carry_out(store, begun, desk.night))
         await seen.sent.wait()
         await cut_off(doing, at_once=True)
-        [run] = await house.store().runs.runs(kind=KIND)
+        run = await store.runs.run(begun.at)
         rows = await house.store().nights.sent_by(run.name)
         return run, rows, await settled_under(house.store(), run.name)
 
     run, rows, settled = at(tmp_path, journey)
     counts, steps = run.manifest.counts, {step.step: step for step in run.manifest.steps}
-    assert run.state is RunState.CANCELLED
+    assert (run.state, run.reason) == (RunState.CANCELLED, "stopped before it was finished")
     assert run.manifest.cost == settled
     assert (counts["selected"], counts["candidates"]) == (5, 5)
     assert counts["crm_written"] + counts.get("crm_unknown", 0) == len(rows)
