@@ -84,3 +84,15 @@ def test_gates_of_one_app_have_one_owner_and_caps_of_their_own_tenant(on_app):
             await app.gate(TenantId("carol"))
 
     on_app('storage.backend = "memory"', look)
+
+
+def test_nights_and_pulls_whose_process_died_are_gone_on_with_in_their_day_and_upkeep_is_not(
+    on_app,
+):
+    async def look(app):
+        for night in (app.night(ACME), app.pulls(ACME)):
+            assert app.night_task(ACME, night).goes_on_within == app.reset_for(ACME)
+        assert app.task(ACME).goes_on_within is None
+        assert app.sweep_task(ACME).goes_on_within is None
+
+    on_app('storage.backend = "memory"', look)

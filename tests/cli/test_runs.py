@@ -74,6 +74,22 @@ def test_a_run_is_shown_by_its_name_or_as_the_latest(stoker):
     assert "took 1 m 30 s" in by_name[1]
 
 
+def test_a_run_that_went_on_with_a_dead_one_is_not_said_to_be_begun_by_hand(stoker, tmp_path):
+    key = RunKey(RECENT + timedelta(minutes=5), 2)
+    went_on = Run(key=key, kind="upkeep", manifest=Manifest(goes_on_with=RECENT))
+
+    async def begin():
+        backend = SqliteBackend(tmp_path / "stoker.db")
+        await backend.tenant(TenantId("default")).runs.insert_run(went_on)
+        await backend.close()
+
+    asyncio.run(begin())
+
+    told = f"to go on with {RECENT:%Y%m%d_%H%M%S}"
+    assert told in stoker("runs", "list", "--limit", "1")[1]
+    assert f"started {told}" in stoker("runs", "show", "latest")[1]
+
+
 def test_two_runs_are_compared(stoker):
     one, other = f"{RECENT - timedelta(days=1):%Y%m%d_%H%M%S}", f"{RECENT:%Y%m%d_%H%M%S}"
 

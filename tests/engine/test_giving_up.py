@@ -96,3 +96,14 @@ def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alon
         return await given_up(bench.store, by=us, runner=bench.runner)
 
     assert asyncio.run(scenario()) == []
+
+
+def test_nobody_ends_the_run_it_is_itself():
+    async def scenario():
+        bench = Bench()
+        us = await bench.begun("upkeep", "us")
+        held = await bench.store.schedule.lease(run_lease("upkeep"))
+        await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+        return await given_up(bench.store, by=us, runner=bench.runner)
+
+    assert asyncio.run(scenario()) == []

@@ -327,6 +327,18 @@ def test_a_run_whose_process_was_killed_is_closed_and_gone_on_with_though_nothin
     assert world.tick() == []
 
 
+def test_what_is_gone_on_with_begins_at_once_also_where_others_begin_later():
+    world = going_on()
+    world.tasks = [replace(task, begins_after=timedelta(hours=1)) for task in world.tasks]
+    asyncio.run(begun_by_the_dead(world))
+    world.clock.advance(LAPSES)
+    now = world.clock.now()
+
+    [run] = world.tick()
+
+    assert run.at == now
+
+
 def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock():
     world = going_on()
 
