@@ -132,3 +132,23 @@ def test_what_was_sent_and_forgotten_is_found_again_though_it_has_another_name_n
         assert len(await office.crm.found(rows, known={})) == 3
 
     in_office(work)
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_a_contact_people_gave_another_address_is_found_though_nothing_is_remembered(theirs):
+    async def work(office):
+        if theirs:
+            company = {"name": "Acme", "company_registry": "200900001A", "is_company": True}
+            office.person(PARTNER, "create", vals_list=[company])
+        await office.night(dossier())
+        office.edit("Mei", email="own@acme.test")
+        office.forget()
+        for nth, phone in enumerate(["1", "2"], start=2):
+            await office.night(dossier(phone=phone), run=f"n{nth}")
+
+        mei = office.records()["Mei"]
+        assert (mei["email"], mei["phone"]) == ("own@acme.test", "2")
+        assert len(office.records()) == 2
+        assert (await office.undo("n2")).rows == 0
+
+    in_office(work)

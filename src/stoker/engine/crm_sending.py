@@ -6,16 +6,14 @@ a person's. What is sent is decided in `core.upserts`; which rows there are, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from stoker.accounts import NightStore, SentRow
 from stoker.core.crm import CrmRecord, CrmRow
-from stoker.core.crm_people import HANDS
 from stoker.core.upserts import (
     FOUND,
-    ID,
     PLACE,
     Write,
     changed,
@@ -25,6 +23,7 @@ from stoker.core.upserts import (
     was_taken_back,
     written_there,
 )
+from stoker.engine.crm_finding import found_again, found_there
 from stoker.sources import Crm, Upserting
 
 
@@ -54,7 +53,7 @@ async def send_rows(
     ids = {row.external_id for row in rows}
     if not wanted:
         return Sending(same=len(ids), left={}, refused={}, later={})
-    there = await _there(rows, wanted, crm, sent)
+    there = await found_there(rows, wanted, crm=crm, sent=sent)
     fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
     plan = planned(wanted, sent=sent, there=there, fields=fields, beside=rows)
     writes = [write for write in plan.writes if write.cells]
@@ -82,16 +81,6 @@ async def send_rows(
     )
 
 
-async def _there(
-    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], crm: Crm, sent: Mapping[str, SentRow]
-) -> dict[str, CrmRecord]:
-    """Find what stands there for these rows and for what they link to."""
-    linked = {id_ for row in wanted for id_ in row.links.values()}
-    asked = {row.external_id: row for row in rows if row.external_id in linked}
-    asked |= {row.external_id: row for row in wanted}
-    return await crm.found(_with_hands(asked.values()), known=numbers(sent))
-
-
 async def _read_back(
     done: Sequence[Write], told: Mapping[str, Upserting], crm: Crm
 ) -> dict[str, CrmRecord]:
@@ -100,23 +89,7 @@ async def _read_back(
         for write in done
         if (id_ := told[write.row.external_id].id) is not None
     }
-    rows = _with_hands(write.row for write in done)
-    return await crm.found(rows, known=known) if done else {}
-
-
-def _with_hands(rows: Iterable[CrmRow]) -> list[CrmRow]:
-    """Return rows that ask also who had their records in hand, beside what they want of them."""
-    hands = dict.fromkeys(HANDS, "")
-    return [replace(row, values={**hands, **row.values}) for row in rows]
-
-
-def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
-    """Return the records' own numbers in the CRM, by external id, as far as they are remembered."""
-    return {
-        external_id: number
-        for external_id, each in sent.items()
-        if isinstance(number := each.values.get(ID), int)
-    }
+    return await found_again((write.row for write in done), crm=crm, known=known)
 
 
 def _hides(write: Write, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]) -> bool:

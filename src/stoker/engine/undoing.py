@@ -16,7 +16,7 @@ from stoker.core.crm_people import HANDS
 from stoker.core.runs import compact_json
 from stoker.core.taking_back import Undoing, meant, remembered_after, undone
 from stoker.core.upserts import FOUND, ID, PLACE, UNDONE, was_taken_back, written_there
-from stoker.engine.crm_sending import numbers
+from stoker.engine.crm_finding import numbers
 from stoker.errors import PermanentError
 from stoker.sources import Crm
 
