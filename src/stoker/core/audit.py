@@ -147,8 +147,8 @@ def _decided(
     because = f": {run.reason}" if run.reason else ""
     if run.state is RunState.RUNNING and run.at in gone:
         sentence = (
-            f"run {name} is not going on, {GONE}; stoker schedule run goes on with a night, "
-            "and closes whatever is left so, as does: stoker upkeep"
+            f"run {name} is not going on: {GONE}; go on with: stoker schedule run, "
+            "or only close it with: stoker upkeep"
         )
         return Finding(instant=instant, kind=FindingKind.FAILED, sentence=sentence, run=run)
     if run.state is RunState.RUNNING:
