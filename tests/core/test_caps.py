@@ -14,6 +14,7 @@ from stoker.core.caps import (
     cap_unit,
     connector_name,
     limit_in_force,
+    said_of,
     said_together,
     unit,
 )
@@ -210,3 +211,11 @@ def test_of_two_words_the_later_stands_and_what_it_left_out_stays(first, second)
 def test_what_is_kept_in_ids_and_settings_keeps_its_name():
     assert [scope.value for scope in Scope] == ["tenant", "tenant_connector", "connector"]
     assert LARGEST == 10**15
+
+
+@given(changes)
+def test_what_people_said_of_a_cap_is_what_is_in_force_where_nothing_else_was(change):
+    nothing_else = cap(limit=0)
+    said = said_of({"a cap": change}, now=NOW)
+    assert said.get("a cap", 0) == limit_in_force(nothing_else, change, now=NOW)
+    assert said or change.limit is None

@@ -248,6 +248,15 @@ def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
     assert len(vendor.asked) == 1
 
 
+async def came_to(asked, wanted):
+    """Wait until an answer is the one that is wanted."""
+    for _ in range(1000):
+        if await asked() == wanted:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"it is still {await asked()}")
+
+
 GONE_FOR_LONG = timedelta(minutes=10)
 LONG = 20  # seconds; longer than anything here takes, so that a hang fails
 
@@ -259,8 +268,7 @@ def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
     async def work(here):
         theirs = True
         asking = asyncio.create_task(ask(here, ours=lambda: theirs))
-        while await phases(here) != [Phase.RELEASED]:
-            await asyncio.sleep(0.01)
+        await came_to(lambda: phases(here), [Phase.RELEASED])
         theirs = False
         return await asyncio.wait_for(asking, LONG), await phases(here)
 
@@ -274,8 +282,7 @@ def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
         await here.passages.wait_until("tavily", here.clock.now() + GONE_FOR_LONG)
         theirs = True
         asking = asyncio.create_task(ask(here, ours=lambda: theirs))
-        while not await phases(here):
-            await asyncio.sleep(0.01)
+        await came_to(lambda: phases(here), [Phase.HELD])
         theirs = False
         failed = await asyncio.wait_for(asking, LONG)
         return failed, await phases(here), here.charged("tavily")

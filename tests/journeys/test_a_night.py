@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pg
-from night_house import ACME, BOLT, house
+from night_house import ACME, ANYBODY, BOLT, house
 from stoker.core.budget import CapChange
 from stoker.core.companies import Verdict
 from stoker.core.corpus import corpus_key
@@ -339,6 +339,11 @@ def test_who_cannot_be_found_costs_no_look_and_counts_as_not_looked_at(at, statu
     assert units == 3 * looks == night.manifest.cost.get("crawl/pull_units", 0)
     assert sum(each.looked_at is not None for each in known) == looks
     assert [each.notes["owed"] for each in known].count("extract") == 4 - looks
+    lacking = {each.company.id for each in known if each.notes["owed"]}
+    assert set(night.manifest.lacking) == lacking
+    assert night.manifest.remaining == ()
+    assert night.manifest.caps[TAVILY] == searches
+    assert night.manifest.rule == ANYBODY.as_json()
 
 
 def test_the_selection_of_an_earlier_run_can_be_repeated_exactly(at):

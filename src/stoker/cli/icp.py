@@ -21,7 +21,7 @@ from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.core.icp import IcpRule
-    from stoker.core.model import Json, TenantId
+    from stoker.core.model import TenantId
     from stoker.sources import RegistryStore
 
 _SPAN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
@@ -155,14 +155,7 @@ def _span(text: str, *, what: str, example: str) -> tuple[int, int]:
 
 def _show(tenant: TenantId, rule: IcpRule, *, as_json: bool) -> None:
     if as_json:
-        told: Json = {
-            "tenant": tenant,
-            "rule": rule.name,
-            "industries": list(rule.industries),
-            "employees": list(rule.employees),
-            "years": list(rule.years),
-        }
-        show_json(told)
+        show_json({"tenant": tenant, **rule.as_json()})
         return
     say(f"{tenant} looks for companies by rule {rule.name!r}:")
     show_table(

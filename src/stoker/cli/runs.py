@@ -25,10 +25,14 @@ from stoker.cli.which_run import found_run
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoker.core.model import Json, TenantId
     from stoker.core.retention import Verdict
     from stoker.core.runs import Run
     from stoker.ports import Weight
+
+_SHOWN = 5  # of many companies
 
 
 @click.group()
@@ -119,7 +123,10 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
     for reason in manifest.reasons:
         say(f"  {reason}")
     if manifest.remaining:
-        say(f"  {len(manifest.remaining)} remain: {', '.join(manifest.remaining[:5])}")
+        say(f"  {len(manifest.remaining)} remain: {_few(manifest.remaining)}")
+    if manifest.lacking:
+        say(f"  {len(manifest.lacking)} were not worked on wholly: {_few(manifest.lacking)}")
+        say(f"  what each did without: stoker why {whose}/{manifest.lacking[0]}")
     if manifest.resume_at:
         say(f"  can go on at {manifest.resume_at:%Y-%m-%d %H:%M} UTC")
     show_table(
@@ -133,6 +140,19 @@ async def _show(asked: Asked, name: str, *, tenant: str | None, as_json: bool) -
         show_table(["cost", "amount"], sorted(manifest.cost.items()))
     if manifest.caps:
         show_table(["cap at the start", "limit"], sorted(manifest.caps.items()))
+    if manifest.rule:
+        show_table(
+            ["rule", "wanted"], [(what, _plain(said)) for what, said in manifest.rule.items()]
+        )
+
+
+def _plain(said: Json) -> str:
+    return ", ".join(map(str, said)) or "any" if isinstance(said, list) else str(said)
+
+
+def _few(companies: Sequence[str]) -> str:
+    more = len(companies) - _SHOWN
+    return ", ".join(companies[:_SHOWN]) + (f", … {more} more: --json" if more > 0 else "")
 
 
 @runs.command("compare")

@@ -7,6 +7,7 @@ say about a cap. What is charged to caps, and whether it fits, is `budget`'s bus
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -131,6 +132,17 @@ def said_together(before: CapChange | None, change: CapChange) -> CapChange:
     if change.raised_to is None:
         return merged
     return replace(merged, raised_to=change.raised_to, raised_until=change.raised_until)
+
+
+def said_of(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
+    """Return the limits people have given caps, as they are at this moment, by cap."""
+    said = {}
+    for name, change in changes.items():
+        raised = change.raised_until is not None and now < change.raised_until
+        limits = [change.limit, change.raised_to if raised else None]
+        if given := [limit for limit in limits if limit is not None]:
+            said[name] = max(given)
+    return said
 
 
 def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:

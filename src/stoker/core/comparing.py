@@ -82,6 +82,7 @@ def _only_here(run: Run, other: Run) -> Iterator[tuple[str, str]]:
     mine, theirs = run.manifest, other.manifest
     yield "selected", _list_text(mine.selected, theirs.selected)
     yield "remaining", _list_text(mine.remaining, theirs.remaining)
+    yield "lacking", _list_text(mine.lacking, theirs.lacking)
     yield "reasons", _list_text(mine.reasons, theirs.reasons)
 
 

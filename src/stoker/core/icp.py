@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stoker.core.companies import Company
+from stoker.core.model import Json
 from stoker.errors import ConfigError
 
 EARLIEST_YEAR, LATEST_YEAR = 1800, 2100
@@ -36,6 +37,15 @@ class IcpRule:
                 f"years {_span(self.years)}: give two years from {EARLIEST_YEAR} to "
                 f"{LATEST_YEAR}, the earlier first"
             )
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the rule as manifests keep it and programs read it."""
+        return {
+            "rule": self.name,
+            "industries": list(self.industries),
+            "employees": list(self.employees),
+            "years": list(self.years),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ def manifest_json(manifest: Manifest) -> dict[str, Json]:
         "sources": [_timing_json(timing) for timing in manifest.sources],
         "reasons": list(manifest.reasons),
         "remaining": list(manifest.remaining),
+        "lacking": list(manifest.lacking),
+        "rule": dict(manifest.rule),
         "resume_at": _moment_json(manifest.resume_at),
         "goes_on_with": _moment_json(manifest.goes_on_with),
     }
@@ -141,6 +143,8 @@ _MANIFEST: Mapping[str, Callable[[Any], Any]] = {
     "sources": _timings,
     "reasons": _texts,
     "remaining": _texts,
+    "lacking": _texts,
+    "rule": _object,
     "resume_at": _moment,
     "goes_on_with": _moment,
 }

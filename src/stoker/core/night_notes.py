@@ -19,7 +19,8 @@ _ELSEWHERE = frozenset(Step) - {Step.CRAWL}
 MOST_REASONS = 20  # told of one night; the most frequent ones
 _MOST_KEPT = 500  # reasons counted apart; the rest is counted together
 _LEFT = (UnitState.WAITING, UnitState.TAKEN, UnitState.SHED)
-_NOT_WHOLE = (*_LEFT, UnitState.DEGRADED, UnitState.POISONED, UnitState.UNKNOWN)
+_LACKING = (UnitState.DEGRADED, UnitState.POISONED, UnitState.UNKNOWN)
+_NOT_WHOLE = (*_LEFT, *_LACKING)
 _WORDS: Mapping[UnitState, str] = {
     UnitState.DEGRADED: "did without something",
     UnitState.POISONED: "could not be worked on",
@@ -41,7 +42,8 @@ class Summary:
     timings: tuple[StepTiming, ...]
     reasons: tuple[str, ...]
     selected: tuple[str, ...]
-    remaining: tuple[str, ...]
+    remaining: tuple[str, ...]  # not worked on
+    lacking: tuple[str, ...] = ()  # worked on, but not wholly
     unknown: Mapping[str, int] = field(default_factory=dict)  # nobody knows whether it was spent
 
     @property
@@ -75,6 +77,7 @@ class Tally:
         self._items: Counter[str] = Counter()
         self._selected: list[str] = []
         self._remaining: list[str] = []
+        self._lacking: list[str] = []
 
     def add(self, units: Iterable[Unit]) -> None:
         """Count these units too."""
@@ -92,6 +95,8 @@ class Tally:
             self._selected.append(unit.company)
             if unit.state in _LEFT:
                 self._remaining.append(unit.company)
+            if unit.state in _LACKING:
+                self._lacking.append(unit.company)
 
     def summary(self) -> Summary:
         """Return what it adds up to so far."""
@@ -111,6 +116,7 @@ class Tally:
             ),
             selected=tuple(self._selected),
             remaining=tuple(self._remaining),
+            lacking=tuple(self._lacking),
         )
 
 

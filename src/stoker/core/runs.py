@@ -75,6 +75,8 @@ class Manifest:
     sources: tuple[StepTiming, ...] = ()
     reasons: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()  # worked on, and something was left out
+    rule: Mapping[str, Json] = field(default_factory=dict)  # by which companies were chosen
     resume_at: datetime | None = None
     goes_on_with: datetime | None = None  # the run that died, of which this one does what is left
 

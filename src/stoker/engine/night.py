@@ -129,6 +129,7 @@ class Night:
             )
         )
         run.counted |= _planned(plan)
+        run.rule |= plan.rule.as_json()
         exporting = self._exporting(run)
         flowed = await self._flow(run, name, plan, times, units, exporting)
         flowed_at = run.clock.now()
@@ -383,6 +384,7 @@ def _ending(
         selected=summary.selected,
         reasons=tuple(reasons),
         remaining=summary.remaining,
+        lacking=summary.lacking,
         resume_at=(flowed.room_at or plan.room_at) if state is RunState.PARTIAL else None,
     )
 

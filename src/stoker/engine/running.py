@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from stoker.core.caps import said_of
 from stoker.core.events import RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.core.leases import Lease
-from stoker.core.model import clean_text
+from stoker.core.model import Json, clean_text
 from stoker.core.runs import (
     GONE,
     CancelRequest,
@@ -51,6 +52,7 @@ class Ending:
     sources: tuple[StepTiming, ...] = ()
     reasons: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     resume_at: datetime | None = None
 
 
@@ -72,6 +74,7 @@ class OpenRun:
     observer: Observer
     timings: list[StepTiming] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)  # told also of a run that is cut off
+    rule: dict[str, Json] = field(default_factory=dict)  # by which companies are chosen; told too
     begin_nothing_new: Callable[[], None] | None = None  # None: it can only be cut off
 
     @contextmanager
@@ -136,7 +139,8 @@ class Runner:
     ) -> Run:
         """Write down that a run begins, under the first free second from now on."""
         used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.usage()}
-        manifest = replace(manifest, budgets=used)
+        said = said_of(await store.money.cap_changes(), now=self.clock.now())
+        manifest = replace(manifest, budgets=used, caps={**manifest.caps, **said})
         newest = await store.runs.runs(limit=1)
         at = next_free_second(self.clock.now(), taken=newest[0].at if newest else None)
         for _ in range(NAMES_TRIED):
@@ -188,7 +192,7 @@ class Runner:
             raise
         if request is not None:
             ending = _heeded(ending, request.reason)
-        return await self.close(store, run, ending, timings=opened.timings)
+        return await self._close(opened, run, ending)
 
     async def close_cancelled(self, store: Store, run: Run, request: CancelRequest) -> Run:
         """End a run as CANCELLED that was asked to stop and whose process is gone."""
@@ -202,6 +206,10 @@ class Runner:
             ending = replace(ending, reason=STOPPED)
         else:
             ending = _heeded(doing.result(), STOPPED)
+        return await self._close(opened, run, ending)
+
+    async def _close(self, opened: OpenRun, run: Run, ending: Ending) -> Run:
+        run = replace(run, manifest=replace(run.manifest, rule=opened.rule))
         return await self.close(opened.store, run, ending, timings=opened.timings)
 
     async def _ending_of(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Ending:
@@ -236,6 +244,7 @@ class Runner:
             selected=summary.selected,
             reasons=summary.reasons,
             remaining=summary.remaining,
+            lacking=summary.lacking,
         )
 
     async def close(
@@ -318,6 +327,7 @@ def _at_its_end(run: Run, ending: Ending, timings: list[StepTiming], *, now: dat
         steps=tuple(timings),
         reasons=tuple(map(clean_text, ending.reasons)),
         remaining=ending.remaining,
+        lacking=ending.lacking,
         resume_at=ending.resume_at,
     )
     return run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)

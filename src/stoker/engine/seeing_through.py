@@ -66,7 +66,7 @@ async def _over(doing: asyncio.Future[Any], *, once_more: bool) -> None:
             impatient = True
             if once_more:
                 doing.cancel()
+    if not doing.cancelled():
+        doing.exception()  # looked at, so that nobody complains that it never was
     if impatient:
-        if not doing.cancelled():
-            doing.exception()  # looked at, so that nobody complains that it never was
         raise asyncio.CancelledError

@@ -57,9 +57,9 @@ class Turns:
         @asynccontextmanager
         async def turn(host: str) -> AsyncIterator[None]:
             async with passages.through(name):
-                if not despite_stops:
-                    await self._refuse_if_stopped(name, tenant)
                 await self._hosts.turn(host, gap=gap)
+                if not despite_stops:  # after the wait, which may be long
+                    await self._refuse_if_stopped(name, tenant)
                 try:
                     yield
                 except TransientError as error:
