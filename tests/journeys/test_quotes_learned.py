@@ -87,14 +87,18 @@ def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_one_look
             rest = await planned(here, limit=5)
             rerun = await here.night(limit=5)
             await limited(money, cap, 1000, clock)
+            everybody = await planned(here, again=True)
             told = await planned(here, limit=A_NIGHT, again=True)
-            return cut, rest, rerun, told, await here.night(limit=A_NIGHT, again=True)
+            run = await here.night(limit=A_NIGHT, again=True)
+            return cut, rest, rerun, everybody, told, run
 
-    cut, rest, rerun, told, run = asyncio.run(scenario())
+    cut, rest, rerun, everybody, told, run = asyncio.run(scenario())
     assert cut.manifest.cost["openai/calls"] == 12
     assert (rest.quote.calls["openai"], round(rest.quote.refused["openai"])) == (0, 5)
     assert not rerun.manifest.cost.get("openai/calls")
     assert told.quote.nights == 1
+    # Of 80, 50 are new and 18 were refused; the other 12 were read.
+    assert abs(everybody.quote.calls["openai"] - (50 + 18)) < 2
     assert run.manifest.cost["openai/calls"] == A_NIGHT
     assert about(told.quote, run) == {}
 
