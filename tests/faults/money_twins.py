@@ -67,12 +67,13 @@ async def spend_naively(order: Order, counts: Counts, worker: int, barrier: Any,
 
 
 def prepared(order: Order) -> None:
-    """Make the twins' tables, with nothing used yet."""
+    """Make the twins' tables anew, with nothing used yet."""
     rows = ", ".join(f"({nth}, 0)" for nth in range(order["rounds"]))
     with _asking(order) as ask:
         if "path" in order:
             ask("PRAGMA journal_mode = WAL")
-        for statement in (*TABLES, f"INSERT INTO twin VALUES {rows}"):
+        anew = [f"DROP TABLE IF EXISTS {table}" for table in ("twin", "entries")]
+        for statement in (*anew, *TABLES, f"INSERT INTO twin VALUES {rows}"):
             ask(statement)
 
 

@@ -76,7 +76,9 @@ def test_killed_processes_lose_no_promise_and_exceed_no_cap(place, request):
     assert trial.counted["granted"]
     assert trial.counted["refused"]
 
-    torn = chaos_naively({**place[1], **order, "operations": 300, "kill_every": 10})
+    naive = {**place[1], **order, "operations": 300, "kill_every": 10}
+    # On a busy machine a kill may miss the moment between two writes; not five times over.
+    torn = any(chaos_naively({**naive, "seed": seed + nth}) for nth in range(5))
     assert torn, "a harness whose kills never come between two writes sees nothing"
 
 
