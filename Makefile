@@ -17,7 +17,7 @@ demo: $(READY)
 	@$(BIN)/stoker demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -16,6 +16,7 @@ import time
 import traceback
 
 PROOFS = (
+    "properties",
     "cron_oracle",
     "stores_agree",
     "migrations",

@@ -7,18 +7,25 @@ of every fault injected, told at the end.
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import pg
 
-# What gates a change must say the same of the same change twice: its examples are drawn from the
-# tests themselves. Everywhere else new ones are drawn each time, which is how odd values are found.
-settings.register_profile("gate", derandomize=True, deadline=None)
-settings.register_profile("search", deadline=None)
-settings.load_profile("gate" if os.environ.get("CI") else "search")
+# `make test` draws the same examples every time, so a failure means that the change broke something.
+# `python -m proof properties` searches with new seeds: --hypothesis-profile=search.
+settings.register_profile(
+    "gate",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine breaks no property
+)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +38,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the server, whichever process started it."""
     if not hasattr(config, "workerinput"):
         pg.Server(Path(os.environ[pg.HOME])).remove()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed `random` with the test's name, unless a search chose a seed of its own."""
+    if not item.config.pluginmanager.hasplugin("randomly"):
+        random.seed(item.nodeid)
 
 
 @pytest.fixture(scope="session")
