@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import pg
 
-# `make test` draws the same examples every time, so a failure means that the change broke something.
+# `make test` draws the same examples every time, so that a failure means the change is wrong.
 # `python -m proof properties` searches with new seeds: --hypothesis-profile=search.
 settings.register_profile(
     "gate",

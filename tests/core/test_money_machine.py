@@ -170,7 +170,7 @@ class MoneyMachine(RuleBasedStateMachine):
         return max(self.limits[cap.id], to) if self.latest < until else self.limits[cap.id]
 
     def tick(self):
-        """The time the model takes it to be: never earlier than it was."""
+        """Move to the latest time the gate has seen; only what asks the gate shows it a clock."""
         self.latest = max(self.latest, self.now)
 
     def given_away(self, place, cap):
@@ -272,11 +272,11 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def pick(self, data):
         key = data.draw(st.sampled_from(sorted(self.model)))
-        self.tick()
         return key, self.model[key]
 
     def moved(self, key, step, *, to, allowed):
         """Try a step; it must go exactly when the model says so."""
+        self.tick()
         if allowed:
             self.gate.move(key, step, now=self.now)
             self.model[key].state = to
@@ -343,6 +343,7 @@ class MoneyMachine(RuleBasedStateMachine):
         one.again = one.again or one.state in ("back", "gone")
         self.moved(key, step, to="aside", allowed=one.state != "settled")
 
+    @precondition(lambda self: self.model)
     @rule()
     def owners_that_fell_silent_lapse(self):
         self.tick()
@@ -424,6 +425,26 @@ class MoneyMachine(RuleBasedStateMachine):
 
 TestMoney = MoneyMachine.TestCase
 TestMoney.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.parametrize(("back", "granted"), [(6, True), (7, False)])
+def test_a_charge_by_the_vendor_does_not_show_the_gate_a_later_clock(back, granted):
+    """The gate has seen minute 0; what the vendor does in minute 1 it does not see."""
+
+    class FirstKey:
+        def draw(self, strategy):
+            return "k0"
+
+    machine = MoneyMachine()
+    machine.begin()
+    machine.reserve(amount=0, run="r1", at_once=True)
+    machine.time_passes_or_jumps(passed=1)
+    machine.the_vendor_charges(data=FirstKey())
+    machine.time_passes_or_jumps(passed=-back)
+    machine.reserve(amount=0, run="r1", at_once=True)
+
+    assert len(machine.gate.kept) == 1 + granted
+    machine.teardown()
 
 
 class ReturningGate(Gate):
