@@ -1,6 +1,7 @@
 """Policies are rehearsed with the planner the product uses, and hold what is promised of it."""
 
 import ast
+import gzip
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -35,7 +36,6 @@ from stoker.simulate.traces import recorded
 from stoker.simulate.worlds import population
 
 HERE = Path(stoker.simulate.__file__).parent
-DATA = Path(__file__).parents[3] / "shared" / "data"
 FREE = {
     objective: PullRule(objective=objective, floor=None) for objective in Objective
 }  # nobody is promised anything
@@ -271,22 +271,29 @@ def test_the_same_seed_is_the_same_rehearsal():
     assert one == same != other
 
 
-def test_recorded_changes_have_no_bound():
-    cask = DATA / "homebrew_cask_version_bumps_2023_2026.csv.gz"
-    if not cask.exists():
-        pytest.skip("the traces in ../shared/data are not here")
-    world = recorded(
-        cask, days=60, importance=DATA / "homebrew_cask_installs_365d_2020.csv.gz", seed=1
-    )
-    assert len(world) == 6351
+def write_trace(path, *, items, days):
+    """Write changes that come in bursts, some items' often and most items' seldom."""
+    luck = np.random.default_rng(7)
+    rows = ["item,unix_time"]
+    for item, every in enumerate(np.exp(luck.normal(4.0, 1.3, items))):
+        began = np.cumsum(luck.exponential(2 * every, 1 + int(days / every)))
+        burst = began[:, None] + luck.exponential(0.5, (len(began), 2))
+        rows += [f"page {item},{int(at * 86_400)}" for at in burst.ravel() if at < days]
+    path.write_bytes(gzip.compress("\n".join(rows).encode()))
+    return path
+
+
+def test_recorded_changes_have_no_bound(tmp_path):
+    trace = write_trace(tmp_path / "trace.csv.gz", items=50, days=200)
+    uses = tmp_path / "uses.csv.gz"
+    uses.write_bytes(gzip.compress(b"item,uses\npage 1,300\npage 2,20\n"))
+    world = recorded(trace, days=60, importance=uses, seed=1)
+    assert 40 < len(world) <= 50
     assert bounds(world, budget=0.1) is None
 
 
-def test_on_terms_pages_that_really_changed_the_product_beats_tiers():
-    terms = DATA / "open_terms_archive_contrib_changes_2020_2026.csv.gz"
-    if not terms.exists():
-        pytest.skip("the traces in ../shared/data are not here")
-    world = recorded(terms, days=400)
+def test_on_recorded_changes_the_product_beats_tiers(tmp_path):
+    world = recorded(write_trace(tmp_path / "t.csv.gz", items=600, days=500), days=400)
     ours, tiers = (
         kept_by(policy, world, budget=0.1, days=400).tally
         for policy in (Planned(name="", world=world), pull_policies.tiers())
