@@ -10,6 +10,13 @@ import pytest
 
 from stoker.cli.main import main
 
+PATIENCE = 120  # seconds; a process that takes longer hangs
+
+
+def restore_ctrl_c():
+    """Undo what a shell does to background jobs: they, and their children, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class Served:
     """The command in a process of its own."""
@@ -21,11 +28,12 @@ class Served:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=restore_ctrl_c,
         )
 
     def ask(self, address, host, path="/"):
         name, port = address.split(":")
-        line = http.client.HTTPConnection(name, int(port), timeout=10)
+        line = http.client.HTTPConnection(name, int(port), timeout=PATIENCE)
         line.request("GET", path, headers={"Host": host})
         answer = line.getresponse()
         body = answer.read()
@@ -36,7 +44,7 @@ class Served:
         self.process.send_signal(by)
         # Not communicate(): it forgets what was read ahead together with the first line.
         with self.process.stdout as out, self.process.stderr as err:
-            return self.process.wait(timeout=20), out.read(), err.read()
+            return self.process.wait(timeout=PATIENCE), out.read(), err.read()
 
 
 @pytest.fixture
