@@ -13,12 +13,14 @@ from selectolax.lexbor import LexborHTMLParser
 from faults import site_trials
 from faults.hostile_sites import NAIVE_EMAIL, bad_robots, processor_time
 from faults.site_batch import AGENT
-from faults.site_trials import HALF_A_SECOND, PAGE_SECONDS, PATTERN_MS, PatternTrials
+from faults.site_trials import PATTERN_MS, PatternTrials
 from stoker.connectors.crawling import Crawler
 from stoker.connectors.http import Call, Http
 from stoker.connectors.page_reading import read_page
+from stoker.connectors.robots import read_robots
 from stoker.connectors.site_visiting import CrawlLimits
 from stoker.connectors.sitemaps import read_sitemap
+from stoker.connectors.taming import MOST_TAGS, tamed
 from stoker.engine.politeness import OwnHosts
 from stoker.sandbox.box import Sandbox
 from stoker.sandbox.troubles import Trouble
@@ -27,7 +29,7 @@ from stoker.testing import FakeClock
 pytestmark = pytest.mark.faults
 
 
-def test_no_robots_txt_takes_longer_than_half_a_second(report, rng):
+def test_no_robots_txt_holds_us_up(report, rng):
     tally, worst = site_trials.robots(rng)
     report(f"D6 robots.txt files that should never be, worst {worst:.2f} s of work", tally)
     assert tally.n >= 50
@@ -39,7 +41,9 @@ def test_a_reader_of_whole_files_is_caught():
     assert name == "many rules"
     body = whole[: len(whole) // 3].decode()  # a third of it, and already too much
 
-    assert processor_time(lambda: Protego.parse(body)) > HALF_A_SECOND
+    # On one machine in one state: a reader of whole files takes some twenty times as long as ours.
+    ours = min(processor_time(lambda: read_robots(whole, product="stoker")) for _ in range(3))
+    assert processor_time(lambda: Protego.parse(body)) > 3 * ours
 
 
 def test_no_sitemap_is_expanded_followed_or_read_without_end(report, rng):
@@ -67,10 +71,22 @@ def test_no_page_holds_us_up(report, rng):
 
 
 def test_a_reader_that_parses_pages_as_they_come_is_caught():
-    # A quarter of the levels, and already more than all of our work on the whole page.
-    page = b"<div>" * 40_000
+    # The parser's time grows with the square of the levels, so their number is what is bounded.
+    page = "<div>" * (MOST_TAGS + 2_000)
 
-    assert processor_time(lambda: LexborHTMLParser(page)) > PAGE_SECONDS
+    assert levels(page) > MOST_TAGS + 2_000
+    assert levels(tamed(page)) <= MOST_TAGS + ROOTS
+
+
+ROOTS = 3  # the document, html, body
+
+
+def levels(markup):
+    """Count the elements around the innermost one, and itself."""
+    node, number = LexborHTMLParser(markup).css("div")[-1], 0
+    while node is not None:
+        node, number = node.parent, number + 1
+    return number
 
 
 def test_no_pattern_of_ours_can_be_held_up(report):
