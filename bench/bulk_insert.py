@@ -17,8 +17,8 @@ from pathlib import Path
 from stoker.core.ledger import Note
 from stoker.core.model import Job, TenantId
 from stoker.core.runs import Run, RunKey
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.schema_sqlite import MIGRATIONS
-from stoker.stores.sqlite import SqliteBackend
 
 ACME = TenantId("acme")
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

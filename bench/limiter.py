@@ -23,7 +23,7 @@ from pyrate_limiter import Rate as PyrateRate
 from stoker.core.limits import Rate
 from stoker.engine.clock import SystemClock
 from stoker.engine.pacing import OwnPace, SharedPace
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TURNS, ROUNDS = 50_000, 5
 PLENTY = 10_000_000  # a second: nobody ever waits

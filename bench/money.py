@@ -28,8 +28,8 @@ from stoker.core.caps import Cap, Scope
 from stoker.core.holds import Hold
 from stoker.core.model import TenantId
 from stoker.ports import Backend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.money_rows import hold_values
-from stoker.stores.sqlite import SqliteBackend
 
 ACME = TenantId("acme")
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -174,7 +174,7 @@ def crowd(work: Callable[..., None], *arguments: object, count: int) -> float:
 
 
 def postgres_ours(nth: int, each: int, ready: multiprocessing.Barrier, app_url: str) -> None:
-    from stoker.stores.postgres import PostgresBackend
+    from stoker.stores.backend_postgres import PostgresBackend
 
     async def work() -> None:
         backend = PostgresBackend(app_url, connections=1)

@@ -23,9 +23,9 @@ from stoker.engine.clock import SystemClock
 from stoker.engine.registering import Registering, RegisterSource
 from stoker.sandbox.registry import RELEASES, lines
 from stoker.sandbox.world import World
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.stores.sql_loading import PUT_COMPANY, PUT_RAW, PUT_SEEN
-from stoker.stores.sqlite import SqliteBackend
 
 ROWS, ROUNDS, SEED = 50_000, 3, 7
 

@@ -28,7 +28,7 @@ from stoker.core.model import TenantId
 from stoker.engine.touching import Touching, without_collecting
 from stoker.simulate.coverage import compared
 from stoker.simulate.timing import timed
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.testing import FakeClock
 from touch_promises import MONDAY, people, planned_weeks
 

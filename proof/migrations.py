@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.schema_sqlite import MIGRATIONS
-from stoker.stores.sqlite import SqliteBackend
 from stores.old_files import changed_rows, dump, make_file
 
 ROWS = 100_000

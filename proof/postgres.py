@@ -26,7 +26,7 @@ from faults import pg_trials as trials
 from faults.pg_proxy import Fate, Proxy
 from faults.pg_trials import Cuts
 from faults.tally import Tally
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
 from stoker.stores.row_security import lint, role_findings
 
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)

@@ -34,7 +34,7 @@ from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.connectors.reading import read_json
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
 
 Counts = Iterator[tuple[str, Tally]]
 A_NIGHT = 1_000  # calls on one store, so that no trial grows without end

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
 from stoker.stores.postgres_setup import set_up
 
 HOME = "TESTS_POSTGRES"  # the environment tells worker processes where the session's server is

@@ -341,12 +341,12 @@ def backend_for(settings: Settings) -> Backend:
     if storage.backend == "memory":
         return MemoryBackend()
     if storage.backend == "postgres":
-        from stoker.stores.postgres import PostgresBackend
+        from stoker.stores.backend_postgres import PostgresBackend
 
         if storage.postgres_url is None:
             raise ConfigError("storage.backend is postgres; set storage.postgres_url too")
         return PostgresBackend(storage.postgres_url.reveal())
-    from stoker.stores.sqlite import SqliteBackend
+    from stoker.stores.backend_sqlite import SqliteBackend
 
     if storage.backend == "json":
         from stoker.stores.json_files import JsonBackend

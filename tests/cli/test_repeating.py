@@ -12,7 +12,7 @@ from stoker.cli.rerun import STARTS
 from stoker.core.leases import taken
 from stoker.core.model import TenantId
 from stoker.core.runs import Run, RunKey, RunState
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.wiring import opened, settings
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -8,7 +8,7 @@ from faults.disks import make_read_only, memory_disk, why_no_memory_disk
 from stoker.cli.main import main
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 RECENT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 

@@ -16,7 +16,7 @@ from stoker.core.runs import Run, RunKey
 from stoker.core.slots import Slot, SlotState
 from stoker.engine.running import run_lease
 from stoker.errors import ConfigError
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TWO_TENANTS = """
 [scheduling]

@@ -11,7 +11,7 @@ from stoker.config.loading import load
 from stoker.config.sections import KNOWN
 from stoker.core.model import TenantId
 from stoker.core.slots import Slot, SlotState
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.testing import FakeClock
 
 

@@ -9,9 +9,9 @@ import pytest
 import pg
 from stoker.core.model import TenantId
 from stoker.ports import Backend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.json_files import JsonBackend
 from stoker.stores.memory import MemoryBackend
-from stoker.stores.sqlite import SqliteBackend
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 

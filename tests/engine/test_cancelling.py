@@ -22,7 +22,7 @@ from stoker.engine.heeding import Heeding
 from stoker.engine.running import Ending, Runner, run_lease
 from stoker.engine.seeing_through import cut_off
 from stoker.errors import ConflictError, PermanentError, TransientError
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.testing import FakeClock, Recorder
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

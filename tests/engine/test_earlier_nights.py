@@ -12,8 +12,8 @@ from stoker.core.model import TenantId
 from stoker.core.nights import KIND, Depth, Step, Unit, UnitState
 from stoker.core.runs import Manifest, Run, RunKey, RunState
 from stoker.engine.earlier_nights import NIGHTS, latest_nights, rooms_tonight
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.memory import MemoryBackend
-from stoker.stores.sqlite import SqliteBackend
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -14,7 +14,7 @@ from stoker.engine.exporting import DOSSIERS_A_PAGE, CrmExport
 from stoker.engine.night_exports import Outbox
 from stoker.errors import ConfigError, PermanentError, TransientError
 from stoker.sources import Upserting
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.testing import FakeClock
 
 FIRST, SECOND, THIRD = "20261116_180000", "20261117_180000", "20261118_180000"

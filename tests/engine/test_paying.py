@@ -24,8 +24,8 @@ from stoker.errors import (
     UncertainError,
 )
 from stoker.sources import Done
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.memory import MemoryBackend
-from stoker.stores.sqlite import SqliteBackend
 from stoker.testing import FakeClock
 
 LEASE = timedelta(seconds=60)

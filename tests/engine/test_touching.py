@@ -16,7 +16,7 @@ from stoker import RateLimiter, Scheduler, scheduler_in_file
 from stoker.core.coverage.values import Outcome, PlanRule, Profile, ProfileStatus
 from stoker.engine.touching import Touching, without_collecting
 from stoker.errors import ConflictError, PermanentError, TransientError
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.testing import FakeClock
 
 

@@ -10,7 +10,7 @@ import pytest
 from stoker.core.caps import CapChange
 from stoker.engine.verifying import Mark
 from stoker.engine.verifying_orders import verified_orders
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 CAP = "connector/lusha/credits/day"

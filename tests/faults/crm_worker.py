@@ -20,7 +20,7 @@ from stoker.engine.clock import SystemClock
 from stoker.engine.exporting import CrmExport
 from stoker.engine.running import OpenRun
 from stoker.engine.undoing import undo_run
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TENANT = TenantId("acme")
 COMPANIES = 9

@@ -18,7 +18,7 @@ from faults.tally import Tally
 from stoker.core.ledger import Note, first_break
 from stoker.core.model import TenantId
 from stoker.core.slots import Slot, SlotState
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 ACME = TenantId("acme")
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -18,10 +18,11 @@ from faults.subjects import BrokenError, Stored
 from faults.tally import Tally
 from faults.trials import prepared
 from stoker.errors import ConfigError, StokerError
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.chained_lines import ChainedLines
 from stoker.stores.durable_files import Disk
 from stoker.stores.sql import Result, Transaction
-from stoker.stores.sqlite import SqliteBackend, SqliteTransaction
+from stoker.stores.sqlite import SqliteTransaction
 from stoker.stores.sqlite_file import opened_for_reading, translated
 
 SECTOR = 512

@@ -26,7 +26,7 @@ from stoker.core.replaying import Replay
 from stoker.engine.ledger_reading import pages
 from stoker.engine.verifying import shared_differences, verified
 from stoker.ports import Store, Usage
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 CAP, COST = 300, 7
 MOST = CAP // COST * COST

@@ -24,8 +24,8 @@ from stoker.core.holds import Hold, Phase
 from stoker.core.model import TenantId
 from stoker.errors import ConflictError, TransientError
 from stoker.ports import Backend, MoneyStore
-from stoker.stores.postgres import PostgresBackend
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 CONNECTOR, UNIT, LARGEST = "lusha", "credits", 9
 LEASE = timedelta(seconds=2)

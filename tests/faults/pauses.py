@@ -27,7 +27,7 @@ from stoker.core.runs import Run, RunState, run_at
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import ConflictError
 from stoker.ports import Store
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TAKEOVER = 1.5  # real seconds to wait for somebody else to step in
 

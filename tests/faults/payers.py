@@ -32,7 +32,7 @@ from stoker.engine.promises import Promises
 from stoker.errors import PermanentError, TransientError, UncertainError
 from stoker.ports import MoneyStore, SharedStore
 from stoker.sources import Done
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TENANT = TenantId("acme")
 CONNECTOR = "metered"

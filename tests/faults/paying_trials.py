@@ -24,7 +24,7 @@ from faults.payers import TENANT, promises_of
 from metered_vendor import LYING, MeteredVendor
 from stoker.core.holds import Phase
 from stoker.engine.verifying import verified
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 TESTS = Path(__file__).resolve().parents[1]
 LEASE = 0.4  # seconds

@@ -29,7 +29,8 @@ from stoker.core.runs import CancelRequest, Run, RunKey
 from stoker.core.slots import Slot, SlotState
 from stoker.errors import PermanentError, TransientError, UncertainError
 from stoker.ports import Store
-from stoker.stores.postgres import READ, WRITE, PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.postgres import READ, WRITE
 from stoker.stores.sql import Transaction
 
 ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")

@@ -22,7 +22,7 @@ from stoker.engine.leasing import Leaseholder
 from stoker.engine.running import Ending, OpenRun
 from stoker.engine.scheduler import Scheduler, Task
 from stoker.errors import ConflictError
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 ACME = TenantId("acme")
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -36,10 +36,10 @@ class Asked(NamedTuple):
 def opened(kind: str, where: str) -> Backend:
     """Return a backend of this kind; every process opens its own."""
     if kind == "postgres":
-        from stoker.stores.postgres import PostgresBackend
+        from stoker.stores.backend_postgres import PostgresBackend
 
         return PostgresBackend(where, connections=TASKS)
-    from stoker.stores.sqlite import SqliteBackend
+    from stoker.stores.backend_sqlite import SqliteBackend
 
     return SqliteBackend(where)
 

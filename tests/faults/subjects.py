@@ -18,8 +18,8 @@ from stoker.core.model import Enriched, Job, JobScore, TenantId
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.core.slots import Slot, SlotState, slot_note
 from stoker.ports import Backend, Store
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.json_files import JsonBackend
-from stoker.stores.sqlite import SqliteBackend
 
 FIRST_RUN = datetime(2030, 1, 1, tzinfo=UTC)
 VERBS = ("run", "jobs", "more jobs", "enriched", "scores", "slot", "notes", "end")

@@ -19,7 +19,7 @@ from stoker.core.caps import Cap, Scope
 from stoker.core.model import TenantId
 from stoker.engine.verifying import verified
 from stoker.errors import TransientError, UncertainError
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
 
 pytestmark = pytest.mark.faults
 

@@ -30,7 +30,8 @@ from pg import fresh_database, own_server
 from stoker.core.leases import Lease
 from stoker.core.ledger import Note
 from stoker.errors import TransientError, UncertainError
-from stoker.stores.postgres import WRITE, PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.postgres import WRITE
 
 pytestmark = pytest.mark.faults
 

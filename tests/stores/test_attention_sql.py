@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import pg
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.row_security import lint
 from stoker.stores.sql import asked
 from stoker.stores.sql_attention import (
@@ -30,7 +31,6 @@ from stoker.stores.sql_attention import (
 )
 from stoker.stores.sql_knowledge import ANSWERS
 from stoker.stores.sql_loading import KNOWN, KNOWN_LINES
-from stoker.stores.sqlite import SqliteBackend
 
 
 def some(question, *values):

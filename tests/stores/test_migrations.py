@@ -13,9 +13,9 @@ import pytest
 
 from stoker.core.model import TenantId
 from stoker.errors import ConfigError
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.migrations import Migration, pending
 from stoker.stores.schema_sqlite import MIGRATIONS
-from stoker.stores.sqlite import SqliteBackend
 from stores.old_files import AT, changed_rows, dump, make_file, schema
 
 NAMES = [str(step) for step in MIGRATIONS]
@@ -143,7 +143,7 @@ def test_steps_are_taken_in_order_from_where_the_schema_is():
 
 MIGRATE = """
 import asyncio, sys
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 async def main():
     backend = SqliteBackend(sys.argv[1])

@@ -23,8 +23,8 @@ from stoker.core.reasons import Reason
 from stoker.engine.clock import VirtualClock
 from stoker.engine.promises import Promises
 from stoker.errors import StokerError, TransientError
-from stoker.stores.postgres import PostgresBackend
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 ACME = TenantId("acme")
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

@@ -17,13 +17,14 @@ from stoker.core.holds import OPEN, Phase
 from stoker.core.model import TenantId
 from stoker.engine.verifying import verified
 from stoker.errors import PermanentError, TransientError
-from stoker.stores.postgres import WRITE, PostgresBackend, _Door
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.stores.postgres import WRITE, TenantDatabase
 from stoker.stores.postgres_moves import write_moves_at_once
 from stoker.stores.row_security import lint
 from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_moves import Missed
 from stoker.stores.sql_standing import DOOR
-from stoker.stores.sqlite import SqliteBackend
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -211,7 +212,7 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
         # The shared cap is used by both, so each in its own time.
         for key in "def":
             await backend.tenant(ACME).money.release(key, reason="", now=NOW)
-        one_by_one = SqlMoney(_Door(backend, UMBRELLA), UMBRELLA)
+        one_by_one = SqlMoney(TenantDatabase(backend, UMBRELLA), UMBRELLA)
         assert await story(one_by_one) == at_once
         for tenant in (ACME, UMBRELLA):
             assert (await verified(backend.tenant(tenant))).problems == ()
@@ -257,7 +258,7 @@ async def overspent(url, database_of):
     spent = 0
     for number in range(ROUNDS):
         tenant = TenantId(f"t{number}")
-        database = database_of(_Door(backend, tenant))
+        database = database_of(TenantDatabase(backend, tenant))
         money = SqlMoney(database, tenant, write=write_moves_at_once)
         answers = await asyncio.gather(
             *(

@@ -16,12 +16,12 @@ from contracts.knowledge import HOUR, NOW, answer
 from stoker.accounts import Upserted
 from stoker.core.runs import Run, RunKey
 from stoker.errors import ConfigError
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.row_security import lint
 from stoker.stores.sql import asked
 from stoker.stores.sql_dossiers import AT_LEAST, DOSSIERS, IN_ORDER, OF_RUN
 from stoker.stores.sql_nights import LAST_LOOK, SENT_BY, SENT_ROWS, TAKE, UNITS
-from stoker.stores.sqlite import SqliteBackend
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ END_UNTIL_KILLED = '''
 import asyncio, os, signal, sys
 from contracts.accounts import RUN, contact, dossier, ended, taken
 from contracts.backends import ACME
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 class Deadly(tuple):
     """Contacts that can be looked through once, to see whether they can be kept."""

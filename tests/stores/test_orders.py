@@ -14,8 +14,8 @@ from stoker.core.ledger import Note
 from stoker.core.model import OPERATORS, TenantId
 from stoker.core.money_notes import stop_note
 from stoker.errors import StokerError
-from stoker.stores.postgres import PostgresBackend
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 CAP = "connector/lusha/credits/day"

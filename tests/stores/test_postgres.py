@@ -16,8 +16,9 @@ from faults.pg_trials import ACME, GLOBEX, SHARED, START, TABLES, fill
 from pg import PASSWORD, empty_database, fresh_database, session_server, url
 from stoker.core.ledger import Note, first_break
 from stoker.errors import ConfigError, ConflictError, PermanentError, TransientError
+from stoker.stores.backend_postgres import PostgresBackend
 from stoker.stores.migrations import Migration
-from stoker.stores.postgres import READ, WRITE, PostgresBackend
+from stoker.stores.postgres import READ, WRITE
 from stoker.stores.postgres_setup import migrate, set_up
 from stoker.stores.postgres_transaction import driver_query
 from stoker.stores.schema_postgres import GRANTS, MIGRATIONS

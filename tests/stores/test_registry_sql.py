@@ -14,10 +14,10 @@ import pg
 from contracts.knowledge import HOUR, NOW, entity, load
 from faults.pg_trials import REGISTER
 from stoker.core.entities import LoadCount
-from stoker.stores.postgres import PostgresBackend
+from stoker.stores.backend_postgres import PostgresBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.row_security import lint
 from stoker.stores.sql_registry import ENTITIES, IN_ORDER
-from stoker.stores.sqlite import SqliteBackend
 
 TABLES = ("registry_seen", "staging_acra_companies", "staging_raw_acra")
 ROWS = [entity(f"T{n:03}", ssic=f"{n:05}") for n in range(200)]
@@ -143,7 +143,7 @@ def test_the_app_cannot_forget_what_the_register_said(database, table):
 READ_UNTIL_KILLED = """
 import asyncio, os, signal, sys
 from contracts.knowledge import NOW, entity, load
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 async def main(path, batches):
     registry = SqliteBackend(path).registry()

@@ -17,8 +17,8 @@ from stoker.core.ledger import Note, first_break
 from stoker.core.model import TenantId
 from stoker.core.runs import Run, RunKey
 from stoker.errors import ConfigError, ConflictError, TransientError
+from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.schema_sqlite import MIGRATIONS
-from stoker.stores.sqlite import SqliteBackend
 from stoker.stores.sqlite_file import refuse_old_sqlite
 
 ACME = TenantId("acme")
@@ -189,7 +189,7 @@ OURS = """
 import asyncio, sys
 from datetime import UTC, datetime
 from stoker.core.ledger import Note
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 async def main():
     backend = SqliteBackend(sys.argv[1])
@@ -451,7 +451,7 @@ def test_running_out_of_open_files_is_left_for_later(path):
     script = """
 import asyncio, os, resource, sys
 from stoker.errors import TransientError
-from stoker.stores.sqlite import SqliteBackend
+from stoker.stores.backend_sqlite import SqliteBackend
 
 async def main():
     backend = SqliteBackend(sys.argv[1])

@@ -15,9 +15,9 @@ from datetime import timedelta
 from threading import Lock
 from typing import TypeVar
 
-from stoker.core.model import OPERATORS, TenantId, tenant_id
+from stoker.core.model import TenantId
 from stoker.errors import ConfigError, PermanentError, StokerError, TransientError
-from stoker.ports import Check, Store
+from stoker.ports import Check
 from stoker.stores.migrations import pending
 from stoker.stores.postgres_lanes import Call, Lanes
 from stoker.stores.postgres_link import (
@@ -29,25 +29,13 @@ from stoker.stores.postgres_link import (
     translated,
     translated_commit,
 )
-from stoker.stores.postgres_moves import MISSED, write_moves_at_once
+from stoker.stores.postgres_moves import MISSED
 from stoker.stores.postgres_setup import schema_version
 from stoker.stores.postgres_transaction import READ, WRITE, NoAnswer, PostgresTransaction, enter
 from stoker.stores.row_security import lint, refuse_if_void, role_findings
 from stoker.stores.schema_postgres import MIGRATIONS
 from stoker.stores.sql import Transaction
-from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
-from stoker.stores.sql_attention import SqlAttention
-from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
-from stoker.stores.sql_ledger import SqlLedger
-from stoker.stores.sql_listings import SqlListings
-from stoker.stores.sql_money import SqlMoney
 from stoker.stores.sql_moves import Missed
-from stoker.stores.sql_nights import PASSING_OVER, SqlNights
-from stoker.stores.sql_registry import SqlRegistry
-from stoker.stores.sql_runs import SqlRuns
-from stoker.stores.sql_schedule import SqlSchedule
-from stoker.stores.sql_shared import SqlShared
-from stoker.stores.sql_touches import SqlTouches
 
 Result = TypeVar("Result")
 
@@ -60,8 +48,8 @@ ATTEMPTS = 5
 FIRST_WAIT = timedelta(milliseconds=10)  # doubled each time; what we wait for is another commit
 
 
-class PostgresBackend:
-    """A `Backend` in a Postgres database that `stoker db setup` prepared.
+class PostgresDatabase:
+    """A Postgres database that `stoker db setup` prepared.
 
     Connects when first asked for something. The first transaction raises ConfigError, and so does
     every one after it, when row security would be void or the schema is not this program's.
@@ -79,31 +67,9 @@ class PostgresBackend:
         self._safe = False
         self._judging = Lock()
 
-    def tenant(self, tenant: TenantId) -> Store:
-        database = _Door(self, tenant_id(tenant))
-        return Store(
-            tenant=tenant,
-            runs=SqlRuns(database, tenant),
-            schedule=SqlSchedule(database, tenant),
-            ledger=SqlLedger(database, tenant),
-            money=SqlMoney(database, tenant, write=write_moves_at_once),
-            pages=SqlPages(database, tenant),
-            answers=SqlAnswers(database, tenant),
-            accounts=SqlAccounts(database, tenant),
-            nights=SqlNights(database, tenant, passing_over=PASSING_OVER),
-            touches=SqlTouches(database, tenant),
-            attention=SqlAttention(database, tenant),
-            listings=SqlListings(database, tenant),
-        )
-
-    def shared(self) -> SqlShared:
-        return SqlShared(_Door(self, None), operators=_Door(self, OPERATORS))
-
-    def registry(self) -> SqlRegistry:
-        return SqlRegistry(_Door(self, None))
-
-    def directory(self) -> SqlDirectory:
-        return SqlDirectory(_Door(self, None))
+    def for_tenant(self, tenant: TenantId | None) -> TenantDatabase:
+        """Return transactions of one tenant; without one, of what tenants share."""
+        return TenantDatabase(self, tenant)
 
     async def migrate(self) -> list[str]:
         """Say that nothing is to be done; the app's role may not change the schema itself."""
@@ -225,10 +191,10 @@ class PostgresBackend:
 
 
 @dataclass(frozen=True, slots=True)
-class _Door:
+class TenantDatabase:
     """A `SqlDatabase` that can only be one tenant's, or (None) that of what tenants share."""
 
-    backend: PostgresBackend
+    backend: PostgresDatabase
     tenant: TenantId | None
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:

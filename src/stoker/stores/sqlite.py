@@ -17,24 +17,11 @@ from typing import Any
 
 import apsw
 
-from stoker.core.model import TenantId, tenant_id
 from stoker.errors import ConfigError, StokerError
-from stoker.ports import Check, Store
+from stoker.ports import Check
 from stoker.stores.group_commit import GroupCommit
 from stoker.stores.schema_sqlite import MIGRATIONS
 from stoker.stores.sql import Result, Transaction, Value
-from stoker.stores.sql_accounts import SqlAccounts, SqlDirectory
-from stoker.stores.sql_attention import SqlAttention
-from stoker.stores.sql_knowledge import SqlAnswers, SqlPages
-from stoker.stores.sql_ledger import SqlLedger
-from stoker.stores.sql_listings import SqlListings
-from stoker.stores.sql_money import SqlMoney
-from stoker.stores.sql_nights import SqlNights
-from stoker.stores.sql_registry import SqlRegistry
-from stoker.stores.sql_runs import SqlRuns
-from stoker.stores.sql_schedule import SqlSchedule
-from stoker.stores.sql_shared import SqlShared
-from stoker.stores.sql_touches import SqlTouches
 from stoker.stores.sqlite_checks import durability_checks, file_checks
 from stoker.stores.sqlite_file import (
     opened_for_reading,
@@ -71,8 +58,8 @@ class SqliteTransaction:
         self._connection.execute(query, values)
 
 
-class SqliteBackend:
-    """A `Backend` in one SQLite file, durable the moment a verb returns.
+class SqliteDatabase:
+    """One SQLite file for all tenants, durable the moment a verb returns.
 
     The file is made by `migrate` and by nothing else. `busy` is how long a write waits for
     another process before it is refused with TransientError.
@@ -87,32 +74,6 @@ class SqliteBackend:
         self._mine = threading.local()
         self._reading: list[apsw.Connection] = []
         self._closed = False
-
-    def tenant(self, tenant: TenantId) -> Store:
-        tenant_id(tenant)  # a door that cannot be named plainly is not opened
-        return Store(
-            tenant=tenant,
-            runs=SqlRuns(self, tenant),
-            schedule=SqlSchedule(self, tenant),
-            ledger=SqlLedger(self, tenant),
-            money=SqlMoney(self, tenant),
-            pages=SqlPages(self, tenant),
-            answers=SqlAnswers(self, tenant),
-            accounts=SqlAccounts(self, tenant),
-            nights=SqlNights(self, tenant),
-            touches=SqlTouches(self, tenant),
-            attention=SqlAttention(self, tenant),
-            listings=SqlListings(self, tenant),
-        )
-
-    def shared(self) -> SqlShared:
-        return SqlShared(self, operators=self)
-
-    def registry(self) -> SqlRegistry:
-        return SqlRegistry(self)
-
-    def directory(self) -> SqlDirectory:
-        return SqlDirectory(self)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `SqlDatabase`."""
