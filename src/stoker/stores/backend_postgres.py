@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.model import OPERATORS, TenantId
+from stoker.core.model import OPERATORS, TenantId, tenant_id
 from stoker.ports import Store
 from stoker.stores.postgres import PostgresDatabase
 from stoker.stores.postgres_moves import write_moves_at_once
