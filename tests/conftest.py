@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import pg
+from stoker.wiring import CLOCK_AHEAD
+
+# Every session starts at this moment, whatever the machine's clock shows: it is far from midnight
+# in the time zones that tests use, so that no night runs into the tenant's next day.
+SESSION_STARTS_AT = datetime(2026, 11, 18, 6, tzinfo=UTC)
 
 # `make test` draws the same examples every time, so that a failure means the change is wrong.
 # `python -m proof properties` searches with new seeds: --hypothesis-profile=search.
@@ -29,9 +35,10 @@ settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose a place for the session's server; worker processes inherit it."""
+    """Choose a place for the session's server, and its time; other processes inherit both."""
     if not hasattr(config, "workerinput"):
         os.environ[pg.HOME] = str(pg.new_home())
+        os.environ[CLOCK_AHEAD] = str((SESSION_STARTS_AT - datetime.now(UTC)).total_seconds())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

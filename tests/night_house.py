@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from itertools import islice
 
 from stoker.core.entities import Entity, Load
@@ -13,7 +14,7 @@ from stoker.sandbox.box import Sandbox
 from stoker.sandbox.site_layout import layout_of
 from stoker.sandbox.troubles import Trouble
 from stoker.testing import Recorder
-from stoker.wiring import opened, settings
+from stoker.wiring import opened, settings, system_clock
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))
@@ -59,6 +60,22 @@ async def register(app, entities, *, release="2025-12-31"):
     await registry.begin_load(load)
     await registry.load_entities(load, entities, now=now)
     await registry.end_load(load, now=now)
+
+
+class Days:
+    """The session's clock, as many days ahead as a test sets."""
+
+    def __init__(self):
+        self._clock, self.ahead = system_clock(), timedelta(0)
+
+    def now(self):
+        return self._clock.now() + self.ahead
+
+    def elapsed(self):
+        return self._clock.elapsed()
+
+    async def sleep(self, duration):
+        await self._clock.sleep(duration)
 
 
 class House:

@@ -63,6 +63,7 @@ FADED = timedelta(hours=40)  # for each hour of their half-life: what is left of
 LEASE_LENGTH = timedelta(seconds=30)
 PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
+CLOCK_AHEAD = "STOKER_TEST_CLOCK_AHEAD_S"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +336,11 @@ def settings(
     ).located(directory)
 
 
+def system_clock(environment: Mapping[str, str] = os.environ) -> SystemClock:
+    """Return the machine's clock, moved by the seconds that a test sets in the environment."""
+    return SystemClock(ahead=timedelta(seconds=float(environment.get(CLOCK_AHEAD) or 0)))
+
+
 def backend_for(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage
@@ -375,7 +381,7 @@ async def opened(
     backend = backend_for(settings)
     try:
         with library_logs(logs):
-            told, tell = clock or SystemClock(), observer or logs
+            told, tell = clock or system_clock(), observer or logs
             new = await _is_nothing_yet(settings, backend)
             if new and only_to_read:
                 await backend.close()

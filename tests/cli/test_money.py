@@ -3,7 +3,7 @@ import json
 import re
 import shlex
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,7 +11,7 @@ from stoker.cli.main import main
 from stoker.core.budget import Refused, Request
 from stoker.core.holds import Phase
 from stoker.core.model import TenantId
-from stoker.wiring import opened, settings
+from stoker.wiring import opened, settings, system_clock
 
 TWO_TENANTS = """
 [tenants.merlion]
@@ -279,7 +279,7 @@ def test_a_raise_holds_until_its_end_and_is_a_ledger_entry(stoker, spend):
 
     assert (code, "allows 12 until" in out, "then 10 again" in out) == (0, True, True)
     line = caps_of(stoker, "hudson")[TAVILY]
-    ends = datetime.fromisoformat(line["raised_until"]) - datetime.now(UTC)
+    ends = datetime.fromisoformat(line["raised_until"]) - system_clock().now()
     assert line["limit"] == 12
     assert timedelta(minutes=100) < ends <= timedelta(hours=2)
     assert spend("a", calls=12).phase is Phase.SENT

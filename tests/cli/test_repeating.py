@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -13,9 +13,9 @@ from stoker.core.leases import taken
 from stoker.core.model import TenantId
 from stoker.core.runs import Run, RunKey, RunState
 from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.wiring import opened, settings
+from stoker.wiring import opened, settings, system_clock
 
-NOW = datetime.now(UTC).replace(microsecond=0)
+NOW = system_clock().now().replace(microsecond=0)
 AT = NOW - timedelta(minutes=10)
 NAME = f"{AT:%Y%m%d_%H%M%S}"
 

@@ -1,6 +1,6 @@
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -9,8 +9,9 @@ from stoker.cli.main import main
 from stoker.core.model import TenantId
 from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
 from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.wiring import system_clock
 
-RECENT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+RECENT = system_clock().now().replace(microsecond=0) - timedelta(hours=1)
 
 
 def run(at, *, state=RunState.DONE, counts=None):

@@ -17,6 +17,7 @@ from stoker.core.slots import Slot, SlotState
 from stoker.engine.running import run_lease
 from stoker.errors import ConfigError
 from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.wiring import system_clock
 
 TWO_TENANTS = """
 [scheduling]
@@ -104,7 +105,7 @@ def test_a_schedule_that_was_kept_passes_its_audit(stoker):
 
 async def killed_in_the_middle(path, kind, *, hours=1):
     """Leave a run of merlion behind as a process does that was killed hours ago."""
-    backend, at = SqliteBackend(path), datetime.now(UTC).replace(microsecond=0)
+    backend, at = SqliteBackend(path), system_clock().now().replace(microsecond=0)
     store, at = backend.tenant(TenantId("merlion")), at - timedelta(hours=hours)
     lease = taken(
         run_lease(kind), None, owner="dead", task="", now=at, length=timedelta(seconds=30)

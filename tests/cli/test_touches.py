@@ -5,7 +5,7 @@ import csv
 import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -14,7 +14,7 @@ from stoker.cli.main import main
 from stoker.core.companies import Bucket, Company, CompanyId, Dossier, LeadScore
 from stoker.core.model import TenantId
 from stoker.core.nights import Depth, Unit, UnitState
-from stoker.wiring import opened, settings
+from stoker.wiring import opened, settings, system_clock
 
 DEFAULT = TenantId("default")
 TABLE = "url,name,last_done_at,status\n" + "".join(
@@ -24,7 +24,7 @@ TABLE = "url,name,last_done_at,status\n" + "".join(
 
 def noon_zone():
     """A zone in which it is about noon now, so that no test runs across a midnight."""
-    west = (datetime.now(UTC).hour - 12) % 24
+    west = (system_clock().now().hour - 12) % 24
     return f"Etc/GMT{west - 24 if west > 12 else west:+d}" if west % 24 else "UTC"
 
 
@@ -71,7 +71,7 @@ def all_due(home):
     """Let the times of today's touches have come."""
 
     async def earlier(store):
-        now = datetime.now(UTC)
+        now = system_clock().now()
         week = noon_week()
         kept = await store.touches.plan(week)
         days = tuple(
@@ -94,7 +94,7 @@ def all_due(home):
 def noon_week():
     from stoker.core.touch_queue import local_day, week_name
 
-    return week_name(local_day(datetime.now(UTC), noon_zone()))
+    return week_name(local_day(system_clock().now(), noon_zone()))
 
 
 def test_profiles_are_imported_once_and_bad_rows_are_told(stoker, told, home):
@@ -123,7 +123,7 @@ def test_leads_can_be_imported(told, home):
         score = LeadScore(
             value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
         )
-        now = datetime.now(UTC)
+        now = system_clock().now()
         await store.nights.plan_units("r1", [Unit(company=company.id, place=0, depth=Depth.DEEP)])
         [unit] = await store.nights.take_units(
             "r1", owner="w", until=now + timedelta(hours=1), now=now, limit=1

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pg
-from night_house import ACME, ANYBODY, BOLT, house
+from night_house import ACME, ANYBODY, BOLT, Days, house
 from stoker.core.budget import CapChange
 from stoker.core.companies import Verdict
 from stoker.core.corpus import corpus_key
@@ -15,7 +15,6 @@ from stoker.core.events import CompanyEnded, NightPlanned
 from stoker.core.icp import IcpRule
 from stoker.core.nights import Depth, Step, UnitState
 from stoker.core.runs import RunState
-from stoker.engine.clock import SystemClock
 from stoker.engine.verifying import verified
 
 TAVILY = "tenant_connector/tavily/calls/day"
@@ -83,15 +82,6 @@ def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhe
     assert [verdict.problems for verdict in sound] == [(), ()]
     assert len(told.of(CompanyEnded)) == 12
     assert {event.companies for event in told.of(NightPlanned)} == {6}
-
-
-class Days(SystemClock):
-    """The machine's clock, some days ahead."""
-
-    ahead = timedelta(0)
-
-    def now(self):
-        return super().now() + self.ahead
 
 
 def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):

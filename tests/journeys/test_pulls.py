@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pg
-from night_house import ACME, house
+from night_house import ACME, Days, house
 from stoker.core.budget import CapChange
 from stoker.core.decisions import recalled, unpacked
 from stoker.core.events import CompanyEnded
@@ -17,22 +17,12 @@ from stoker.core.plan_inputs import inputs_from
 from stoker.core.pull_columns import CHOSEN, Why
 from stoker.core.pulls import plan_day
 from stoker.core.runs import RunState
-from stoker.engine.clock import SystemClock
 from stoker.engine.looking import Looking
 from stoker.engine.pull_planning import units_of
 from stoker.engine.verifying import verified
 from stoker.errors import ConflictError
 
 UNITS = "tenant/*/pull_units/day"
-
-
-class Days(SystemClock):
-    """The machine's clock, some days ahead."""
-
-    ahead = timedelta(0)
-
-    def now(self):
-        return super().now() + self.ahead
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

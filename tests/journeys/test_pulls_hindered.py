@@ -6,14 +6,13 @@ from datetime import timedelta
 import pytest
 
 import pg
-from night_house import ACME, house
+from night_house import ACME, Days, house
 from stoker.core.budget import CapChange
 from stoker.core.nights import Depth
 from stoker.core.pull_columns import CHOSEN, Why
 from stoker.core.pull_reasons import explain
 from stoker.core.pulls import DEEP, NOT, SHALLOW
 from stoker.core.replanning import differing, planned_again
-from stoker.engine.clock import SystemClock
 from stoker.engine.kept_plans import kept_plan
 from stoker.engine.pull_planning import hindered, units_of
 from stoker.wiring import opened
@@ -22,15 +21,6 @@ CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
 MONEY = "tenant/*/money:USD/day"
 LATER = {"tavily.fault.busy": 1, "tavily.retry_after": "1800"}
-
-
-class Days(SystemClock):
-    """The machine's clock, some days ahead."""
-
-    ahead = timedelta(0)
-
-    def now(self):
-        return super().now() + self.ahead
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

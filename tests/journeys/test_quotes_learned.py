@@ -5,22 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from night_house import ACME, BOLT, house
+from night_house import ACME, BOLT, Days, house
 from stoker.core.caps import CapChange
-from stoker.engine.clock import SystemClock
 from stoker.sandbox.box import Sandbox
 from watched_box import RETICENT
 
 A_NIGHT = 30
-
-
-class Days(SystemClock):
-    """The machine's clock, some days ahead."""
-
-    ahead = timedelta(0)
-
-    def now(self):
-        return super().now() + self.ahead
 
 
 async def quoted(here, tenant=ACME):

@@ -31,7 +31,6 @@ from stoker.core.localtime import duration_text
 from stoker.core.model import Json, TenantId
 from stoker.core.timekeeping import went_back
 from stoker.core.wallclock import zone_named
-from stoker.engine.clock import SystemClock
 from stoker.errors import ConfigError, StokerError
 from stoker.ports import Backend, Check, Clock
 
@@ -55,7 +54,7 @@ def doctor(asked: Asked, *, as_json: bool) -> Exit:
         checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
     else:
         settings = run_async(_with_known_tenants(settings))
-        checks = run_async(examined(settings, clock=SystemClock()))
+        checks = run_async(examined(settings, clock=wiring.system_clock()))
         caps = {
             tenant: settings.for_tenant(tenant).caps_in_force()
             for tenant in settings.active_tenants()

@@ -19,7 +19,8 @@ from stoker.config.values import MASK
 from stoker.core.model import TenantId, tenant_id
 from stoker.errors import ConfigError
 
-NOT_SETTINGS = ("STOKER_DEBUG",)  # read by the command line itself
+# Read by the command line and by the assembly themselves; the second is for tests only.
+NOT_SETTINGS = ("STOKER_DEBUG", "STOKER_TEST_CLOCK_AHEAD_S")
 _LONGEST_SHOWN = 80
 _NAMES = {name: key for key, about in KNOWN.items() for name in about.env}
 

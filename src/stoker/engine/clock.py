@@ -10,10 +10,13 @@ from stoker.core.model import in_utc
 
 
 class SystemClock:
-    """A `Clock` that reads the machine's."""
+    """A `Clock` that reads the machine's; tests set it ahead of or behind it."""
+
+    def __init__(self, ahead: timedelta = timedelta(0)) -> None:
+        self._ahead = ahead
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.now(UTC) + self._ahead
 
     def elapsed(self) -> timedelta:
         return timedelta(seconds=time.monotonic())
