@@ -9,6 +9,7 @@ import pytest
 import pg
 from stoker.core.model import TenantId
 from stoker.ports import Backend
+from stoker.stores.backend_postgres import PostgresBackend
 from stoker.stores.backend_sqlite import SqliteBackend
 from stoker.stores.json_files import JsonBackend
 from stoker.stores.memory import MemoryBackend
@@ -45,11 +46,12 @@ async def json(home: Path) -> AsyncIterator[Backend]:
 async def postgres(_: Path) -> AsyncIterator[Backend]:
     if reason := pg.why_no_postgres():
         pytest.skip(reason)
-    backend = await pg.open_postgres()
-    try:
-        yield backend
-    finally:
-        await backend.close()
+    with pg.emptied_database(pg.session_server()) as url:
+        backend = PostgresBackend(url)
+        try:
+            yield backend
+        finally:
+            await backend.close()
 
 
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Backend]]] = {
