@@ -62,9 +62,13 @@ class Worker:
 
     def first_word(self) -> None:
         """Wait until it has said something."""
+        self.words(1)
+
+    def words(self, number: int) -> None:
+        """Wait until it has said something so many times."""
         deadline = time.monotonic() + PATIENCE
-        while not self.acks():
-            assert time.monotonic() < deadline, f"worker {self.pid} says nothing"
+        while len(self.acks()) < number:
+            assert time.monotonic() < deadline, f"worker {self.pid} said {self.acks()}"
             time.sleep(0.001)
 
     def signal(self, number: int) -> None:

@@ -17,6 +17,7 @@ from faults.subjects import STORES
 from faults.twins import SUBJECTS
 
 Order = dict[str, Any]
+_FOR_EVER = 3600  # seconds; whoever rests so long is killed
 Say = Callable[..., None]
 
 
@@ -38,7 +39,8 @@ async def work(order: Order, say: Say) -> None:
         for step in range(await subject.kept(lane), order["steps"]):
             await subject.perform(lane, step)
             say("step", lane, step)
-            await asyncio.sleep(order.get("rest", 0))
+            rests = step + 1 == order.get("rests_after")
+            await asyncio.sleep(_FOR_EVER if rests else order.get("rest", 0))
 
     try:
         await asyncio.gather(*(one_lane(lane) for lane in range(order.get("lanes", 1))))

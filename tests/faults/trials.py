@@ -187,6 +187,29 @@ def power_cuts(
     return tally
 
 
+def cuts_at_rest(workers: Workers, disk: LoopDisk, subject: str, *, n: int) -> Tally:
+    """A4, A5: the power fails right after the first step was acknowledged, the second, and so on.
+
+    The worker rests then, so that nothing it does later can make the last step durable.
+    """
+    tally = Tally()
+    for nth in range(n):
+        path, steps = disk.path / f"rest-{nth}", nth + 1
+        worker = workers.start("work", subject=subject, path=path, steps=10_000, rests_after=steps)
+        worker.release()
+        worker.words(1 + steps)
+        heard = worker.acks()
+        tally.broken += _stumbled(f"power cut {nth}", heard)
+        disk.cut_power()
+        worker.kill()
+        worker.wait()
+        disk.restore_power()
+        tally.n += 1
+        judged(tally, f"power cut after step {steps}", subject, path, heard)
+        shutil.rmtree(path, ignore_errors=True)
+    return tally
+
+
 def _stumbled(what: str, acks: Sequence[Any]) -> list[str]:
     """Return the complaint about a worker that failed before anything was done to it.
 
