@@ -2,20 +2,49 @@
 
 import subprocess
 import sys
-import time
+import threading
+from datetime import timedelta
 
 import pytest
 
 import pg
 from night_desk import Desk
 from running_box import RunningBox
+from stoker.sandbox.box import VENDORS as HOSTS
 
 VENDORS = ("tavily", "openai", "lusha", "zerobounce")
+PATIENCE = 120  # seconds
 NIGHT = ("nightly", "--tenant", "acme", "--limit", "16")
 
 
-def internet(**dials):
-    return RunningBox(companies=60, dials={"zerobounce.calls": 1_000_000, **dials})
+class HeldSearches:
+    """A search vendor that charges at once, and keeps all but its first answers back."""
+
+    def __init__(self, *, first):
+        self._first, self._asked = first, 0
+        self.some_are_held, self.may_go = threading.Event(), threading.Event()
+
+    def __call__(self, *given):
+        handler = HOSTS["tavily.test"](*given)
+
+        def handled(asked):
+            told, self._asked = handler(asked), self._asked + 1
+            if self._asked <= self._first or self.may_go.is_set():
+                return told
+            self.some_are_held.set()
+            return told.but(stream=self._answer(told.body), drip=timedelta(milliseconds=20))
+
+        return handled
+
+    def _answer(self, body):
+        while not self.may_go.is_set():
+            yield b" "  # which JSON may begin with
+        yield body
+
+
+def internet(**hosts):
+    dials = {"zerobounce.calls": 1_000_000}
+    return RunningBox(companies=60, dials=dials, vendors={**HOSTS, **hosts})
 
 
 def charged(box):
@@ -48,24 +77,28 @@ def undisturbed(home, capsys):
         return charged(box), known(desk)
 
 
-def stopped(desk, box, home):
+def stopped(desk, searches, home):
     """Begin a night in another process, stop it from here once it has paid; return its exit code.
 
-    Searches take so long that some are under way at every moment.
+    Searches are under way until it has noticed.
     """
     command = [sys.executable, "-m", "stoker.cli.main", "-C", str(home)]
-    settings = ("--set", "scheduling.company_concurrency=2", "--log-level", "error")
+    wishes = ("scheduling.company_concurrency=2", "logging.format=json", "logging.level=warning")
+    settings = [word for wish in wishes for word in ("--set", wish)]
     with subprocess.Popen(
-        [*command, *settings, *NIGHT, "--json"], stdout=subprocess.PIPE, text=True
+        [*command, *settings, *NIGHT, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as night:
-        while not box.box.charges.get("tavily"):
-            assert night.poll() is None
-            time.sleep(0.05)
+        assert searches.some_are_held.wait(PATIENCE)
         [run] = desk.told("runs", "list")[1]
         code, told = desk.told("runs", "cancel", run["run"], "--tenant", "acme")
         assert (code, told["state"], told["process_gone"]) == (0, "RUNNING", False)
         assert desk.told("runs", "cancel", "latest")[1]["asked_at"] == told["asked_at"]
         assert desk("runs", "rerun", run["run"])[0] == 6
+        assert any("RunAskedToStop" in line for line in night.stderr)
+        searches.may_go.set()
         night.communicate()
     return night.returncode, told
 
@@ -78,10 +111,11 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         monkeypatch.setenv(name, value)
     home = tmp_path / "stopped"
     home.mkdir()
-    with internet(**{"tavily.latency": "2s"}) as box:
+    searches = HeldSearches(first=2)
+    with internet(**{"tavily.test": searches}) as box:
         desk = Desk(home, capsys, box).set_up("acme")
 
-        code, asked = stopped(desk, box, home)
+        code, asked = stopped(desk, searches, home)
         run = desk.told("runs", "show", asked["run"])[1]
         manifest = run["manifest"]
         assert (code, run["state"]) == (5, "CANCELLED")
@@ -95,7 +129,6 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         assert desk.told("holds")[1]["holds"] == []
         assert desk("ledger", "verify")[0] == 0
 
-        box.dials.turn("tavily.latency", "0s")
         code, [again] = desk.told("runs", "rerun", asked["run"], "--tenant", "acme")
         assert (code, again["state"]) == (0, "DONE"), again["manifest"]["reasons"]
         assert again["manifest"]["selected"] == manifest["remaining"]
