@@ -20,7 +20,7 @@ ACME, BOLT = TenantId("acme"), TenantId("bolt")
 ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))
 PLENTY = 1_000_000
 VENDORS = ("tavily", "openai", "lusha", "zerobounce")
-RATES = "\n".join(f"[{name}]\ncalls = 100000\nburst = 1000\n" for name in VENDORS)
+RATES = "\n".join(f"[{name}]\ncalls = 100000\nburst = 1000\n" for name in (*VENDORS, "odoo"))
 SETTINGS = f"""
 storage.backend = "{{backend}}"
 sandbox.address = "{{address}}"

@@ -201,7 +201,11 @@ def test_boards_of_the_sandbox_are_read_and_asked_again_only_for_what_changed(to
 
 def test_a_secret_in_a_feeds_address_is_shown_nowhere(stoker, told):
     name = "feed:https://feeds.test/jobs.rss?token="
-    feeds = {"discovery.sources": f"{name}s3cr3t-1; {name}s3cr3t-2 ; file:few.csv"}
+    feeds = {
+        "discovery.sources": f"{name}s3cr3t-1; {name}s3cr3t-2 ; file:few.csv",
+        "boards.calls": 100_000,
+        "crawl.gap_s": 0.001,
+    }
     stoker("stop", "--connector", "boards")  # so that nobody is asked
     code, out, err = stoker("discover", **feeds)
     assert code == Exit.PARTIAL

@@ -36,7 +36,8 @@ def box():
 def ask(tmp_path, box):
     """Do something with the opened app."""
     (tmp_path / "stoker.toml").write_text(
-        f'sandbox.address = "{box.box.address}"\n[tenants.acme]\n[tenants.bolt]\n'
+        f'sandbox.address = "{box.box.address}"\n'
+        "odoo.calls = 100000\nodoo.burst = 1000\n[tenants.acme]\n[tenants.bolt]\n"
     )
 
     async def opening(work):

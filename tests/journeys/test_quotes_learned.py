@@ -26,7 +26,9 @@ def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, ret
         vendors = {"vendors": RETICENT} if reticent else {}
         async with (
             Sandbox(companies=1000, dials={"zerobounce.calls": 1_000_000}, **vendors) as box,
-            house(tmp_path, companies=100, box=box, clock=clock, backend="sqlite") as here,
+            house(
+                tmp_path, companies=100, box=box, clock=clock, backend="sqlite", at_once=30
+            ) as here,
         ):
             told = []
             for _ in range(3):
