@@ -14,11 +14,11 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from stoker.core.ledger import Note
-from stoker.core.model import Job, TenantId
-from stoker.core.runs import Run, RunKey
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.schema_sqlite import MIGRATIONS
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import Job, TenantId
+from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.ledger.chain import Note
+from stoker.runs.model import Run, RunKey
 
 ACME = TenantId("acme")
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

@@ -23,9 +23,9 @@ AGENT = "Stoker/0.1 (benchmark)"
 
 def site_names() -> list[str]:
     """Return sites without trouble and without a Crawl-delay, which Scrapy would not heed."""
-    from stoker.sandbox.site_layout import layout_of
-    from stoker.sandbox.troubles import Trouble
-    from stoker.sandbox.world import World
+    from stoker.sandbox.sites.layout import layout_of
+    from stoker.sandbox.world.companies import World
+    from stoker.sandbox.world.site_faults import Trouble
 
     world, names = World(seed=SEED, size=WORLD), []
     for index in range(WORLD):
@@ -36,7 +36,7 @@ def site_names() -> list[str]:
 
 
 async def serve() -> None:
-    from stoker.sandbox.box import Sandbox
+    from stoker.sandbox.server import Sandbox
 
     async with Sandbox(seed=SEED, companies=WORLD) as box:
         print(box.address, flush=True)
@@ -44,11 +44,11 @@ async def serve() -> None:
 
 
 async def ours(address: str) -> dict[str, float]:
-    from stoker.connectors.crawling import Crawler
-    from stoker.connectors.http import Http
-    from stoker.connectors.site_visiting import CrawlLimits
-    from stoker.engine.clock import SystemClock
-    from stoker.engine.politeness import OwnHosts
+    from stoker.base.clock import SystemClock
+    from stoker.crawl.crawler import Crawler
+    from stoker.crawl.politeness import OwnHosts
+    from stoker.crawl.visit import CrawlLimits
+    from stoker.http.client import Http
 
     clock, names = SystemClock(), site_names()
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from zoneinfo import ZoneInfo
 
-from stoker.core.cadence import Cron, Window, compute_next_run, due, latest_instant
+from stoker.calendar.recurrence import Cron, Window, compute_next_run, due, latest_instant
 
 START = datetime(2026, 1, 1, 0, 17, tzinfo=UTC)
 MOMENTS = [START + timedelta(hours=7, minutes=11) * step for step in range(2_000)]  # over a year

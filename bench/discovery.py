@@ -21,9 +21,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from stoker.core.companies import Company, CompanyId
-from stoker.core.model import TenantId
-from stoker.stores.schema_sqlite import MIGRATIONS
+from stoker.accounts.model import Company, CompanyId
+from stoker.base.types import TenantId
+from stoker.db.schema_sqlite import MIGRATIONS
 
 ROWS, FEW, ROUNDS = 100_000, 10_000, 3
 EMPLOYERS, ACCOUNTS = 2_000, 200
@@ -52,8 +52,8 @@ def write_postings(path: Path, rows: int) -> None:
 
 async def ours(home: Path) -> float:
     """Return the seconds one discovery takes, from the file to the run's end."""
-    from stoker.core.runs import RunState
-    from stoker.wiring import opened, settings
+    from stoker.app import opened, settings
+    from stoker.runs.model import RunState
 
     (home / "stoker.toml").write_text('[discovery]\nsources = ["file:jobs.csv"]\nenrich = true\n')
     own = settings(directory=home, config=None, flags={}, environment={})

@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from stoker.core.pull_columns import PullRule
-from stoker.core.tiers import Tier
-from stoker.core.worth import Objective
-from stoker.simulate.planned import Planned
-from stoker.simulate.pull_days import Kept, kept_by
-from stoker.simulate.pull_figures import bounds, cadence_without_history, looks_needed
-from stoker.simulate.pull_policies import EVERY, TIERS_NEED, Costs, MostUrgent, overdue, tiers
-from stoker.simulate.traces import recorded
-from stoker.simulate.worlds import World, population
-from stoker.simulate.yardsticks import Tally
+from stoker.heat.tiers import Tier
+from stoker.pulls.columns import PullRule
+from stoker.pulls.worth import Objective
+from stoker.simulation.metrics import Tally
+from stoker.simulation.policies import EVERY, TIERS_NEED, Costs, MostUrgent, Planned, overdue, tiers
+from stoker.simulation.pull_compare import bounds, cadence_without_history, looks_needed
+from stoker.simulation.pull_run import Kept, kept_by
+from stoker.simulation.world import World, population, recorded
 
 TRACES = Path(__file__).parents[2] / "shared" / "data"
 ACCOUNTS, DAYS, SEEDS, TRACE_SEEDS = 10_000, 365, (0, 1, 2), (0, 1, 2, 3, 4)

@@ -20,10 +20,9 @@ from aiolimiter import AsyncLimiter
 from pyrate_limiter import Duration, InMemoryBucket, Limiter
 from pyrate_limiter import Rate as PyrateRate
 
-from stoker.core.limits import Rate
-from stoker.engine.clock import SystemClock
-from stoker.engine.pacing import OwnPace, SharedPace
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.clock import SystemClock
+from stoker.rate_limits.rate_limit import OwnPace, Rate, SharedPace
 
 TURNS, ROUNDS = 50_000, 5
 PLENTY = 10_000_000  # a second: nobody ever waits

@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from bench.bulk_insert import bare
 
-from stoker.core.budget import Refused, Request
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.holds import Hold
-from stoker.core.model import TenantId
-from stoker.ports import Backend
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.money_rows import hold_values
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.reservations import Hold
+from stoker.budgets.rows import hold_values
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.context import Backend
 
 ACME = TenantId("acme")
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -174,7 +174,7 @@ def crowd(work: Callable[..., None], *arguments: object, count: int) -> float:
 
 
 def postgres_ours(nth: int, each: int, ready: multiprocessing.Barrier, app_url: str) -> None:
-    from stoker.stores.backend_postgres import PostgresBackend
+    from stoker.backends.postgres import PostgresBackend
 
     async def work() -> None:
         backend = PostgresBackend(app_url, connections=1)

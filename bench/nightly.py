@@ -76,8 +76,8 @@ def settings_text(address: str, directory: Path, *, scale: float, companies: int
 
 async def serve(scale: float, world: int) -> None:
     """Be the sandbox, and say on every line that comes in how long it took over its answers."""
-    from stoker.sandbox.box import Sandbox
-    from stoker.sandbox.serving import Asked, Told
+    from stoker.sandbox.http import Asked, Told
+    from stoker.sandbox.server import Sandbox
     from watched_box import RETICENT
 
     class Timed(Sandbox):
@@ -108,8 +108,8 @@ async def fill(
 ) -> None:
     """Make a room with settings and a register, in a process whose memory is not the night's."""
     from night_house import ACME, ANYBODY, BOLT, entity_of, register
-    from stoker.sandbox.world import World
-    from stoker.wiring import opened, settings
+    from stoker.app import opened, settings
+    from stoker.sandbox.world.companies import World
 
     text = settings_text(address, Path(room), scale=scale, companies=companies)
     (Path(room) / "stoker.toml").write_text(text)
@@ -136,8 +136,8 @@ async def night(
     import resource
 
     from night_house import ACME, BOLT
-    from stoker.engine.clock import SystemClock
-    from stoker.wiring import opened, settings
+    from stoker.app import opened, settings
+    from stoker.base.clock import SystemClock
 
     class Days(SystemClock):
         """The machine's clock, some days ahead."""
@@ -180,8 +180,8 @@ async def night(
 
 def quick_sites(world, number):
     """Yield companies whose sites have no slowness of their own: that is dialled here."""
-    from stoker.sandbox.site_layout import layout_of
-    from stoker.sandbox.troubles import Trouble
+    from stoker.sandbox.sites.layout import layout_of
+    from stoker.sandbox.world.site_faults import Trouble
 
     usual = {Trouble.FINE, Trouble.THIN, Trouble.HIDDEN_CONTACTS, Trouble.TO_WWW, Trouble.GONE}
     usual |= {Trouble.BROKEN_HTML, Trouble.SCRIPT_ONLY, Trouble.PARKED, Trouble.CHALLENGE}

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from stoker.core.beliefs import Beliefs
-from stoker.core.decisions import Decisions, kept
-from stoker.core.pull_columns import Accounts, Limits, PullRule, accounts_of, in_days, limits_of
-from stoker.core.pulls import DayPlan, plan_day
+from stoker.heat.beliefs import Beliefs
+from stoker.pulls.columns import Accounts, Limits, PullRule, accounts_of, in_days, limits_of
+from stoker.pulls.plan_record import Decisions, kept
+from stoker.pulls.planner import DayPlan, plan_day
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -16,9 +16,9 @@ import time
 
 import numpy as np
 
-from stoker.core.demand import Demand, Limits
-from stoker.core.rates import plan_rates
-from stoker.core.worth import Objective
+from stoker.pulls.rate_problem import Demand, Limits
+from stoker.pulls.rates import plan_rates
+from stoker.pulls.worth import Objective
 
 SIZES = ((10_000, 100), (100_000, 300), (1_000_000, 1_000), (10_000_000, 1_000))
 HALVINGS = 60

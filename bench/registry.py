@@ -18,14 +18,14 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from stoker.connectors.acra_files import register_files
-from stoker.engine.clock import SystemClock
-from stoker.engine.registering import Registering, RegisterSource
-from stoker.sandbox.registry import RELEASES, lines
-from stoker.sandbox.world import World
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.schema_sqlite import MIGRATIONS
-from stoker.stores.sql_loading import PUT_COMPANY, PUT_RAW, PUT_SEEN
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.clock import SystemClock
+from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.registry.files import register_files
+from stoker.registry.load import Registering, RegisterSource
+from stoker.registry.load_store import PUT_COMPANY, PUT_RAW, PUT_SEEN
+from stoker.sandbox.world.companies import World
+from stoker.sandbox.world.register import RELEASES, lines
 
 ROWS, ROUNDS, SEED = 50_000, 3, 7
 

@@ -12,9 +12,9 @@ import resource
 import time
 from multiprocessing.connection import Connection
 
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.troubles import Trouble
-from stoker.sandbox.world import World
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.world.companies import World
+from stoker.sandbox.world.site_faults import Trouble
 
 SEED, COMPANIES = 1, 1000
 CONNECTIONS, REQUESTS, ROUNDS = 32, 8_000, 3

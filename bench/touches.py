@@ -21,15 +21,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from stoker.core.coverage.planning import plan_week
-from stoker.core.coverage.rehearsing import Odds
-from stoker.core.coverage.values import PlanRule
-from stoker.core.model import TenantId
-from stoker.engine.touching import Touching, without_collecting
-from stoker.simulate.coverage import compared
-from stoker.simulate.timing import timed
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import TenantId
+from stoker.simulation.touch_coverage import compared
+from stoker.simulation.touch_timing import timed
 from stoker.testing import FakeClock
+from stoker.touches.coverage import Odds
+from stoker.touches.model import PlanRule
+from stoker.touches.planner import plan_week
+from stoker.touches.service import Touching, without_collecting
 from touch_promises import MONDAY, people, planned_weeks
 
 NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo, available_timezones
 import numpy as np
 import numpy.typing as npt
 
-from stoker.core.cadence import Cron, Fold, Gap, instants
+from stoker.calendar.recurrence import Cron, instants
+from stoker.calendar.timezones import Fold, Gap
 
 Minutes = npt.NDArray[np.int32]  # minutes since 1970, in UTC or on a wall
 Mask = npt.NDArray[np.bool_]

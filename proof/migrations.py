@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.schema_sqlite import MIGRATIONS
-from stores.old_files import changed_rows, dump, make_file
+from kit.old_files import changed_rows, dump, make_file
+from stoker.backends.sqlite import SqliteBackend
+from stoker.db.schema_sqlite import MIGRATIONS
 
 ROWS = 100_000
 

@@ -26,8 +26,8 @@ from faults import pg_trials as trials
 from faults.pg_proxy import Fate, Proxy
 from faults.pg_trials import Cuts
 from faults.tally import Tally
-from stoker.stores.backend_postgres import PostgresBackend
-from stoker.stores.row_security import lint, role_findings
+from stoker.backends.postgres import PostgresBackend
+from stoker.db.row_security import lint, role_findings
 
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 CUTS_AT_ONCE = 2_000  # each batch in a database of its own, so that judging it stays quick

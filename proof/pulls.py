@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from pull_cases import NOW, case, slowly
 from pull_trials import counted
-from stoker.core.pull_columns import Policy
-from stoker.core.pulls import plan_day
+from stoker.pulls.columns import Policy
+from stoker.pulls.planner import plan_day
 
 
 def unlike(days: int) -> int:

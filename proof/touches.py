@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from faults.touch_kills import killed, side_by_side
-from stoker.core.coverage.rehearsing import Odds
-from stoker.core.coverage.values import PlanRule
-from stoker.simulate.coverage import compared
+from stoker.simulation.touch_coverage import compared
+from stoker.touches.coverage import Odds
+from stoker.touches.model import PlanRule
 from touch_promises import lived_weeks, p_values, planned_weeks, unevenness
 
 WEEKS, LIVED, SEEDS, DAYS, RUNS, KILLS, ROUNDS = 10_000, 1_000, 40, 10_000, 200, 100, 10

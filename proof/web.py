@@ -33,8 +33,8 @@ from faults.injections import attacks
 from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
-from stoker.connectors.reading import read_json
-from stoker.stores.backend_postgres import PostgresBackend
+from stoker.backends.postgres import PostgresBackend
+from stoker.http.strict_json import read_json
 
 Counts = Iterator[tuple[str, Tally]]
 A_NIGHT = 1_000  # calls on one store, so that no trial grows without end

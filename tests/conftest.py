@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import pg
-from stoker.wiring import CLOCK_AHEAD
+from stoker.app import CLOCK_AHEAD
 
 # Every session starts at this moment, whatever the machine's clock shows: it is far from midnight
 # in the time zones that tests use, so that no night runs into the tenant's next day.

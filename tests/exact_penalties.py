@@ -2,7 +2,7 @@
 
 from decimal import Decimal, localcontext
 
-from stoker.core.worth import Objective
+from stoker.pulls.worth import Objective
 
 EULER = Decimal("0.57721566490153286060651209008240243104215933593992")
 

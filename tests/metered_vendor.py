@@ -18,8 +18,8 @@ from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-from stoker.errors import PermanentError, TransientError, UncertainError
-from stoker.sources import Done
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.budgets.model import Done
 
 UNIT = "credits"
 

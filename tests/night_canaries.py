@@ -18,11 +18,11 @@ from faults.night_trials import IN_A_FILE, PLENTY, VENDORS, key_of, settings_tex
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
+from stoker.app import opened, settings
+from stoker.base.types import TenantId
+from stoker.budgets.reservations import Phase
 from stoker.cli.main import main
-from stoker.core.crm import LEAD, PARTNER
-from stoker.core.holds import Phase
-from stoker.core.model import TenantId
-from stoker.wiring import opened, settings
+from stoker.crm.rows import LEAD, PARTNER
 from watched_box import RETICENT
 
 OLD, YOUNG = TenantId("acme"), TenantId("bolt")

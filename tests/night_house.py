@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from itertools import islice
 
-from stoker.core.entities import Entity, Load
-from stoker.core.icp import IcpRule
-from stoker.core.model import TenantId
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.site_layout import layout_of
-from stoker.sandbox.troubles import Trouble
+from stoker.accounts.icp import IcpRule
+from stoker.app import opened, settings, system_clock
+from stoker.base.types import TenantId
+from stoker.registry.model import Entity, Load
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.sites.layout import layout_of
+from stoker.sandbox.world.site_faults import Trouble
 from stoker.testing import Recorder
-from stoker.wiring import opened, settings, system_clock
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
-from stoker.stores.postgres_setup import set_up
+from stoker.db.postgres_setup import set_up
 
 HOME = "TESTS_POSTGRES"  # the environment tells worker processes where the session's server is
 PASSWORD = "sesame: öffne %20 dich!"  # awkward on purpose: it must survive URLs, and stay unseen

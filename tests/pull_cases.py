@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from stoker.core.beliefs import Beliefs
-from stoker.core.offers import offered
-from stoker.core.pull_columns import PullRule, Why, accounts_of, in_days, limits_of
+from stoker.heat.beliefs import Beliefs
+from stoker.pulls.columns import PullRule, Why, accounts_of, in_days, limits_of
+from stoker.pulls.offers import offered
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 TODAY = in_days(NOW)

@@ -6,16 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from pull_cases import NOW, case
-from stoker.core.pull_columns import Policy
-from stoker.core.pull_flips import (
-    MINUTE,
-    STEP,
-    flips,
-    with_posture,
-    with_raises,
-    with_wait,
-)
-from stoker.core.pulls import NOT, plan_day
+from stoker.pulls.columns import Policy
+from stoker.pulls.flips import MINUTE, STEP, flips, with_posture, with_raises, with_wait
+from stoker.pulls.planner import NOT, plan_day
 
 
 def refusals(seed=0):

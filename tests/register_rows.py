@@ -7,7 +7,7 @@ import io
 
 from stdnum.sg.uen import calc_local_company_check_digit
 
-from stoker.sandbox.registry import COLUMNS
+from stoker.sandbox.world.register import COLUMNS
 
 NOTHING = "na"
 

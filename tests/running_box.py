@@ -8,7 +8,7 @@ import json
 import threading
 from dataclasses import dataclass
 
-from stoker.sandbox.box import Sandbox
+from stoker.sandbox.server import Sandbox
 
 
 @dataclass(frozen=True)

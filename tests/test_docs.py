@@ -10,7 +10,7 @@ import pytest
 from stoker.cli.main import stoker
 from stoker.cli.output import Exit
 from stoker.cli.reference import every_command, every_error, every_event, outdated, pages
-from stoker.config.sections import KNOWN
+from stoker.settings import KNOWN
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,13 +10,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stoker.core.coverage.chance import Chance, Purpose
-from stoker.core.coverage.hours import open_stretches
-from stoker.core.coverage.planning import plan_week
-from stoker.core.coverage.repairing import handed_over, repaired
-from stoker.core.coverage.timing import thinned
-from stoker.core.coverage.values import Marked, Outcome, PlanRule, Profile
-from stoker.simulate.timing import chi_square, chi_square_p
+from stoker.simulation.touch_timing import chi_square, chi_square_p
+from stoker.touches.model import Marked, Outcome, PlanRule, Profile
+from stoker.touches.planner import handed_over, plan_week, repaired
+from stoker.touches.random import Chance, Purpose
+from stoker.touches.times import open_stretches, thinned
 
 MONDAY = date(2026, 2, 9)
 ZONES = ("UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")

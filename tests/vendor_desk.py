@@ -10,25 +10,24 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
-from stoker.connectors.http import Http
-from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
-from stoker.connectors.tavily import TavilyReading, TavilySearch, tavily
-from stoker.connectors.zerobounce import ZeroBounce
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.limits import Rate
-from stoker.core.model import TenantId
-from stoker.engine.asking import Asking
-from stoker.engine.clock import SystemClock
-from stoker.engine.passages import Passages
-from stoker.engine.paying import Gate
-from stoker.engine.promises import Promises
-from stoker.engine.traffic import Traffic, Way
-from stoker.sandbox.box import VENDORS as VENDORS_THERE_ARE
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.serving import Told
-from stoker.stores.memory import MemoryBackend
+from stoker.base.clock import SystemClock
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.gate import Gate
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.http.client import Http
+from stoker.memory.backend import MemoryBackend
+from stoker.rate_limits.limiter import Passages, Traffic, Way
+from stoker.rate_limits.rate_limit import Rate
+from stoker.sandbox.http import Told
+from stoker.sandbox.server import VENDORS as VENDORS_THERE_ARE
+from stoker.sandbox.server import Sandbox
 from stoker.testing import Recorder
+from stoker.vendors.client import Asking
+from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
+from stoker.vendors.tavily import TavilyReading, TavilySearch, tavily
+from stoker.vendors.zerobounce import ZeroBounce
 
 ACME = TenantId("acme")
 CANARY = "canary-5c1d77"
@@ -55,6 +54,7 @@ class Quick(SystemClock):
     """The machine's clock, but nobody waits long: what would be slept is written down."""
 
     def __init__(self):
+        super().__init__()
         self.slept = []
 
     async def sleep(self, duration):

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from hashlib import sha256
 
-from stoker.sandbox.box import VENDORS
-from stoker.sandbox.tallies import fingerprint
+from stoker.sandbox.meter import fingerprint
+from stoker.sandbox.server import VENDORS
 
 _AN_ADDRESS = re.compile(rb"[\w.+-]+@[\w.-]+")
 

@@ -10,40 +10,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoker.core.cadence import Cron as Cron
-    from stoker.core.cadence import Interval as Interval
-    from stoker.core.cadence import Window as Window
-    from stoker.core.cadence import compute_next_run as compute_next_run
-    from stoker.core.cadence import preview as preview
-    from stoker.core.cadence import should_run as should_run
-    from stoker.engine.touch_scheduler import RateLimiter as RateLimiter
-    from stoker.engine.touch_scheduler import Scheduler as Scheduler
-    from stoker.errors import ConfigError as ConfigError
-    from stoker.errors import ConflictError as ConflictError
-    from stoker.errors import PermanentError as PermanentError
-    from stoker.errors import StokerError as StokerError
-    from stoker.errors import TransientError as TransientError
-    from stoker.errors import UncertainError as UncertainError
-    from stoker.in_touch import scheduler_in_file as scheduler_in_file
+    from stoker.base.errors import ConfigError as ConfigError
+    from stoker.base.errors import ConflictError as ConflictError
+    from stoker.base.errors import PermanentError as PermanentError
+    from stoker.base.errors import StokerError as StokerError
+    from stoker.base.errors import TransientError as TransientError
+    from stoker.base.errors import UncertainError as UncertainError
+    from stoker.calendar.recurrence import Cron as Cron
+    from stoker.calendar.recurrence import Interval as Interval
+    from stoker.calendar.recurrence import Window as Window
+    from stoker.calendar.recurrence import compute_next_run as compute_next_run
+    from stoker.calendar.recurrence import preview as preview
+    from stoker.calendar.recurrence import should_run as should_run
+    from stoker.touches.setup import scheduler_in_file as scheduler_in_file
+    from stoker.touches.sync_api import RateLimiter as RateLimiter
+    from stoker.touches.sync_api import Scheduler as Scheduler
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Cron": "stoker.core.cadence",
-    "Interval": "stoker.core.cadence",
-    "Window": "stoker.core.cadence",
-    "compute_next_run": "stoker.core.cadence",
-    "preview": "stoker.core.cadence",
-    "should_run": "stoker.core.cadence",
-    "RateLimiter": "stoker.engine.touch_scheduler",
-    "Scheduler": "stoker.engine.touch_scheduler",
-    "scheduler_in_file": "stoker.in_touch",
-    "ConfigError": "stoker.errors",
-    "ConflictError": "stoker.errors",
-    "PermanentError": "stoker.errors",
-    "StokerError": "stoker.errors",
-    "TransientError": "stoker.errors",
-    "UncertainError": "stoker.errors",
+    "Cron": "stoker.calendar.recurrence",
+    "Interval": "stoker.calendar.recurrence",
+    "Window": "stoker.calendar.recurrence",
+    "compute_next_run": "stoker.calendar.recurrence",
+    "preview": "stoker.calendar.recurrence",
+    "should_run": "stoker.calendar.recurrence",
+    "RateLimiter": "stoker.touches.sync_api",
+    "Scheduler": "stoker.touches.sync_api",
+    "scheduler_in_file": "stoker.touches.setup",
+    "ConfigError": "stoker.base.errors",
+    "ConflictError": "stoker.base.errors",
+    "PermanentError": "stoker.base.errors",
+    "StokerError": "stoker.base.errors",
+    "TransientError": "stoker.base.errors",
+    "UncertainError": "stoker.base.errors",
 }
 __all__ = sorted(_HOME)
 

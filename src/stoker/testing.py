@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from stoker.core.events import Event
-from stoker.engine.clock import VirtualClock
+from stoker.base.clock import VirtualClock
+from stoker.base.events import Event
 
 _Kind = TypeVar("_Kind", bound=Event)
 

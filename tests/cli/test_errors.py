@@ -9,19 +9,19 @@ from pathlib import Path
 import click
 import pytest
 
-from stoker.cli import main as command_line
-from stoker.cli.main import main
-from stoker.cli.output import Exit, exit_for_error, exit_for_run, show_table
-from stoker.config.sections import KNOWN
-from stoker.config.values import POSTGRES_URL
-from stoker.core.runs import RunState
-from stoker.errors import (
+from stoker.base.errors import (
     ConfigError,
     ConflictError,
     PermanentError,
     TransientError,
     UncertainError,
 )
+from stoker.cli import main as command_line
+from stoker.cli.main import main
+from stoker.cli.output import Exit, exit_for_error, exit_for_run, show_table
+from stoker.config.fields import POSTGRES_URL
+from stoker.runs.model import RunState
+from stoker.settings import KNOWN
 
 # A program that runs the real `main` with one more command, which fails as it is told to.
 FAILING = """
@@ -243,7 +243,7 @@ def test_help_imports_nothing_that_is_slow(tmp_path):
     look = (
         "import sys; from stoker.cli.main import main; main(['--help']); "
         "print(sorted({'asyncio', 'apsw', 'psycopg', 'rich', 'zoneinfo', 'stoker.config', "
-        "'stoker.wiring'} & set(sys.modules)))"
+        "'stoker.app'} & set(sys.modules)))"
     )
     done = run(cwd=tmp_path, program=("-c", look))
 

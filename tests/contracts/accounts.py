@@ -1,10 +1,21 @@
 """Values for the suites about tenants, companies and nights."""
 
 from contracts.knowledge import HOUR, NOW
-from stoker.accounts import CrmConnection, SentRow, Tenant, User
-from stoker.core.companies import Bucket, Company, Contact, Dossier, LeadScore, Verdict
-from stoker.core.findings import Field, Finding, How
-from stoker.core.nights import Depth, Unit, UnitState
+from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    Contact,
+    CrmConnection,
+    Dossier,
+    LeadScore,
+    SentRow,
+    Tenant,
+    User,
+    Verdict,
+)
+from stoker.base.types import Depth
+from stoker.enrichment.model import Unit, UnitState
 
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 UNTIL = NOW + HOUR

@@ -3,12 +3,10 @@
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
-from stoker.attention import PlanRecord
-from stoker.core.beliefs import BeliefRule
-from stoker.core.facets import Observed
-from stoker.core.heat import HeatRule, Signal, SignalKind
-from stoker.core.sweeping import swept
-from stoker.core.tiers import TierRule
+from stoker.heat.beliefs import BeliefRule, Observed
+from stoker.heat.heat import HeatRule, Signal, SignalKind, swept
+from stoker.heat.model import PlanRecord
+from stoker.heat.tiers import TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -6,11 +6,10 @@ from datetime import timedelta, timezone
 
 from contracts.attending import BELIEFS, DAY, HOUR, NOW, RULE, TIERS, listed, look, plan, signal
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.facets import Observed
-from stoker.core.heat import SignalKind
-from stoker.core.sweeping import swept
-from stoker.core.tiers import Tier
-from stoker.errors import StokerError
+from stoker.base.errors import StokerError
+from stoker.heat.beliefs import Observed
+from stoker.heat.heat import SignalKind, swept
+from stoker.heat.tiers import Tier
 
 ACCOUNTS = [f"T{n}" for n in range(7)]
 RUNS = ["20260207_013000", "20260208_013000", "20260209_013000"]

@@ -8,40 +8,38 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from stoker.connectors.boards.ashby import ASHBY
-from stoker.connectors.boards.board import Board, Layout
-from stoker.connectors.boards.feeds import Feeds
-from stoker.connectors.boards.greenhouse import GREENHOUSE
-from stoker.connectors.boards.lever import LEVER
-from stoker.connectors.crawling import CrawlConnector, Crawler
-from stoker.connectors.data_gov import DataGov
-from stoker.connectors.http import Http
-from stoker.connectors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
-from stoker.connectors.odoo import Odoo
-from stoker.connectors.openai import OpenAiExtraction, openai
-from stoker.connectors.openai_rationales import OpenAiRationales
-from stoker.connectors.site_visiting import CrawlLimits
-from stoker.connectors.tavily import TavilyReading, TavilySearch, tavily
-from stoker.connectors.zerobounce import ZeroBounce
-from stoker.core.companies import Company, CompanyId, Dossier
-from stoker.core.contacting import CompanyAt, PeopleAt, Reveal
-from stoker.core.crm import PARTNER, CrmRow
-from stoker.core.extracting import Excerpt, Extraction
-from stoker.core.icp import IcpRule
-from stoker.core.limits import Rate
-from stoker.core.pages import SiteQuestion
-from stoker.core.postings import PostingsAt
-from stoker.core.rationales import rewording
-from stoker.core.scoring import ScoreRule, scored
-from stoker.core.searching import ReadPages, Search, SearchDepth
-from stoker.core.upserts import Write
-from stoker.core.verifying_emails import Batch
-from stoker.engine.pacing import OwnPace
-from stoker.engine.politeness import OwnHosts
-from stoker.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.sandbox.world import World
-from stoker.sources import Done, Health
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Company, CompanyId, Dossier
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.budgets.model import Done, Health
+from stoker.crawl.crawler import CrawlConnector, Crawler
+from stoker.crawl.model import Excerpt, SiteQuestion
+from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.visit import CrawlLimits
+from stoker.crm.odoo import Odoo
+from stoker.crm.rows import PARTNER, CrmRow
+from stoker.crm.upsert import Write
+from stoker.discovery.ashby import ASHBY
+from stoker.discovery.boards import Board, Layout
+from stoker.discovery.feeds import Feeds
+from stoker.discovery.greenhouse import GREENHOUSE
+from stoker.discovery.lever import LEVER
+from stoker.discovery.model import PostingsAt
+from stoker.http.client import Http
+from stoker.leads.rationale import OpenAiRationales, rewording
+from stoker.leads.scoring import ScoreRule, scored
+from stoker.rate_limits.rate_limit import OwnPace, Rate
+from stoker.registry.download import DataGov
+from stoker.sandbox.world.companies import World
 from stoker.testing import FakeClock
+from stoker.vendors.contacts import CompanyAt, PeopleAt, Reveal
+from stoker.vendors.email_verification import Batch
+from stoker.vendors.extraction import Extraction
+from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
+from stoker.vendors.openai import OpenAiExtraction, openai
+from stoker.vendors.search import ReadPages, Search, SearchDepth
+from stoker.vendors.tavily import TavilyReading, TavilySearch, tavily
+from stoker.vendors.zerobounce import ZeroBounce
 
 DEADLINE = timedelta(seconds=0.4)
 USUAL: Mapping[int, type[Exception]] = {

@@ -4,9 +4,9 @@ import hashlib
 import string
 from datetime import UTC, date, datetime, timedelta
 
-from stoker.core.entities import Entity, Load, Reject
-from stoker.core.pages import PageSeen
-from stoker.sources import Kept
+from stoker.crawl.model import PageSeen
+from stoker.registry.model import Entity, Load, Reject
+from stoker.vendors.model import Kept
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

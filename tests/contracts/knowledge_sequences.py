@@ -10,9 +10,9 @@ from datetime import datetime, timedelta, timezone
 
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import NOW, PARTS, answer, entity, load, page, reject
-from stoker.core.entities import IndustryCode, Load, LoadCount
-from stoker.errors import StokerError
-from stoker.ports import Backend
+from stoker.base.errors import StokerError
+from stoker.context import Backend
+from stoker.registry.model import IndustryCode, Load, LoadCount
 
 RELEASES = ["2026-01-31", "2026-02-28", "2026-03-31"]
 # Most of the register is read by the first step, so that few loads more make a release whole.

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, timezone
 
 from contracts.sequences import Difference
-from stoker.core.budget import Request
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, CapChange, Scope
-from stoker.core.holds import OPEN, Phase
-from stoker.core.limits import Rate
-from stoker.core.model import TenantId
-from stoker.errors import StokerError
-from stoker.ports import Backend
-from stoker.stores.memory import MemoryBackend
+from stoker.base.errors import StokerError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, CapChange, Scope
+from stoker.budgets.charges import Request
+from stoker.budgets.reservations import OPEN, Phase
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.context import Backend
+from stoker.memory.backend import MemoryBackend
+from stoker.rate_limits.rate_limit import Rate
 
 START = datetime(2026, 2, 7, 15, 20, tzinfo=UTC)  # not long before midnight in Singapore
 RULE = ResetRule("Asia/Singapore")

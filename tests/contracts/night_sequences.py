@@ -23,11 +23,12 @@ from contracts.accounts import (
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import NOW
-from stoker.core.companies import Dossier, Verdict
-from stoker.core.icp import IcpRule
-from stoker.core.nights import ENDS, Depth, Unit, UnitState
-from stoker.errors import StokerError
-from stoker.ports import Backend, Store
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Dossier, Verdict
+from stoker.base.errors import StokerError
+from stoker.base.types import Depth
+from stoker.context import Backend, Store
+from stoker.enrichment.model import ENDS, Unit, UnitState
 
 RUNS = ["20260207_013000", "20260208_013000"]
 OWNERS = ["", "w1", "w2", "w3"]

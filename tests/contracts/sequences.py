@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
-from stoker.core.leases import released, renewed, taken
-from stoker.core.ledger import Note
-from stoker.core.model import Enriched, Job, JobScore, TenantId
-from stoker.core.runs import CancelRequest, Manifest, Run, RunKey, RunState, StepTiming
-from stoker.core.slots import Slot, SlotState
-from stoker.errors import StokerError
-from stoker.ports import Backend, Store, Weight
-from stoker.stores.memory import MemoryBackend
+from stoker.base.errors import StokerError
+from stoker.base.types import Enriched, Job, JobScore, TenantId
+from stoker.context import Backend, Store
+from stoker.ledger.chain import Note
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.leases import released, renewed, taken
+from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StepTiming, Weight
+from stoker.scheduling.model import Slot, SlotState
 
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 ENDS = [state for state in RunState if state is not RunState.RUNNING]

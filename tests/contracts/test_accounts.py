@@ -24,10 +24,9 @@ from contracts.accounts import (
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
-from stoker.accounts import Upserted
-from stoker.core.companies import Dossier, Standing, Verdict
-from stoker.core.icp import IcpRule
-from stoker.errors import ConfigError, PermanentError, StokerError
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Dossier, Standing, Upserted, Verdict
+from stoker.base.errors import ConfigError, PermanentError, StokerError
 
 LATER = NOW + HOUR
 

@@ -26,11 +26,11 @@ from contracts.attending import (
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import POISON
-from stoker.attention import Added
-from stoker.core.facets import AccountBelief, Facet, learned
-from stoker.core.heat import SignalKind, heat_at, heated, unheard
-from stoker.core.tiers import Tier
-from stoker.errors import ConfigError, ConflictError, PermanentError, StokerError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
+from stoker.heat.beliefs import AccountBelief, Facet, learned
+from stoker.heat.heat import SignalKind, heat_at, heated, unheard
+from stoker.heat.model import Added
+from stoker.heat.tiers import Tier
 
 
 async def refused(verb, kind=PermanentError):

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.runs import CancelRequest, Run, RunKey, RunState
-from stoker.errors import ConfigError, PermanentError
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.runs.model import CancelRequest, Run, RunKey, RunState
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 RUN = Run(key=RunKey(AT, 7), kind="nightly")

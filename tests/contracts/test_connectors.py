@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.connectors import CONNECTORS
-from stoker.connectors.http import Http
-from stoker.core.caps import amount, connector_name, unit
-from stoker.errors import (
+from stoker.base.errors import (
     ConfigError,
     PermanentError,
     StokerError,
     TransientError,
     UncertainError,
 )
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.dials import Fault
-from stoker.sandbox.serving import Told
-from stoker.sources import Done
+from stoker.budgets.caps import amount, connector_name, unit
+from stoker.budgets.model import Done
+from stoker.http.client import Http
+from stoker.sandbox.faults import Fault
+from stoker.sandbox.http import Told
+from stoker.sandbox.server import Sandbox
 
 CANARY = "canary-90be12"
 KEY = f"tvly-{CANARY}"

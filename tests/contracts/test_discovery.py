@@ -4,16 +4,16 @@ import asyncio
 from datetime import timedelta
 
 from contracts.backends import ACME
-from stoker.connectors.boards.sources import FileSource
-from stoker.connectors.posting_files import PostingFiles
-from stoker.core.cadence import Window
-from stoker.core.companies import Company, CompanyId
-from stoker.core.posting_sources import wanted_source
-from stoker.core.runs import Manifest
-from stoker.engine.discovering import Discovery, DiscoveryOrder
-from stoker.engine.leasing import Leaseholder
-from stoker.engine.scheduler import Scheduler, Task
-from stoker.stores.memory import MemoryBackend
+from stoker.accounts.model import Company, CompanyId
+from stoker.calendar.recurrence import Window
+from stoker.discovery.boards import FileSource
+from stoker.discovery.export import PostingFiles
+from stoker.discovery.service import Discovery, DiscoveryOrder
+from stoker.discovery.sources import wanted_source
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.leases import Leaseholder
+from stoker.runs.model import Manifest
+from stoker.scheduling.service import Scheduler, Task
 from stoker.testing import FakeClock, Recorder
 
 SOURCES = ("file:one.csv", "file:two.jsonl")

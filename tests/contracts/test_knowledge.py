@@ -8,7 +8,7 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON, answer, page
-from stoker.errors import ConfigError, PermanentError, StokerError
+from stoker.base.errors import ConfigError, PermanentError, StokerError
 
 SITE = "acme.test"
 

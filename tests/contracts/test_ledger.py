@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.ledger import FIRST, Note, first_break
-from stoker.core.model import LONGEST_TEXT
-from stoker.errors import ConfigError, PermanentError
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.types import LONGEST_TEXT
+from stoker.ledger.chain import FIRST, Note, first_break
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 NOTE = Note(at=AT, kind="MISSED", subject="nightly", reason="nobody was there")

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, BACKENDS, UMBRELLA
-from stoker.core.job_enriching import enriched
-from stoker.core.model import Enriched, Job, JobId
-from stoker.core.posting_sources import SourceSeen, SourceState
-from stoker.core.postings import Listing, Validators
-from stoker.errors import ConfigError, PermanentError, StokerError
+from stoker.base.errors import ConfigError, PermanentError, StokerError
+from stoker.base.types import Enriched, Job, JobId
+from stoker.discovery.enrichment import enriched
+from stoker.discovery.model import Listing, Validators
+from stoker.discovery.sources import SourceSeen, SourceState
 
 NOW = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

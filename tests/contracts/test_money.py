@@ -7,14 +7,14 @@ from datetime import UTC, datetime, time, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.budget import Refused, Request, Used
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import LARGEST, Cap, CapChange, Scope
-from stoker.core.holds import OPEN, Phase
-from stoker.core.ledger import Note, first_break
-from stoker.core.slots import Slot, SlotState
-from stoker.engine.verifying import shared_differences, verified
-from stoker.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from stoker.budgets.caps import LARGEST, Cap, CapChange, Scope
+from stoker.budgets.charges import Refused, Request, Used
+from stoker.budgets.reservations import OPEN, Phase
+from stoker.budgets.verify import shared_differences, verified
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.ledger.chain import Note, first_break
+from stoker.scheduling.model import Slot, SlotState
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)

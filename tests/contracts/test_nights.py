@@ -20,9 +20,10 @@ from contracts.accounts import (
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
-from stoker.core.nights import ENDS, Depth, UnitState
-from stoker.core.upserts import UNDONE
-from stoker.errors import ConfigError, ConflictError, PermanentError, StokerError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
+from stoker.base.types import Depth
+from stoker.crm.upsert import UNDONE
+from stoker.enrichment.model import ENDS, UnitState
 
 
 async def refused(verb, kind=PermanentError):

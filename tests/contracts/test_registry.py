@@ -8,8 +8,8 @@ import pytest
 
 from contracts.backends import ACME
 from contracts.knowledge import HOUR, MICRO, NOW, PARTS, POISON, entity, load, reject
-from stoker.core.entities import IndustryCode, LoadCount
-from stoker.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from stoker.registry.model import IndustryCode, LoadCount
 
 FIRST, SECOND, THIRD = "2026-01-31", "2026-02-28", "2026-03-31"
 

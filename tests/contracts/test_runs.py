@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.model import LONGEST_TEXT, Enriched, Job, JobScore
-from stoker.core.runs import Manifest, Run, RunKey, RunState, StepTiming
-from stoker.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.types import LONGEST_TEXT, Enriched, Job, JobScore
+from stoker.runs.model import Manifest, Run, RunKey, RunState, StepTiming
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 KEY = RunKey(AT, 7)

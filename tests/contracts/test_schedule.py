@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, UMBRELLA
-from stoker.core.leases import Lease, released, renewed, taken
-from stoker.core.ledger import Note, first_break
-from stoker.core.model import LONGEST_TEXT
-from stoker.core.slots import Slot, SlotState
-from stoker.core.timekeeping import accepted_note
-from stoker.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from stoker.base.types import LONGEST_TEXT
+from stoker.ledger.chain import Note, first_break
+from stoker.runs.leases import Lease, released, renewed, taken
+from stoker.scheduling.model import Slot, SlotState, accepted_note
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 LENGTH = timedelta(seconds=30)

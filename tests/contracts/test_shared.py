@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.backends import ACME
-from stoker.core.caps import CapChange
-from stoker.core.ledger import first_break
-from stoker.core.limits import Rate, rest
-from stoker.core.model import OPERATORS
-from stoker.errors import ConfigError, PermanentError
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.types import OPERATORS
+from stoker.budgets.caps import CapChange
+from stoker.ledger.chain import first_break
+from stoker.rate_limits.rate_limit import Rate, rest
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

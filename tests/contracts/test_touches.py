@@ -23,10 +23,9 @@ from contracts.touching import (
     touch,
     url,
 )
-from stoker.core.coverage.values import Outcome, ProfileStatus
-from stoker.errors import ConfigError, PermanentError
-from stoker.stores.touch_state_file import TouchStateFile
-from stoker.touches import KeptDay, KeptPlan, ProfilesPut, Settled
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.touches.model import KeptDay, KeptPlan, Outcome, ProfilesPut, ProfileStatus, Settled
+from stoker.touches.state_file import TouchStateFile
 
 
 class Files:

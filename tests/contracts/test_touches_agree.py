@@ -8,9 +8,9 @@ import pytest
 from contracts.backends import ACME, BACKENDS
 from contracts.touch_sequences import first_difference
 from contracts.touching import NOW
-from stoker.core.coverage.values import Profile
-from stoker.stores.memory_touches import MemoryTouches
-from stoker.stores.touch_state_file import TouchStateFile
+from stoker.memory.touches import MemoryTouches
+from stoker.touches.model import Profile
+from stoker.touches.state_file import TouchStateFile
 
 SEQUENCES = {"sqlite": 8, "postgres": 4, "file": 4}
 STEPS = 80

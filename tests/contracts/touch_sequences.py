@@ -4,9 +4,8 @@ import random
 from dataclasses import replace
 
 from contracts.touching import DAY, HOUR, MONDAY, NOW, WEEK, handed, marked, plan, profile, url
-from stoker.core.coverage.values import Outcome, ProfileStatus
-from stoker.errors import StokerError
-from stoker.touches import Settled
+from stoker.base.errors import StokerError
+from stoker.touches.model import Outcome, ProfileStatus, Settled
 
 PEOPLE = 6
 NAMES = ["", "Ann", "Ünï 🙂", "bad\0"]

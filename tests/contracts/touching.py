@@ -2,8 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from stoker.core.coverage.values import DaySlot, Marked, Outcome, Profile, Touch, WeeklyPlan
-from stoker.touches import HandOver
+from stoker.touches.model import DaySlot, HandOver, Marked, Outcome, Profile, Touch, WeeklyPlan
 
 MONDAY = date(2026, 2, 9)
 WEEK = "2026-W07"

@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from faults.web_twins import swallowed
-from stoker.connectors.http import Call, Http
-from stoker.errors import StokerError
+from stoker.base.errors import StokerError
+from stoker.http.client import Call, Http
 
 MOST = 5_000_000
 

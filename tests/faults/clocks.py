@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from faults.tally import Tally, twice
-from stoker.core.cadence import Cron, Interval, Schedule, Window
-from stoker.core.ledger import first_break
-from stoker.core.model import TenantId
-from stoker.core.runs import Manifest, RunState
-from stoker.core.slots import SlotState
-from stoker.engine.leasing import Leaseholder
-from stoker.engine.running import Ending, OpenRun
-from stoker.engine.scheduler import Scheduler, Task
-from stoker.stores.memory import MemoryBackend
+from stoker.base.types import TenantId
+from stoker.calendar.recurrence import Cron, Interval, Schedule, Window
+from stoker.ledger.chain import first_break
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.leases import Leaseholder
+from stoker.runs.model import Manifest, RunState
+from stoker.runs.service import Ending, OpenRun
+from stoker.scheduling.model import SlotState
+from stoker.scheduling.service import Scheduler, Task
 from stoker.testing import FakeClock, Recorder
 
 ACME = TenantId("acme")

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from faults.tally import Tally
-from stoker.connectors.http import Http
-from stoker.connectors.odoo import Odoo
-from stoker.core.crm import LEAD, PARTNER, CrmRow
-from stoker.core.upserts import Write, planned
-from stoker.errors import StokerError
-from stoker.sandbox.box import Sandbox
-from stoker.sources import Upserting
+from stoker.base.errors import StokerError
+from stoker.crm.odoo import Odoo
+from stoker.crm.rows import LEAD, PARTNER, CrmRow
+from stoker.crm.upsert import Upserting, Write, planned
+from stoker.http.client import Http
+from stoker.sandbox.server import Sandbox
 
 Way = Callable[[Odoo, list[CrmRow]], Awaitable[dict[str, Upserting]]]
 FAULTS = ("busy", "unavailable", "error", "error_charged", "close", "reset", "truncated", "garbage")

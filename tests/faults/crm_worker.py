@@ -10,17 +10,17 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from stoker.connectors.http import Http
-from stoker.connectors.odoo import Odoo
-from stoker.core.companies import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
-from stoker.core.model import TenantId
-from stoker.core.nights import Depth, Unit, UnitState
-from stoker.core.runs import RunKey, run_at
-from stoker.engine.clock import SystemClock
-from stoker.engine.exporting import CrmExport
-from stoker.engine.running import OpenRun
-from stoker.engine.undoing import undo_run
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.clock import SystemClock
+from stoker.base.types import Depth, TenantId
+from stoker.crm.export import CrmExport
+from stoker.crm.odoo import Odoo
+from stoker.crm.undo import undo_run
+from stoker.enrichment.model import Unit, UnitState
+from stoker.http.client import Http
+from stoker.runs.model import RunKey, run_at
+from stoker.runs.service import OpenRun
 
 TENANT = TenantId("acme")
 COMPANIES = 9
@@ -49,7 +49,7 @@ class Forgetful:
         return there
 
     async def upsert(self, writes):
-        from stoker.sources import Upserting
+        from stoker.crm.upsert import Upserting
 
         calls, told = await self._crm._spoken(), {}
         for write in writes:

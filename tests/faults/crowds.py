@@ -15,10 +15,10 @@ from typing import Any
 
 from faults.lab import Workers
 from faults.tally import Tally
-from stoker.core.ledger import Note, first_break
-from stoker.core.model import TenantId
-from stoker.core.slots import Slot, SlotState
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import TenantId
+from stoker.ledger.chain import Note, first_break
+from stoker.scheduling.model import Slot, SlotState
 
 ACME = TenantId("acme")
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -17,13 +17,13 @@ from faults.lab import Workers
 from faults.subjects import BrokenError, Stored
 from faults.tally import Tally
 from faults.trials import prepared
-from stoker.errors import ConfigError, StokerError
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.chained_lines import ChainedLines
-from stoker.stores.durable_files import Disk
-from stoker.stores.sql import Result, Transaction
-from stoker.stores.sqlite import SqliteTransaction
-from stoker.stores.sqlite_file import opened_for_reading, translated
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.errors import ConfigError, StokerError
+from stoker.db.database import Result, Transaction
+from stoker.db.sqlite import SqliteTransaction
+from stoker.db.sqlite_file import opened_for_reading, translated
+from stoker.files.durable import Disk
+from stoker.runs.json_lines import ChainedLines
 
 SECTOR = 512
 Read = Callable[[Path], tuple[list[object], bool]]

@@ -13,18 +13,18 @@ from decimal import Decimal
 
 from faults.injections import ATTACKER, OTHERS
 from faults.tally import Tally
-from stoker.connectors.crawling import Crawler
-from stoker.connectors.http import Http
-from stoker.connectors.llm_extraction import INSTRUCTIONS
-from stoker.connectors.openai import OpenAiExtraction, Prices, openai
-from stoker.core.evidence import folded
-from stoker.core.extracting import extraction
-from stoker.core.findings import Field, How
-from stoker.core.pages import Outcome
-from stoker.engine.clock import SystemClock
-from stoker.engine.politeness import OwnHosts
-from stoker.sandbox.box import VENDORS, Sandbox
-from stoker.sandbox.serving import Told
+from stoker.accounts.evidence import folded
+from stoker.accounts.facts import Field, How
+from stoker.base.clock import SystemClock
+from stoker.crawl.crawler import Crawler
+from stoker.crawl.model import Outcome
+from stoker.crawl.politeness import OwnHosts
+from stoker.http.client import Http
+from stoker.sandbox.http import Told
+from stoker.sandbox.server import VENDORS, Sandbox
+from stoker.vendors.extraction import extraction
+from stoker.vendors.llm_facts import INSTRUCTIONS
+from stoker.vendors.openai import OpenAiExtraction, Prices, openai
 
 KEY = "sk-canary-ours-93bd"
 CANARIES = (KEY, OTHERS, INSTRUCTIONS[:60])

@@ -19,14 +19,15 @@ from datetime import UTC, datetime
 from faults.lab import TESTS
 from faults.money_twins import noted, prepared, spent
 from faults.money_work import LARGEST, LEASE, Order, caps, store
-from stoker.core.holds import Phase
-from stoker.core.model import TenantId
-from stoker.core.money_notes import MoneyKind
-from stoker.core.replaying import Replay
-from stoker.engine.ledger_reading import pages
-from stoker.engine.verifying import shared_differences, verified
-from stoker.ports import Store, Usage
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import TenantId
+from stoker.budgets.model import Usage
+from stoker.budgets.replay import Replay
+from stoker.budgets.reservations import Phase
+from stoker.budgets.verify import shared_differences, verified
+from stoker.context import Store
+from stoker.ledger.query import MoneyKind
+from stoker.ledger.read import pages
 
 CAP, COST = 300, 7
 MOST = CAP // COST * COST

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from faults.money_counts import Count, Counts
-from stoker.core.budget import Refused, Request
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.holds import Hold, Phase
-from stoker.core.model import TenantId
-from stoker.errors import ConflictError, TransientError
-from stoker.ports import Backend, MoneyStore
-from stoker.stores.backend_postgres import PostgresBackend
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.postgres import PostgresBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.errors import ConflictError, TransientError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.model import MoneyStore
+from stoker.budgets.reservations import Hold, Phase
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.context import Backend
 
 CONNECTOR, UNIT, LARGEST = "lusha", "credits", 9
 LEASE = timedelta(seconds=2)

@@ -19,11 +19,10 @@ from faults.night_trials import (
 from faults.tally import Tally
 from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
-from stoker.core.model import TenantId
-from stoker.engine.gates import Gates
-from stoker.engine.promises import Promises
-from stoker.in_force import caps_of, reset_of
-from stoker.wiring import opened, settings
+from stoker.app import Gates, opened, settings
+from stoker.base.types import TenantId
+from stoker.budgets.reserver import Promises
+from stoker.policies import caps_of, reset_of
 from watched_box import RETICENT
 
 TENANTS = tuple(map(TenantId, ("acme", "bolt", "crow")))

@@ -21,10 +21,10 @@ from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
-from stoker.core.crm import LEAD, PARTNER, rows_of
-from stoker.core.nights import UnitState
-from stoker.engine.verifying import verified
-from stoker.sandbox.tallies import fingerprint
+from stoker.budgets.verify import verified
+from stoker.crm.rows import LEAD, PARTNER, rows_of
+from stoker.enrichment.model import UnitState
+from stoker.sandbox.meter import fingerprint
 from watched_box import Watch
 
 TESTS = Path(__file__).parents[1]

@@ -17,13 +17,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import stoker.connectors.odoo
-import stoker.stores.sqlite  # noqa: F401  # imported here, so that no night spends time on it
-from stoker.connectors.site_visiting import site_named
-from stoker.core.model import TenantId
-from stoker.core.nights import Step
-from stoker.engine.clock import SystemClock
-from stoker.wiring import opened, settings
+import stoker.crm.odoo
+import stoker.db.sqlite  # noqa: F401  # imported here, so that no night spends time on it
+from stoker.app import opened, settings
+from stoker.base.clock import SystemClock
+from stoker.base.types import Step, TenantId
+from stoker.crawl.visit import site_named
 
 TENANT = TenantId("acme")
 PULLS = "pulls"  # not a night: looks that were chosen by what they are worth

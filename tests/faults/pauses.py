@@ -21,13 +21,13 @@ from typing import Any
 from faults.lab import Worker, Workers
 from faults.schedulers import ACME, LEASE, START, WORK, job
 from faults.tally import Tally, twice
-from stoker.core.ledger import first_break
-from stoker.core.model import Job
-from stoker.core.runs import Run, RunState, run_at
-from stoker.core.slots import Slot, SlotState
-from stoker.errors import ConflictError
-from stoker.ports import Store
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.errors import ConflictError
+from stoker.base.types import Job
+from stoker.context import Store
+from stoker.ledger.chain import first_break
+from stoker.runs.model import Run, RunState, run_at
+from stoker.scheduling.model import Slot, SlotState
 
 TAKEOVER = 1.5  # real seconds to wait for somebody else to step in
 

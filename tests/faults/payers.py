@@ -20,19 +20,17 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from metered_vendor import UNIT, buy
-from stoker.core.budget import Refused, Request
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.limits import Rate, Turn
-from stoker.core.model import TenantId
-from stoker.engine.clock import SystemClock
-from stoker.engine.pacing import OwnPace, Pace, SharedPace
-from stoker.engine.paying import Earlier, Gate, Paid, attempt
-from stoker.engine.promises import Promises
-from stoker.errors import PermanentError, TransientError, UncertainError
-from stoker.ports import MoneyStore, SharedStore
-from stoker.sources import Done
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.clock import SystemClock
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.gate import Earlier, Gate, Paid, attempt
+from stoker.budgets.model import Done, MoneyStore, SharedStore
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.rate_limits.rate_limit import OwnPace, Pace, Rate, SharedPace, Turn
 
 TENANT = TenantId("acme")
 CONNECTOR = "metered"

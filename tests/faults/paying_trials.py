@@ -22,9 +22,9 @@ from typing import Any
 
 from faults.payers import TENANT, promises_of
 from metered_vendor import LYING, MeteredVendor
-from stoker.core.holds import Phase
-from stoker.engine.verifying import verified
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.budgets.reservations import Phase
+from stoker.budgets.verify import verified
 
 TESTS = Path(__file__).resolve().parents[1]
 LEASE = 0.4  # seconds

@@ -22,16 +22,16 @@ from psycopg_pool import ConnectionPool
 from faults.pg_proxy import COMMIT, Fate
 from faults.tally import Tally
 from pg import Server
-from stoker.core.leases import Lease
-from stoker.core.ledger import Note, first_break
-from stoker.core.model import Enriched, Job, JobScore, TenantId, tenant_id
-from stoker.core.runs import CancelRequest, Run, RunKey
-from stoker.core.slots import Slot, SlotState
-from stoker.errors import PermanentError, TransientError, UncertainError
-from stoker.ports import Store
-from stoker.stores.backend_postgres import PostgresBackend
-from stoker.stores.postgres import READ, WRITE
-from stoker.stores.sql import Transaction
+from stoker.backends.postgres import PostgresBackend
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.types import Enriched, Job, JobScore, TenantId, tenant_id
+from stoker.context import Store
+from stoker.db.database import Transaction
+from stoker.db.postgres import READ, WRITE
+from stoker.ledger.chain import Note, first_break
+from stoker.runs.leases import Lease
+from stoker.runs.model import CancelRequest, Run, RunKey
+from stoker.scheduling.model import Slot, SlotState
 
 ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
 TENANTS = (ACME, GLOBEX)

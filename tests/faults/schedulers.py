@@ -14,15 +14,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stoker.core.cadence import Cron
-from stoker.core.events import Event
-from stoker.core.model import Job, TenantId
-from stoker.core.runs import Manifest, RunKey
-from stoker.engine.leasing import Leaseholder
-from stoker.engine.running import Ending, OpenRun
-from stoker.engine.scheduler import Scheduler, Task
-from stoker.errors import ConflictError
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.errors import ConflictError
+from stoker.base.events import Event
+from stoker.base.types import Job, TenantId
+from stoker.calendar.recurrence import Cron
+from stoker.runs.leases import Leaseholder
+from stoker.runs.model import Manifest, RunKey
+from stoker.runs.service import Ending, OpenRun
+from stoker.scheduling.service import Scheduler, Task
 
 ACME = TenantId("acme")
 START = datetime(2030, 1, 1, tzinfo=UTC)

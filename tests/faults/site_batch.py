@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from faults.hostile_sites import memory_peak
-from stoker.connectors.crawling import Crawler
-from stoker.connectors.http import Http
-from stoker.connectors.site_visiting import CrawlLimits
-from stoker.core.pages import SiteVisit
-from stoker.engine.politeness import OwnHosts
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.troubles import Trouble
-from stoker.sandbox.world import Company, World
+from stoker.crawl.crawler import Crawler
+from stoker.crawl.model import SiteVisit
+from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.visit import CrawlLimits
+from stoker.http.client import Http
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.world.companies import Company, World
+from stoker.sandbox.world.site_faults import Trouble
 from stoker.testing import FakeClock
 
 AGENT = "Stoker/0.1 (+https://stoker.test)"

@@ -22,12 +22,12 @@ import stoker
 from faults.hostile_sites import bad_pages, bad_robots, bad_sitemaps, memory_peak, processor_time
 from faults.site_batch import LIMITS
 from faults.tally import Tally
-from stoker.connectors.contact_reading import contacts
-from stoker.connectors.page_reading import MOST_LINKS, read_page
-from stoker.connectors.robots import read_robots
-from stoker.connectors.sitemaps import MOST_URLS, read_sitemap
-from stoker.connectors.technology import technology
-from stoker.core.fingerprints import fingerprint
+from stoker.crawl.contacts import contacts
+from stoker.crawl.page import MOST_LINKS, read_page
+from stoker.crawl.page_text import fingerprint
+from stoker.crawl.robots import read_robots
+from stoker.crawl.sitemaps import MOST_URLS, read_sitemap
+from stoker.crawl.technology import technology
 
 TESTS = Path(__file__).resolve().parents[1]
 # Processor time, some ten times what the worst file takes: a slow or busy machine stays below it,

@@ -14,11 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.core.budget import Refused, Request
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.model import TenantId
-from stoker.ports import Backend, MoneyStore
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.model import MoneyStore
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.context import Backend
 
 TENANTS = (TenantId("acme"), TenantId("bolt"))
 CAP = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10**12)
@@ -36,10 +37,10 @@ class Asked(NamedTuple):
 def opened(kind: str, where: str) -> Backend:
     """Return a backend of this kind; every process opens its own."""
     if kind == "postgres":
-        from stoker.stores.backend_postgres import PostgresBackend
+        from stoker.backends.postgres import PostgresBackend
 
         return PostgresBackend(where, connections=TASKS)
-    from stoker.stores.backend_sqlite import SqliteBackend
+    from stoker.backends.sqlite import SqliteBackend
 
     return SqliteBackend(where)
 

@@ -12,13 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 from contracts.backends import ACME
 from faults.tally import Tally
-from stoker.accounts import User
-from stoker.core.companies import Company, CompanyId
-from stoker.core.icp import IcpRule
-from stoker.core.pages import PageSeen
-from stoker.errors import ConfigError, PermanentError
-from stoker.ports import Backend, Store
-from stoker.sources import Kept
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Company, CompanyId, User
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.context import Backend, Store
+from stoker.crawl.model import PageSeen
+from stoker.vendors.model import Kept
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 

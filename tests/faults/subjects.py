@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from stoker.core.ledger import Entry, Note, first_break
-from stoker.core.model import Enriched, Job, JobScore, TenantId
-from stoker.core.runs import Run, RunKey, RunState
-from stoker.core.slots import Slot, SlotState, slot_note
-from stoker.ports import Backend, Store
-from stoker.stores.backend_sqlite import SqliteBackend
-from stoker.stores.json_files import JsonBackend
+from stoker.backends.json import JsonBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import Enriched, Job, JobScore, TenantId
+from stoker.context import Backend, Store
+from stoker.ledger.chain import Entry, Note, first_break
+from stoker.runs.model import Run, RunKey, RunState
+from stoker.scheduling.model import Slot, SlotState, slot_note
 
 FIRST_RUN = datetime(2030, 1, 1, tzinfo=UTC)
 VERBS = ("run", "jobs", "more jobs", "enriched", "scores", "slot", "notes", "end")

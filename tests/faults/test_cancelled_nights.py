@@ -7,14 +7,14 @@ import pytest
 
 from faults.tally import Tally
 from night_house import ACME, PLENTY, house
-from stoker.core.holds import OPEN
-from stoker.core.leases import released, taken
-from stoker.core.runs import RunState
-from stoker.engine.cancelling import cancelled
-from stoker.engine.heeding import Heeding
-from stoker.engine.running import Runner, run_lease
-from stoker.engine.verifying import verified
-from stoker.sandbox.box import Sandbox
+from stoker.budgets.reservations import OPEN
+from stoker.budgets.verify import verified
+from stoker.runs.cancel import cancelled
+from stoker.runs.cancel_watcher import Heeding
+from stoker.runs.leases import released, taken
+from stoker.runs.model import RunState
+from stoker.runs.service import Runner, run_lease
+from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults
 

@@ -7,13 +7,14 @@ import pytest
 from faults import crm_trials
 from faults.crm_trials import OWNED
 from faults.poison import POISON, made_up
-from stoker.connectors.http import Http
-from stoker.connectors.odoo import Odoo
-from stoker.core.companies import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
-from stoker.core.crm import LEAD, PARTNER, rows_of, sendable_text
-from stoker.core.model import TenantId
-from stoker.core.upserts import planned
-from stoker.sandbox.box import Sandbox
+from stoker.accounts.contacts import sendable_text
+from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.base.types import TenantId
+from stoker.crm.odoo import Odoo
+from stoker.crm.rows import LEAD, PARTNER, rows_of
+from stoker.crm.upsert import planned
+from stoker.http.client import Http
+from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults
 

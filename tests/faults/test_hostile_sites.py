@@ -14,16 +14,16 @@ from faults import site_trials
 from faults.hostile_sites import NAIVE_EMAIL, bad_robots, processor_time
 from faults.site_batch import AGENT
 from faults.site_trials import PATTERN_MS, PatternTrials
-from stoker.connectors.crawling import Crawler
-from stoker.connectors.http import Call, Http
-from stoker.connectors.page_reading import read_page
-from stoker.connectors.robots import read_robots
-from stoker.connectors.site_visiting import CrawlLimits
-from stoker.connectors.sitemaps import read_sitemap
-from stoker.connectors.taming import MOST_TAGS, tamed
-from stoker.engine.politeness import OwnHosts
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.troubles import Trouble
+from stoker.crawl.crawler import Crawler
+from stoker.crawl.page import read_page
+from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.robots import read_robots
+from stoker.crawl.sanitize_html import MOST_TAGS, tamed
+from stoker.crawl.sitemaps import read_sitemap
+from stoker.crawl.visit import CrawlLimits
+from stoker.http.client import Call, Http
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.world.site_faults import Trouble
 from stoker.testing import FakeClock
 
 pytestmark = pytest.mark.faults

@@ -6,7 +6,7 @@ import pytest
 
 from faults import web_trials
 from faults.hostile_server import BOMBS
-from stoker.connectors.reading import read_json
+from stoker.http.strict_json import read_json
 
 pytestmark = pytest.mark.faults
 

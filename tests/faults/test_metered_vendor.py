@@ -9,15 +9,15 @@ import pytest
 from faults.payers import CONNECTOR, RUN, cap_of
 from faults.paying_trials import killed_while_paying
 from metered_vendor import UNIT, MeteredVendor, Mood, buy
-from stoker.core.budget import Refused, Request
-from stoker.core.budget_windows import ResetRule
-from stoker.core.holds import Phase, overrun
-from stoker.core.model import TenantId
-from stoker.engine.clock import SystemClock
-from stoker.engine.paying import Gate, Paid
-from stoker.engine.promises import Promises
-from stoker.errors import PermanentError, TransientError, UncertainError
-from stoker.stores.memory import MemoryBackend
+from stoker.base.clock import SystemClock
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.types import TenantId
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.gate import Gate, Paid
+from stoker.budgets.reservations import Phase, overrun
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule
+from stoker.memory.backend import MemoryBackend
 
 pytestmark = pytest.mark.faults
 

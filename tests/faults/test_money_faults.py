@@ -13,13 +13,13 @@ import pytest
 import pg
 from faults.money_trials import CAP, MOST, chaos, chaos_naively, rushed, rushed_naively
 from faults.pg_proxy import Fate, Proxy
-from stoker.core.budget import Refused, Request, Used
-from stoker.core.budget_windows import ResetRule, WindowKind
-from stoker.core.caps import Cap, Scope
-from stoker.core.model import TenantId
-from stoker.engine.verifying import verified
-from stoker.errors import TransientError, UncertainError
-from stoker.stores.backend_postgres import PostgresBackend
+from stoker.backends.postgres import PostgresBackend
+from stoker.base.errors import TransientError, UncertainError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request, Used
+from stoker.budgets.verify import verified
+from stoker.budgets.windows import ResetRule, WindowKind
 
 pytestmark = pytest.mark.faults
 

@@ -27,11 +27,11 @@ from faults.pg_trials import (
 )
 from faults.tally import Tally
 from pg import fresh_database, own_server
-from stoker.core.leases import Lease
-from stoker.core.ledger import Note
-from stoker.errors import TransientError, UncertainError
-from stoker.stores.backend_postgres import PostgresBackend
-from stoker.stores.postgres import WRITE
+from stoker.backends.postgres import PostgresBackend
+from stoker.base.errors import TransientError, UncertainError
+from stoker.db.postgres import WRITE
+from stoker.ledger.chain import Note
+from stoker.runs.leases import Lease
 
 pytestmark = pytest.mark.faults
 

@@ -6,10 +6,9 @@ import pytest
 
 from faults.injection_trials import KEY, faults_of, obeyed, outcome_of
 from faults.injections import ORDERS, OTHERS, attacks
-from stoker.connectors.llm_extraction import prompt
-from stoker.connectors.plain_extraction import plainly_extracted
-from stoker.core.findings import Extracted, Field, Finding, How
-from stoker.core.weighing import merged
+from stoker.accounts.facts import Extracted, Field, Finding, How, merged
+from stoker.crawl.extract import plainly_extracted
+from stoker.vendors.llm_facts import prompt
 
 pytestmark = pytest.mark.faults
 

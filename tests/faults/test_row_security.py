@@ -24,9 +24,9 @@ from faults.pg_trials import (
 )
 from faults.tally import Tally
 from pg import PASSWORD, fresh_database, url
-from stoker.errors import ConfigError
-from stoker.stores.backend_postgres import PostgresBackend
-from stoker.stores.row_security import lint, role_findings, unset_tenant_is_loud
+from stoker.backends.postgres import PostgresBackend
+from stoker.base.errors import ConfigError
+from stoker.db.row_security import lint, role_findings, unset_tenant_is_loud
 
 pytestmark = pytest.mark.faults
 

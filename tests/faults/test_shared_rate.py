@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from faults.paying_trials import Payers
-from stoker.stores.backend_sqlite import SqliteBackend
+from stoker.backends.sqlite import SqliteBackend
 
 pytestmark = pytest.mark.faults
 

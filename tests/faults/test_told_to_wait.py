@@ -8,12 +8,12 @@ from email.utils import format_datetime
 
 import pytest
 
-from stoker.core.searching import Search
-from stoker.engine.asking import Answered, Ending, Failed
-from stoker.engine.attempting import ATTEMPTS
-from stoker.errors import TransientError
-from stoker.sandbox.serving import Told
+from stoker.base.errors import TransientError
+from stoker.sandbox.http import Told
 from stoker.testing import FakeClock
+from stoker.vendors.attempts import ATTEMPTS, Ending, Failed
+from stoker.vendors.client import Answered
+from stoker.vendors.search import Search
 from vendor_desk import Saying, desk
 
 pytestmark = pytest.mark.faults

@@ -17,9 +17,9 @@ from pathlib import Path
 from faults.night_worker import NOON, TENANT, set_ahead
 from faults.tally import Tally
 from faults.touch_worker import BUSY, desk
-from stoker.core.coverage.values import Profile
-from stoker.core.touch_queue import pending
 from stoker.testing import FakeClock
+from stoker.touches.model import Profile
+from stoker.touches.queue import pending
 
 TESTS = Path(__file__).parents[1]
 MORNING = NOON.replace(hour=0)  # eight o'clock where the tenant is

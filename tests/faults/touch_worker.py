@@ -14,15 +14,14 @@ import traceback
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import stoker.core.coverage.repairing
-import stoker.stores.sqlite  # noqa: F401  # imported here, so that no life spends time on it
+import stoker.db.sqlite  # noqa: F401  # imported here, so that no life spends time on it
 from faults.night_worker import TENANT, TrialClock
-from stoker.connectors.touch_files import ByFile
-from stoker.core.touch_queue import week_name
-from stoker.errors import TransientError
-from stoker.in_touch import handed_over, touching_for, way_for
-from stoker.touches import HandOver
-from stoker.wiring import opened, settings
+from stoker.app import opened, settings
+from stoker.base.errors import TransientError
+from stoker.touches.delivery import ByFile
+from stoker.touches.model import HandOver
+from stoker.touches.queue import week_name
+from stoker.touches.setup import handed_over, touching_for, way_for
 
 BUSY = 5  # the exit code of a life that found another at work
 LINGERS = 0.05  # seconds that a wrong way takes where it must not be killed

@@ -20,7 +20,7 @@ from faults.lab import DURABLE, Workers, points_in, traced
 from faults.subjects import VERBS, BrokenError
 from faults.tally import Tally
 from faults.twins import SUBJECTS
-from stoker.errors import StokerError
+from stoker.base.errors import StokerError
 
 
 def kept(subject: str, path: Path, *, lanes: int = 1) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from faults.subjects import STORES, BrokenError, Subject, beginning
-from stoker.stores.durable_files import Disk
+from stoker.files.durable import Disk
 
 FILLING = "x" * 200
 

@@ -15,22 +15,22 @@ from datetime import timedelta
 
 from contracts.backends import sqlite
 from faults.tally import Tally
-from stoker.connectors.http import Http
-from stoker.core.budget import Refused, Request
-from stoker.core.events import OutcomeUncertain, Overrun
-from stoker.core.questions import question_key
-from stoker.core.searching import Search
-from stoker.engine.asking import Answered, Ending, Failed
-from stoker.engine.attempting import ATTEMPTS
-from stoker.engine.batching import Batching
-from stoker.engine.paying import Gate, attempt
-from stoker.engine.verifying import verified
-from stoker.errors import StokerError
-from stoker.sandbox.box import VENDORS, Sandbox
-from stoker.sandbox.tavily import tavily as honest_tavily
-from stoker.sandbox.zerobounce import zerobounce as honest_zerobounce
-from stoker.sources import Done
+from stoker.base.errors import StokerError
+from stoker.base.events import OutcomeUncertain, Overrun
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.gate import Gate, attempt
+from stoker.budgets.model import Done
+from stoker.budgets.verify import verified
+from stoker.http.client import Http
+from stoker.sandbox.server import VENDORS, Sandbox
+from stoker.sandbox.vendors.tavily import tavily as honest_tavily
+from stoker.sandbox.vendors.zerobounce import zerobounce as honest_zerobounce
 from stoker.testing import FakeClock
+from stoker.vendors.answers import question_key
+from stoker.vendors.attempts import ATTEMPTS, Ending, Failed
+from stoker.vendors.client import Answered
+from stoker.vendors.email_batches import Batching
+from stoker.vendors.search import Search
 from vendor_desk import Desk, Quick
 
 LYING = {

@@ -26,9 +26,9 @@ from urllib.parse import quote, urlsplit
 from faults.web_attacks import GOOD, INSIDE_V4, INSIDE_V6, attacks, fuzzed, named
 from faults.web_twins import CheckedFirst, Unguarded
 from faults.web_world import PUBLIC_V4, PUBLIC_V6, Names, Sites, Wire, inside, prepare
-from stoker.connectors.dialing import Dialer
-from stoker.connectors.http import Call, Http
-from stoker.errors import PermanentError, StokerError
+from stoker.base.errors import PermanentError, StokerError
+from stoker.http.client import Call, Http
+from stoker.http.ssrf import Dialer
 
 TESTS = Path(__file__).resolve().parents[1]
 STATUSES = (301, 302, 303, 307, 308)

@@ -16,11 +16,11 @@ from typing import Any
 
 from faults.hostile_server import BOMBS, HostileServer
 from faults.tally import Tally
-from stoker.connectors.http import Call, Http
-from stoker.connectors.reading import DEEPEST, MOST_DIGITS
-from stoker.connectors.vendor import Vendor
-from stoker.core.model import storable
-from stoker.errors import PermanentError, StokerError, UncertainError
+from stoker.base.errors import PermanentError, StokerError, UncertainError
+from stoker.base.types import storable
+from stoker.http.api_client import Vendor
+from stoker.http.client import Call, Http
+from stoker.http.strict_json import DEEPEST, MOST_DIGITS
 
 TESTS = Path(__file__).resolve().parents[1]
 MIB = 1024 * 1024

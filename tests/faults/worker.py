@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from faults import tasks
-from stoker.errors import StokerError
+from stoker.base.errors import StokerError
 
 _GATE = {signal.SIGUSR1}
 _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1

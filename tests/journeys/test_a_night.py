@@ -8,14 +8,15 @@ import pytest
 
 import pg
 from night_house import ACME, ANYBODY, BOLT, Days, house
-from stoker.core.budget import CapChange
-from stoker.core.companies import Verdict
-from stoker.core.corpus import corpus_key
-from stoker.core.events import CompanyEnded, NightPlanned
-from stoker.core.icp import IcpRule
-from stoker.core.nights import Depth, Step, UnitState
-from stoker.core.runs import RunState
-from stoker.engine.verifying import verified
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Verdict
+from stoker.base.events import CompanyEnded, NightPlanned
+from stoker.base.types import Depth, Step
+from stoker.budgets.caps import CapChange
+from stoker.budgets.verify import verified
+from stoker.crawl.page_text import corpus_key
+from stoker.enrichment.model import UnitState
+from stoker.runs.model import RunState
 
 TAVILY = "tenant_connector/tavily/calls/day"
 PULLS = "tenant/*/pull_units/day"

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker import wiring
-from stoker.core.cadence import compute_next_run
-from stoker.core.events import Migrated
-from stoker.core.ledger import first_break
-from stoker.core.runs import RunState
-from stoker.engine.clock import VirtualClock
-from stoker.engine.upkeep import audited
-from stoker.in_force import retention_rule
-from stoker.stores.schema_sqlite import MIGRATIONS
+from kit.old_files import make_file
+from stoker import app as wiring
+from stoker.base.clock import VirtualClock
+from stoker.base.events import Migrated
+from stoker.calendar.recurrence import compute_next_run
+from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.ledger.chain import first_break
+from stoker.maintenance.service import audited
+from stoker.policies import retention_rule
+from stoker.runs.model import RunState
 from stoker.testing import Recorder
-from stores.old_files import make_file
 
 TOML = """
 [scheduling]

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 import pg
+from stoker.app import opened, settings
+from stoker.base.types import TenantId
+from stoker.budgets.charges import Request
 from stoker.cli.main import main
-from stoker.core.budget import Request
-from stoker.core.model import TenantId
-from stoker.wiring import opened, settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 SHARED = "connector/tavily/calls/day"

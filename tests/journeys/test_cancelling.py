@@ -10,7 +10,7 @@ import pytest
 import pg
 from night_desk import Desk
 from running_box import RunningBox
-from stoker.sandbox.box import VENDORS as HOSTS
+from stoker.sandbox.server import VENDORS as HOSTS
 
 VENDORS = ("tavily", "openai", "lusha", "zerobounce")
 PATIENCE = 120  # seconds

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from running_box import RunningBox
-from stoker.core.companies import Company, CompanyId
-from stoker.core.discovery_notes import source_counts
-from stoker.core.model import TenantId
-from stoker.core.runs import RunState
-from stoker.sandbox.openings import openings_of
+from stoker.accounts.model import Company, CompanyId
+from stoker.app import opened, settings
+from stoker.base.types import TenantId
+from stoker.discovery.report import source_counts
+from stoker.runs.model import RunState
+from stoker.sandbox.world.jobs import openings_of
 from stoker.testing import FakeClock, Recorder
-from stoker.wiring import opened, settings
 
 DEFAULT = TenantId("default")
 MORNING = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, ANYBODY, house
-from stoker.core.caps import CapChange
-from stoker.core.icp import IcpRule
-from stoker.core.nights import Step, UnitState
-from stoker.core.runs import GONE, Run, RunKey, RunState
+from stoker.accounts.icp import IcpRule
+from stoker.base.types import Step
+from stoker.budgets.caps import CapChange
+from stoker.enrichment.model import UnitState
+from stoker.runs.model import GONE, Run, RunKey, RunState
 
 TAVILY = "tenant_connector/tavily/calls/day"
 TOKENS = "tenant_connector/openai/tokens/day"

@@ -12,17 +12,16 @@ import pytest
 
 import pg
 from metered_vendor import LYING, MeteredVendor, Mood, buy
-from stoker.core.budget import Refused, Request
-from stoker.core.caps import CapChange
-from stoker.core.events import OutcomeUncertain, Overrun
-from stoker.core.holds import OPEN
-from stoker.core.model import TenantId
-from stoker.engine.paying import Paid
-from stoker.engine.verifying import shared_differences, verified
-from stoker.engine.verifying_orders import verified_orders
-from stoker.errors import StokerError
+from stoker.app import opened, settings
+from stoker.base.errors import StokerError
+from stoker.base.events import OutcomeUncertain, Overrun
+from stoker.base.types import TenantId
+from stoker.budgets.caps import CapChange
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.gate import Paid
+from stoker.budgets.reservations import OPEN
+from stoker.budgets.verify import shared_differences, verified, verified_orders
 from stoker.testing import Recorder
-from stoker.wiring import opened, settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 OWN, SHARED = "tenant_connector/lusha/credits/day", "connector/lusha/credits/day"

@@ -8,19 +8,19 @@ import pytest
 
 import pg
 from night_house import ACME, Days, house
-from stoker.core.budget import CapChange
-from stoker.core.decisions import recalled, unpacked
-from stoker.core.events import CompanyEnded
-from stoker.core.heat import Signal, SignalKind
-from stoker.core.nights import ENDS, Depth
-from stoker.core.plan_inputs import inputs_from
-from stoker.core.pull_columns import CHOSEN, Why
-from stoker.core.pulls import plan_day
-from stoker.core.runs import RunState
-from stoker.engine.looking import Looking
-from stoker.engine.pull_planning import units_of
-from stoker.engine.verifying import verified
-from stoker.errors import ConflictError
+from stoker.base.errors import ConflictError
+from stoker.base.events import CompanyEnded
+from stoker.base.types import Depth
+from stoker.budgets.caps import CapChange
+from stoker.budgets.verify import verified
+from stoker.enrichment.model import ENDS
+from stoker.enrichment.pull_units import Looking
+from stoker.heat.heat import Signal, SignalKind
+from stoker.pulls.columns import CHOSEN, Why
+from stoker.pulls.plan_record import inputs_from, recalled, unpacked
+from stoker.pulls.planner import plan_day
+from stoker.pulls.service import units_of
+from stoker.runs.model import RunState
 
 UNITS = "tenant/*/pull_units/day"
 

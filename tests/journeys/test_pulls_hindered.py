@@ -7,15 +7,15 @@ import pytest
 
 import pg
 from night_house import ACME, Days, house
-from stoker.core.budget import CapChange
-from stoker.core.nights import Depth
-from stoker.core.pull_columns import CHOSEN, Why
-from stoker.core.pull_reasons import explain
-from stoker.core.pulls import DEEP, NOT, SHALLOW
-from stoker.core.replanning import differing, planned_again
-from stoker.engine.kept_plans import kept_plan
-from stoker.engine.pull_planning import hindered, units_of
-from stoker.wiring import opened
+from stoker.app import opened
+from stoker.base.types import Depth
+from stoker.budgets.caps import CapChange
+from stoker.pulls.columns import CHOSEN, Why
+from stoker.pulls.explain import explain
+from stoker.pulls.planner import DEEP, NOT, SHALLOW
+from stoker.pulls.replay import differing, planned_again
+from stoker.pulls.saved_plans import kept_plan
+from stoker.pulls.service import hindered, units_of
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, BOLT, Days, house
-from stoker.core.caps import CapChange
-from stoker.sandbox.box import Sandbox
+from stoker.budgets.caps import CapChange
+from stoker.sandbox.server import Sandbox
 from watched_box import RETICENT
 
 A_NIGHT = 30

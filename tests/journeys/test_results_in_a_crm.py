@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, BOLT, house
-from stoker.connectors.http import Call
-from stoker.core.runs import RunState
-from stoker.engine.undoing import undo_run
-from stoker.nightly import crm_at
-from stoker.sandbox.odoo_models import HUMAN_UID
+from stoker.crm.undo import undo_run
+from stoker.http.client import Call
+from stoker.nightly.setup import crm_at
+from stoker.runs.model import RunState
+from stoker.sandbox.vendors.odoo.models import HUMAN_UID
 
 COMPANIES = 10
 DEADLINE = timedelta(seconds=5)

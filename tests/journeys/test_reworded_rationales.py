@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 
 from night_house import ACME, BOLT, house
-from stoker.core.degrading import owed_by
-from stoker.core.nights import Step
-from stoker.core.runs import RunState
+from stoker.base.types import Step
+from stoker.enrichment.shortfalls import owed_by
+from stoker.runs.model import RunState
 
 ON = "score.llm_rationale = true"
 WORDED = "What speaks for this lead"

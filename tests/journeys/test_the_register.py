@@ -10,7 +10,7 @@ import pytest
 import pg
 from running_box import RunningBox
 from stoker.cli.main import main
-from stoker.core.ssic import SECTIONS, section_of
+from stoker.registry.ssic import SECTIONS, section_of
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 FAST = ("--set", "datagov_downloads.calls=1000000", "--set", "datagov.calls=1000000")

@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.openings import openings_of
+from stoker.sandbox.world.jobs import openings_of
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 PATHS = {

@@ -7,7 +7,7 @@ import string
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.registry import COLUMNS
+from stoker.sandbox.world.register import COLUMNS
 
 API = "/v1/public/api/datasets"
 

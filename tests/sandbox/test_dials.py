@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.errors import ConfigError
-from stoker.sandbox.dialling import dialled
-from stoker.sandbox.dials import Dials, Fault
-from stoker.sandbox.serving import Asked, json_told
-from stoker.sandbox.tallies import Tallies
+from stoker.base.errors import ConfigError
+from stoker.sandbox.faults import Dials, Fault, dialled
+from stoker.sandbox.http import Asked, json_told
+from stoker.sandbox.meter import Tallies
 
 CHARGED = {
     Fault.ERROR_CHARGED,

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.listening import MOST_BODY, MOST_HEAD
-from stoker.sandbox.serving import Told, text_told
+from stoker.sandbox.http import MOST_BODY, MOST_HEAD, Told, text_told
 
 LONG = b"~" * 200_000
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.odoo_calls import Databases
-from stoker.sandbox.odoo_loading import LOST_RACE, load
-from stoker.sandbox.odoo_records import Database
-from stoker.sandbox.odoo_xmlrpc import read_call
+from stoker.sandbox.vendors.odoo.database import Database
+from stoker.sandbox.vendors.odoo.load import LOST_RACE, load
+from stoker.sandbox.vendors.odoo.methods import Databases
+from stoker.sandbox.vendors.odoo.xmlrpc import read_call
 
 KEY, HUMAN = "odoo-acme-s3cret", "odoo-acme-human-mei"
 

@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.model_filling import filled
-from stoker.sandbox.model_obeying import embellished, misled
-from stoker.sandbox.model_reading import facts_of
-from stoker.sandbox.search_pages import page_text
+from stoker.sandbox.vendors.openai_model import embellished, facts_of, filled, misled
+from stoker.sandbox.vendors.tavily import page_text
 
 KEY = {"Authorization": "Bearer sk-test-1234"}
 TEXT = {"type": "string"}

@@ -6,10 +6,9 @@ import pytest
 from stdnum.sg import uen
 
 from running_box import RunningBox
-from stoker.errors import ConfigError
-from stoker.sandbox.identities import MOST
-from stoker.sandbox.registry import COLUMNS, NOTHING, RELEASES, lines
-from stoker.sandbox.world import World
+from stoker.base.errors import ConfigError
+from stoker.sandbox.world.companies import MOST, World
+from stoker.sandbox.world.register import COLUMNS, NOTHING, RELEASES, lines
 
 WORLD = World(seed=5, size=4000)
 SAMPLE = Path(__file__).parents[1] / "samples" / "acra_q_2025-12-31.csv"

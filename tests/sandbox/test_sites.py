@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protego import Protego
 
-from stoker.sandbox.box import Sandbox
-from stoker.sandbox.serving import Asked
-from stoker.sandbox.site_layout import layout_of
-from stoker.sandbox.troubles import Trouble
+from stoker.sandbox.http import Asked
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.sites.layout import layout_of
+from stoker.sandbox.world.site_faults import Trouble
 
 SIZE = 5000
 BOX = Sandbox(seed=1, companies=SIZE)

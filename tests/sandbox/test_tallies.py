@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.sandbox.serving import Asked
-from stoker.sandbox.tallies import KEPT_REQUESTS, Tallies
+from stoker.sandbox.http import Asked
+from stoker.sandbox.meter import KEPT_REQUESTS, Tallies
 
 SECRET = "tvly-canary-0123456789"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.recalling import Recall
-from stoker.sandbox.world import World
+from stoker.sandbox.vendors.tavily import Recall
+from stoker.sandbox.world.companies import World
 
 KEY = {"Authorization": "Bearer tvly-dev-abc"}
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.serving import Asked
-from stoker.sandbox.vendors import DIALLED, MAKERS
+from stoker.sandbox.http import Asked
+from stoker.sandbox.server import DIALLED, MAKERS
 
 SCHEMA = {
     "type": "object",

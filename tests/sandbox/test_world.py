@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stdnum.sg import uen
 
-from stoker.errors import ConfigError
-from stoker.sandbox.identities import MOST
-from stoker.sandbox.troubles import Trouble
-from stoker.sandbox.world import World
+from stoker.base.errors import ConfigError
+from stoker.sandbox.world.companies import MOST, World
+from stoker.sandbox.world.site_faults import Trouble
 
 seeds = st.integers(0, 2**64)
 places = st.integers(0, MOST - 1)

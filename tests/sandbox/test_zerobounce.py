@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.zerobounce_verdicts import TEST_TABLE, verdict_of
+from stoker.sandbox.vendors.zerobounce import TEST_TABLE, verdict_of
 
 KEY = "zb-key-12345"
 

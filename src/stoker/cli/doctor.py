@@ -10,7 +10,12 @@ from datetime import UTC, datetime
 
 import click
 
-from stoker import wiring
+from stoker import app as wiring
+from stoker.base.clock import Clock, went_back
+from stoker.base.errors import ConfigError, StokerError
+from stoker.base.types import Json, TenantId
+from stoker.calendar.recurrence import Interval, compute_next_run
+from stoker.calendar.timezones import duration_text, zone_named
 from stoker.cli.output import (
     Asked,
     Exit,
@@ -21,21 +26,18 @@ from stoker.cli.output import (
     show_table,
     takes_json,
 )
-from stoker.cli.touch_checks import touch_checks
-from stoker.config.joining import joined
-from stoker.config.places import is_make_believe
-from stoker.config.settings import Settings
-from stoker.config.switching import NEEDS, addresses, why_off
-from stoker.core.cadence import Interval, compute_next_run
-from stoker.core.localtime import duration_text
-from stoker.core.model import Json, TenantId
-from stoker.core.timekeeping import went_back
-from stoker.core.wallclock import zone_named
-from stoker.errors import ConfigError, StokerError
-from stoker.ports import Backend, Check, Clock
+from stoker.config.tenants import joined
+from stoker.connectors import NEEDS, addresses, why_off
+from stoker.context import Backend
+from stoker.db.database import Check
+from stoker.http.fields import is_make_believe
+from stoker.settings import Settings
+from stoker.touches.checks import touch_checks
 
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
+
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+
 VENDORS = ("openai", "tavily", "lusha", "zerobounce")
 
 

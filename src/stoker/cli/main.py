@@ -18,9 +18,9 @@ from typing import NamedTuple
 import click
 
 from stoker import __version__
-from stoker.cli.empty_words import refuse_empty
+from stoker.base.errors import StokerError
+from stoker.cli.options import refuse_empty
 from stoker.cli.output import Asked, Exit, complain, exit_for_error
-from stoker.errors import StokerError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -33,54 +33,74 @@ class Lazy(NamedTuple):
 
 
 COMMANDS = {
-    "init": Lazy("stoker.cli.setup:init", "Write a commented stoker.toml with small caps."),
+    "init": Lazy("stoker.config.commands:init", "Write a commented stoker.toml with small caps."),
     "doctor": Lazy("stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."),
-    "config": Lazy("stoker.cli.setup:config", "Show every setting and where it came from."),
-    "tenant": Lazy("stoker.cli.tenant:tenant", "Add, list, show and switch off tenants."),
-    "icp": Lazy("stoker.cli.icp:icp", "Say and see which companies a tenant looks for."),
-    "crm": Lazy("stoker.cli.connect:crm", "Say and see where a tenant's results go."),
-    "nightly": Lazy("stoker.cli.nightly:nightly", "Do tenants' nights now; quote them before."),
-    "leads": Lazy("stoker.cli.lead_list:leads", "List the best leads, with reasons."),
-    "why": Lazy("stoker.cli.why:why", "Say what happened to one company, and why."),
-    "db": Lazy("stoker.cli.db:db", "Set up, migrate and describe the store."),
-    "schedule": Lazy("stoker.cli.schedule:schedule", "Run, preview and audit the schedule."),
-    "upkeep": Lazy("stoker.cli.schedule:upkeep", "Do one upkeep run now."),
-    "runs": Lazy("stoker.cli.runs:runs", "List, show, compare, repeat and stop runs."),
-    "prune": Lazy("stoker.cli.runs:prune", "Forget the runs that retention lets go."),
-    "caps": Lazy("stoker.cli.caps:caps", "List, set and raise caps; see what is used and free."),
-    "holds": Lazy("stoker.cli.holds:holds", "List open promises; say what became of one."),
-    "stop": Lazy("stoker.cli.stopping:stop", "Grant nothing more; show what is in flight."),
-    "resume": Lazy("stoker.cli.stopping:resume", "Take a stop back."),
-    "ledger": Lazy("stoker.cli.ledger:ledger", "List, show, verify and export the ledger."),
-    "export": Lazy("stoker.cli.leads:export_files", "Write leads to a file, with their sources."),
-    "undo": Lazy("stoker.cli.undo:undo", "Take back what a run wrote into the CRM."),
+    "config": Lazy("stoker.config.commands:config", "Show every setting and where it came from."),
+    "tenant": Lazy("stoker.accounts.commands:tenant", "Add, list, show and switch off tenants."),
+    "icp": Lazy(
+        "stoker.accounts.commands_icp:icp", "Say and see which companies a tenant looks for."
+    ),
+    "crm": Lazy("stoker.crm.commands:crm", "Say and see where a tenant's results go."),
+    "nightly": Lazy(
+        "stoker.nightly.commands:nightly", "Do tenants' nights now; quote them before."
+    ),
+    "leads": Lazy("stoker.leads.commands:leads", "List the best leads, with reasons."),
+    "why": Lazy("stoker.pulls.commands_why:why", "Say what happened to one company, and why."),
+    "db": Lazy("stoker.db.commands:db", "Set up, migrate and describe the store."),
+    "schedule": Lazy("stoker.scheduling.commands:schedule", "Run, preview and audit the schedule."),
+    "upkeep": Lazy("stoker.scheduling.commands:upkeep", "Do one upkeep run now."),
+    "runs": Lazy("stoker.runs.commands:runs", "List, show, compare, repeat and stop runs."),
+    "prune": Lazy("stoker.runs.commands:prune", "Forget the runs that retention lets go."),
+    "caps": Lazy(
+        "stoker.budgets.commands_caps:caps", "List, set and raise caps; see what is used and free."
+    ),
+    "holds": Lazy(
+        "stoker.budgets.commands_holds:holds", "List open promises; say what became of one."
+    ),
+    "stop": Lazy(
+        "stoker.budgets.commands_stop:stop", "Grant nothing more; show what is in flight."
+    ),
+    "resume": Lazy("stoker.budgets.commands_stop:resume", "Take a stop back."),
+    "ledger": Lazy("stoker.ledger.commands:ledger", "List, show, verify and export the ledger."),
+    "export": Lazy(
+        "stoker.leads.commands_export:export_files", "Write leads to a file, with their sources."
+    ),
+    "undo": Lazy("stoker.crm.commands_undo:undo", "Take back what a run wrote into the CRM."),
     "touches": Lazy(
-        "stoker.cli.touches:touches", "Stay in touch: a weekly plan, today's queue, outcomes."
+        "stoker.touches.commands:touches", "Stay in touch: a weekly plan, today's queue, outcomes."
     ),
     "registry": Lazy(
-        "stoker.cli.registry:registry", "Read, download and look at the register of companies."
+        "stoker.registry.commands:registry", "Read, download and look at the register of companies."
     ),
-    "heat": Lazy("stoker.cli.heat:heat", "Say which accounts are hot, and because of what."),
-    "pulls": Lazy("stoker.cli.pulls:pulls", "Look at accounts where it is worth most."),
-    "quote": Lazy("stoker.cli.pulls:quote", "Say what pulls would take now, and why not others."),
-    "replay": Lazy("stoker.cli.replay:replay", "Make a plan of pulls again; change one number."),
-    "price": Lazy("stoker.cli.price:price", "Say what more or less budget for pulls would buy."),
-    "signals": Lazy("stoker.cli.signals:signals", "Tell what happened at accounts."),
+    "heat": Lazy("stoker.heat.commands:heat", "Say which accounts are hot, and because of what."),
+    "pulls": Lazy("stoker.pulls.commands:pulls", "Look at accounts where it is worth most."),
+    "quote": Lazy(
+        "stoker.pulls.commands:quote", "Say what pulls would take now, and why not others."
+    ),
+    "replay": Lazy(
+        "stoker.pulls.commands_replay:replay", "Make a plan of pulls again; change one number."
+    ),
+    "price": Lazy(
+        "stoker.pulls.commands_price:price", "Say what more or less budget for pulls would buy."
+    ),
+    "signals": Lazy("stoker.heat.commands:signals", "Tell what happened at accounts."),
     "discover": Lazy(
-        "stoker.cli.discover:discover", "Find who hires: read job boards, feeds and files."
+        "stoker.discovery.commands:discover", "Find who hires: read job boards, feeds and files."
     ),
-    "sources": Lazy("stoker.cli.sources:sources", "List and try sources of job postings."),
+    "sources": Lazy(
+        "stoker.discovery.commands_sources:sources", "List and try sources of job postings."
+    ),
     "sandbox": Lazy(
-        "stoker.cli.sandbox:sandbox", "Serve a make-believe internet to try things on."
+        "stoker.sandbox.commands:sandbox", "Serve a make-believe internet to try things on."
     ),
     "connector": Lazy(
-        "stoker.cli.connector:connector", "List connectors; see whether each is there."
+        "stoker.vendors.commands:connector", "List connectors; see whether each is there."
     ),
-    "crawl": Lazy("stoker.cli.crawl:crawl", "Visit one site and show what was found."),
+    "crawl": Lazy("stoker.crawl.commands:crawl", "Visit one site and show what was found."),
     "simulate": Lazy(
-        "stoker.cli.simulate:simulate", "Rehearse touch plans and looks; see what they do."
+        "stoker.simulation.commands:simulate", "Rehearse touch plans and looks; see what they do."
     ),
-    "demo": Lazy("stoker.cli.demo:demo", "See it work: two tenants, no keys, no network."),
+    "demo": Lazy("stoker.sandbox.demo:demo", "See it work: two tenants, no keys, no network."),
 }
 
 
@@ -222,7 +242,7 @@ def _bug(error: Exception, secrets: set[str]) -> Exit:
 
 
 def _redacted(text: str, secrets: set[str]) -> str:
-    from stoker.telemetry import Redactor
+    from stoker.base.telemetry import Redactor
 
     return Redactor(secrets).redacted(text)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.errors import (
+from stoker.base.errors import (
     ConfigError,
     ConflictError,
     PermanentError,
@@ -29,13 +29,15 @@ from stoker.errors import (
 )
 
 if TYPE_CHECKING:
-    from stoker.config.settings import Settings
-    from stoker.core.model import Json
-    from stoker.core.runs import RunState
-    from stoker.wiring import App
+    from stoker.app import App
+    from stoker.base.types import Json
+    from stoker.runs.model import RunState
+    from stoker.settings import Settings
 
 _Result = TypeVar("_Result")
+
 _Item = TypeVar("_Item")
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -75,8 +77,11 @@ _MEANINGS = {
 }
 
 _PATIENCE = 2  # times a command may be told to stop before it is gone at once
+
 _SAYS_SO_AFTER = 1.0  # seconds; whatever stops sooner needs no words
+
 _STOPPING = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
+
 _AT_ONCE = "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
 
 _ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
@@ -116,7 +121,7 @@ class Asked:
 
     def settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""
-        from stoker import wiring
+        from stoker import app as wiring
 
         settings = wiring.settings(directory=self.directory, config=self.config, flags=self.flags)
         self.secrets.update(settings.secret_values())
@@ -124,7 +129,7 @@ class Asked:
 
     def app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[App]:
         """Read the settings and open everything they name: `async with asked.app() as app`."""
-        from stoker import wiring
+        from stoker import app as wiring
 
         return wiring.opened(self.settings(), only_to_read=only_to_read)
 
@@ -197,7 +202,7 @@ def exit_for_run(state: RunState) -> Exit:
 
 def say(text: str = "") -> None:
     """Print lines of our own for a person; anything that could move the cursor is made visible."""
-    from stoker.telemetry import inert
+    from stoker.base.telemetry import inert
 
     click.echo("\n".join(inert(line) for line in text.split("\n")))
 
@@ -211,7 +216,7 @@ def show_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none"
 ) -> None:
     """Print rows under their headers, columns aligned; with no rows, say so in a word."""
-    from stoker.telemetry import inert
+    from stoker.base.telemetry import inert
 
     lines = [[inert("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not lines:
@@ -237,7 +242,7 @@ def progress(
 
 def complain(text: str) -> None:
     """Say on stderr what is wrong, each line on its own and marked as ours."""
-    from stoker.telemetry import inert
+    from stoker.base.telemetry import inert
 
     for line in text.split("\n"):
         click.echo(f"stoker: {inert(line)}", err=True)

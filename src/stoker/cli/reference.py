@@ -15,15 +15,13 @@ from pathlib import Path
 
 import click
 
-from stoker import errors
+from stoker.base import errors, events
+from stoker.base.errors import StokerError
+from stoker.base.events import Event
 from stoker.cli.main import COMMANDS, stoker
 from stoker.cli.output import Exit, complain, exit_for_error
-from stoker.config.sections import KNOWN, SECTIONS, TENANT_KEYS, TenantTable
-from stoker.config.settings import Settings
-from stoker.config.values import show
-from stoker.core import events
-from stoker.core.events import Event
-from stoker.errors import StokerError
+from stoker.config.fields import show
+from stoker.settings import KNOWN, SECTIONS, TENANT_KEYS, Settings, TenantTable
 
 _MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 

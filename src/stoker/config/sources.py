@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.errors import ConfigError
+from stoker.base.errors import ConfigError
 
 LARGEST_FILE = 1_000_000  # bytes; a settings file is never this long, a wrong path often is
+
 _AT_LINE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+
 _TABLE = re.compile(r"\s*\[")
 
 

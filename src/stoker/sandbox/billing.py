@@ -6,8 +6,8 @@ own business.
 
 from __future__ import annotations
 
-from stoker.sandbox.dials import Dials
-from stoker.sandbox.tallies import Tallies
+from stoker.sandbox.faults import Dials
+from stoker.sandbox.meter import Tallies
 
 LONGEST_KEY = 300
 

@@ -16,15 +16,15 @@ from dataclasses import asdict, fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from stoker.errors import ConfigError
-from stoker.sandbox.registry import RELEASES, lines
-from stoker.sandbox.serving import Asked, Handler, Told, json_told, text_told
+from stoker.base.errors import ConfigError
+from stoker.sandbox.http import Asked, Handler, Told, json_told, text_told
+from stoker.sandbox.world.register import RELEASES, lines
 
 if TYPE_CHECKING:
-    from stoker.core.model import Json
-    from stoker.sandbox.dials import Dials
-    from stoker.sandbox.tallies import Tallies
-    from stoker.sandbox.world import Company, World
+    from stoker.base.types import Json
+    from stoker.sandbox.faults import Dials
+    from stoker.sandbox.meter import Tallies
+    from stoker.sandbox.world.companies import Company, World
 
 
 def control(world: World, dials: Dials, tallies: Tallies) -> Handler:

@@ -1,0 +1,98 @@
+"""Is a value found in a text: the one question every claim about a page must pass.
+
+Spaces, case and letters nobody sees do not count, words and digits do. Whether a page tells the
+truth is not known here, only that it says so.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+LONGEST_EVIDENCE = 600  # characters; who needs more words than this to prove a value proves nothing
+
+_COMMA = re.compile(r"(?<=[0-9]),(?=[0-9]{3})")
+
+_NOT_DIGITS = re.compile(r"[^0-9]+")
+
+# What stands between the digits of one phone number, as people write them.
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[ ()./\u2010-\u2015-]{1,3}(?=[0-9])")
+
+_DASHES = re.compile("[\u2010-\u2015\u2212]")
+
+_QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u2032]")
+
+
+def visible(text: str) -> str:
+    """Return a text without the letters nobody sees: controls, joiners, marks of direction.
+
+    Line breaks stay. What is hidden between letters can carry words for machines only.
+    """
+    # By distinct letters: a page has thousands of letters and a few hundred different ones.
+    unseen = [
+        letter
+        for letter in set(text) - {"\n", "\t"}
+        if unicodedata.category(letter) in ("Cc", "Cf", "Co", "Cn", "Cs")
+    ]
+    return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
+
+
+def folded(text: str) -> str:
+    """Return a text as it is compared: seen letters in one form, one space between words."""
+    plain = unicodedata.normalize("NFKC", visible(text.replace("\r", " ")))
+    plain = _QUOTES.sub("'", _DASHES.sub("-", plain))
+    return " ".join(plain.casefold().split())
+
+
+class Evidence:
+    """A text against which claims are held. Make it once for many claims."""
+
+    def __init__(self, text: str) -> None:
+        self._folded = folded(text)
+
+    def holds(self, words: str) -> bool:
+        """Say whether these words stand in the text, one after the other."""
+        wanted = _folded_words(words)
+        return bool(wanted) and len(words) <= LONGEST_EVIDENCE and says(self._folded, wanted)
+
+
+def says(text: str, words: str) -> bool:
+    """Say whether folded words stand in a folded text as whole words.
+
+    A part of a word or of a number is something else: `12` does not stand in `2012`.
+    """
+    at = text.find(words)
+    while at >= 0:
+        if _whole(text, at, at + len(words)):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
+def says_number(text: str, digits: str) -> bool:
+    """Say whether a text has these digits as a number of its own, however they are grouped."""
+    wanted = _NOT_DIGITS.sub("", digits)
+    if not wanted:
+        return False
+    apart = _COMMA.sub("", folded(text[:LONGEST_EVIDENCE]))
+    number = re.compile(rf"(?<![0-9]){wanted}(?![0-9])")
+    return any(number.search(said) for said in (apart, _BETWEEN_DIGITS.sub("", apart)))
+
+
+@lru_cache(maxsize=1024)
+def _folded_words(words: str) -> str:
+    return folded(words[: LONGEST_EVIDENCE + 1])
+
+
+def _whole(text: str, start: int, end: int) -> bool:
+    return not (_joined(text, start) or _joined(text, end))
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether the letters before and after a place belong to one word."""
+    if not 0 < at < len(text):
+        return False
+    before, after = text[at - 1], text[at]
+    # Scripts without spaces have no ends of words to look for.
+    return before.isascii() and after.isascii() and before.isalnum() and after.isalnum()

@@ -1,0 +1,85 @@
+"""Runs as files that people can read, compare and keep in version control.
+
+Reading never locks and never writes. Leases, slots and the ledger need transactions that span
+records, which files do not have, so a backend of files is given another backend for those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from stoker.accounts.model import Directory
+from stoker.base.errors import ConfigError
+from stoker.base.types import TenantId, tenant_id
+from stoker.budgets.model import SharedStore
+from stoker.context import Backend, Store
+from stoker.db.database import Check
+from stoker.files.durable import Disk, meaning
+from stoker.registry.model import RegistryStore
+from stoker.runs.json_store import PATIENCE, JsonRuns
+
+
+class JsonBackend:
+    """A `Backend` with runs in files and everything else in the backend it is given."""
+
+    def __init__(
+        self, directory: Path, *, schedule: Backend, patience: timedelta = PATIENCE
+    ) -> None:
+        self._directory = directory
+        self._schedule = schedule
+        self._patience = patience
+        self._disk = Disk()
+        self._runs: dict[TenantId, JsonRuns] = {}
+
+    def tenant(self, tenant: TenantId) -> Store:
+        return replace(self._schedule.tenant(tenant), runs=self._runs_of(tenant))
+
+    def shared(self) -> SharedStore:
+        return self._schedule.shared()
+
+    def registry(self) -> RegistryStore:
+        return self._schedule.registry()
+
+    def directory(self) -> Directory:
+        return self._schedule.directory()
+
+    async def migrate(self) -> list[str]:
+        return await self._schedule.migrate()
+
+    async def schema_version(self) -> int:
+        return await self._schedule.schema_version()
+
+    async def checks(self) -> list[Check]:
+        return [*await asyncio.to_thread(self._checks), *await self._schedule.checks()]
+
+    async def close(self) -> None:
+        await self._schedule.close()
+
+    def _runs_of(self, tenant: TenantId) -> JsonRuns:
+        if tenant not in self._runs:
+            folder = self._directory / tenant_id(tenant)  # an id is safe as a file name
+            self._runs[tenant] = JsonRuns(folder, disk=self._disk, patience=self._patience)
+        return self._runs[tenant]
+
+    def _checks(self) -> list[Check]:
+        try:
+            folders = sorted(self._directory.iterdir()) if self._directory.exists() else []
+        except OSError as error:
+            return [Check(what="json files", ok=False, detail=str(meaning(error, self._directory)))]
+        tenants = [name for folder in folders if (name := _tenant_of(folder))]
+        troubles = [trouble for name in tenants for trouble in self._runs_of(name).troubles()]
+        if not troubles:
+            what = f"{self._directory}: runs of {len(tenants)} tenants, all readable"
+            return [Check(what="json files", ok=True, detail=what)]
+        return [Check(what="json files", ok=False, detail=trouble) for trouble in troubles]
+
+
+def _tenant_of(folder: Path) -> TenantId | None:
+    """Return whose runs a folder holds; None when it is somebody else's."""
+    try:
+        return tenant_id(folder.name) if (folder / "runs").is_dir() else None
+    except ConfigError:
+        return None

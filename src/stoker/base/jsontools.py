@@ -1,0 +1,71 @@
+"""What a run is: its one timestamp, how it can end, and the manifest that explains it.
+
+A run belongs to one tenant. One UTC timestamp, whole seconds, names it everywhere: rows, file
+names, manifest, logs. Which runs may be forgotten is `retention`'s business.
+
+Values taken out of JSON that somebody else wrote: what has the wrong type is as good as absent.
+
+Nothing here raises for what is in the JSON. What is missing and must not be is the caller's to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import ceil, isfinite
+
+from stoker.base.types import Json, clean_text
+
+# Made once: making an encoder costs about as much as a small value takes to encode.
+_COMPACT = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+
+
+def compact_json(value: Json) -> str:
+    """Return the one way we write JSON down: sorted keys, no spaces, ASCII, no NaN."""
+    return _COMPACT.encode(value)
+
+
+def object_in(data: Json, name: str = "") -> Mapping[str, Json]:
+    """Return the object under a name, or the data itself without one; empty when it is none."""
+    found = object_in(data).get(name) if name else data
+    return found if isinstance(found, Mapping) else {}
+
+
+def list_in(data: Json, name: str, *, most: int) -> list[Json]:
+    """Return the first values of the list under a name; empty when it is none."""
+    found = object_in(data).get(name)
+    return list(found[:most]) if isinstance(found, list | tuple) else []
+
+
+def has_list(data: Json, name: str) -> bool:
+    """Say whether there is a list under a name, be it empty."""
+    return isinstance(object_in(data).get(name), list | tuple)
+
+
+def text_in(data: Json, name: str, *, longest: int = 300) -> str:
+    """Return the text under a name on one line, cleaned and cut; empty when it is none."""
+    return " ".join(words_in(data, name, longest=longest).split())
+
+
+def words_in(data: Json, name: str, *, longest: int) -> str:
+    """Return the text under a name with its lines as they are, cleaned and cut."""
+    found = object_in(data).get(name)
+    return clean_text(found[:longest]) if isinstance(found, str) else ""
+
+
+def whole_in(data: Json, name: str) -> int | None:
+    """Return the number under a name, rounded up; None when there is none that counts something.
+
+    A number written as a text counts too; some vendors write theirs so.
+    """
+    found = object_in(data).get(name)
+    if isinstance(found, str) and len(found) <= 20:
+        try:
+            found = float(found)
+        except ValueError:
+            return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found):
+        return None
+    return ceil(found) if found >= 0 else None

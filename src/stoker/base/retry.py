@@ -1,0 +1,135 @@
+"""How long to wait before trying again: what a server asked for, and what we would wait anyway.
+
+Both are bounded. Chance is passed in. Whether to try again at all is decided elsewhere.
+
+What a vendor says is left of its quota, read from its headers: numbers, durations, windows.
+
+Headers are somebody else's text: what is no plain number, or speaks of no time, says nothing. How
+much slower we go for it is decided where paces are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+LONGEST_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
+
+WORTH_TELLING = timedelta(seconds=5)  # people need not know of shorter waits
+
+SAME_WISH = timedelta(minutes=1)  # between answers to calls that were under way together
+
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+
+_HTTP_DATE = re.compile(r"[A-Za-z]{3,9},? [0-9A-Za-z :+-]{10,40}")
+
+
+def retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """Return how long a server asks us to wait, at most an hour; None if it says nothing usable.
+
+    Milliseconds where a vendor gives them, seconds, or a date. A date counts from the server's own
+    clock, its Date header; without one it says nothing. What is over already says nothing either.
+    """
+    wait = _number(headers.get("retry-after-ms", ""), unit=timedelta(milliseconds=1))
+    if wait is None:
+        asked = headers.get("retry-after", "")
+        wait = _number(asked, unit=timedelta(seconds=1))
+        if wait is None:
+            until, sent_at = _http_date(asked), _http_date(headers.get("date", ""))
+            wait = until - sent_at if until is not None and sent_at is not None else None
+    return min(wait, LONGEST_WAIT) if wait is not None and wait > timedelta(0) else None
+
+
+def backoff(
+    attempt: int,
+    *,
+    chance: float,
+    first: timedelta = timedelta(seconds=1),
+    most: timedelta = timedelta(minutes=1),
+) -> timedelta:
+    """Return the wait before trying again after so many failed attempts, the first being 1.
+
+    Full jitter: anything from nothing to twice the wait before, so that those who failed together
+    do not come back together. `chance` is 0 to 1.
+    """
+    doublings = min(max(attempt, 1) - 1, 30)  # more would leave the calendar, and `most` anyway
+    longest = min(first * int(2**doublings), most)
+    return longest * min(max(chance, 0.0), 1.0)
+
+
+def is_news(until: datetime, *, now: datetime, told: datetime | None) -> bool:
+    """Say whether people should hear that somebody wants to be left alone until then.
+
+    Once for each such wish: `told` is until when they last heard, and what others hear who had
+    asked before that is the same wish. Waits of a few seconds are not worth it.
+    """
+    if until - now <= WORTH_TELLING:
+        return False
+    return told is None or told <= now or until - told > SAME_WISH
+
+
+def _number(text: str, *, unit: timedelta) -> timedelta | None:
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    return unit * min(float(text), LONGEST_WAIT / unit)
+
+
+def _http_date(text: str) -> datetime | None:
+    if not _HTTP_DATE.fullmatch(text.strip()):
+        return None
+    try:
+        moment = parsedate_to_datetime(text.strip())
+        # Without a zone it means Greenwich, as every HTTP date does.
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+_WHOLE = re.compile(r"[0-9]{1,12}")
+
+_MILLISECONDS = re.compile(r"([0-9]{1,9})ms")
+
+_RESET = re.compile(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,4})m(?!s))?(?:([0-9]{1,6}(?:\.[0-9]{1,6})?)s)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """So many calls are left, and have to last for so long; an hour at most."""
+
+    left: int
+    lasts: timedelta
+
+
+def quota(left: str, *, lasts: timedelta) -> Quota | None:
+    """Return what a header says is left; None for -1, nonsense, or when it is over already."""
+    if not _WHOLE.fullmatch(left.strip()) or lasts <= timedelta(0):
+        return None
+    return Quota(left=int(left), lasts=min(lasts, LONGEST_WAIT))
+
+
+def duration(text: str) -> timedelta:
+    """Return a duration as headers have it: 6ms, 1.5s, 2m30s, 1h. Nonsense is no time at all."""
+    text = text.strip()[:30]
+    if short := _MILLISECONDS.fullmatch(text):
+        return timedelta(milliseconds=int(short[1]))
+    found = _RESET.fullmatch(text)
+    if found is None:
+        return timedelta(0)
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def scarce(left: str, *, limit: str) -> bool:
+    """Say whether less than a quarter of a limit is left, or nobody knows of how much."""
+    if not _WHOLE.fullmatch(left.strip()) or not _WHOLE.fullmatch(limit.strip()):
+        return True
+    return int(left) * 4 < int(limit)
+
+
+def tightest(quotas: Iterable[Quota | None]) -> Quota | None:
+    """Return the quota that leaves the longest time between calls."""
+    told = [each for each in quotas if each is not None]
+    return max(told, key=lambda each: each.lasts / (each.left + 1), default=None)

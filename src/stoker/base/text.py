@@ -1,0 +1,64 @@
+"""Text from outside, made harmless for the programs that will open an export.
+
+A spreadsheet takes a cell that begins like a formula for one, and a browser may take JSON for a
+page. Nothing is lost: `restored` gives back what `cell` was given, except NUL, which no store
+keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from string import ascii_letters, digits
+
+from stoker.base.types import Json
+
+_BEGINS_A_FORMULA = frozenset("=+-@\t\r\n|%")
+
+_HARMLESS = frozenset(ascii_letters + digits)  # most text there is, told at its first letter
+
+_MARK = "'"  # spreadsheets read on as text after it, and do not show it
+
+_IN_A_PAGE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+def cell(value: str | float | None) -> str | float:
+    """Return a value as it may stand in a CSV cell; numbers stay numbers, nothing is empty text.
+
+    Text that could be taken for a formula gets a mark in front. So does text that begins with the
+    mark itself, or nobody could tell the two apart.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return value
+    if value[:1] in _HARMLESS and "\0" not in value:
+        return value
+    text = value.replace("\0", "")
+    return _MARK + text if text.startswith(_MARK) or _formula_like(text) else text
+
+
+def restored(text: str) -> str:
+    """Return the text a cell was made of."""
+    return text.removeprefix(_MARK)
+
+
+def page_safe_json(value: Json) -> str:
+    """Return compact JSON, in ASCII, that stays inert even where it is taken for HTML or script."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    # Outside of strings JSON has none of these letters, so inside is where they are.
+    for letter, escaped in _IN_A_PAGE.items():
+        text = text.replace(letter, escaped)
+    return text
+
+
+def _formula_like(text: str) -> bool:
+    for letter in text:
+        if letter in _BEGINS_A_FORMULA:
+            return True
+        # Programs that import pass over blanks and invisible letters (NBSP, BOM, ZWSP and their
+        # kin, controls), and some read full-width signs as plain ones.
+        if letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf"):
+            continue
+        return unicodedata.normalize("NFKC", letter)[:1] in _BEGINS_A_FORMULA
+    return False

@@ -1,0 +1,269 @@
+"""What a cap is: at most so much of a unit, in each window of a kind, within a scope.
+
+Knows which units and connectors there can be, which amounts can be meant, and what a person may
+say about a cap. What is charged to caps, and whether it fits, is `budget`'s business.
+
+Which caps there are: those that settings switch on, and those a person added.
+
+Caps are on by default, with small numbers. What is spent against them, and who may change them, is
+not known here; a cap that was added counts what is reserved from that moment on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.budgets.windows import WindowKind
+
+LARGEST = 10**15  # of anything; a request beyond it is a mistake, not a purchase
+
+_UNIT = re.compile(r"calls|pull_units|tokens|credits|money:[A-Z]{3}")
+
+_CONNECTOR = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+class Scope(StrEnum):
+    """Whose spending a cap counts."""
+
+    TENANT = "tenant"  # one tenant's, whatever the connector
+    TENANT_CONNECTOR = "tenant_connector"  # one tenant's, with one connector
+    CONNECTOR = "connector"  # everybody's, with one connector: one key, one contract
+
+
+_WHO = {Scope.TENANT: "TENANT", Scope.TENANT_CONNECTOR: "CONNECTOR", Scope.CONNECTOR: "SHARED"}
+
+
+def unit(text: str) -> str:
+    """Return the unit of an amount, or say which there are.
+
+    `calls`, `pull_units`, `tokens`, `credits`, or money in minor units: `money:USD`.
+    """
+    if not _UNIT.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no unit; use calls, pull_units, tokens, credits, or money in minor "
+            "units of a currency, e.g. money:USD"
+        )
+    return text
+
+
+def amount(number: int, *, what: str = "an amount") -> int:
+    """Return an amount that can be meant: a whole number from 0 to 10^15."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST:
+        raise ConfigError(f"{what} is {number!r}; allowed: whole numbers from 0 to {LARGEST}")
+    return number
+
+
+def connector_name(text: str) -> str:
+    """Return a connector's name, or say what one looks like."""
+    if not _CONNECTOR.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no connector; names are 1 to 63 of a-z, 0-9, '-' and '_', "
+            "beginning with a letter"
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """At most so much of a unit, in each window of a kind, within a scope.
+
+    `id` is what it is called everywhere: `tenant_connector/lusha/credits/day`.
+    """
+
+    scope: Scope
+    unit: str
+    window: WindowKind
+    limit: int
+    connector: str = ""  # empty for scope tenant
+    id: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        unit(self.unit)
+        amount(self.limit, what=f"the limit of {self.unit}")
+        if self.scope is not Scope.TENANT:
+            connector_name(self.connector)
+        elif self.connector:
+            raise ConfigError(
+                f"a cap of scope {self.scope} counts all connectors; leave out "
+                f"{self.connector!r} or use scope {Scope.TENANT_CONNECTOR}"
+            )
+        name = f"{self.scope}/{self.connector or '*'}/{self.unit}/{self.window}"
+        object.__setattr__(self, "id", name)  # made once; every reservation asks for it
+
+    @property
+    def shared(self) -> bool:
+        """Whether it counts what all tenants spend together."""
+        return self.scope is Scope.CONNECTOR
+
+    @property
+    def reason(self) -> str:
+        """The reason code of a refusal by this cap."""
+        return f"CAP_{_WHO[self.scope]}_{self.window.name}"
+
+
+def cap_unit(cap: str) -> str:
+    """Return the unit that the cap of this id counts."""
+    return cap.split("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapChange:
+    """What a person said about a cap: its limit from now on, or a higher one for a while."""
+
+    cap: str
+    limit: int | None = None
+    raised_to: int | None = None
+    raised_until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            amount(self.limit, what=f"the limit of {self.cap}")
+        if (self.raised_to is None) != (self.raised_until is None):
+            raise ConfigError(f"{self.cap} is raised to a number and until a time; give both")
+        if self.raised_to is not None and self.raised_until is not None:
+            amount(self.raised_to, what=f"the raised limit of {self.cap}")
+            in_utc(self.raised_until, what="raised_until")
+
+
+def said_together(before: CapChange | None, change: CapChange) -> CapChange:
+    """Return what stands after a further word about the same cap; None leaves what was said."""
+    if before is None:
+        return change
+    merged = before if change.limit is None else replace(before, limit=change.limit)
+    if change.raised_to is None:
+        return merged
+    return replace(merged, raised_to=change.raised_to, raised_until=change.raised_until)
+
+
+def said_of(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
+    """Return the limits people have given caps, as they are at this moment, by cap."""
+    said = {}
+    for name, change in changes.items():
+        raised = change.raised_until is not None and now < change.raised_until
+        limits = [change.limit, change.raised_to if raised else None]
+        if given := [limit for limit in limits if limit is not None]:
+            said[name] = max(given)
+    return said
+
+
+def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
+    """Return how much this cap allows at this moment. A raise never makes it less."""
+    if change is None:
+        return cap.limit
+    limit = cap.limit if change.limit is None else change.limit
+    if change.raised_to is None or change.raised_until is None or now >= change.raised_until:
+        return limit
+    return max(limit, change.raised_to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowances:
+    """What a tenant may use in one of its days, as settings say it. Money is in minor units."""
+
+    tavily_calls: int
+    tavily_credits: int
+    lusha_calls: int
+    lusha_credits: int
+    zerobounce_calls: int
+    zerobounce_credits: int
+    openai_calls: int
+    openai_tokens: int
+    pull_units: int
+    money: int
+    currency: str
+
+
+def default_caps(daily: Allowances) -> tuple[Cap, ...]:
+    """Return the caps these allowances mean, sorted by id."""
+    caps = [
+        _with("tavily", "calls", daily.tavily_calls),
+        _with("tavily", "credits", daily.tavily_credits),
+        _with("lusha", "calls", daily.lusha_calls),
+        _with("lusha", "credits", daily.lusha_credits),
+        _with("zerobounce", "calls", daily.zerobounce_calls),
+        _with("zerobounce", "credits", daily.zerobounce_credits),
+        _with("openai", "calls", daily.openai_calls),
+        _with("openai", "tokens", daily.openai_tokens),
+        _of_tenant("pull_units", daily.pull_units),
+        _of_tenant(f"money:{daily.currency}", daily.money),
+    ]
+    return tuple(sorted(caps, key=lambda cap: cap.id))
+
+
+def cap_named(cap_id: str, *, limit: int) -> Cap:
+    """Return the cap of this id with this limit, or say what an id looks like."""
+    parts = cap_id.split("/")
+    scopes, windows = {scope.value for scope in Scope}, {kind.value for kind in WindowKind}
+    if len(parts) != 4 or parts[0] not in scopes or parts[3] not in windows:
+        raise ConfigError(
+            f"{cap_id!r} is no cap; write SCOPE/CONNECTOR/UNIT/WINDOW, e.g. "
+            "tenant_connector/lusha/credits/day or tenant/*/pull_units/week; scopes: "
+            f"{', '.join(Scope)}; windows: {', '.join(WindowKind)}"
+        )
+    scope, connector, unit, window = parts
+    cap = Cap(
+        scope=Scope(scope),
+        connector="" if connector == "*" else connector,
+        unit=unit,
+        window=WindowKind(window),
+        limit=limit,
+    )
+    if cap.id != cap_id:  # `tenant//calls/day` and the like: one cap has one name
+        raise ConfigError(f"{cap_id!r} is no cap; did you mean {cap.id}?")
+    return cap
+
+
+def caps_in_force(
+    given: Iterable[Cap], changes: Mapping[str, CapChange], *, shared: bool
+) -> tuple[Cap, ...]:
+    """Return the caps that were given and those a person added by naming a limit, sorted by id.
+
+    `changes` are what was said about caps that tenants share, or about one tenant's own. Changed
+    limits are not in it: `limit_in_force` tells those at the moment they are needed.
+    """
+    caps = {cap.id: cap for cap in given if cap.shared is shared}
+    for cap_id, change in changes.items():
+        if cap_id not in caps and change.limit is not None:
+            caps[cap_id] = cap_named(cap_id, limit=change.limit)
+    return tuple(caps[cap_id] for cap_id in sorted(caps))
+
+
+def added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
+    """Return the caps people added by naming a limit that are not among those given.
+
+    Asked with every reservation, so that a cap binds whoever was already at work when it came.
+    """
+    if not changes:
+        return []
+    known = {cap.id for cap in given}
+    return [
+        _once_named(cap_id, change.limit)
+        for cap_id, change in changes.items()
+        if cap_id not in known and change.limit is not None
+    ]
+
+
+@lru_cache(maxsize=1024)  # reading a name takes longer than all the rest of a reservation's caps
+def _once_named(cap_id: str, limit: int) -> Cap:
+    return cap_named(cap_id, limit=limit)
+
+
+def _with(connector: str, unit: str, limit: int) -> Cap:
+    return Cap(
+        scope=Scope.TENANT_CONNECTOR,
+        connector=connector,
+        unit=unit,
+        window=WindowKind.DAY,
+        limit=limit,
+    )
+
+
+def _of_tenant(unit: str, limit: int) -> Cap:
+    return Cap(scope=Scope.TENANT, unit=unit, window=WindowKind.DAY, limit=limit)

@@ -1,0 +1,241 @@
+"""How much may be spent: which caps a request must fit into, and whether it does.
+
+Amounts are whole numbers, always. What a cap is stands in `caps`, its windows in `budget_windows`;
+what is already spent or promised is told by a store, in the same breath in which it writes the
+promise down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from stoker.base.clock import went_back
+from stoker.base.errors import ConfigError
+from stoker.base.jsontools import compact_json
+from stoker.base.types import in_utc, storable
+from stoker.budgets.caps import Cap, CapChange, amount, connector_name, limit_in_force, unit
+from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, window_at, window_named
+
+Place = tuple[str, str]
+"""A cap, and one of its windows."""
+
+LONGEST_KEY = 500  # characters; a key stands in logs, pages and one index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody wants to spend, under a name that is good for one attempt."""
+
+    key: str
+    connector: str
+    amounts: Mapping[str, int]
+    run: str | None = None
+    account: str | None = None
+    sends_at_once: bool = True  # the promise may be acted on the moment it is given
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.key) <= LONGEST_KEY or not self.key.isprintable():
+            raise ConfigError(
+                f"a key is 1 to {LONGEST_KEY} printable characters, not {self.key[:60]!r}"
+            )
+        if not storable(f"{self.run}{self.account}"):
+            raise ConfigError(f"{self.key}: its run or account has characters no store can keep")
+        connector_name(self.connector)
+        if not self.amounts:
+            raise ConfigError(f"{self.key} asks for nothing; say how much of what")
+        for name, number in self.amounts.items():
+            amount(number, what=f"{self.key}: the amount of {unit(name)}")
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same inputs; a key comes with one fingerprint for ever."""
+        said = [self.connector, dict(self.amounts), self.run, self.account, self.sends_at_once]
+        return hashlib.sha256(compact_json(said).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one request takes out of one cap in one window."""
+
+    cap: str
+    shared: bool
+    window: str
+    amount: int
+    limit: int
+    ends_at: datetime
+    reason: str
+    # What windows that overlap this one had given away by themselves. It bears on granting alone,
+    # so a promise that was granted is the same with it and without.
+    carried: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What one cap has given away in one window: spent, and promised."""
+
+    settled: int = 0
+    reserved: int = 0
+
+    @property
+    def total(self) -> int:
+        """Everything that is not free."""
+        return self.settled + self.reserved
+
+
+def charges(
+    request: Request,
+    caps: Iterable[Cap],
+    changes: Mapping[str, CapChange],
+    *,
+    reset: ResetRule,
+    now: datetime,
+    opened: Mapping[Place, Used] | None = None,
+) -> list[Charge]:
+    """Return what a request must be charged, in the one order everybody charges in.
+
+    The order is fixed so that no two requests can wait for each other. `opened` are the windows
+    of the tenant's own caps that were charged before. One that overlaps the window of now began
+    under another rule for resetting: the request is charged to it as well, and what it gave away
+    before counts against the limit, so that changing the rule opens no second budget.
+
+    Raises ConfigError when some unit asked for has no cap at all, for what nobody has limited may
+    not be spent; and when one cap is given twice, for nobody could say which limit is meant.
+    """
+    uncapped = dict.fromkeys(request.amounts)
+    wanted: dict[str, list[Charge]] = {}
+    for cap in caps:
+        if not counts_for(cap, request):
+            continue
+        if cap.id in wanted:
+            raise ConfigError(f"the cap {cap.id} is set twice; keep one of the two")
+        uncapped.pop(cap.unit, None)
+        limit = limit_in_force(cap, changes.get(cap.id), now=now)
+        window = window_at(cap.window, now, reset=reset_for(cap, reset), run=request.run)
+        wanted[cap.id] = _charges(request, cap, limit, window, opened or {})
+    for name in uncapped:
+        raise ConfigError(
+            f"{request.key}: no cap covers {name} of {request.connector}; set one with: "
+            f"stoker caps set tenant_connector/{request.connector}/{name}/day LIMIT"
+        )
+    return sorted(
+        (charge for found in wanted.values() for charge in found),
+        key=lambda charge: (not charge.shared, charge.cap, charge.window),
+    )
+
+
+def counts_for(cap: Cap, request: Request) -> bool:
+    """Say whether a request falls under a cap."""
+    return cap.unit in request.amounts and cap.connector in ("", request.connector)
+
+
+def overlapping(cap: Cap, window: BudgetWindow, opened: Mapping[Place, Used]) -> list[BudgetWindow]:
+    """Return the other windows of this cap that share a moment with this one, in order of names.
+
+    There are none unless the rule for resetting was changed. Those of caps that tenants share
+    follow one rule for ever, and a run has only one.
+    """
+    if cap.shared or cap.window is WindowKind.RUN:
+        return []
+    named = sorted(name for cap_id, name in opened if cap_id == cap.id and name != window.name)
+    return [other for other in map(window_named, named) if other.overlaps(window)]
+
+
+def carried(own: Used, others: Iterable[tuple[BudgetWindow, Used]]) -> Used:
+    """Return what windows that overlap one gave away by themselves.
+
+    Whatever is given away is charged to all windows that overlap: what this one gave is in theirs
+    too, and of others that overlap each other one has it all. So this is the most that others
+    which do not overlap each other add up to, without what was charged here.
+    """
+    most = [Used()]
+    ends: list[datetime] = []
+    for window, used in sorted(others, key=lambda other: (other[0].end, other[0].start)):
+        before = most[bisect_right(ends, window.start)]
+        ends.append(window.end)
+        taken = Used(
+            settled=before.settled + max(used.settled - own.settled, 0),
+            reserved=before.reserved + max(used.reserved - own.reserved, 0),
+        )
+        most.append(max(most[-1], taken, key=lambda found: found.total))
+    return most[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """No, and why: what refused, how full it is, and when asking again makes sense."""
+
+    reason: str
+    sentence: str
+    cap: str = ""
+    used: int = 0
+    limit: int = 0
+    resets_at: datetime | None = None
+
+
+def first_refusal(wanted: Iterable[Charge], used: Mapping[Place, Used]) -> Refused | None:
+    """Return the refusal of the first cap that would be exceeded, or None when all have room.
+
+    Of a cap that tenants share, no numbers are told: they would speak of the others.
+    """
+    for charge in wanted:
+        gone = used.get((charge.cap, charge.window), Used()).total + charge.carried
+        if gone + charge.amount <= charge.limit:
+            continue
+        left = max(charge.limit - gone, 0)
+        room = "not enough" if charge.shared else f"{left} of {charge.limit}"
+        return Refused(
+            reason=charge.reason,
+            sentence=f"{charge.cap} has {room} left, {charge.amount} needed",
+            cap=charge.cap,
+            used=0 if charge.shared else gone,
+            limit=0 if charge.shared else charge.limit,
+            resets_at=charge.ends_at,
+        )
+    return None
+
+
+def clock_refusal(now: datetime, *, latest: datetime | None) -> Refused | None:
+    """Return a refusal when the clock is earlier than what is already written down.
+
+    Otherwise yesterday's budget, or this morning's, could be opened a second time. A difference
+    that honest clocks can have is let pass.
+    """
+    if latest is None or not went_back(now, latest=latest):
+        return None
+    return Refused(
+        reason="CLOCK_WENT_BACK",
+        sentence=f"the clock says {in_utc(now):%Y-%m-%d %H:%M:%S} UTC, but "
+        f"{in_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
+        resets_at=latest,
+    )
+
+
+def reset_for(cap: Cap, reset: ResetRule) -> ResetRule:
+    """Return where a cap's windows begin, for a tenant with this rule."""
+    # What tenants in many zones share must begin at one moment for all of them.
+    return ResetRule() if cap.shared else reset
+
+
+def _charges(
+    request: Request, cap: Cap, limit: int, window: BudgetWindow, opened: Mapping[Place, Used]
+) -> list[Charge]:
+    others = overlapping(cap, window, opened)
+    own = opened.get((cap.id, window.name), Used())
+    before = carried(own, ((other, opened[cap.id, other.name]) for other in others))
+    return [
+        Charge(
+            cap=cap.id,
+            shared=cap.shared,
+            window=one.name,
+            amount=request.amounts[cap.unit],
+            limit=limit,
+            ends_at=window.end,
+            reason=cap.reason,
+            carried=before.total if one is window else 0,
+        )
+        for one in (window, *others)
+    ]

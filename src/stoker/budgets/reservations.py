@@ -1,0 +1,266 @@
+"""A promise to spend, from the moment it is given to the moment it is known what became of it.
+
+    HELD ──▶ SENT ──▶ SETTLED           it was done, and this is what it cost
+      │        ├────▶ RELEASED          nothing was done
+      │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once somebody found out
+      └────▶ SETTLED | RELEASED | UNCERTAIN | EXPIRED
+
+    RELEASED | EXPIRED ──▶ SETTLED | UNCERTAIN   its owner came back, and it was done after all
+
+A HELD promise of a dead owner comes back by itself. One that may have been SENT does not: money
+we are unsure about must not be handed out twice. Knows nothing of stores or clocks.
+
+Which promises are news: a cost above what was promised, an outcome that nobody knows.
+
+Turns a hold as it now stands into the event a person should hear of, if it is one. Who tells it,
+and when, is the engine's business.
+
+What changes when promises move on: their totals, summed up in the one order all charge in.
+
+Every verb on money is a few moves made at once: a promise is given, settled, released, kept aside
+or expires. Stores write the moves, the changed totals and the notes together, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.base.errors import ConflictError
+from stoker.base.events import Event, OutcomeUncertain, Overrun
+from stoker.base.reasons import Reason
+from stoker.base.types import TenantId
+from stoker.budgets.caps import amount, cap_unit, unit
+from stoker.budgets.charges import Charge, Request
+from stoker.ledger.chain import Note
+
+
+class Phase(StrEnum):
+    """Where a promise stands."""
+
+    HELD = "HELD"
+    SENT = "SENT"
+    UNCERTAIN = "UNCERTAIN"
+    SETTLED = "SETTLED"
+    RELEASED = "RELEASED"
+    EXPIRED = "EXPIRED"
+
+
+OPEN = frozenset({Phase.HELD, Phase.SENT, Phase.UNCERTAIN})
+
+RETURNED = frozenset({Phase.RELEASED, Phase.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """One promise. While it is open, its charges count as reserved."""
+
+    key: str
+    connector: str
+    fingerprint: str
+    amounts: Mapping[str, int]
+    charges: tuple[Charge, ...]
+    phase: Phase
+    owner: str
+    until: datetime
+    reserved_at: datetime
+    run: str | None = None
+    account: str | None = None
+    actual: Mapping[str, int] = field(default_factory=dict)
+    closed_at: datetime | None = None
+    reason: str = ""
+
+
+def held(
+    request: Request, wanted: tuple[Charge, ...], *, owner: str, until: datetime, now: datetime
+) -> Hold:
+    """Return the promise a granted request becomes."""
+    return Hold(
+        key=request.key,
+        connector=request.connector,
+        fingerprint=request.fingerprint,
+        amounts=dict(request.amounts),
+        charges=wanted,
+        phase=Phase.SENT if request.sends_at_once else Phase.HELD,
+        owner=owner,
+        until=until,
+        reserved_at=now,
+        run=request.run,
+        account=request.account,
+    )
+
+
+def sent(hold: Hold) -> Hold:
+    """Return the promise once the request may be on its way. The second time is the first."""
+    if hold.phase is Phase.SENT:
+        return hold
+    if hold.phase is not Phase.HELD:
+        raise ConflictError(
+            f"{hold.key} is {hold.phase}; it cannot be sent any more, reserve under a new key"
+        )
+    return replace(hold, phase=Phase.SENT)
+
+
+def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
+    """Return the promise with what it really cost, be it more than was promised.
+
+    Settling again with the same numbers changes nothing; with others it is a conflict. What was
+    not said to have been used counts as zero. A promise that had been given back, and cost
+    something all the same, is settled late: money that is gone is counted, whoever thought it
+    was not. That it cost nothing is what giving it back had said.
+    """
+    said = {
+        unit(name): amount(number, what=f"{hold.key}: {name}") for name, number in actual.items()
+    }
+    if unknown := set(said) - set(hold.amounts):
+        raise ConflictError(f"{hold.key} was not promised any {', '.join(sorted(unknown))}")
+    cost = {name: said.get(name, 0) for name in hold.amounts}
+    if hold.phase is Phase.SETTLED:
+        if dict(hold.actual) == cost:
+            return hold
+        raise ConflictError(f"{hold.key} is {hold.phase} already; it cannot be settled otherwise")
+    if hold.phase in RETURNED:
+        if not any(cost.values()):
+            return hold
+        hold = replace(hold, reason=Reason.SETTLED_LATE.value)
+    return replace(hold, phase=Phase.SETTLED, actual=cost, closed_at=now)
+
+
+def released(hold: Hold, *, now: datetime, reason: str) -> Hold:
+    """Return the promise given back whole. The second time is the first."""
+    if hold.phase in RETURNED:
+        return hold
+    if hold.phase is Phase.SETTLED:
+        raise ConflictError(f"{hold.key} is settled already; it cannot be released")
+    return replace(hold, phase=Phase.RELEASED, closed_at=now, reason=reason)
+
+
+def uncertain(hold: Hold, *, reason: str) -> Hold:
+    """Return the promise kept aside until somebody finds out. The second time is the first.
+
+    One that had been given back counts as promised again: whoever acted on it is unsure, so the
+    money may be gone.
+    """
+    if hold.phase is Phase.UNCERTAIN:
+        return hold
+    if hold.phase is Phase.SETTLED:
+        raise ConflictError(f"{hold.key} is {hold.phase} already; its outcome is known")
+    return replace(hold, phase=Phase.UNCERTAIN, reason=reason, closed_at=None)
+
+
+def lapsed(hold: Hold, *, now: datetime) -> Hold:
+    """Return what becomes of a promise whose owner has not been heard of since its lease ended.
+
+    One that was never acted on expires and comes back; one that may have been acted on is kept
+    aside. One whose lease has not ended, or whose outcome is known, stays as it is.
+    """
+    if now < hold.until or hold.phase not in (Phase.HELD, Phase.SENT):
+        return hold
+    if hold.phase is Phase.HELD:
+        return replace(
+            hold, phase=Phase.EXPIRED, closed_at=now, reason="its owner was not heard of in time"
+        )
+    return uncertain(hold, reason="its owner was not heard of after it may have been sent")
+
+
+def counts(hold: Hold) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return what a promise adds to (settled, reserved), by cap and window."""
+    added = {}
+    for charge in hold.charges:
+        used = hold.actual.get(cap_unit(charge.cap), 0) if hold.phase is Phase.SETTLED else 0
+        promised = charge.amount if hold.phase in OPEN else 0
+        added[charge.cap, charge.window] = (used, promised)
+    return added
+
+
+def overrun(hold: Hold) -> dict[str, int]:
+    """Return by how much the real cost was above the promise, by unit; empty when it was not.
+
+    Of a promise that had been given back nothing was left, so all of its cost is.
+    """
+    if hold.phase is not Phase.SETTLED:
+        return {}
+    promised = dict.fromkeys(hold.amounts, 0) if settled_late(hold) else hold.amounts
+    over = {name: cost - promised[name] for name, cost in hold.actual.items()}
+    return {name: more for name, more in over.items() if more > 0}
+
+
+def settled_late(hold: Hold) -> bool:
+    """Say whether a promise had been given back before its cost became known."""
+    return hold.phase is Phase.SETTLED and hold.reason == Reason.SETTLED_LATE
+
+
+def news_of(hold: Hold, *, tenant: TenantId | None, at: datetime) -> Event | None:
+    """Return what there is to tell about a promise that has just come to this, or None."""
+    if hold.phase is Phase.UNCERTAIN:
+        return OutcomeUncertain(
+            at=at,
+            tenant=tenant,
+            key=hold.key,
+            connector=hold.connector,
+            reason=hold.reason or "no reason was given",
+        )
+    if hold.phase is Phase.SETTLED and (over := overrun(hold)):
+        amounts = ", ".join(f"{number} {unit}" for unit, number in sorted(over.items()))
+        return Overrun(at=at, tenant=tenant, key=hold.key, connector=hold.connector, over=amounts)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One promise before and after, and the note the ledger keeps of it."""
+
+    before: Hold | None  # None: it is being given
+    after: Hold
+    note: Note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalChange:
+    """What is added to one cap's totals in one window; may be less than nothing.
+
+    With a limit, it is only allowed while settled + reserved stay within it.
+    """
+
+    shared: bool
+    cap: str
+    window: str
+    settled: int
+    reserved: int
+    limit: int | None = None
+
+
+def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
+    """Return what these moves change, each cap and window once, shared caps first, by name."""
+    added: dict[tuple[bool, str, str], tuple[int, int]] = {}
+    limits: dict[tuple[bool, str, str], int] = {}
+    for move in moves:
+        before = counts(move.before) if move.before else {}
+        after = counts(move.after)
+        for charge in move.after.charges:
+            place = (not charge.shared, charge.cap, charge.window)
+            was, is_now = before.get(place[1:], (0, 0)), after[place[1:]]
+            settled, reserved = added.get(place, (0, 0))
+            added[place] = (settled + is_now[0] - was[0], reserved + is_now[1] - was[1])
+            # Only a new promise is held to the limit: what was charged already has happened.
+            if move.before is None:
+                limits[place] = charge.limit - charge.carried
+    return [
+        TotalChange(
+            shared=not place[0],
+            cap=place[1],
+            window=place[2],
+            settled=settled,
+            reserved=reserved,
+            limit=limits.get(place),
+        )
+        for place, (settled, reserved) in sorted(added.items())
+        if settled or reserved or place in limits
+    ]
+
+
+def notes(moves: Sequence[Move]) -> list[Note]:
+    """Return what the ledger keeps of these moves, in order."""
+    return [move.note for move in moves]

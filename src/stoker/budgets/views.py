@@ -1,0 +1,184 @@
+"""How commands read and show money: one tenant's position, statements as a table, what was typed.
+
+The commands themselves are in `caps`, `holds` and `stopping`. Nothing is decided here: what fits,
+what is free and what adds up stands in the core.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import Json, TenantId
+from stoker.budgets.caps import amount
+from stoker.budgets.model import MoneyStore, Stop
+from stoker.budgets.reservations import OPEN, Hold
+from stoker.budgets.statements import Statement, statements, unaccounted
+from stoker.budgets.verify import places
+from stoker.budgets.windows import ResetRule
+from stoker.cli.options import moment
+from stoker.cli.output import say, show_table
+from stoker.ledger.read import PAGE
+
+if TYPE_CHECKING:
+    from stoker.app import App
+
+LOOKS = 5  # at a store in use, before numbers that do not add up are believed
+
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?")
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where one tenant stands: its caps, its open promises, its stops, and what does not add up."""
+
+    tenant: TenantId
+    statements: list[Statement]
+    holds: list[Hold]
+    stops: list[Stop]
+    wrong: list[str]
+
+
+async def position(app: App, tenant: TenantId, *, now: datetime) -> Position:
+    """Return where a tenant stands now. Shared caps are not in it."""
+    money = app.backend.tenant(tenant).money
+    caps = [cap for cap in await app.caps_for(tenant) if not cap.shared]
+    changes = await money.cap_changes()
+    for _ in range(LOOKS):
+        # Not one reading but two, so somebody may spend in between; then it is looked at again.
+        used = places(await money.usage())
+        holds = await open_holds(money)
+        wrong = unaccounted(holds, used)
+        if not wrong:
+            break
+    lines = statements(caps, changes, used, reset=app.reset_for(tenant), now=now)
+    return Position(
+        tenant=tenant, statements=lines, holds=holds, stops=await money.stops(), wrong=wrong
+    )
+
+
+async def shared_statements(app: App, *, now: datetime) -> list[Statement]:
+    """Return the caps that tenants share, for operators."""
+    shared = app.backend.shared()
+    used = places(await shared.usage())
+    caps, changes = await app.shared_caps(), await shared.cap_changes()
+    return statements(caps, changes, used, reset=ResetRule(), now=now)
+
+
+async def open_holds(money: MoneyStore, *, connector: str = "") -> list[Hold]:
+    """Return the promises whose outcome is not known yet, of a connector or (empty) of all."""
+    found: list[Hold] = []
+    after = ""
+    while page := await money.holds(phases=sorted(OPEN), after=after, limit=PAGE):
+        found += [hold for hold in page if connector in ("", hold.connector)]
+        after = page[-1].key
+    return found
+
+
+def show_statements(lines: Iterable[tuple[str, Statement]]) -> None:
+    """Print statements, each under whom it is about."""
+    show_table(
+        ["tenant", "cap", "used", "reserved", "free", "limit", "when", "note"],
+        [
+            (
+                whose,
+                line.cap,
+                line.used.settled,
+                line.used.reserved,
+                line.free,
+                "none" if line.limit is None else line.limit,
+                line.resets,
+                _note(line),
+            )
+            for whose, line in lines
+        ],
+        empty="no caps; set one with: stoker caps set CAP LIMIT",
+    )
+
+
+def show_stops(stops: Iterable[Stop]) -> None:
+    """Print the stops in force, one line each; nothing when there are none."""
+    for stop in stops:
+        say(stop_text(stop))
+
+
+def stop_text(stop: Stop) -> str:
+    """Say of a stop whom and what it is about, since when, and because of what."""
+    whose, since = stop.tenant or "everybody", f"{stop.since:%Y-%m-%d %H:%M} UTC"
+    why = stop.reason or "no reason was given"
+    what = stop.connector or "every connector"
+    return f"STOPPED for {whose}: {what}, since {since}: {why}"
+
+
+def resume_words(stop: Stop) -> str:
+    """Return the command that takes a stop back."""
+    tenant = f" --tenant {stop.tenant}" if stop.tenant else ""
+    connector = f" --connector {stop.connector}" if stop.connector else ""
+    return f"stoker resume{tenant}{connector}"
+
+
+def statement_json(whose: str, line: Statement) -> Json:
+    """Return a statement for programs."""
+    return {
+        "tenant": whose,
+        "cap": line.cap,
+        "window": line.window,
+        "used": line.used.settled,
+        "reserved": line.used.reserved,
+        "free": line.free,
+        "over": line.over,
+        "limit": line.limit,
+        "raised_until": line.raised_until.isoformat() if line.raised_until else None,
+        "resets": line.resets,
+    }
+
+
+def stop_json(stop: Stop) -> dict[str, Json]:
+    """Return a stop for programs."""
+    return {
+        "tenant": stop.tenant,
+        "connector": stop.connector,
+        "since": stop.since.isoformat(),
+        "reason": stop.reason,
+    }
+
+
+def typed_amount(text: str, *, what: str) -> int:
+    """Return the amount that was typed, or say which can be."""
+    if not _WHOLE.fullmatch(text):
+        raise ConfigError(f"{what} is {text!r}; write a whole number, e.g. 500")
+    return amount(int(text), what=what)
+
+
+def typed_until(text: str, *, now: datetime) -> datetime:
+    """Return the moment that was typed, as such or as a while from now; it must lie ahead."""
+    found = _DURATION.fullmatch(text)
+    if found and any(found.groups()):
+        days, hours, minutes = (int(part or 0) for part in found.groups())
+        until = now + timedelta(days=days, hours=hours, minutes=minutes)
+    else:
+        try:
+            until = moment(text, what="--until")
+        except ConfigError as error:
+            raise ConfigError(f"{error}; or a while from now: 2h, 90m, 3d") from None
+    if until <= now:
+        raise ConfigError(
+            f"--until {text} is not ahead: it is {now:%Y-%m-%d %H:%M} UTC now; "
+            "give a later moment or a while, e.g. 2h"
+        )
+    return until
+
+
+def _note(line: Statement) -> str:
+    parts = []
+    if line.over:
+        parts.append(f"over by {line.over}")
+    if line.raised_until:
+        parts.append(f"raised until {line.raised_until:%Y-%m-%d %H:%M} UTC")
+    return "; ".join(parts)

@@ -1,0 +1,158 @@
+"""From when until when a budget counts, in the tenant's own time.
+
+A window is [start, end) in UTC, worked out from an IANA zone and a reset time. A day is as long
+as the zone makes it: 23, 24 or 25 hours, and under one rule two windows of a kind never overlap or
+leave a gap. Windows of two rules may overlap, so a name tells from when until when its window is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
+from functools import lru_cache
+
+from stoker.base.clock import CLOCK_TOLERANCE
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.calendar.recurrence import Cron, compute_next_run, latest_instant
+from stoker.calendar.timezones import Fold, Gap, duration_text, zone_named
+
+FOR_EVER = datetime(9000, 1, 1, tzinfo=UTC)
+
+_TO = " to "
+
+
+class WindowKind(StrEnum):
+    """How long a cap counts before it starts anew."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"  # from Monday on
+    RUN = "run"  # from a run's first reservation on; a run's budget does not start anew
+
+
+_USUAL = {
+    WindowKind.HOUR: timedelta(hours=1),
+    WindowKind.DAY: timedelta(days=1),
+    WindowKind.WEEK: timedelta(weeks=1),
+}
+
+_LONGEST = {  # that any zone makes them
+    WindowKind.HOUR: timedelta(hours=2),
+    WindowKind.DAY: timedelta(hours=26),
+    WindowKind.WEEK: timedelta(days=7, hours=2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetWindow:
+    """One stretch of time a cap counts over. `name` is unlike any other of the same cap."""
+
+    name: str
+    start: datetime
+    end: datetime
+
+    def overlaps(self, other: BudgetWindow) -> bool:
+        """Say whether some moment lies in both."""
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRule:
+    """Where a tenant's days begin: in which zone, at what time on the wall."""
+
+    zone: str = "UTC"
+    at: time = time(0, 0)
+
+    def __post_init__(self) -> None:
+        zone_named(self.zone)
+        if self.at.tzinfo is not None or self.at.second or self.at.microsecond:
+            raise ConfigError(
+                f"a budget resets at a whole minute on the wall, HH:MM, not {self.at}; "
+                "the zone is a setting of its own"
+            )
+
+
+def window_at(
+    kind: WindowKind, now: datetime, *, reset: ResetRule, run: str | None = None
+) -> BudgetWindow:
+    """Return the window a moment falls into. A run's window needs the run's name.
+
+    Moments in [start, end) have this window and no others do.
+    """
+    moment = in_utc(now)
+    if kind is WindowKind.RUN:
+        if not run:
+            raise ConfigError("a cap per run is in force; say which run the reservation is for")
+        return BudgetWindow(f"run {run}", datetime(1970, 1, 1, tzinfo=UTC), FOR_EVER)
+    return _timed_window(kind, moment.replace(microsecond=0), reset)
+
+
+@lru_cache(maxsize=4096)
+def window_named(name: str) -> BudgetWindow:
+    """Return the hour, day or week of this name, whatever rule it began under.
+
+    Raises ConfigError when it is no such name.
+    """
+    kind, _, said = name.partition(" ")
+    start, _, end = said.partition(_TO)
+    try:
+        begins = _moment(start)
+        return BudgetWindow(
+            name, begins, _moment(end) if end else begins + _USUAL[WindowKind(kind)]
+        )
+    except (ValueError, LookupError, OverflowError) as error:
+        raise ConfigError(f"{name[:80]!r} is no window of time") from error
+
+
+def names_about(kind: WindowKind, now: datetime) -> tuple[str, str]:
+    """Return two names between which, as text, stand all windows that can matter at a moment.
+
+    These are the windows it may fall into, under any rule and for any clock that is believed, and
+    all that overlap one of them. The second name itself is not among them.
+    """
+    return _names_about(kind, in_utc(now).replace(microsecond=0))
+
+
+def resets_text(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> str:
+    """Say when a window ends, as tenants read it: `resets in 3 h 12 m (00:00 SGT)`."""
+    if window.end == FOR_EVER:
+        return "does not reset; the next run has its own"
+    wall = window.end.astimezone(zone_named(reset.zone))
+    left = max(window.end - in_utc(now), timedelta(0))
+    return f"resets in {duration_text(left)} ({wall:%H:%M %Z})"
+
+
+# Windows begin at whole seconds, so all that is asked within one second has one answer.
+@lru_cache(maxsize=4096)
+def _timed_window(kind: WindowKind, second: datetime, reset: ResetRule) -> BudgetWindow:
+    boundaries = _boundaries(kind, reset)
+    start, end = latest_instant(second, boundaries), compute_next_run(second, boundaries)
+    # The end is said only where clocks are set: everywhere else it follows from the start.
+    odd = "" if end - start == _USUAL[kind] else f"{_TO}{end.isoformat()}"
+    return BudgetWindow(f"{kind} {start.isoformat()}{odd}", start, end)
+
+
+@lru_cache(maxsize=4096)
+def _names_about(kind: WindowKind, second: datetime) -> tuple[str, str]:
+    longest = _LONGEST[kind]
+    since, until = second - 2 * longest, second + longest + 2 * CLOCK_TOLERANCE
+    return f"{kind} {since.isoformat()}", f"{kind} {until.isoformat()}"
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.isoformat() != text or moment.tzinfo is not UTC:
+        raise ValueError(text)
+    return moment
+
+
+def _boundaries(kind: WindowKind, reset: ResetRule) -> Cron:
+    minute, hour = reset.at.minute, reset.at.hour
+    if kind is WindowKind.HOUR:
+        # An hour that the wall shows twice is two hours, and one it never shows is none: so an
+        # hour takes an hour, where clocks are set by whole ones.
+        return Cron(f"{minute} * * * *", reset.zone, Gap.SKIP, Fold.BOTH)
+    weekday = "1" if kind is WindowKind.WEEK else "*"
+    return Cron(f"{minute} {hour} * * {weekday}", reset.zone, Gap.SHIFT, Fold.FIRST)

@@ -1,0 +1,223 @@
+"""Which moments a cron line stands for in a time zone, when clocks are set forward or back.
+
+A wall time that is jumped over is a gap, one that comes twice a fold; a schedule says what it
+wants in either case. Knows zones and cron lines, and nothing about runs. All moments are UTC.
+
+How a moment looks on a wall in some time zone, for people to read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache, lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.calendar.cron import CronLine
+
+_DAY = timedelta(days=1)
+
+_SECOND = timedelta(seconds=1)
+
+_INSTANT = timedelta.resolution
+
+_NONE = timedelta(0)
+
+_MIDNIGHT = time()
+
+
+class Gap(StrEnum):
+    """What becomes of wall times that a clock set forward jumps over."""
+
+    SHIFT = "shift"  # they run once, together, at the first moment after the gap
+    SKIP = "skip"  # they do not run that day
+
+
+class Fold(StrEnum):
+    """Which of the two runs, when a clock set back shows a wall time twice."""
+
+    FIRST = "first"
+    LAST = "last"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WallPattern:
+    """A cron line on the walls of one zone, with its rules for gaps and folds."""
+
+    line: CronLine
+    zone: ZoneInfo
+    gap: Gap
+    fold: Fold
+
+    def forward(self, start: datetime) -> Iterator[datetime]:
+        """Yield every instant from start on, in order, for as long as it is asked for more."""
+        while True:
+            # A wall time runs within two days of the same date in UTC, a shift over a lost day
+            # included, so stretches far from any day of the line are stepped over.
+            day = self.line.day_from(start.date() - 2 * _DAY)
+            start = max(start, datetime.combine(day - _DAY, _MIDNIGHT, UTC))
+            yield from self.between(start, start + _DAY)
+            start += _DAY
+
+    def backward(self, end: datetime) -> Iterator[datetime]:
+        """Yield every instant before end, the latest first, for as long as it is asked for more."""
+        while True:
+            day = self.line.day_until(end.date() + 2 * _DAY)
+            end = min(end, datetime.combine(day + 3 * _DAY, _MIDNIGHT, UTC))
+            yield from reversed(list(self.between(end - _DAY, end)))
+            end -= _DAY
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Yield the instants with start <= instant < end, in order, each once.
+
+        Start and end are at most a day apart.
+        """
+        offset, changes = _around(self.zone, start.date())
+        opening = start
+        for change in changes:
+            overlap = max(change.before - change.after, _NONE)
+            closing = change.at - overlap if self.fold is Fold.LAST else change.at
+            yield from self._plain(opening, min(end, closing), offset)
+            opening, offset = max(start, change.at), change.after
+            if self.fold is Fold.FIRST:
+                opening = max(start, change.at + overlap)
+            if change.after > change.before and self.gap is Gap.SHIFT:
+                # The moment after the gap answers for itself and all that was jumped over.
+                lost_from = change.at - (change.after - change.before)
+                lost = self._plain(lost_from, change.at + _INSTANT, change.after)
+                if start <= change.at < end and any(True for _ in lost):
+                    yield change.at
+                opening = max(start, change.at + _INSTANT)
+        yield from self._plain(opening, end, offset)
+
+    def count(self, start: datetime, end: datetime) -> int:
+        """Return how many instants there are with start <= instant < end."""
+        total = 0
+        while start < end:
+            stop = min(end, start + _DAY)
+            offset, changes = _around(self.zone, start.date())
+            if changes:
+                total += sum(1 for _ in self.between(start, stop))
+            else:
+                total += sum(last - first for _, first, last in self._days(start, stop, offset))
+            start = stop
+        return total
+
+    def _plain(self, start: datetime, end: datetime, offset: timedelta) -> Iterator[datetime]:
+        times = self.line.times
+        for midnight, first, last in self._days(start, end, offset):
+            for place in range(first, last):
+                yield midnight + times[place]
+
+    def _days(
+        self, start: datetime, end: datetime, offset: timedelta
+    ) -> Iterator[tuple[datetime, int, int]]:
+        """Yield each day's midnight, and which of its times fall between start and end.
+
+        As if the zone had never had another offset.
+        """
+        day = (start + offset).date()
+        midnight = datetime.combine(day, _MIDNIGHT, UTC) - offset
+        while midnight < end and start < end:
+            if self.line.runs_on(day):
+                first = bisect_left(self.line.times, start - midnight)
+                yield midnight, first, bisect_left(self.line.times, end - midnight, lo=first)
+            day += _DAY
+            midnight += _DAY
+
+
+@cache
+def zone_named(name: str) -> ZoneInfo:
+    """Return the IANA zone of this name, or say which one may have been meant."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        near = _near(name)
+        hint = f"did you mean {near}?" if near else "use a name such as Europe/Paris or UTC"
+        raise ConfigError(f"there is no time zone {name!r}; {hint}") from None
+
+
+def _near(name: str) -> str:
+    wanted = name.strip().replace(" ", "_").casefold()
+    known = {known.casefold(): known for known in sorted(available_timezones())}
+    by_city = {folded.rpartition("/")[2]: known[folded] for folded in sorted(known, reverse=True)}
+    for names in (known, by_city):
+        for match in get_close_matches(wanted, names, n=1, cutoff=0.75):
+            return names[match]
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    at: datetime
+    before: timedelta
+    after: timedelta
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or _NONE
+
+
+@lru_cache(maxsize=4096)
+def _around(zone: ZoneInfo, day: date) -> tuple[timedelta, tuple[_Change, ...]]:
+    """Return the offset a day before this UTC day, and the changes from there to two days after it.
+
+    That is all that can matter to the day and the one after it: a fold reaches back before the
+    moment a clock is set, and on after it, by a day at the most.
+    """
+    start = datetime.combine(day, _MIDNIGHT, UTC) - _DAY
+    return _offset(zone, start), tuple(_changes(zone, start, start + 4 * _DAY))
+
+
+def _changes(zone: ZoneInfo, start: datetime, end: datetime) -> list[_Change]:
+    """Return where the offset changes between two whole seconds, in order.
+
+    Ends that agree are taken to have no change between them. Asked about a few days at a time,
+    that holds: no zone has changed and changed back within them since 1939.
+    """
+    before, after = _offset(zone, start), _offset(zone, end)
+    if before == after:
+        return []
+    seconds = (end - start) // _SECOND
+    if seconds == 1:
+        return [_Change(end, before, after)]
+    middle = start + seconds // 2 * _SECOND
+    return _changes(zone, start, middle) + _changes(zone, middle, end)
+
+
+def local_text(moment: datetime, zone: str) -> str:
+    """Return the moment as that zone's wall shows it, with the zone's name for its time."""
+    return f"{in_utc(moment).astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
+
+
+def clocks_change(moment: datetime, zone: str) -> timedelta:
+    """Return by how much that zone's clocks are moved on the moment's local day; zero is usual."""
+    here = in_utc(moment).astimezone(ZoneInfo(zone))
+    morning = here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    next_day = (morning.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=here.tzinfo)
+    before, after = morning.utcoffset(), next_day.utcoffset()
+    return (after or timedelta(0)) - (before or timedelta(0))
+
+
+def clock_note(moment: datetime, zone: str) -> str:
+    """Return what is unusual about clocks on the moment's local day; empty on a usual one."""
+    moved = clocks_change(moment, zone)
+    return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
+
+
+def duration_text(duration: timedelta) -> str:
+    """Return a duration in the two largest units that matter: `3 h 12 m`, `41 s`."""
+    seconds = int(duration.total_seconds())
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86_400
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} m" if hours else f"{minutes} m {seconds % 60} s"

@@ -1,0 +1,195 @@
+"""How a company can be reached, as its pages say it: e-mail addresses, phones, social pages.
+
+Also as people write them to keep harvesters away. Everything is checked for its form, nothing is
+looked up: whether a mailbox or a number works is found out elsewhere, if anybody pays for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html import unescape
+from urllib.parse import unquote
+
+from stoker.accounts.facts import Field, Finding, How
+from stoker.crawl.page import Reading
+
+MOST_EMAILS = 30
+
+MOST_PHONES = 20
+
+MOST_SOCIAL = 20
+
+REGION = "SG"  # where a number without a country code is taken to be
+
+_LOCAL = r"[A-Za-z0-9._%+'-]{1,64}"
+
+_NAME = r"[A-Za-z0-9.-]{1,190}"
+
+_PLAIN = re.compile(rf"(?<![A-Za-z0-9._%+-]){_LOCAL}@{_NAME}")
+
+_AT = r"\s{0,3}(?:\(at\)|\[at\]|\{at\}|<at>|\(@\)|\[@\]|\sat\s)\s{0,3}"
+
+_DOT = r"\s{0,3}(?:\(dot\)|\[dot\]|\{dot\}|\sdot\s|\.)\s{0,3}"
+
+_LABEL = r"[A-Za-z0-9-]{1,63}"
+
+_VEILED = re.compile(
+    rf"(?<![A-Za-z0-9._%+-]){_LOCAL}{_AT}{_LABEL}(?:{_DOT}{_LABEL}){{1,4}}", re.IGNORECASE
+)
+
+_AT_SIGN = re.compile(_AT, re.IGNORECASE)
+
+_DOT_SIGN = re.compile(_DOT, re.IGNORECASE)
+
+_FILE = re.compile(r"\.(?:png|jpe?g|gif|webp|svg|ico|css|js|mp4|woff2?)$", re.IGNORECASE)
+
+_EXAMPLES = ("@example.", "@domain.", "@yourdomain", "@email.", "@sentry", "@mysite.", "user@")
+
+_DIGITS = re.compile(r"[0-9+(][0-9 ()./+\u00a0-]{5,24}[0-9]")
+
+_SOCIAL = re.compile(
+    r"(?:https?:)?//(?:[a-z]{2,3}\.|www\.|m\.)?"
+    r"(linkedin\.com/(?:company|in|school)|facebook\.com|instagram\.com|twitter\.com|x\.com"
+    r"|youtube\.com|tiktok\.com|github\.com)/([^?#\s\"'<>]{1,150})",
+    re.IGNORECASE,
+)
+
+_NOT_PAGES = frozenset(
+    ["share", "sharer", "sharer.php", "intent", "tr", "plugins", "dialog", "home", "login", "watch"]
+)
+
+
+def contacts(reading: Reading, *, url: str) -> list[Finding]:
+    """Return how a page says its company can be reached, each value once, the surest first."""
+    return [
+        *_once(_emails(reading, url), MOST_EMAILS),
+        *_once(_phones(reading, url), MOST_PHONES),
+        *_once(_social(reading, url), MOST_SOCIAL),
+    ]
+
+
+def _once(findings: Iterable[Finding], most: int) -> list[Finding]:
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.value not in found:
+            found[finding.value] = finding
+            if len(found) >= most:
+                break
+    return list(found.values())
+
+
+def _emails(reading: Reading, url: str) -> Iterator[Finding]:
+    for text, evidence, how, confidence in _written_emails(reading):
+        if (address := email_address(text, make_believe=is_make_believe(url))) is not None:
+            yield Finding.found(
+                Field.EMAIL, address, source=url, how=how, confidence=confidence, evidence=evidence
+            )
+
+
+def _written_emails(reading: Reading) -> Iterator[tuple[str, str, How, float]]:
+    for link in reading.links:
+        if link.href[:7].lower() == "mailto:":
+            for text in unquote(unescape(link.href[7:500])).partition("?")[0].split(","):
+                yield text.strip(), link.href[:200], How.LINK, 0.95
+    for code in reading.hidden_emails:
+        if (plain := uncovered(code)) is not None:
+            yield plain, f"data-cfemail {code[:100]}", How.LINK, 0.9
+    for match in _PLAIN.finditer(reading.text):
+        yield match[0].strip(".'"), match[0], How.TEXT, 0.85
+    for match in _VEILED.finditer(reading.text):
+        local, _, rest = _AT_SIGN.sub("@", match[0], count=1).partition("@")
+        yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], How.TEXT, 0.75
+
+
+def email_address(text: str, *, make_believe: bool = False) -> str | None:
+    """Return an address as mail programs write it, or None when it is none to write to."""
+    from email_validator import EmailNotValidError, validate_email
+
+    small = text.lower()
+    if len(text) > 254 or _FILE.search(small) or any(part in small for part in _EXAMPLES):
+        return None
+    try:
+        checked = validate_email(
+            text, check_deliverability=False, strict=True, test_environment=make_believe
+        )
+    except (EmailNotValidError, ValueError):
+        return None
+    return checked.normalized.lower()
+
+
+def uncovered(code: str) -> str | None:
+    """Return the address behind a code that a guard against harvesters put in its place."""
+    try:
+        data = bytes.fromhex(code[:600])
+    except ValueError:
+        return None
+    if len(data) < 2:
+        return None
+    return bytes(byte ^ data[0] for byte in data[1:]).decode("utf-8", "replace")
+
+
+def _phones(reading: Reading, url: str) -> Iterator[Finding]:
+    for link in reading.links:
+        if link.href[:4].lower() == "tel:":
+            number = phone_number(unquote(link.href[4:60]))
+            if number is not None:
+                yield _phone(number, url, How.LINK, 0.95, link.href[:100])
+    for match in _DIGITS.finditer(reading.text):
+        if (number := phone_number(match[0])) is not None:
+            sure = 0.8 if match[0].startswith(("+", "(+")) else 0.6
+            yield _phone(number, url, How.TEXT, sure, match[0])
+
+
+def _phone(number: str, url: str, how: How, confidence: float, evidence: str) -> Finding:
+    return Finding.found(
+        Field.PHONE, number, source=url, how=how, confidence=confidence, evidence=evidence
+    )
+
+
+def phone_number(text: str) -> str | None:
+    """Return a number in international form, or None when it is no number one can call."""
+    import phonenumbers
+
+    if sum(letter.isdigit() for letter in text) < 7:
+        return None
+    try:
+        number = phonenumbers.parse(text, REGION)
+    except phonenumbers.NumberParseException:
+        return None
+    if not phonenumbers.is_valid_number(number):
+        return None
+    return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
+
+
+def _social(reading: Reading, url: str) -> Iterator[Finding]:
+    for link in reading.links:
+        if (page := social_page(link.href)) is not None:
+            yield Finding.found(
+                Field.SOCIAL,
+                page,
+                source=url,
+                how=How.LINK,
+                confidence=0.9,
+                evidence=link.href[:200],
+            )
+
+
+def social_page(href: str) -> str | None:
+    """Return a page at a social network, written one way, or None when it is nobody's page."""
+    match = _SOCIAL.match(href)
+    if match is None:
+        return None
+    network, path = match[1].lower(), match[2].strip("/")
+    first = path.partition("/")[0]
+    if not first or first.lower() in _NOT_PAGES:
+        return None
+    place = path if network == "youtube.com" else first
+    if network in ("x.com", "twitter.com"):
+        return f"https://x.com/{place}"
+    return f"https://www.{network}/{place}"
+
+
+def is_make_believe(url: str) -> bool:
+    """Whether a page is in the sandbox, whose names end in a word no real address may end in."""
+    return url.partition("://")[2].partition("/")[0].endswith(".test")

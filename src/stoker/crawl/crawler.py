@@ -1,0 +1,99 @@
+"""The crawler: visits a company's site and brings back its key pages and how to reach it.
+
+Whatever a site does, a visit ends in time with an outcome and a sentence. How one visit goes is
+`site_visiting`'s business, how one address is asked for `page_asking`'s; nothing is remembered
+between visits but robots.txt files: what was seen is the caller's to keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from stoker.base.clock import Clock
+from stoker.base.errors import PermanentError
+from stoker.budgets.model import Done, Health
+from stoker.crawl.fetch import GAP, PageAsking
+from stoker.crawl.model import Outcome, Pacer, PageSeen, SiteQuestion, SiteVisit
+from stoker.crawl.visit import CrawlLimits, Visiting
+from stoker.http.client import Http
+from stoker.http.url import web_address
+
+# A word and a colon, and no port after it: javascript:, mailto:, data:. A host has a dot.
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*:(?![0-9]{1,5}(?:[/?#]|$))")
+
+
+class Crawler:
+    """Visits sites, many at once. One of them per process, so that hosts are paced together."""
+
+    def __init__(
+        self,
+        http: Http,
+        *,
+        pacer: Pacer,
+        clock: Clock,
+        user_agent: str,
+        limits: CrawlLimits | None = None,
+        gap: timedelta = GAP,
+    ) -> None:
+        self._clock = clock
+        self._limits = limits or CrawlLimits()
+        self._asking = PageAsking(http, pacer=pacer, clock=clock, user_agent=user_agent, gap=gap)
+
+    async def visit(self, url: str, *, known: Sequence[PageSeen] = ()) -> SiteVisit:
+        """Visit a site, beginning at this address or, without a scheme, at this host.
+
+        With what is `known` of its pages only changes are asked for: a page that is as it was is
+        in `seen` and not in `pages`. Raises nothing for what a site does; a store that paces
+        hosts for many processes may raise its own.
+        """
+        try:
+            starts = [web_address(start) for start in _starts(url)]
+        except PermanentError as error:
+            return SiteVisit(site=url[:200], outcome=Outcome.GONE, reason=str(error))
+        for start in starts:
+            visiting = Visiting(self._asking, start, known, limits=self._limits, clock=self._clock)
+            try:
+                async with asyncio.timeout(self._limits.site.total_seconds()):
+                    ending = await visiting.go()
+            except TimeoutError:
+                visiting.limits_hit.add("time")
+                ending = visiting.cut_short()
+            if start is starts[-1] or ending.outcome is not Outcome.FAILED or visiting.answered:
+                break
+        return visiting.told(ending)
+
+
+class CrawlConnector:
+    """The crawler as a connector, so that looks at sites pass the gate like everything else."""
+
+    name = "crawl"
+
+    def __init__(self, crawler: Crawler, *, units: int = 1) -> None:
+        self._crawler = crawler
+        self._units = units
+
+    def price(self, question: SiteQuestion) -> Mapping[str, int]:
+        for start in _starts(question.url):
+            web_address(start)
+        return {"pull_units": self._units}
+
+    async def ask(self, question: SiteQuestion, *, key: str) -> Done[SiteVisit]:
+        visit = await self._crawler.visit(question.url, known=question.known)
+        return Done(answer=visit, cost={"pull_units": self._units})
+
+    async def check(self) -> Health:
+        return Health(ok=True, detail="sites are visited without a key")
+
+
+def _starts(url: str) -> list[str]:
+    """Return where a visit may begin: at the address, or at a host's safer door first."""
+    text = url.strip()
+    if "://" in text[:12] or _OTHER_SCHEME.match(text):
+        return [text]
+    host = text.partition("/")[0]
+    # Names that are kept for make-believe have no certificates.
+    schemes = ("http",) if host.endswith(".test") else ("https", "http")
+    return [f"{scheme}://{text}" for scheme in schemes]

@@ -1,0 +1,191 @@
+"""Which links of a site are worth a request, what kind of page each leads to, and in what order.
+
+Pages that say who a company is and how to reach it come first; what changes daily comes last; what
+has no end, such as calendars and filters, is left alone. Fetching is the crawler's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stoker.base.errors import PermanentError
+from stoker.http.url import WebAddress, joined
+
+DEEPEST = 4  # segments of a path
+
+_LONGEST_QUERY = 100
+
+# In order of what they tell about a company. English, and words of the region's other languages.
+KINDS: dict[str, tuple[str, ...]] = {
+    "about": (
+        *("about", "about-us", "aboutus", "company", "who-we-are", "our-story", "profile"),
+        *("overview", "tentang", "tentang-kami", "关于", "关于我们", "關於我們", "会社概要"),
+        *("회사소개", "gioi-thieu", "เกี่ยวกับเรา", "ueber-uns", "a-propos", "history", "mission"),
+    ),
+    "contact": (
+        *("contact", "contact-us", "contactus", "contacts", "get-in-touch", "reach-us", "kontakt"),
+        *("locations", "find-us", "hubungi", "hubungi-kami", "联系", "联系我们", "聯絡我們"),
+        *("お問い合わせ", "문의", "lien-he", "ติดต่อเรา", "enquiry", "enquiries", "offices"),
+    ),
+    "team": (
+        *("team", "our-team", "people", "our-people", "leadership", "management", "board"),
+        *("directors", "founders", "staff", "meet-the-team", "团队", "團隊", "役員", "pasukan"),
+    ),
+    "careers": (
+        *("careers", "career", "jobs", "job", "join-us", "vacancies", "work-with-us", "hiring"),
+        *("openings", "join", "kerjaya", "karir", "招聘", "加入我们", "採用", "tuyen-dung"),
+    ),
+    "pricing": ("pricing", "prices", "plans", "price", "packages", "harga", "价格", "料金"),
+    "products": (
+        *("products", "product", "solutions", "platform", "features", "produk", "产品", "產品"),
+        *("製品", "shop", "solution"),
+    ),
+    "services": (
+        *("services", "service", "what-we-do", "expertise", "capabilities", "perkhidmatan"),
+        *("layanan", "服务", "服務", "サービス", "industries"),
+    ),
+    "customers": ("customers", "clients", "case-studies", "portfolio", "projects", "our-work"),
+    "legal": (
+        *("imprint", "impressum", "legal", "legal-notice", "terms", "privacy", "privacy-policy"),
+        *("terms-of-service", "terms-and-conditions", "disclaimer"),
+    ),
+    "news": (
+        "news",
+        "blog",
+        "press",
+        "media",
+        "insights",
+        "articles",
+        "resources",
+        "新闻",
+        "berita",
+    ),
+}
+
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+
+_BY_WORD = {word: kind for kind, words in KINDS.items() for word in words}
+
+OTHER = "other"
+
+HOME = "home"
+
+_FILES = re.compile(
+    r"\.(?:pdf|jpe?g|png|gif|webp|svg|ico|css|js|json|xml|rss|atom|zip|gz|rar|7z|exe|dmg|apk|mp[34]"
+    r"|m4a|mov|avi|webm|docx?|xlsx?|pptx?|csv|txt|woff2?|ttf|eot|vcf|ics)$",
+    re.IGNORECASE,
+)
+
+_ENDLESS = re.compile(
+    r"/(?:calendar|events?|tag|tags|category|author|page|feed|search|cart|checkout|wp-json|wp-admin"
+    r"|cgi-bin|login|signin|signup|register|account|logout|print|share)(?:/|$)"
+    r"|/(?:19|20)[0-9]{2}(?:/|-)[0-9]{1,2}(?:/|-|$)",
+    re.IGNORECASE,
+)
+
+_NOISE = re.compile(r"(?:utm_[a-z]+|gclid|fbclid|msclkid|mc_[ce]id|ref|source|session|sid|lang)=")
+
+_TIDY = re.compile(r"(?:/index)?\.(?:html?|php|aspx?|jsp)$|/index$")
+
+_WORD_GAPS = re.compile(r"[\s_/+.,!?:;|–—-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link as a page has it: where it leads, and the words on it."""
+
+    href: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """A page worth asking for."""
+
+    url: str
+    kind: str
+
+
+def page_kind(path: str, text: str = "") -> str:
+    """Return what kind of page a path and the words on its link promise."""
+    tidy = _TIDY.sub("", path.partition("?")[0].lower())
+    segments = [segment for segment in tidy.split("/") if segment]
+    for segment in reversed(segments):
+        if segment in _BY_WORD:
+            return _BY_WORD[segment]
+    said = _WORD_GAPS.sub("-", text.strip().lower()).strip("-")
+    if said in _BY_WORD:
+        return _BY_WORD[said]
+    for segment in reversed(segments):
+        for part in segment.split("-"):
+            if part in _BY_WORD:
+                return _BY_WORD[part]
+    return OTHER
+
+
+def page_address(base: WebAddress, href: str) -> WebAddress | None:
+    """Return where a link leads if that is a page one could read, without what only counts clicks.
+
+    None for mail, files, scripts, addresses without end and everything we do not visit.
+    """
+    if href.startswith(("#", "mailto:", "tel:", "javascript:", "data:", "sms:", "whatsapp:")):
+        return None
+    try:
+        address = joined(base, href)
+    except PermanentError:
+        return None
+    path, _, query = address.target.partition("?")
+    query = "&".join(part for part in query.split("&") if part and not _NOISE.match(part))
+    segments = [segment for segment in path.split("/") if segment]
+    # The same words again in a path are the mark of links that were joined wrongly for ever.
+    if (
+        len(query) > _LONGEST_QUERY
+        or len(segments) > DEEPEST
+        or len(set(segments)) < len(segments)
+        or _FILES.search(path)
+        or _ENDLESS.search(path)
+    ):
+        return None
+    target = path + (f"?{query}" if query else "")
+    return WebAddress(address.scheme, address.host, address.port, target)
+
+
+def key_pages(
+    links: Iterable[tuple[WebAddress, str]], *, most: int, not_again: Iterable[str] = ()
+) -> list[KeyPage]:
+    """Return at most so many pages in the order they are worth a request.
+
+    One of each kind before two of any; shorter addresses first; of addresses that differ only in
+    their query, one. `not_again` are addresses that were read already.
+    """
+    taken = {_same(url) for url in not_again}
+    ranked: list[tuple[tuple[int, int, int, int, int], KeyPage]] = []
+    times: dict[str, int] = {}
+    options: list[tuple[str, bool, int, int, WebAddress]] = []
+    for place, (address, text) in enumerate(links):
+        same = _same(str(address))
+        if same in taken:
+            continue
+        taken.add(same)
+        kind = page_kind(address.target, text)
+        depth = address.target.count("/")
+        options.append((kind, "?" in address.target, depth, place, address))
+    options.sort(key=lambda option: (option[1], option[2], option[3]))
+    for kind, asked, depth, place, address in options:
+        nth = times[kind] = times.get(kind, 0) + 1
+        # Anything known, once, comes before anything unknown or known twice.
+        turn = nth - 1 if kind != OTHER else nth + 1
+        order = _ORDER.get(kind, len(_ORDER))
+        page = KeyPage(url=str(address), kind=kind)
+        ranked.append(((turn, order, int(asked), depth, place), page))
+    ranked.sort(key=lambda one: one[0])
+    return [page for _, page in ranked[:most]]
+
+
+def _same(url: str) -> str:
+    """Return what two addresses of one page have in common."""
+    rest = url.partition("://")[2].lower().removeprefix("www.")
+    path = rest.partition("?")[0].rstrip("/")
+    return _TIDY.sub("", path)

@@ -1,0 +1,126 @@
+"""What a page is when it is not what was asked for, and how a visit made of such pages ended.
+
+Challenges, logins, cookie walls, parked domains, empty shells and pages that say 200 where there
+is nothing are told apart by a few words and by how little else they say. Nothing is fetched here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stoker.crawl.model import Outcome
+
+LITTLE = 200  # characters; a site that says less in all has said next to nothing
+
+_WALL = 1_500  # characters; whoever says more than this is not only asking to prove something
+
+_CHALLENGE = re.compile(
+    r"just a moment|checking your browser|verify (?:that )?you are (?:a )?human|are you a robot"
+    r"|enable javascript and cookies|attention required|access denied|captcha|ddos protection"
+    r"|request blocked|unusual traffic"
+)
+
+_COOKIES = re.compile(
+    r"(?:accept|agree|consent).{0,40}cookies|cookies.{0,40}(?:accept|agree|to continue|to go on)"
+)
+
+_PARKED = re.compile(
+    r"domain (?:name )?(?:is |may be )?for sale|buy this domain|this domain is parked"
+    r"|domain parking|parked free|domain has expired"
+)
+
+_MISSING = re.compile(
+    r"\b404\b|not found|cannot find (?:that|the|this) page|page (?:does not|doesn.t) exist"
+    r"|no longer (?:exists|available)|page you (?:requested|are looking for)"
+)
+
+
+class Nature(StrEnum):
+    """What a page turned out to be."""
+
+    PAGE = "page"
+    CHALLENGE = "challenge"
+    LOGIN = "login"
+    COOKIE_WALL = "cookie_wall"
+    PARKED = "parked"
+    SHELL = "shell"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a visit ended, in a sentence a tenant can read."""
+
+    outcome: Outcome
+    reason: str
+    unwanted: bool = False  # we were asked to stay away
+
+
+_ENDINGS = {
+    Nature.CHALLENGE: Ending(Outcome.BLOCKED, "the site asks visitors to prove they are human"),
+    Nature.LOGIN: Ending(Outcome.BLOCKED, "the site shows nothing before one logs in"),
+    Nature.COOKIE_WALL: Ending(
+        Outcome.BLOCKED, "the site shows nothing before one agrees to cookies"
+    ),
+    Nature.PARKED: Ending(Outcome.GONE, "the domain is parked or for sale; no company is there"),
+    Nature.MISSING: Ending(Outcome.GONE, "the site says that there is no such page"),
+    Nature.SHELL: Ending(
+        Outcome.THIN, "the site is an empty shell that only a browser running scripts would fill"
+    ),
+}
+
+
+def page_nature(*, title: str, text: str, asks_for_password: bool, wants_script: bool) -> Nature:
+    """Return what a page is, by its words and by how few they are."""
+    if len(text) > _WALL:
+        return Nature.PAGE
+    said = f"{title}\n{text}".lower()
+    if _CHALLENGE.search(said):
+        return Nature.CHALLENGE
+    if _PARKED.search(said):
+        return Nature.PARKED
+    if len(text) > _WALL // 2:
+        return Nature.PAGE
+    if asks_for_password:
+        return Nature.LOGIN
+    if _MISSING.search(said) and len(text) < _WALL // 3:
+        return Nature.MISSING
+    if _COOKIES.search(said):
+        return Nature.COOKIE_WALL
+    return Nature.SHELL if wants_script and len(text) < LITTLE else Nature.PAGE
+
+
+def ending_of(nature: Nature) -> Ending | None:
+    """Return how a visit ends whose home page is of this nature; None: it goes on."""
+    return _ENDINGS.get(nature)
+
+
+def status_ending(status: int) -> Ending | None:
+    """Return how a visit ends whose home page came with this status; None: it goes on."""
+    if status in (200, 203, 304):
+        return None
+    if status in (401, 402, 403, 407, 451):
+        return Ending(Outcome.BLOCKED, f"the site does not let us in (status {status})")
+    if status in (404, 410):
+        return Ending(Outcome.GONE, f"there is no home page (status {status})")
+    if status in (429, 503):
+        return Ending(Outcome.FAILED, f"the site asked us to come later (status {status})")
+    return Ending(Outcome.FAILED, f"the site answered with status {status}")
+
+
+def visit_ending(*, read: int, changed: int, not_modified: int, letters: int) -> Ending:
+    """Return how a visit ended that got past the home page.
+
+    `read` pages came whole, `changed` of them say something new, `not_modified` are as they were;
+    `letters` is how much all pages read say together.
+    """
+    if not changed and read + not_modified:
+        plural = "page says" if read + not_modified == 1 else "pages say"
+        return Ending(Outcome.UNCHANGED, f"{read + not_modified} {plural} what was said last time")
+    if letters < LITTLE and not not_modified:
+        return Ending(Outcome.THIN, f"the site says next to nothing ({letters} characters)")
+    if not read:
+        return Ending(Outcome.THIN, "no page of the site could be read")
+    return Ending(Outcome.READ, f"{read} pages were read, {changed} of them new or changed")

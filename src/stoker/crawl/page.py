@@ -1,0 +1,266 @@
+"""What one page says: its title, its words, its links, and whether it is a page for visitors.
+
+Works on bytes of any kind in bounded time. Contacts, technology and which links matter are other
+modules' business; so is what the words mean.
+
+Which letters a page's bytes stand for: by header, byte order mark, its own words, or a guess.
+
+Only encodings of text that browsers know are taken; what cannot be read becomes U+FFFD, never an
+error. What the text says is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from stoker.base.types import LONGEST_TEXT, clean_text
+from stoker.crawl.key_pages import Link
+from stoker.crawl.sanitize_html import tamed
+
+LOOKED_AT = 1_024  # bytes in which a page says its encoding, as browsers have it
+
+LONGEST = 1_000_000  # bytes of a page that are read
+
+_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+_IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+
+_IN_MARKUP = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+
+# By the names browsers accept; several of them mean a larger neighbour, as there.
+_LABELS = {
+    "cp1252": "iso-8859-1 iso8859-1 latin1 latin-1 l1 ascii us-ascii windows-1252 cp1252",
+    "utf-8": "utf-8 utf8 unicode-1-1-utf-8",
+    "utf-16-le": "utf-16 utf-16le unicode",
+    "utf-16-be": "utf-16be",
+    "cp932": "shift_jis shift-jis sjis x-sjis ms_kanji windows-31j cp932",
+    "euc_jp": "euc-jp x-euc-jp",
+    "iso2022_jp": "iso-2022-jp",
+    "gb18030": "gb2312 gb_2312-80 gbk x-gbk gb18030 chinese",
+    "big5hkscs": "big5 big5-hkscs x-x-big5 cn-big5",
+    "cp949": "euc-kr ks_c_5601-1987 ksc5601 korean windows-949",
+    "cp874": "windows-874 tis-620 iso-8859-11",
+    "koi8_r": "koi8-r",
+    "koi8_u": "koi8-u",
+    "cp1254": "iso-8859-9 latin5 windows-1254",
+    "iso8859_15": "iso-8859-15 latin9",
+    **{f"cp{page}": f"windows-{page} cp{page} x-cp{page}" for page in (1250, 1251, 1253, 1255)},
+    **{f"cp{page}": f"windows-{page} cp{page} x-cp{page}" for page in (1256, 1257, 1258, 866)},
+    **{f"iso8859_{part}": f"iso-8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 16)},
+}
+
+_CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
+
+# For pages that say nothing, or something untrue: tried in turn, and only when all bytes fit.
+_GUESSES = ("utf-8", "cp932", "cp1252")
+
+
+def lettered(body: bytes, *, content_type: str = "") -> str:
+    """Return a page's bytes as text that every store can keep."""
+    body = body[:LONGEST]
+    for mark, codec in _MARKS:
+        if body.startswith(mark):
+            return _clean(body[len(mark) :].decode(codec, "replace"))
+    said = _said(content_type, body)
+    if said is not None:
+        text = body.decode(said, "replace")
+        # A page that says UTF-8 and is not was most likely written long ago, or by hand.
+        if said != "utf-8" or text.count("\ufffd") < 3:
+            return _clean(text)
+    return _clean(_guessed(body))
+
+
+def _said(content_type: str, body: bytes) -> str | None:
+    header = _IN_HEADER.search(content_type[:200])
+    if header is not None and (codec := _CODECS.get(header[1].lower())) is not None:
+        return codec
+    markup = _IN_MARKUP.search(body[:LOOKED_AT])
+    if markup is not None and (codec := _CODECS.get(markup[1].decode().lower())) is not None:
+        # Words we could read as ASCII are not in an encoding of two bytes a letter.
+        return "utf-8" if codec.startswith("utf-16") else codec
+    return None
+
+
+def _guessed(body: bytes) -> str:
+    for codec in _GUESSES:
+        try:
+            return body.decode(codec)
+        except UnicodeDecodeError as error:
+            # A page cut at a limit may end within a letter.
+            if error.start >= len(body) - 4:
+                return body.decode(codec, "replace")
+    return body.decode("utf-8", "replace")
+
+
+def _clean(text: str) -> str:
+    # Piece by piece, because a page may be longer than any one value that is kept of it.
+    pieces = range(0, len(text), LONGEST_TEXT)
+    return "".join(clean_text(text[at : at + LONGEST_TEXT]) for at in pieces)
+
+
+MOST_LINKS = 2_000
+
+LONGEST_PAGE_TEXT = 100_000  # characters
+
+_LONGEST_TITLE = 300
+
+_BLOCKS = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "option",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "td",
+        "th",
+        "tr",
+        "ul",
+    ]
+)
+
+_SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
+
+
+@dataclass(frozen=True, slots=True)
+class Metas:
+    """What a page tells programs about itself."""
+
+    description: str = ""
+    generator: str = ""
+    robots: str = ""
+    canonical: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One page as it was understood."""
+
+    title: str
+    text: str
+    links: tuple[Link, ...]
+    metas: Metas
+    markup: str  # tamed: safe for any parser
+    hidden_emails: tuple[str, ...]  # as a common guard against harvesters writes them
+    scripts: tuple[str, ...]  # addresses of what the page loads
+    asks_for_password: bool
+    wants_script: bool  # an empty shell that a browser would fill
+
+
+def read_page(body: bytes, *, content_type: str = "") -> Reading:
+    """Return what a page says. Never raises: what is no page says nothing."""
+    markup = lettered(body, content_type=content_type)
+    safe = tamed(markup)
+    tree = LexborHTMLParser(safe)
+    title = tree.css_first("title")
+    metas = _metas(tree)
+    links = tuple(_links(tree))
+    guarded = tuple(
+        code
+        for node in tree.css("[data-cfemail]")[:50]
+        if (code := node.attributes["data-cfemail"])
+    )
+    password = tree.css_first('input[type="password"]') is not None
+    shell = tree.css_first("#root, #app, #__next, #___gatsby, app-root") is not None
+    without_script = " ".join(node.text() for node in tree.css("noscript")[:20])
+    words = "" if title is None else title.text()
+    for node in tree.css(_SKIPPED):
+        node.decompose()
+    return Reading(
+        title=" ".join(words.split())[:_LONGEST_TITLE],
+        text=_text(tree),
+        links=links,
+        metas=metas,
+        markup=safe,
+        hidden_emails=guarded,
+        scripts=_scripts(markup),
+        asks_for_password=password,
+        wants_script=shell or "enable javascript" in without_script.lower(),
+    )
+
+
+def _text(tree: LexborHTMLParser) -> str:
+    """Return the words a visitor sees, a line per block."""
+    if tree.body is None:
+        return ""
+    parts: list[str] = []
+    length = 0
+    for node in tree.body.traverse(include_text=True):
+        tag = node.tag
+        if tag == "-text":
+            words = node.text_content or ""
+            parts.append(words)
+            length += len(words)
+            if length > 2 * LONGEST_PAGE_TEXT:
+                break
+        elif tag in _BLOCKS:
+            parts.append("\n")
+    lines = (" ".join(line.split()) for line in "".join(parts).splitlines())
+    return "\n".join(line for line in lines if line)[:LONGEST_PAGE_TEXT]
+
+
+def _links(tree: LexborHTMLParser) -> list[Link]:
+    links: dict[str, Link] = {}
+    for node in tree.css("a[href], area[href]"):
+        href = (node.attributes.get("href") or "").strip()
+        if href and href not in links:
+            links[href] = Link(href=href, text=_label(node))
+            if len(links) >= MOST_LINKS:
+                break
+    return list(links.values())
+
+
+def _label(node: LexborNode) -> str:
+    return " ".join(node.text(separator=" ").split())[:100]
+
+
+def _metas(tree: LexborHTMLParser) -> Metas:
+    said: dict[str, str] = {}
+    for node in tree.css("meta[content]")[:200]:
+        attributes = node.attributes
+        name = (attributes.get("name") or attributes.get("property") or "").lower()
+        said.setdefault(name, " ".join((attributes.get("content") or "").split())[:1_000])
+    canonical = tree.css_first('link[rel="canonical"]')
+    return Metas(
+        description=said.get("description") or said.get("og:description", ""),
+        generator=said.get("generator", ""),
+        robots=said.get("robots", "").lower(),
+        canonical="" if canonical is None else (canonical.attributes.get("href") or ""),
+    )
+
+
+_SOURCE = re.compile(r"(?:src|href)\s{0,5}=\s{0,5}[\"']([^\"'\s<>]{1,300})", re.IGNORECASE)
+
+
+def _scripts(markup: str) -> tuple[str, ...]:
+    """Return addresses of scripts, styles and pictures, first ones first; for hints, not visits."""
+    found = dict.fromkeys(match[1] for match in _SOURCE.finditer(markup[:300_000]))
+    return tuple(list(found)[:300])

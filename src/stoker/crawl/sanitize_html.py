@@ -1,0 +1,218 @@
+"""Markup made harmless for the parser behind it: few tags, few attributes, nothing to run.
+
+A browser's parser takes time that grows with the square of open tags, and of attributes in a tag;
+one page could hold a worker for minutes. So a page is first cut into tags by the same rules, in
+one pass, and only what readers look at is written out again. What pages mean is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html import unescape
+
+LONGEST_MARKUP = 1_000_000  # characters that are looked at
+
+MOST_TAGS = 6_000  # elements; a real page has some hundred, a very large one a few thousand
+
+LONGEST_ATTRIBUTE = 2_000
+
+_LONGEST_NAME = 40
+
+LONGEST_DATA = 200_000  # characters of one block of linked data
+
+# One tag as browsers cut it: quotes only count after an equals sign. Every part is possessive and
+# takes what it looked at, so that no letter is looked at twice.
+_ATTRIBUTE = (
+    r"[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'>])[^\s>]++)?+)?+"
+)
+
+_TAG = re.compile(
+    r"<(?:(/?)([a-zA-Z][^\s/>]*+)((?:[\s/]++|" + _ATTRIBUTE + r")*+)(?:>|\Z)|(!--)|[!?/])"
+)
+
+_PAIR = re.compile(
+    r"([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:\"([^\"]*+)(?:\"|\Z)|'([^']*+)(?:'|\Z)|([^\s>\"'][^\s>]*+))?+)?+"
+)
+
+_COMMENT_END = re.compile(r"-->|--!>")
+
+_KEPT = frozenset(
+    [
+        "href",
+        "rel",
+        "type",
+        "name",
+        "content",
+        "property",
+        "charset",
+        "itemprop",
+        "itemscope",
+        "itemtype",
+        "id",
+        "src",
+        "lang",
+        "alt",
+        "data-cfemail",
+        "datetime",
+        "http-equiv",
+        "action",
+        "value",
+        "hidden",
+        "aria-hidden",
+    ]
+)
+
+# Elements whose content is not markup, and nothing for readers.
+_OPAQUE = frozenset(
+    [
+        "script",
+        "style",
+        "iframe",
+        "noembed",
+        "noframes",
+        "xmp",
+        "plaintext",
+        "svg",
+        "math",
+        "template",
+    ]
+)
+
+_WORDS_ONLY = frozenset({"title", "textarea"})
+
+_INLINE = frozenset(
+    [
+        "abbr",
+        "b",
+        "bdi",
+        "cite",
+        "code",
+        "em",
+        "font",
+        "i",
+        "mark",
+        "s",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "u",
+    ]
+)
+
+_VOID = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+        "frame",
+    ]
+)
+
+_UNSEEN = re.compile(
+    r"(?:display:none|visibility:hidden|font-size:0(?![.1-9])|opacity:0(?![.1-9]))"
+)
+
+_BLANKS = re.compile(r"\s+")
+
+_NAME_NOISE = re.compile(r"[^a-z0-9:_-]")
+
+
+def tamed(markup: str) -> str:
+    """Return a page's markup with at most so many small tags, in time that grows with its length.
+
+    Scripts, styles, drawings and comments go, linked data stays; an element that its own style
+    makes invisible is marked as hidden. What is over a limit is left out.
+    """
+    out: list[str] = []
+    opened: Counter[str] = Counter()
+    at, tags = 0, 0
+    markup = markup[:LONGEST_MARKUP]
+    while tags < MOST_TAGS and (found := _TAG.search(markup, at)) is not None:
+        out.append(markup[at : found.start()])
+        at = found.end()
+        if found[2] is None:
+            at = _after_note(markup, found)
+            continue
+        name = found[2].lower()
+        if len(name) > _LONGEST_NAME or not name.isalnum():
+            name = _NAME_NOISE.sub("", name[:_LONGEST_NAME]) or "x"
+        if found[1]:
+            # An end without a beginning is ignored by browsers, but only after a long search.
+            if opened[name] > 0:
+                opened[name] -= 1
+                # A line break, so that the words after a block do not stick to those inside it.
+                out.append(f"</{name}>" if name in _INLINE else f"</{name}>\n")
+            continue
+        if name in _OPAQUE:
+            content, at = _content(markup, name, at)
+            if name == "script" and _is_data(found[3]) and "<!--" not in content:
+                out.append(f'<script type="application/ld+json">{content[:LONGEST_DATA]}</script>')
+            continue
+        tags += 1
+        out.append(_written(name, found[3]))
+        if name in _WORDS_ONLY:
+            content, at = _content(markup, name, at)
+            out.append(content.replace("<", "&lt;") + f"</{name}>")
+        elif name not in _VOID:
+            opened[name] += 1
+    if tags < MOST_TAGS:
+        out.append(markup[at:])
+    return "".join(out)
+
+
+def _after_note(markup: str, found: re.Match[str]) -> int:
+    """Return where a comment, or what browsers take for one, is over."""
+    if found[4]:
+        if markup.startswith((">", "->"), found.end()):
+            return markup.index(">", found.end()) + 1
+        end = _COMMENT_END.search(markup, found.end())
+        return len(markup) if end is None else end.end()
+    end_at = markup.find(">", found.end())
+    return len(markup) if end_at < 0 else end_at + 1
+
+
+def _content(markup: str, name: str, at: int) -> tuple[str, int]:
+    """Return what stands between a tag and its end, and where that end is over."""
+    end = _ENDS[name].search(markup, at)
+    if end is None:
+        return markup[at:], len(markup)
+    return markup[at : end.start()], end.end()
+
+
+_ENDS: dict[str, re.Pattern[str]] = {
+    name: re.compile(rf"</{name}[^>]*+(?:>|\Z)", re.IGNORECASE) for name in _OPAQUE | _WORDS_ONLY
+}
+
+
+def _is_data(attributes: str) -> bool:
+    return "ld+json" in attributes[:LONGEST_ATTRIBUTE].lower()
+
+
+def _written(name: str, attributes: str) -> str:
+    """Return a tag with the attributes that readers look at, each once, quoted and bounded."""
+    if not attributes or attributes.isspace():
+        return f"<{name}>"
+    kept: dict[str, str] = {}
+    for pair in _PAIR.finditer(attributes):
+        key = pair[1].lower()
+        value = pair[2] or pair[3] or pair[4] or ""
+        if key == "style":
+            if _UNSEEN.search(_BLANKS.sub("", unescape(value[:LONGEST_ATTRIBUTE])).lower()):
+                kept["hidden"] = ""
+        elif key in _KEPT and key not in kept:
+            kept[key] = value[:LONGEST_ATTRIBUTE].replace('"', "&quot;")
+    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in kept.items()) + ">"

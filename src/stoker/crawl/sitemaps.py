@@ -1,0 +1,73 @@
+"""Which pages a sitemap lists. It is read as plain text, not as XML with all its tricks.
+
+Addresses are found by their tags alone: there is nothing to expand, to include or to look up, so
+a file that asks for that is simply a file with fewer addresses. Which of them matter is
+`core.key_pages`' business.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from html import unescape
+
+from stoker.base.types import clean_text
+
+MOST_BYTES = 5_000_000  # unpacked
+
+MOST_URLS = 50_000  # the format's own limit
+
+_LONGEST_URL = 2_000
+
+_LOC = re.compile(r"<loc>\s{0,100}(?:<!\[CDATA\[)?([^<\]]{1,2100})", re.IGNORECASE)
+
+_IS_INDEX = re.compile(r"<sitemapindex[\s>]", re.IGNORECASE)
+
+_ENTITIES = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitemap:
+    """What one file lists: pages, or further files."""
+
+    pages: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    refused: str = ""  # why nothing was taken from it
+
+
+def read_sitemap(body: bytes, *, most: int = MOST_URLS) -> Sitemap:
+    """Return what a sitemap lists, at most so many addresses. Never raises."""
+    plain = _unpacked(body)
+    if plain is None:
+        return Sitemap(refused="it could not be unpacked")
+    text = plain[:MOST_BYTES].decode("utf-8", "replace")
+    if _ENTITIES.search(text[:10_000]):
+        return Sitemap(refused="it declares entities, which no honest sitemap needs")
+    if "<" not in text[:1_000]:
+        listed = (line.strip() for line in text.splitlines()[:most])
+        return Sitemap(pages=tuple(clean_text(line) for line in listed if _is_address(line)))
+    found: dict[str, None] = {}
+    for match in _LOC.finditer(text):
+        address = unescape(match[1].strip())
+        if _is_address(address):
+            found[clean_text(address)] = None
+            if len(found) >= most:
+                break
+    if _IS_INDEX.search(text[:10_000]):
+        return Sitemap(maps=tuple(found))
+    return Sitemap(pages=tuple(found))
+
+
+def _unpacked(body: bytes) -> bytes | None:
+    """Return the file itself; what is packed is unpacked only as far as we would read."""
+    if not body.startswith(b"\x1f\x8b"):
+        return body
+    try:
+        return zlib.decompressobj(31).decompress(body, MOST_BYTES)
+    except zlib.error:
+        return None
+
+
+def _is_address(text: str) -> bool:
+    return text.startswith(("http://", "https://")) and len(text) <= _LONGEST_URL

@@ -1,0 +1,95 @@
+"""What a site is built with, as far as its pages give it away: a small table of our own.
+
+A hint, not a proof: a name in an address or a generator tag. Nothing is asked for to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stoker.accounts.facts import Field, Finding, How
+from stoker.crawl.page import Reading
+
+# Part of an address that a page loads → what it belongs to.
+_LOADED = {
+    "wp-content/": "WordPress",
+    "wp-includes/": "WordPress",
+    "cdn.shopify.com": "Shopify",
+    "static.wixstatic.com": "Wix",
+    "parastorage.com": "Wix",
+    "squarespace.com": "Squarespace",
+    "squarespace-cdn.com": "Squarespace",
+    "assets.website-files.com": "Webflow",
+    "webflow.com": "Webflow",
+    "/_next/": "Next.js",
+    "/_nuxt/": "Nuxt",
+    "googletagmanager.com": "Google Tag Manager",
+    "google-analytics.com": "Google Analytics",
+    "js.hs-scripts.com": "HubSpot",
+    "hsforms.net": "HubSpot",
+    "js.stripe.com": "Stripe",
+    "widget.intercom.io": "Intercom",
+    "static.zdassets.com": "Zendesk",
+    "embed.tawk.to": "Tawk.to",
+    "static.hotjar.com": "Hotjar",
+    "connect.facebook.net": "Meta Pixel",
+    "snap.licdn.com": "LinkedIn Insight",
+    "recaptcha": "reCAPTCHA",
+    "boards.greenhouse.io": "Greenhouse",
+    "jobs.lever.co": "Lever",
+    "jobs.ashbyhq.com": "Ashby",
+    "/sites/default/files": "Drupal",
+    "/media/jui/": "Joomla",
+    "/static/version": "Magento",
+    "web/assets/": "Odoo",
+}
+
+_GENERATORS = (
+    *("WordPress", "Drupal", "Joomla", "Wix", "Squarespace", "Shopify", "Webflow", "Ghost", "Hugo"),
+    *(
+        "Jekyll",
+        "Gatsby",
+        "Next.js",
+        "Odoo",
+        "TYPO3",
+        "PrestaShop",
+        "Magento",
+        "Weebly",
+        "Elementor",
+    ),
+)
+
+_SERVERS = {"cloudflare": "Cloudflare", "nginx": "nginx", "apache": "Apache", "iis": "IIS"}
+
+
+def technology(reading: Reading, *, url: str, headers: Mapping[str, str]) -> list[Finding]:
+    """Return what a page gives away, each name once, the surest hint first."""
+    found: dict[str, Finding] = {}
+    for name, evidence, how, confidence in _hints(reading, headers):
+        if name not in found:
+            found[name] = Finding.found(
+                Field.TECHNOLOGY,
+                name,
+                source=url,
+                how=how,
+                confidence=confidence,
+                evidence=evidence[:200],
+            )
+    return list(found.values())
+
+
+def _hints(reading: Reading, headers: Mapping[str, str]) -> Iterable[tuple[str, str, How, float]]:
+    generator = reading.metas.generator.lower()
+    for name in _GENERATORS:
+        if name.lower() in generator:
+            yield name, reading.metas.generator, How.META, 0.9
+    addresses = [*reading.scripts, *(link.href for link in reading.links)]
+    for address in addresses:
+        small = address.lower()
+        for part, name in _LOADED.items():
+            if part in small:
+                yield name, address, How.LINK, 0.7
+    server = headers.get("server", "").lower()
+    for part, name in _SERVERS.items():
+        if part in server:
+            yield name, headers["server"], How.META, 0.6

@@ -1,0 +1,180 @@
+"""`stoker crm`: where a tenant's results go. Its key is a setting and never passes through here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError
+from stoker.cli.options import one_tenant, takes_tenant
+from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, takes_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stoker.accounts.model import CrmConnection
+    from stoker.base.types import TenantId
+    from stoker.budgets.model import Health
+    from stoker.cli.output import Asked
+
+KINDS = ("odoo",)
+
+
+@click.group()
+def crm() -> None:
+    """Say and see where a tenant's results go."""
+
+
+@crm.command("connect")
+@takes_tenant
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], help="Which CRM it is.")
+@click.option("--url", help="Where it is. Default: odoo.url, or where it was before.")
+@click.option("--database", help="Its database. Default: odoo.database, or the one before.")
+@click.option(
+    "--expires", metavar="TIME", help="When its key expires; Odoo's last three months at most."
+)
+@takes_json
+@pass_asked
+def connect(
+    asked: Asked,
+    tenant: str | None,
+    kind: str,
+    url: str | None,
+    database: str | None,
+    expires: str | None,
+    as_json: bool,
+) -> Exit:
+    """Connect a tenant to its CRM, and ask it at no cost whether it takes the key.
+
+    The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not kept in the store. Exit code
+    1 when the CRM does not answer as it should; the connection is kept all the same.
+    """
+    from stoker.cli.options import moment
+
+    at = None if expires is None else moment(expires, what="--expires")
+    whose, kept, health = run_async(_connect(asked, tenant, kind, url, database, at))
+    _show(whose, kept, health, as_json=as_json)
+    return Exit.OK if health.ok else Exit.PROBLEMS
+
+
+@crm.command("disconnect")
+@takes_tenant
+@takes_json
+@pass_asked
+def disconnect(asked: Asked, tenant: str | None, as_json: bool) -> None:
+    """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
+    whose, kept = run_async(_disconnect(asked, tenant))
+    _show(whose, kept, None, as_json=as_json)
+
+
+@crm.command("show")
+@takes_tenant
+@takes_json
+@pass_asked
+def show_crm(asked: Asked, tenant: str | None, as_json: bool) -> None:
+    """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
+    whose, kept = run_async(_shown(asked, tenant))
+    _show(whose, kept, None, as_json=as_json)
+
+
+async def _connect(
+    asked: Asked,
+    tenant: str | None,
+    kind: str,
+    url: str | None,
+    database: str | None,
+    expires: datetime | None,
+) -> tuple[TenantId, CrmConnection, Health]:
+    from stoker.accounts.model import CrmConnection
+    from stoker.budgets.model import Health
+    from stoker.nightly.setup import crm_at
+
+    async with asked.app() as app:
+        whose = one_tenant(app.settings, tenant)
+        own, accounts = app.settings.for_tenant(whose).odoo, app.backend.tenant(whose).accounts
+        before = await accounts.connection()
+        place = url or (before.url if before else own.url)
+        data = database or (before.database if before else own.database)
+        if not place or not data:
+            raise ConfigError(
+                f"say where the CRM of {whose} is: stoker crm connect --tenant {whose} "
+                "--url https://your.odoo.com --database NAME"
+            )
+        kept = CrmConnection(kind=kind, url=_place(place), database=data, key_expires_at=expires)
+        await accounts.put_connection(kept)
+        await accounts.put_onboarded("crm", at=app.clock.now())
+        try:
+            health = await crm_at(app.connectors, whose, kept, despite_stops=True).check()
+        except ConfigError as error:  # its key is missing, or must not go there
+            health = Health(ok=False, detail=str(error))
+    return whose, kept, health
+
+
+def _place(url: str) -> str:
+    from stoker.http.fields import BASE_URL
+
+    try:
+        return str(BASE_URL.read(url, True))
+    except ValueError:
+        raise ConfigError(f"--url is {url[:80]!r}; allowed: {BASE_URL.allowed}") from None
+
+
+async def _disconnect(asked: Asked, tenant: str | None) -> tuple[TenantId, CrmConnection]:
+    from dataclasses import replace
+
+    async with asked.app() as app:
+        whose = one_tenant(app.settings, tenant)
+        accounts = app.backend.tenant(whose).accounts
+        before = await accounts.connection()
+        if before is None:
+            raise ConfigError(f"{whose} is connected by settings alone; unset odoo.url there")
+        kept = replace(before, active=False)
+        await accounts.put_connection(kept)
+    return whose, kept
+
+
+async def _shown(asked: Asked, tenant: str | None) -> tuple[TenantId, CrmConnection | None]:
+    from stoker.accounts.model import CrmConnection
+
+    async with asked.app(only_to_read=True) as app:
+        whose = one_tenant(app.settings, tenant)
+        kept = await app.backend.tenant(whose).accounts.connection()
+        own = app.settings.for_tenant(whose).odoo
+        if kept is None and own.url and own.database:
+            kept = CrmConnection(kind="odoo", url=own.url, database=own.database)
+    return whose, kept
+
+
+def _show(
+    tenant: TenantId, kept: CrmConnection | None, health: Health | None, *, as_json: bool
+) -> None:
+    if as_json:
+        show_json(
+            {
+                "tenant": tenant,
+                "kind": kept.kind if kept else None,
+                "url": kept.url if kept else None,
+                "database": kept.database if kept else None,
+                "active": bool(kept and kept.active),
+                "key_expires_at": _moment(kept.key_expires_at) if kept else None,
+                "ok": health.ok if health else None,
+                "detail": health.detail if health else "",
+            }
+        )
+        return
+    if kept is None:
+        say(f"results of {tenant} go nowhere; say where with: stoker crm connect --tenant {tenant}")
+        return
+    where = f"{kept.kind} at {kept.url}, database {kept.database}"
+    say(f"results of {tenant} {'go' if kept.active else 'would go'} to {where}")
+    if not kept.active:
+        say("  switched off; they are kept until: stoker crm connect")
+    if kept.key_expires_at:
+        say(f"  its key expires {kept.key_expires_at:%Y-%m-%d}")
+    if health is not None:
+        say(f"  {'ok' if health.ok else 'WRONG'}: {health.detail}")
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

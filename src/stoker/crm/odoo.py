@@ -1,0 +1,284 @@
+"""A tenant's Odoo as a `Crm`: records found by our external ids, changed by `load` alone.
+
+Which protocol is spoken follows from the server's version. A plain salesman may not look external
+ids up, only ask which one a record has, so records are found by their remembered numbers, or by
+what they say, and then asked. What is worth sending is decided in `core.upserts`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.base.jsontools import list_in, object_in, text_in
+from stoker.base.types import Json
+from stoker.budgets.model import Health
+from stoker.crm.odoo_load import Calls, InTurn, loaded, pieces
+from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
+from stoker.crm.rows import PARTNER, CrmField, CrmRecord, CrmRow
+from stoker.crm.upsert import ACTIVE, Upserting, Write
+from stoker.http.api_client import healthy
+from stoker.http.client import Call, Http
+from stoker.http.strict_json import read_json
+
+DEADLINE = timedelta(seconds=60)
+
+FIRST_WITH_JSON2 = 19
+
+IDS_A_CALL = 500
+
+OURS = "stoker."
+
+MOST_FOUND = 2_000  # records that say the same; more are not looked through
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[a-z0-9_]{1,64}){0,5}")
+
+_VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3})?")
+
+_ALSO_ARCHIVED: Mapping[str, Json] = {"active_test": False}
+
+
+class Odoo:
+    """One tenant's database. `protocol` is `json2` or `xmlrpc`; empty: as the server's version is.
+
+    `login` is needed before version 19 only. `turn` is waited for before every request.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        http: Http,
+        *,
+        url: str,
+        database: str,
+        key: str,
+        login: str = "",
+        protocol: str = "",
+        deadline: timedelta = DEADLINE,
+        turn: Callable[[], Awaitable[None]] | None = None,
+        chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if protocol not in ("", "json2", "xmlrpc"):
+            raise ConfigError(f"odoo speaks json2 and xmlrpc, not {protocol!r}")
+        self._http, self._url, self._deadline = http, url.rstrip("/"), deadline
+        self._database, self._login, self._key = database, login, key
+        self._protocol, self._turn = protocol, turn
+        self._chance, self._sleep = chance, sleep
+        self._calls: Calls | None = None
+        self._fields: dict[str, Mapping[str, CrmField]] = {}
+
+    def __repr__(self) -> str:
+        return f"Odoo({self._url!r}, {self._database!r})"
+
+    @property
+    def place(self) -> str:
+        """Which database this is, whatever protocol it is spoken to in."""
+        return f"{self._url.lower()} {self._database}"
+
+    async def check(self) -> Health:
+        async def look() -> str:
+            calls = await self._spoken()
+            none: dict[str, Json] = {"domain": [["id", "=", 0]]}
+            if await calls.call(PARTNER, "search_count", none) != 0:
+                raise TransientError("odoo does not answer what it was asked")
+            await self._described(PARTNER)  # every export begins with it
+            return f"{calls.name} at {self._url}, database {self._database}"
+
+        return await healthy(look)
+
+    async def fields(self, model: str) -> Mapping[str, CrmField]:
+        if model not in self._fields:
+            self._fields[model] = await self._described(model)
+        return self._fields[model]
+
+    async def found(
+        self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
+    ) -> dict[str, CrmRecord]:
+        found: dict[str, CrmRecord] = {}
+        for model in dict.fromkeys(row.model for row in rows):
+            of_model = [row for row in rows if row.model == model]
+            has = await self.fields(model)
+            columns = sorted({name for row in of_model for name in row.values if name in has})
+            ids = [known[row.external_id] for row in of_model if row.external_id in known]
+            for some in pieces(ids, IDS_A_CALL):
+                term: Json = ["id", "in", list(some)]
+                for record in await self.search(model, [term], fields=columns, limit=IDS_A_CALL):
+                    found[record.external_id] = record
+            rest = [row for row in of_model if row.external_id not in found]
+            found |= await self._looked_for(model, rest, columns, has)
+        return {row.external_id: found[row.external_id] for row in rows if row.external_id in found}
+
+    async def upsert(self, writes: Sequence[Write]) -> dict[str, Upserting]:
+        return await loaded(await self._spoken(), writes, chance=self._chance, sleep=self._sleep)
+
+    async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
+        calls = await self._spoken()
+        await calls.call(_named(model), "write", {"vals": dict(values)}, ids=list(ids))
+
+    async def search(
+        self,
+        model: str,
+        domain: Sequence[Json],
+        *,
+        fields: Sequence[str],
+        limit: int = 1000,
+        after: int = 0,
+    ) -> list[CrmRecord]:
+        calls = await self._spoken()
+        terms: list[Json] = [*domain, ["id", ">", after]] if after else list(domain)
+        arguments: dict[str, Json] = {
+            "domain": terms,
+            "fields": list(fields) or ["id"],
+            "limit": limit,
+            "order": "id",
+        }
+        told = await calls.call(_named(model), "search_read", arguments, context=_ALSO_ARCHIVED)
+        if not isinstance(told, list):
+            raise TransientError(f"odoo did not answer a search of {model} with records")
+        records = {id_: each for each in told[:limit] if (id_ := _id_in(each)) is not None}
+        named = await self._external_ids(calls, model, list(records))
+        return [
+            CrmRecord(
+                id=id_,
+                external_id=named.get(id_, ""),
+                values={name: object_in(each).get(name) or None for name in fields},
+            )
+            for id_, each in records.items()
+        ]
+
+    async def _described(self, model: str) -> Mapping[str, CrmField]:
+        wanted: Json = ["type", "readonly", "selection"]
+        calls = await self._spoken()
+        told = await calls.call(_named(model), "fields_get", {"attributes": wanted})
+        described = object_in(told)
+        if not described:
+            raise TransientError(f"odoo did not say which fields {model} has")
+        return {name: _field(each) for name, each in described.items()}
+
+    async def _looked_for(
+        self,
+        model: str,
+        rows: Sequence[CrmRow],
+        columns: Sequence[str],
+        has: Mapping[str, CrmField],
+    ) -> dict[str, CrmRecord]:
+        """Find records whose numbers are not known by what they say."""
+        found: dict[str, CrmRecord] = {}
+        by_column: dict[str, list[CrmRow]] = {}
+        for row in rows:
+            if row.look is not None and row.look[0].partition(".")[0] in has:
+                by_column.setdefault(row.look[0], []).append(row)
+        for column, of_column in by_column.items():
+            for some in pieces(of_column, IDS_A_CALL):
+                saying = list(dict.fromkeys(row.look[1] for row in some if row.look))
+                domain: list[Json] = [[column, "in", list[Json](saying)]]
+                if all(row.once.get("is_company") for row in some):
+                    # A contact has its company's number too.
+                    domain.append(["is_company", "=", True])
+                wanted = sorted({*columns, column} & has.keys())
+                said = await self.search(model, domain, fields=wanted, limit=MOST_FOUND)
+                found |= _matched(some, said)
+        return found
+
+    async def _external_ids(self, calls: Calls, model: str, ids: Sequence[int]) -> dict[int, str]:
+        """Return each record's external id, ours before anybody else's if it has several."""
+        named: dict[int, str] = {}
+        for some in pieces(ids, IDS_A_CALL):
+            told = await calls.external_ids(_named(model), some)
+            # Where we are shown somebody else's, ours may stand behind it.
+            theirs = [id_ for id_, names in told.items() if any(names) and not _ours(names)]
+            if theirs and not calls.names_all:
+                with suppress(PermanentError, ConfigError):  # it need not let us see that
+                    told |= await calls.all_external_ids(_named(model), theirs)
+            named |= {id_: _ours(names) or next(iter(names), "") for id_, names in told.items()}
+        return named
+
+    async def _spoken(self) -> Calls:
+        if self._calls is None:
+            protocol = self._protocol or await self._suited()
+            where = {"url": self._url, "database": self._database}
+            calls: Calls
+            if protocol == "json2":
+                calls = Json2(self._http, **where, key=self._key, deadline=self._deadline)
+            else:
+                calls = XmlRpc(
+                    self._http,
+                    **where,
+                    login=self._login,
+                    key=self._key,
+                    deadline=self._deadline,
+                )
+            self._calls = calls if self._turn is None else InTurn(calls, self._turn)
+        return self._calls
+
+    async def _suited(self) -> str:
+        """Return which protocol the server's version suits; one that will not say is an old one."""
+        call = Call(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
+        if self._turn is not None:
+            await self._turn()
+        try:
+            reply = await self._http.send(call)
+        except PermanentError as error:
+            raise ConfigError(f"odoo cannot be reached at its address: {error}") from error
+        except UncertainError as error:
+            raise TransientError(f"{error}; it is safe to ask again") from error
+        if reply.status >= 500 or reply.status == 429:
+            raise TransientError(f"odoo does not say its version now ({reply.status})")
+        try:
+            data = read_json(reply.body) if reply.status == 200 else None
+        except PermanentError as error:
+            raise TransientError("odoo says its version unreadably; ask again") from error
+        version = _version(data)
+        return "json2" if version is not None and version >= FIRST_WITH_JSON2 else "xmlrpc"
+
+
+def _matched(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, CrmRecord]:
+    ours = {record.external_id: record for record in said}
+    found = {row.external_id: ours[row.external_id] for row in rows if row.external_id in ours}
+    for row in rows:
+        if row.alone and row.look is not None and row.external_id not in found:
+            column, value = row.look
+            theirs = [each for each in said if each.values.get(column) == value]
+            if theirs:
+                seen = [each for each in theirs if each.values.get(ACTIVE)]  # not archived
+                found[row.external_id] = (seen or theirs)[0]
+    return found
+
+
+def _version(data: Json) -> int | None:
+    """Return the major version; `saas~18.3` is an 18."""
+    info = list_in(data, "version_info", most=1)
+    said = str(info[0]) if info else text_in(data, "version")
+    match = _VERSION.search(said)
+    return int(match[1]) if match else None
+
+
+def _field(described: Json) -> CrmField:
+    choices = list_in(described, "selection", most=500)
+    return CrmField(
+        kind=text_in(described, "type"),
+        readonly=object_in(described).get("readonly") is True,
+        choices=tuple(str(each[0]) for each in choices if isinstance(each, list) and each),
+    )
+
+
+def _ours(names: Iterable[str]) -> str:
+    return next((each for each in names if each.startswith(OURS)), "")
+
+
+def _id_in(record: Json) -> int | None:
+    id_ = object_in(record).get("id")
+    return id_ if isinstance(id_, int) and not isinstance(id_, bool) else None
+
+
+def _named(model: str) -> str:
+    if not _NAME.fullmatch(model):
+        raise PermanentError("this is no name of a model of odoo")
+    return model

@@ -1,0 +1,208 @@
+"""Rows into a tenant's CRM: remember what is meant, send it, remember what became of it.
+
+What is meant is remembered first, so that after a crash our own half-done write is not mistaken for
+a person's. What is sent is decided in `core.upserts`; which rows there are, in `core.crm`.
+
+Finds what stands in a CRM for rows: by number, by what it says, or under what it belongs to.
+
+How records are looked for is the connector's business; what follows from what was found is decided
+in `core.upserts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from stoker.accounts.model import SentRow
+from stoker.base.types import Json
+from stoker.crm.rows import CrmRecord, CrmRow
+from stoker.crm.upsert import (
+    FOUND,
+    HANDS,
+    ID,
+    PLACE,
+    Crm,
+    Upserting,
+    Write,
+    changed,
+    is_away,
+    planned,
+    remembered,
+    was_taken_back,
+    written_there,
+)
+
+if TYPE_CHECKING:
+    from stoker.enrichment.model import NightStore
+
+
+async def found_there(
+    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Crm, sent: Mapping[str, SentRow]
+) -> dict[str, CrmRecord]:
+    """Return what stands there for wanted rows and for what they link to, by external id.
+
+    With who had it in hand. Raises as `Crm` does.
+    """
+    linked = {id_ for row in wanted for id_ in row.links.values()}
+    asked = {row.external_id: row for row in rows if row.external_id in linked}
+    asked |= {row.external_id: row for row in wanted}
+    found = await found_again(asked.values(), crm=crm, known=numbers(sent))
+    # Where nothing is remembered, people may have changed what a row is looked for by: taken for
+    # missing, it would be written over.
+    lost = [row for row in wanted if row.external_id not in found and row.external_id not in sent]
+    parents = {
+        id_: record for id_, record in found.items() if id_ not in sent or sent[id_].run == FOUND
+    }
+    return found | await _found_under(parents, lost, crm)
+
+
+async def found_again(
+    rows: Iterable[CrmRow], *, crm: Crm, known: Mapping[str, int]
+) -> dict[str, CrmRecord]:
+    """Return the records of rows by external id, with who had them in hand."""
+    asked = [replace(row, values={**dict.fromkeys(HANDS, ""), **row.values}) for row in rows]
+    return await crm.found(asked, known=known) if asked else {}
+
+
+def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
+    """Return the records' own numbers in the CRM, by external id, as far as they are remembered."""
+    return {
+        external_id: number
+        for external_id, each in sent.items()
+        if isinstance(number := each.values.get(ID), int)
+    }
+
+
+async def _found_under(
+    parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Crm
+) -> dict[str, CrmRecord]:
+    """Find rows among all that hangs under these records."""
+    found: dict[str, CrmRecord] = {}
+    for model, column in sorted({(row.model, column) for row in lost for column in row.links}):
+        rows = {
+            row.external_id: row
+            for row in lost
+            if row.model == model and row.links.get(column) in parents
+        }
+        if not rows or column not in (known := await crm.fields(model)):
+            continue
+        above: list[Json] = [*{parents[row.links[column]].id for row in rows.values()}]
+        columns = {*HANDS, *(name for row in rows.values() for name in row.values)}
+        after: int | None = 0
+        while after is not None:
+            page = await crm.search(
+                model, [[column, "in", above]], fields=sorted(columns & known.keys()), after=after
+            )
+            found |= {each.external_id: each for each in page if each.external_id in rows}
+            after = page[-1].id if page else None
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What became of rows. Reasons are sentences a tenant can read, by external id."""
+
+    written: tuple[str, ...] = ()
+    same: int = 0  # nothing needed to be sent
+    left: Mapping[str, str]  # left as they are, because of what people did or the row says
+    refused: Mapping[str, str]  # set aside: the CRM will not have them as they are
+    later: Mapping[str, str]  # to be sent another time
+    retry_after: timedelta | None = None
+
+
+async def send_rows(
+    rows: Sequence[CrmRow], *, crm: Crm, store: NightStore, run: str, now: datetime
+) -> Sending:
+    """Bring the CRM up to date with these rows, once, however often it is called.
+
+    Rows that want what they wanted last time cost nothing. What went into another CRM before says
+    nothing about this one. Raises as `Crm` does.
+    """
+    ever = await store.sent_rows([row.external_id for row in rows])
+    sent = {id_: each for id_, each in ever.items() if written_there(each, crm.place)}
+    wanted = changed(rows, sent)
+    ids = {row.external_id for row in rows}
+    if not wanted:
+        return Sending(same=len(ids), left={}, refused={}, later={})
+    there = await found_there(rows, wanted, crm=crm, sent=sent)
+    fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
+    plan = planned(wanted, sent=sent, there=there, fields=fields, beside=rows)
+    writes = [write for write in plan.writes if write.cells]
+    idle = [write for write in plan.writes if not write.cells]
+    await store.keep_sent([_meant(write, crm.place, run, now) for write in writes])
+    told = await crm.upsert(writes) if writes else {}
+    done = [write for write in writes if told[write.row.external_id].id is not None]
+    after = {**there, **await _read_back(done, told, crm)}
+    kept = [
+        _became(write, after[write.row.external_id], sent, crm.place, run, now)
+        for write in (*done, *idle)
+        if write.row.external_id in after and (write.cells or not _hides(write, sent, there))
+    ]
+    await store.keep_sent(kept)
+    failed = [each for each in told.values() if each.id is None]
+    return Sending(
+        written=tuple(write.row.external_id for write in done),
+        same=len(ids) - len(writes) - len(plan.left),
+        left={each.external_id: each.because for each in plan.left},
+        refused={each.external_id: each.because for each in failed if not each.later},
+        later={each.external_id: each.because for each in failed if each.later},
+        retry_after=max(
+            (each.retry_after for each in failed if each.retry_after is not None), default=None
+        ),
+    )
+
+
+async def _read_back(
+    done: Sequence[Write], told: Mapping[str, Upserting], crm: Crm
+) -> dict[str, CrmRecord]:
+    known = {
+        write.row.external_id: id_
+        for write in done
+        if (id_ := told[write.row.external_id].id) is not None
+    }
+    return await found_again((write.row for write in done), crm=crm, known=known)
+
+
+def _hides(write: Write, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]) -> bool:
+    """Say whether remembering a row would make us forget that something was taken back."""
+    id_ = write.row.external_id
+    earlier = sent.get(id_)
+    return earlier is not None and (was_taken_back(earlier) or is_away(earlier, there[id_]))
+
+
+def _meant(write: Write, place: str, run: str, now: datetime) -> SentRow:
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest="",  # of nothing that was wanted: it is looked at again until it is done
+        values={**write.intent, PLACE: place},
+        before=write.before,
+        run=run,
+        at=now,
+    )
+
+
+def _became(
+    write: Write,
+    record: CrmRecord,
+    sent: Mapping[str, SentRow],
+    place: str,
+    run: str,
+    now: datetime,
+) -> SentRow:
+    earlier = sent.get(write.row.external_id)
+    # Who wrote nothing has nothing to undo: the run that did stays in charge, also of what it made
+    # and never heard of again.
+    idle = None if write.cells else earlier
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest=write.digest,
+        values={**remembered(write, record, earlier), PLACE: place},
+        before=write.before if idle is None else idle.before,
+        run=run if write.cells else FOUND if idle is None else idle.run,
+        at=now,
+    )

@@ -1,0 +1,411 @@
+"""What is written into a CRM, given what we wrote before and what stands there now.
+
+A field somebody else changed since we wrote it is theirs. A record somebody deleted stays deleted,
+one somebody archived stays archived; one that we took back comes back with the next news of it.
+Nothing is sent that is there already. Undoing is decided in `taking_back`; nothing is sent here.
+
+What can be told from a record about who had it in hand last, and whether it was put away.
+
+Which columns say so is Odoo's business. What follows from it for a row that is sent is decided in
+`upserts`, for one that is taken back in `taking_back`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Protocol
+
+from stoker.base.jsontools import compact_json
+from stoker.base.types import Json
+from stoker.budgets.model import Health
+from stoker.crm.rows import Cell, CrmField, CrmRecord, CrmRow, why_not_sendable
+
+MAKER, WRITER, ACTIVE = "create_uid", "write_uid", "active"
+
+HANDS = (MAKER, WRITER, ACTIVE)  # to be asked for beside a row's own columns
+
+_NOBODY = 1  # the number of the CRM's own robot, which is not a person
+
+
+def is_archived(record: CrmRecord) -> bool:
+    """Say whether a record is put away; one whose CRM does not tell is not."""
+    return ACTIVE in record.values and not record.values[ACTIVE]
+
+
+def worked_on(record: CrmRecord) -> bool:
+    """Say whether a person wrote it last; one who uses our own key cannot be told from us."""
+    maker, writer = (_number(record.values.get(column)) for column in (MAKER, WRITER))
+    return maker is not None and writer is not None and writer not in (maker, _NOBODY)
+
+
+def _number(user: Json) -> int | None:
+    first = user[0] if isinstance(user, list | tuple) and user else user
+    return first if isinstance(first, int) and not isinstance(first, bool) else None
+
+
+ID = "id"  # among what is remembered of a row: the record's own number in the CRM
+
+PLACE = "in which CRM"  # among the same, and no column's name: where that record is
+
+UNDONE = "undone:"  # before the digest of what was written and taken back
+
+FOUND = "found there"  # instead of a run's name: no run that is remembered here wrote this
+
+_Fields = Mapping[str, CrmField]
+
+
+class Remembered(Protocol):
+    """What we last wrote into a record, and what was there before."""
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def values(self) -> Mapping[str, Json]: ...
+
+    @property
+    def before(self) -> Mapping[str, Json]: ...
+
+    @property
+    def settled(self) -> Set[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One row to be sent: only these cells, all others stay as they are."""
+
+    row: CrmRow
+    cells: Mapping[str, Cell]  # empty: nothing needs sending, only remembering
+    digest: str
+    before: Mapping[str, Json]  # empty: there was no record, it is made by this
+    # What may be found there as ours if the answer is lost: for each field the old or the new.
+    intent: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A row that is not sent, and why."""
+
+    external_id: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertPlan:
+    """What is sent, in order, and what is not."""
+
+    writes: tuple[Write, ...]
+    left: tuple[Left, ...]
+
+
+def digest_of(row: CrmRow) -> str:
+    """Return a short text that is the same for rows that want the same."""
+    wanted: dict[str, Json] = {
+        "values": dict(row.values),
+        "once": dict(row.once),
+        "links": dict(row.links),
+    }
+    return blake2b(compact_json(wanted).encode(), digest_size=16).hexdigest()
+
+
+def changed(rows: Sequence[CrmRow], sent: Mapping[str, Remembered]) -> list[CrmRow]:
+    """Return the rows that want something else than was last written, each id once.
+
+    The last row of an id counts. The CRM need not be asked about the others. What was taken back,
+    from whichever run, is not wanted again: only something else is.
+    """
+    latest = {row.external_id: row for row in rows}
+    return [
+        row for id_, row in latest.items() if id_ not in sent or _is_news(digest_of(row), sent[id_])
+    ]
+
+
+def _is_news(digest: str, sent: Remembered) -> bool:
+    return digest != sent.digest.removeprefix(UNDONE) and digest not in sent.settled
+
+
+def settled_by(writes: Sequence[Remembered]) -> frozenset[str]:
+    """Return what need not be sent besides what the last of a record's writes wanted, as digests.
+
+    That is whatever was taken back, from whichever run; and when the last write was taken back,
+    what the last that was not had wanted: it stands there again. Writes come in order of time, at
+    least one; those into another CRM than the last one's do not count.
+    """
+    *_, last = writes
+    place = last.values.get(PLACE)
+    here = [each for each in writes if place is None or written_there(each, str(place))]
+    taken_back = {each.digest.removeprefix(UNDONE) for each in here if was_taken_back(each)}
+    standing = [each.digest for each in here if not was_taken_back(each)]
+    settled = taken_back | set(standing[-1:] if was_taken_back(last) else ())
+    return frozenset(settled - {last.digest.removeprefix(UNDONE)})
+
+
+def was_taken_back(sent: Remembered) -> bool:
+    """Say whether a write was undone since."""
+    return sent.digest.startswith(UNDONE)
+
+
+def is_away(sent: Remembered, record: CrmRecord) -> bool:
+    """Say whether a record is archived because we took it back, and nobody else did since."""
+    if not is_archived(record) or worked_on(record):
+        return False
+    if was_taken_back(sent):
+        # The run that was undone had made it, or had brought it back.
+        return not sent.before or (ACTIVE in sent.values and not sent.before.get(ACTIVE))
+    # One of several: it was to be brought back, and that may not have arrived.
+    return isinstance(sent.values.get(ACTIVE), list | tuple)
+
+
+def written_there(sent: Remembered, place: str) -> bool:
+    """Say whether a row was last written into this CRM, and not into another one before it."""
+    return sent.values.get(PLACE, place) == place
+
+
+def planned(
+    rows: Sequence[CrmRow],
+    *,
+    sent: Mapping[str, Remembered],
+    there: Mapping[str, CrmRecord],
+    fields: Mapping[str, _Fields],
+    beside: Sequence[CrmRow] = (),
+) -> UpsertPlan:
+    """Decide what of these rows is sent. A row comes after those it links to.
+
+    `there` has what was found for each external id, also a record of somebody else's that is the
+    one there may be. `fields` has each model's fields; what the CRM does not have is not sent.
+    `beside` are rows without news of their own: one that was taken back is brought back, as it
+    stands, with what is sent and belongs to it.
+    """
+    known = _Known(sent=sent, there=there, fields=fields)
+    among = {row.external_id: row for row in (*beside, *rows)}
+    writes: dict[str, Write] = {}
+    left: dict[str, str] = {}
+    for row in rows:
+        decided = _decided(row, known, left)
+        if isinstance(decided, str):
+            left[row.external_id] = decided
+            continue
+        for id_ in row.links.values() if _will_be_seen(decided) else ():
+            if id_ in among and known.is_away(id_):
+                writes[id_] = _brought_back(writes.get(id_), among[id_], known)
+        writes[row.external_id] = decided
+    return UpsertPlan(
+        writes=tuple(writes.values()),
+        left=tuple(Left(external_id=id_, because=why) for id_, why in left.items()),
+    )
+
+
+def remembered(write: Write, record: CrmRecord, sent: Remembered | None) -> dict[str, Json]:
+    """Return what to remember of a row after it was sent, as the CRM made of it.
+
+    As it stands there, because a CRM may write a phone number its own way, and that is not a
+    person's doing. What was left to somebody else is remembered as we last had it.
+    """
+    kept: dict[str, Json] = {ID: record.id}
+    for column, wanted in write.row.values.items():
+        current = record.values.get(column)
+        if column in write.cells or current == wanted:
+            kept[column] = current
+        elif sent is not None and column in sent.values:
+            kept[column] = sent.values[column]
+    if _is_brought_back(write.cells, sent, record):
+        kept[ACTIVE] = record.values.get(ACTIVE)
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    sent: Mapping[str, Remembered]
+    there: Mapping[str, CrmRecord]
+    fields: Mapping[str, _Fields]
+
+    def is_away(self, id_: str) -> bool:
+        """Say whether a row's record is archived because we took it back."""
+        sent, record = self.sent.get(id_), self.there.get(id_)
+        return sent is not None and record is not None and is_away(sent, record)
+
+
+def _decided(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
+    if why := why_not_sendable(row):
+        return f"it cannot be sent: {why}"
+    sent, record = known.sent.get(row.external_id), known.there.get(row.external_id)
+    if record is not None and record.external_id != row.external_id:
+        return "somebody else has put it into the CRM; theirs is left as it is"
+    if record is None and sent is not None and sent.values.get(ID):
+        return "somebody has deleted it in the CRM"
+    fields = known.fields.get(row.model, {})
+    if record is None:
+        return _made(row, known, left)
+    cells = {
+        column: value
+        for column, value in _usable(row.values, fields).items()
+        if _may_change(column, value, sent, record)
+    }
+    if cells and known.is_away(row.external_id):
+        links = _links(row, known, left)
+        if isinstance(links, str):
+            return links
+        cells[ACTIVE] = True
+    return _change(row, cells, sent, record)
+
+
+def _made(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
+    links = _links(row, known, left)
+    if isinstance(links, str):
+        return links
+    cells = {**_usable({**row.values, **row.once}, known.fields.get(row.model, {})), **links}
+    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent=dict(row.values))
+
+
+def _change(
+    row: CrmRow, cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord
+) -> Write:
+    """Return how a record that is there is changed, by whomever it was made."""
+    before = {column: record.values.get(column) for column in row.values}
+    intent: dict[str, Json] = {ID: record.id}
+    columns = list(row.values)
+    if ACTIVE in record.values:
+        before[ACTIVE] = record.values[ACTIVE]
+    if _is_brought_back(cells, sent, record):
+        columns.append(ACTIVE)
+    for column in columns:
+        ours = sent.values.get(column) if sent is not None else None
+        intent[column] = _either(ours, cells[column]) if column in cells else ours
+    return Write(row=row, cells=cells, digest=digest_of(row), before=before, intent=intent)
+
+
+def _is_brought_back(cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord) -> bool:
+    """Say whether that a record is not archived is our doing, now or earlier."""
+    earlier = sent is not None and bool(sent.values.get(ACTIVE))
+    return ACTIVE in cells or (earlier and bool(record.values.get(ACTIVE)))
+
+
+def _brought_back(write: Write | None, row: CrmRow, known: _Known) -> Write:
+    """Return a write that brings a record back beside what it changes anyway."""
+    cells: dict[str, Cell] = {**(write.cells if write is not None else {}), ACTIVE: True}
+    return _change(row, cells, known.sent[row.external_id], known.there[row.external_id])
+
+
+def _will_be_seen(write: Write) -> bool:
+    """Say whether a record is made or brought back by this very write."""
+    return not write.before or ACTIVE in write.cells
+
+
+def _links(row: CrmRow, known: _Known, left: Mapping[str, str]) -> dict[str, Cell] | str:
+    """Return the cells that say what a row belongs to, or why it cannot be hung there."""
+    cells: dict[str, Cell] = {}
+    for column, id_ in row.links.items():
+        if column not in known.fields.get(row.model, {}):
+            continue
+        linked = known.there.get(id_)
+        if linked is not None and is_archived(linked) and not known.is_away(id_):
+            return "what it belongs to is archived in the CRM"
+        if linked is not None and linked.external_id != id_:
+            cells[f"{column}/.id"] = str(linked.id)
+        elif id_ in left:
+            return f"what it belongs to is not in the CRM: {left[id_]}"
+        else:
+            cells[f"{column}/id"] = id_
+    return cells
+
+
+def _usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
+    return {
+        column: value
+        for column, value in values.items()
+        if value != ""
+        and (known := fields.get(column)) is not None
+        and not known.readonly
+        and (not known.choices or value in known.choices)
+    }
+
+
+def _may_change(column: str, wanted: Cell, sent: Remembered | None, record: CrmRecord) -> bool:
+    current = record.values.get(column)
+    if current == wanted:
+        return False
+    if sent is not None and sent.values.get(column):
+        return is_ours(sent.values[column], current)
+    return not current
+
+
+def _either(known: Json, wanted: Cell) -> list[Json]:
+    older = list(known) if isinstance(known, list | tuple) else [known]
+    return [*[each for each in older if each != wanted], wanted]
+
+
+def is_ours(ours: Json, current: Json) -> bool:
+    """Whether a value is what we wrote, or one of the two it may be."""
+    if isinstance(ours, list | tuple):
+        return any((each or False) == (current or False) for each in ours)
+    return (ours or False) == (current or False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upserting:
+    """What became of one row: it has a record, or it has not and `because` says why."""
+
+    external_id: str
+    id: int | None = None
+    because: str = ""
+    later: bool = False  # it may well work another time; otherwise the row itself was refused
+    retry_after: timedelta | None = None
+
+
+class Crm(Protocol):
+    """A tenant's CRM. Everything here may be done twice: twice is once.
+
+    So nothing is ever uncertain. Its verbs raise TransientError when later may work, ConfigError
+    when a person must act first, and PermanentError when the CRM will not have it.
+    """
+
+    @property
+    def place(self) -> str:
+        """Which CRM this is: the same text for the same database, another one for any other."""
+        ...
+
+    async def check(self) -> Health:
+        """Find out whether the CRM is there and takes our key. Never raises."""
+        ...
+
+    async def fields(self, model: str) -> Mapping[str, CrmField]:
+        """Return a model's fields by name; asked once, then remembered."""
+        ...
+
+    async def found(
+        self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
+    ) -> dict[str, CrmRecord]:
+        """Return what stands in the CRM for these rows, by their external id, archived or not.
+
+        `known` has the records' numbers as far as they are remembered. For a row that must be
+        `alone`, a record of somebody else's stands in when there is none of ours.
+        """
+        ...
+
+    async def upsert(self, writes: Sequence[Write]) -> dict[str, Upserting]:
+        """Make or change records by their external ids; say what became of each.
+
+        A row the CRM refuses is set aside and the others are written. Of many callers that write
+        one id at once, all succeed in turn or are told later; there is never a second record.
+        Raises ConfigError only.
+        """
+        ...
+
+    async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
+        """Set fields of records, also to nothing (False); of all of them or of none."""
+        ...
+
+    async def search(
+        self,
+        model: str,
+        domain: Sequence[Json],
+        *,
+        fields: Sequence[str],
+        limit: int = 1000,
+        after: int = 0,
+    ) -> list[CrmRecord]:
+        """Return one page of the records that match, in id order, beginning after an id."""
+        ...

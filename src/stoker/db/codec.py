@@ -1,0 +1,95 @@
+"""What every store can keep, letter for letter; the rest is refused before anything is written.
+
+Each function returns a value as a store gives it back: moments in UTC, JSON as JSON has it.
+PermanentError says that a text or a JSON value cannot be kept, ConfigError that a moment has no
+time zone. All stores ask here, so they refuse the same things.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any
+
+from stoker.base.errors import PermanentError
+from stoker.base.jsontools import compact_json
+from stoker.base.types import LONGEST_TEXT, Enriched, Job, JobScore, Json, in_utc, storable
+
+
+def kept_text(text: str, *, what: str) -> str:
+    """Return the text, which every store would keep as it is."""
+    if not storable(text):
+        raise PermanentError(
+            f"{what} cannot be kept: it has a NUL or half a surrogate pair in it, or is longer "
+            f"than {LONGEST_TEXT} characters; clean it first, nothing was written"
+        )
+    return text
+
+
+def kept_json(value: Json, *, what: str) -> Any:
+    """Return the value as it comes back from JSON: lists for tuples, text for keys."""
+    try:
+        plain = json.loads(compact_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PermanentError(
+            f"{what} cannot be written as JSON ({error}); nothing was written"
+        ) from error
+    for text in _texts(plain):
+        kept_text(text, what=what)
+    return plain
+
+
+def kept_job(job: Job) -> Job:
+    """Return the posting as a store gives it back."""
+    # One look at all its texts together: this runs once for each of a million rows.
+    texts = "".join((job.id, job.source, job.url, job.title, job.company, job.location))
+    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:
+        for text in (job.id, job.source, job.url, job.title, job.company, job.location):
+            kept_text(text, what="a posting")
+    if job.posted_at is None or job.posted_at.tzinfo is UTC:
+        return job
+    return replace(job, posted_at=in_utc(job.posted_at, what="posted_at"))
+
+
+def kept_enriched(enriched: Enriched) -> Enriched:
+    """Return the enriched posting as a store gives it back."""
+    texts = "".join((enriched.job, enriched.title, enriched.seniority, *enriched.stack))
+    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
+        for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
+            kept_text(text, what="an enriched posting")
+    return enriched
+
+
+def kept_score(score: JobScore) -> JobScore:
+    """Return the score as a store gives it back."""
+    parts: Mapping[str, Json] = score.components
+    texts = "".join((score.job, score.bucket, *parts))
+    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
+        kept_text(score.job, what="a score")
+        kept_text(score.bucket, what="a score's bucket")
+    elif {*map(type, parts.values())} <= {float} and isfinite(sum(score.components.values())):
+        return _with(score, dict(score.components))  # JSON has such numbers as they are
+    return _with(score, kept_json(parts, what="a score's components"))
+
+
+def _with(score: JobScore, parts: dict[str, float]) -> JobScore:
+    return JobScore(job=score.job, score=score.score, bucket=score.bucket, components=parts)
+
+
+def _utc(moment: datetime | None, *, what: str) -> datetime | None:
+    return None if moment is None else in_utc(moment, what=what)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

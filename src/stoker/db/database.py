@@ -1,0 +1,144 @@
+"""What the engine needs from the world, and nothing more.
+
+Every verb on a store is written once per backend, so a verb earns its place: it says what the
+product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
+never ask for it. All moments are aware; what comes back is in UTC.
+
+What SQLite and Postgres share: the verbs of a store, written once over a small transaction.
+
+The two databases differ in how a transaction is opened, how its rows are fenced off by tenant
+and how their failures are named; those live in `sqlite.py` and `postgres.py`. A query here names
+its values `:like_this`; each backend says them in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from stoker.base.errors import ConfigError, TransientError
+from stoker.base.types import clean_text, in_utc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing a backend can say about its own health, in words an operator can act on."""
+
+    what: str
+    ok: bool
+    detail: str
+
+
+MISSED = "SK001"  # the SQLSTATE of what `Missed` means
+
+Value = str | int | float | bytes | None
+
+AT_ONCE = 500  # fewer than any database's limit on values in one statement
+
+Result = TypeVar("Result")
+
+
+class Transaction(Protocol):
+    """One open transaction. What is done in it happens wholly or not at all."""
+
+    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        """Run a query and return what it answers, also for INSERT … RETURNING."""
+        ...
+
+    def change(self, query: str, **values: Value) -> int:
+        """Run a statement and return how many rows it touched."""
+        ...
+
+    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+        """Run a statement with `?` places once per row; return how many rows it touched in all."""
+        ...
+
+    def at_commit(self, query: str, **values: Value) -> None:
+        """Run a statement as the last one, on its way into the commit; nothing may follow it.
+
+        On a server, what it locks is then never held across a round trip. An error from it rolls
+        everything back.
+        """
+        ...
+
+
+class SqlDatabase(Protocol):
+    """What a backend gives the shared verbs."""
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work in a transaction that may write; return once its effects are durable.
+
+        Work may be run again from the start when the database asks for it, so it must have no
+        effect outside the transaction. An error from it rolls everything back.
+        """
+        ...
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work against one consistent view that includes every write already returned."""
+        ...
+
+
+def asked(query: str, values: Sequence[Value]) -> Iterator[tuple[str, dict[str, Value]]]:
+    """Split a question about many ids, `asked`, into some that a database takes, with values."""
+    # Joined, not listed in an IN: a plan for any values compares each row with all of a list.
+    for start in range(0, len(values), AT_ONCE):
+        some = {f"v{n}": value for n, value in enumerate(values[start : start + AT_ONCE])}
+        yield f"WITH asked(id) AS (VALUES (:{'), (:'.join(some)})) {query}", some
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a moment as our SQL passes it: UTC, of fixed width, so text order is time order."""
+    return in_utc(moment).isoformat(timespec="microseconds")
+
+
+def optional_moment_text(moment: datetime | None) -> str | None:
+    """Return a moment that may be missing, as `moment_text` does."""
+    return None if moment is None else moment_text(moment)
+
+
+def moment(value: str | datetime) -> datetime:
+    """Return the moment a driver gave back, as text or as its own type, in UTC."""
+    return in_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
+def optional_moment(value: str | datetime | None) -> datetime | None:
+    """Return a moment that may be missing, as `moment` does."""
+    return None if value is None else moment(value)
+
+
+def json_value(value: Any) -> Any:
+    """Return the JSON a driver gave back, as text or decoded already."""
+    # Our JSON columns hold objects and lists only, so a str is never a decoded value.
+    return json.loads(value) if isinstance(value, str) else value
+
+
+@contextmanager
+def refusing_garbage(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong in reading a row into TransientError: it fails closed.
+
+    Nothing was done, and once the row has been put right it can be.
+    """
+    try:
+        yield
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        ConfigError,
+    ) as bad:
+        why = " ".join(clean_text(f"{type(bad).__name__}: {bad}").split())[:200]
+        raise TransientError(
+            f"{clean_text(what)[:200]} cannot be read ({why}); nothing was done, "
+            "restore the store from a backup"
+        ) from bad
+
+
+class Missed(Exception):  # noqa: N818 – nothing went wrong; it only has to be looked at again
+    """What the moves rest on is not so any more. Raised to undo the transaction, and caught."""

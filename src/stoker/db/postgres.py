@@ -1,0 +1,313 @@
+"""Many workers, one server, and row security between tenants.
+
+A tenant's verbs run in transactions that begin by saying which tenant they are for, and end with
+that forgotten: nothing about a tenant outlives a transaction, so a connection may serve anybody
+next, also behind a pooler. No transaction begins before row security was seen to hold.
+What a verb says in SQL is shared with SQLite; what the server's failures mean is `postgres_link`'s.
+
+One transaction on a Postgres connection: how it begins, speaks and ends.
+
+It begins by saying which tenant it is for, and whatever was said on the connection before is
+forgotten. It ends with COMMIT, and with it may go the one statement that must not wait for us.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
+
+from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
+from stoker.base.types import TenantId
+from stoker.db.database import MISSED, Check, Missed, Transaction, Value
+from stoker.db.migrations import pending
+from stoker.db.postgres_connection import (
+    PASSING,
+    Call,
+    Connection,
+    Lanes,
+    lost,
+    place,
+    psycopg,
+    sql,
+    translated,
+    translated_commit,
+)
+from stoker.db.postgres_setup import schema_version
+from stoker.db.row_security import lint, refuse_if_void, role_findings
+from stoker.db.schema_postgres import MIGRATIONS
+
+WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+# One round trip. RESET first: whatever was set on this connection before is forgotten. The policy's
+# own function is asked too: on an empty table the policy alone would never be.
+ENTER = """
+RESET ALL; {begin};
+SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true),
+       pg_catalog.set_config('request.tenant_id', {tenant}, true), stoker_sec.tenant()
+"""
+
+# No tenant: asking for anything that tenants own is an error.
+ENTER_SHARED = """
+RESET ALL; {begin};
+SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true)
+"""
+
+# Quoted text and casts are passed over; a literal % would otherwise be the driver's placeholder.
+_PLACES = re.compile(r"(?P<quoted>'[^']*')|(?P<cast>::)|:(?P<name>[a-z_]\w*)|(?P<place>\?)|%")
+
+_NAMES = re.compile(r":([a-z_]\w*)")
+
+
+@lru_cache(maxsize=512)
+def driver_query(query: str) -> bytes:
+    """Return a shared query as the driver wants it: `:name` and `?` become its placeholders."""
+
+    def written(found: re.Match[str]) -> str:
+        if found["name"]:
+            return f"%({found['name']})s"
+        return "%s" if found["place"] else found[0].replace("%", "%%")
+
+    return _PLACES.sub(written, query).encode()
+
+
+@dataclass(slots=True)
+class PostgresTransaction:
+    """A `Transaction` on a connection whose tenant is set."""
+
+    link: Connection
+    last: sql.Composed | None = None  # goes out together with COMMIT
+
+    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        return self.link.execute(driver_query(query), values).fetchall()
+
+    def change(self, query: str, **values: Value) -> int:
+        return self.link.execute(driver_query(query), values).rowcount
+
+    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+        # One at a time would be a round trip each, and COPY is refused under row security.
+        # All are asked for first: a row that is refused must not leave half a pipeline behind.
+        ready = list(rows)
+        with self.link.cursor() as cursor:
+            cursor.executemany(driver_query(query), ready)
+            return max(cursor.rowcount, 0)
+
+    def at_commit(self, query: str, **values: Value) -> None:
+        literals = {name: sql.Literal(value) for name, value in values.items()}
+        self.last = sql.SQL(_NAMES.sub(r"{\1}", query)).format(**literals)
+
+    def commit(self) -> str | None:
+        """Send what comes last, and COMMIT behind it; return what the server says it did.
+
+        Raises psycopg.Error when the last statement was refused, so that COMMIT was never begun;
+        NoAnswer when it may have been.
+        """
+        try:
+            if self.last is None:
+                return self.link.execute("COMMIT", prepare=False).statusmessage
+            # One message: when its first half is refused, the server passes over the second.
+            answer = self.link.execute(sql.SQL("{}; COMMIT").format(self.last), prepare=False)
+            while answer.nextset():
+                pass
+            return answer.statusmessage
+        except psycopg.Error as error:
+            if self.last is None or lost(error):
+                raise NoAnswer(error) from error
+            raise
+
+
+class NoAnswer(Exception):  # noqa: N818 – what went wrong is the error in it
+    """COMMIT was sent, and did not come back as it should."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__()
+        self.error = error
+
+
+def enter(link: Connection, tenant: TenantId | None, begin: str) -> None:
+    """Begin a transaction for a tenant, or (None) for what tenants share."""
+    if tenant is None:
+        link.execute(sql.SQL(ENTER_SHARED).format(begin=sql.SQL(begin)), prepare=False)
+        return
+    words = sql.SQL(ENTER).format(begin=sql.SQL(begin), tenant=sql.Literal(tenant))
+    answer = link.execute(words, prepare=False)
+    while answer.nextset():
+        pass
+    [(_, told, obeyed)] = answer.fetchall()
+    if not told == obeyed == tenant:
+        raise PermanentError(f"the database answers for another tenant than {tenant}; stopped")
+
+
+Result = TypeVar("Result")
+
+DURABILITY = """
+SELECT name || ' = ' || setting FROM pg_catalog.pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
+"""
+
+ATTEMPTS = 5
+
+FIRST_WAIT = timedelta(milliseconds=10)  # doubled each time; what we wait for is another commit
+
+
+class PostgresDatabase:
+    """A Postgres database that `stoker db setup` prepared.
+
+    Connects when first asked for something. The first transaction raises ConfigError, and so does
+    every one after it, when row security would be void or the schema is not this program's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 4,
+        deadline: timedelta = timedelta(seconds=60),
+    ) -> None:
+        self._where = place(url)
+        self._lanes = Lanes(url, connections=connections, deadline=deadline)
+        self._safe = False
+        self._judging = Lock()
+
+    def for_tenant(self, tenant: TenantId | None) -> TenantDatabase:
+        """Return transactions of one tenant; without one, of what tenants share."""
+        return TenantDatabase(self, tenant)
+
+    async def migrate(self) -> list[str]:
+        """Say that nothing is to be done; the app's role may not change the schema itself."""
+        steps = pending(MIGRATIONS, version=await self.schema_version(), where=self._where)
+        if steps:
+            raise ConfigError(
+                f"{self._where} lacks {steps[0]}; run `stoker db migrate --admin-url ...` "
+                "as an administrator"
+            )
+        return []
+
+    async def schema_version(self) -> int:
+        return await self.ask(schema_version)
+
+    async def checks(self) -> list[Check]:
+        try:
+            version = await self.schema_version()
+        except StokerError as error:
+            return [Check(what="store", ok=False, detail=str(error))]
+        latest = len(MIGRATIONS)
+        schema = Check(what="schema version", ok=version == latest, detail=f"{version} of {latest}")
+        return [
+            Check(what="store", ok=True, detail=self._where),
+            schema,
+            await self._check("row security", lambda link: role_findings(link) + lint(link)),
+            await self._check(
+                "durability", lambda link: [row[0] for row in link.execute(DURABILITY)]
+            ),
+        ]
+
+    async def close(self) -> None:
+        await self._lanes.close()
+
+    async def transact(
+        self, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
+    ) -> Result:
+        """Run work behind a tenant's door; again from the start when that is safe and may help.
+
+        Without a tenant, only what tenants share can be reached.
+        """
+        return await self._lanes.run(lambda call: self._repeated(call, tenant, begin, work))
+
+    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+        """Ask something that belongs to no tenant, outside of any transaction.
+
+        A table of tenants' rows asked this way answers with an error, not with rows.
+        """
+
+        def ask(call: Call) -> Result:
+            with self._lanes.link(call) as link:
+                try:
+                    return question(link)
+                except psycopg.Error as error:
+                    raise translated(error, where=self._where) from error
+
+        return await self._lanes.run(ask)
+
+    async def _check(self, what: str, question: Callable[[Connection], Sequence[object]]) -> Check:
+        try:
+            found = await self.ask(question)
+        except StokerError as error:
+            return Check(what=what, ok=False, detail=str(error))
+        return Check(what=what, ok=not found, detail=", ".join(map(str, found)) or "holds")
+
+    def _repeated(
+        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
+    ) -> Result:
+        wait = FIRST_WAIT
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                return self._once(call, tenant, begin, work)
+            except psycopg.Error as error:
+                if error.sqlstate == MISSED:
+                    raise Missed from error
+                # Until COMMIT was sent nothing has happened, so these may be done again.
+                passing = isinstance(error, PASSING) or lost(error)
+                if call.expired:
+                    raise TransientError(
+                        f"{self._where} did not answer in time; nothing was done, try again later"
+                    ) from error
+                if not passing or not left:
+                    raise translated(error, where=self._where) from error
+            time.sleep(wait.total_seconds())
+            wait *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def _once(
+        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
+    ) -> Result:
+        with self._lanes.link(call) as link:
+            self._judge(link)
+            enter(link, tenant, begin)
+            transaction = PostgresTransaction(link)
+            result = work(transaction)
+            if call.expired:  # the caller has been told to give up; this is the last chance to
+                raise psycopg.OperationalError("past its deadline")
+            try:
+                answer = transaction.commit()
+            except NoAnswer as sent:
+                if begin == READ:
+                    raise sent.error from None
+                raise translated_commit(sent.error, where=self._where) from sent.error
+            if answer != "COMMIT":
+                raise PermanentError(f"{self._where} rolled back what we asked it to commit")
+            return result
+
+    def _judge(self, link: Connection) -> None:
+        with self._judging:
+            if self._safe:
+                return
+            steps = pending(MIGRATIONS, version=schema_version(link), where=self._where)
+            if steps:
+                raise ConfigError(
+                    f"{self._where} lacks {steps[0]}; run `stoker db setup --admin-url ...`, or "
+                    "`stoker db migrate` if it was set up before"
+                )
+            refuse_if_void(link, where=self._where)
+            self._safe = True
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDatabase:
+    """A `SqlDatabase` that can only be one tenant's, or (None) that of what tenants share."""
+
+    backend: PostgresDatabase
+    tenant: TenantId | None
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        return await self.backend.transact(self.tenant, WRITE, work)
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        return await self.backend.transact(self.tenant, READ, work)

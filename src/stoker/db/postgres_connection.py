@@ -1,0 +1,292 @@
+"""How a Postgres server is reached, and what its failures mean for the caller.
+
+Every wait has an end: connecting, a peer that stops answering, a lock, a statement. The driver's
+errors stop here; what leaves is one of our five kinds, one line, never with a password in it.
+Who may see which rows is the business of `postgres.py` and `row_security.py`.
+
+A few threads, each with a connection of its own, so that waiting for Postgres blocks nobody.
+
+A connection belongs to its thread, so whoever has the thread has the connection: there is no
+second queue, a failure to connect is seen by the one who asked, and work that never got a lane
+was certainly not done. Every call ends by its deadline, also when the peer has gone silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from threading import Lock, local
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from stoker.base.errors import (
+    ConfigError,
+    PermanentError,
+    StokerError,
+    TransientError,
+    UncertainError,
+)
+
+try:
+    # The other modules take the driver from here, so that its absence is explained once.
+    import psycopg as psycopg
+    from psycopg import conninfo
+    from psycopg import errors as errors
+    from psycopg import sql as sql
+except ImportError as missing:  # the driver is an extra: most installations never need it
+    raise ConfigError(
+        "Postgres needs its driver; install it with: pip install 'stoker[postgres]'"
+    ) from missing
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SHAPE = "postgresql://user:password@host/database"
+
+# A peer that is gone without saying so is noticed in about half a minute, also while it is idle.
+_WAITS = {
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+# Asked again from the start, these may well work.
+PASSING: tuple[type[psycopg.Error], ...] = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.LockNotAvailable,
+)
+
+# What a COMMIT can answer that says for certain that it did not happen.
+_REFUSED_AT_COMMIT = ("23", "40")
+
+_MUST_CHANGE: tuple[type[psycopg.Error], ...] = (
+    errors.InvalidPassword,
+    errors.InvalidAuthorizationSpecification,
+    errors.InvalidCatalogName,
+)
+
+
+def parsed(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]:
+    """Return the parts of a Postgres URL; ConfigError says what one looks like."""
+    try:
+        if urlsplit(url).scheme not in ("postgresql", "postgres"):
+            raise ValueError
+        parts = {key: value for key, value in conninfo.conninfo_to_dict(url).items() if value}
+        if not all(port.isdecimal() for port in str(parts.get("port", "0")).split(",")):
+            raise ValueError
+        return parts
+    except (ValueError, psycopg.Error):
+        # The driver's own words may quote the URL, and with it the password.
+        raise ConfigError(f"{setting} is not a Postgres URL; write it as {SHAPE}") from None
+
+
+def place(url: str) -> str:
+    """Return where a URL points, in words that may be shown to anybody."""
+    parts = parsed(url)
+    user, host = parts.get("user", "the default user"), parts.get("host", "localhost")
+    return f"Postgres database {parts.get('dbname', user)} on {host} as {user}"
+
+
+def connected(url: str, *, within: timedelta = timedelta(seconds=10)) -> Connection:
+    """Open a connection; nothing on it is in a transaction until it says BEGIN.
+
+    What the URL says about waiting goes before `within`, of which less than 2 s count as 2.
+    """
+    wait = max(2, round(within.total_seconds()))
+    parts = {**_WAITS, "connect_timeout": str(wait), **parsed(url)}
+    try:
+        return psycopg.connect(**parts, autocommit=True, client_encoding="utf8")
+    except psycopg.Error as error:
+        raise _unreachable(error, url) from _unspoken(error, url)
+
+
+def lost(error: psycopg.Error) -> bool:
+    """Say whether the connection went with the error: the server left, or nothing came back."""
+    gone = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return gone and (error.sqlstate is None or error.sqlstate.startswith(("08", "57P")))
+
+
+def translated(error: psycopg.Error, *, where: str) -> StokerError:
+    """Return what a failure before COMMIT means: nothing was done, and this is what to do next."""
+    said = _first_line(error)
+    match error:
+        case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
+            return TransientError(f"{where}: others hold what we need ({said}); try again later")
+        case errors.QueryCanceled():
+            return TransientError(f"{where}: a statement took too long ({said}); try again later")
+        case errors.DiskFull() | errors.OutOfMemory() | errors.TooManyConnections():
+            return TransientError(f"{where}: the server is out of room ({said}); free some first")
+        case errors.ReadOnlySqlTransaction():
+            return TransientError(f"{where}: it only answers reads now; is it a standby? ({said})")
+        case errors.InsufficientPrivilege() if "request.tenant_id" in said:
+            return PermanentError(f"{where}: {said}; open a tenant's door to reach its rows")
+        case errors.InsufficientPrivilege():
+            return ConfigError(f"{where}: {said}; run `stoker db setup` again")
+        case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedFunction():
+            return ConfigError(f"{where}: {said}; run `stoker db setup` first")
+        case errors.ProgramLimitExceeded():
+            return PermanentError(f"{where}: a name is too long for a key; nothing was written")
+        case psycopg.DataError() | psycopg.IntegrityError():
+            return PermanentError(f"{where} refused a value ({said}); nothing was written")
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return TransientError(f"{where}: the connection was lost ({said}); try again later")
+    return PermanentError(f"{where} refused a statement ({said}); nothing was written")
+
+
+def translated_commit(error: psycopg.Error, *, where: str) -> StokerError:
+    """Return what a failed COMMIT means: refused only if the server said so."""
+    if (error.sqlstate or "").startswith(_REFUSED_AT_COMMIT):
+        return translated(error, where=where)
+    return UncertainError(
+        f"{where}: the connection was lost while committing; it may have been done, "
+        "read again before repeating it"
+    )
+
+
+def _unreachable(error: psycopg.Error, url: str) -> StokerError:
+    where = place(url)
+    _, refused, reason = _hidden(_first_line(error), url).rpartition("FATAL:")
+    said = reason.strip()
+    if isinstance(error, _MUST_CHANGE) or "authentication failed" in said:
+        return ConfigError(f"{where} does not let us in ({said}); check storage.postgres_url")
+    # What the server says before it lets us in comes without its code, as text alone.
+    if refused and "does not exist" in said:
+        return ConfigError(f"{where} is not there ({said}); create it, or correct the URL")
+    if "no password supplied" in said:
+        return ConfigError(f"{where} wants a password; put one into storage.postgres_url")
+    return TransientError(f"{where} cannot be reached ({said}); is it running?")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    said = (error.diag.message_primary or str(error)).strip()
+    return said.splitlines()[0] if said else type(error).__name__
+
+
+def _hidden(text: str, url: str) -> str:
+    password = parsed(url).get("password")
+    return text.replace(str(password), "***") if password else text
+
+
+def _unspoken(error: psycopg.Error, url: str) -> psycopg.Error | None:
+    return error if _hidden(str(error), url) == str(error) else None
+
+
+Result = TypeVar("Result")
+
+# What DISCARD ALL does, in one round trip, and keeping the plans that the driver counts on.
+FORGET = """
+SET SESSION AUTHORIZATION DEFAULT; RESET ALL; CLOSE ALL; UNLISTEN *;
+SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
+"""
+
+LONGEST_CONNECT = timedelta(seconds=10)
+
+
+class Call:
+    """One call on its way, so that its deadline can reach it on another thread."""
+
+    def __init__(self) -> None:
+        self.expired = False
+        self._link: Connection | None = None
+        self._lock = Lock()
+
+    def uses(self, link: Connection | None) -> None:
+        """Say which connection the call now waits on."""
+        with self._lock:
+            self._link = link
+            if self.expired:
+                self._cut()
+
+    def expire(self) -> None:
+        """Make whatever the call waits for fail now; how it ends is then its own to say."""
+        with self._lock:
+            self.expired = True
+            self._cut()
+
+    def _cut(self) -> None:
+        if self._link is None or self._link.closed:
+            return
+        # Shutting the socket wakes the thread that waits on it; closing it under its feet would
+        # let the number be reused. Asking the server to cancel is no use when it is not answering.
+        with (
+            suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(self._link.fileno())) as s,
+        ):
+            s.shutdown(socket.SHUT_RDWR)
+
+
+class Lanes:
+    """At most so many connections, opened when first needed and kept."""
+
+    def __init__(self, url: str, *, connections: int, deadline: timedelta) -> None:
+        parsed(url)  # a URL that cannot work is refused now, not at the first verb
+        self._url = url
+        self._deadline = deadline
+        self._connections = connections
+        self._threads = ThreadPoolExecutor(max_workers=connections, thread_name_prefix="postgres")
+        self._mine = local()
+        self._links: set[Connection] = set()
+        self._lock = Lock()
+
+    async def run(self, job: Callable[[Call], Result]) -> Result:
+        """Run a job on one of the threads; its deadline begins now.
+
+        Raises TransientError when no thread was free in time. Once begun, a job is waited for
+        until it says how it ended; past the deadline its connection fails under it.
+        """
+        call = Call()
+        asked = self._threads.submit(job, call)
+        answer = asyncio.wrap_future(asked)
+        done, _ = await asyncio.wait({answer}, timeout=self._deadline.total_seconds())
+        if not done:
+            if asked.cancel():
+                raise TransientError(
+                    f"{place(self._url)}: all {self._connections} connections were busy for "
+                    f"{self._deadline.total_seconds():g} s; nothing was done, try again later"
+                )
+            call.expire()
+        return await answer
+
+    @contextmanager
+    def link(self, call: Call) -> Iterator[Connection]:
+        """Lend this thread's connection; after any failure nothing of it is left on it."""
+        link: Connection | None = getattr(self._mine, "link", None)
+        if link is None or link.closed:
+            link = self._mine.link = connected(
+                self._url, within=min(LONGEST_CONNECT, self._deadline)
+            )
+            with self._lock:
+                self._links.add(link)
+        call.uses(link)
+        try:
+            yield link
+        except BaseException as error:
+            self._clean(link, broken=isinstance(error, psycopg.Error) and lost(error))
+            raise
+        finally:
+            call.uses(None)
+
+    async def close(self) -> None:
+        """Finish what was asked, then close every connection."""
+        await asyncio.to_thread(self._threads.shutdown)
+        with self._lock:
+            while self._links:
+                self._links.pop().close()
+
+    def _clean(self, link: Connection, *, broken: bool) -> None:
+        try:
+            if broken or link.closed:
+                raise psycopg.OperationalError
+            link.execute("ROLLBACK", prepare=False)
+            link.execute(FORGET, prepare=False)
+        except psycopg.Error:
+            link.close()
+            with self._lock:
+                self._links.discard(link)

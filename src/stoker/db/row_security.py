@@ -1,0 +1,183 @@
+"""What would make row security void, asked of the catalog itself.
+
+Row security is easily switched off by accident: an owner that is not forced, a view that runs as
+its maker, a key that tells whether another tenant has a row. Two questions find these: LINT about
+the tables and what reads them, ROLE about whoever is asking. No rows answered means safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.base.errors import ConfigError
+from stoker.db.postgres_connection import Connection, errors
+
+# `meta` holds the schema's version, and what tenants share is of none of them: rates, places, stops
+# and sums, the public register, and who the tenants are. These tables have no tenant_id, and must
+# not come to have one.
+LINT = """
+WITH
+ours AS (
+    SELECT c.oid, c.relname, c.relkind, c.relacl, c.relowner, c.relrowsecurity AS enabled,
+           c.relforcerowsecurity AS forced
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'stoker' AND c.relkind IN ('r', 'p', 'f')
+),
+shared AS (
+    SELECT * FROM ours WHERE relname IN ('meta', 'shared_budgets', 'shared_cap_changes',
+        'shared_stops', 'rates', 'places', 'registry_loads', 'registry_rejects', 'registry_seen',
+        'staging_acra_companies', 'staging_raw_acra', 'ssic_ref', 'tenants')
+),
+tables AS (SELECT * FROM ours WHERE oid NOT IN (SELECT oid FROM shared)),
+readers AS (
+    SELECT DISTINCT v.oid, vn.nspname || '.' || v.relname AS name, v.relkind, v.reloptions
+    FROM pg_catalog.pg_class v JOIN pg_catalog.pg_namespace vn ON vn.oid = v.relnamespace
+    LEFT JOIN pg_catalog.pg_rewrite w ON w.ev_class = v.oid
+    LEFT JOIN pg_catalog.pg_depend d
+        ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+        AND d.refclassid = 'pg_catalog.pg_class'::regclass
+    WHERE v.relkind IN ('v', 'm')
+        AND (vn.nspname = 'stoker' OR d.refobjid IN (SELECT oid FROM tables))
+),
+privileges AS (
+    SELECT t.relname, a.privilege_type, a.grantee, t.relowner
+    FROM tables t, pg_catalog.aclexplode(t.relacl) a
+    UNION ALL
+    SELECT t.relname, a.privilege_type, a.grantee, t.relowner
+    FROM tables t JOIN pg_catalog.pg_attribute c ON c.attrelid = t.oid,
+        pg_catalog.aclexplode(c.attacl) a
+)
+SELECT 'table without forced row security' AS kind, relname AS name
+    FROM tables WHERE NOT (enabled AND forced)
+UNION ALL SELECT 'table without a tenant_id', relname FROM tables t
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = t.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+UNION ALL SELECT 'shared table with a tenant_id', relname FROM shared t
+    WHERE EXISTS (SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = t.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+UNION ALL SELECT 'policy without WITH CHECK', t.relname || '.' || p.polname
+    FROM pg_catalog.pg_policy p JOIN tables t ON t.oid = p.polrelid
+    WHERE p.polwithcheck IS NULL AND p.polcmd IN ('*', 'a', 'w')
+UNION ALL SELECT 'policy with another rule', t.relname || '.' || p.polname
+    FROM pg_catalog.pg_policy p JOIN tables t ON t.oid = p.polrelid,
+    LATERAL (VALUES (p.polqual), (p.polwithcheck)) rule(expression)
+    WHERE p.polpermissive AND rule.expression IS NOT NULL
+        AND pg_catalog.pg_get_expr(rule.expression, p.polrelid)
+            <> '(tenant_id = ( SELECT stoker_sec.tenant() AS tenant))'
+UNION ALL SELECT 'view without security_invoker', name FROM readers
+    WHERE relkind = 'v' AND NOT EXISTS (SELECT FROM unnest(reloptions) o
+        WHERE lower(o) IN ('security_invoker=true', 'security_invoker=on', 'security_invoker=1'))
+UNION ALL SELECT 'materialised view', name FROM readers WHERE relkind = 'm'
+UNION ALL SELECT 'function without a pinned search_path', n.nspname || '.' || f.proname
+    FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+    WHERE (n.nspname = 'stoker_sec' OR (n.nspname = 'stoker' AND f.prosecdef))
+        AND NOT EXISTS (SELECT FROM unnest(f.proconfig) o WHERE o LIKE 'search_path=%')
+UNION ALL SELECT 'unique index not starting with tenant_id', i.indexrelid::regclass::text
+    FROM pg_catalog.pg_index i JOIN tables t ON t.oid = i.indrelid
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = i.indkey[0]
+    WHERE (i.indisunique OR i.indisexclusion) AND a.attname IS DISTINCT FROM 'tenant_id'
+UNION ALL SELECT 'foreign key not starting with tenant_id', t.relname || '.' || k.conname
+    FROM pg_catalog.pg_constraint k JOIN tables t ON t.oid = k.conrelid
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.conkey[1]
+    LEFT JOIN pg_catalog.pg_attribute f ON f.attrelid = k.confrelid AND f.attnum = k.confkey[1]
+    WHERE k.contype = 'f' AND (a.attname <> 'tenant_id' OR f.attname <> 'tenant_id')
+UNION ALL SELECT 'sequence shared by tenants', c.relname
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'stoker' AND c.relkind = 'S'
+UNION ALL SELECT DISTINCT 'grant of ' || privilege_type, relname FROM privileges
+    WHERE grantee <> relowner AND privilege_type IN ('TRUNCATE', 'REFERENCES', 'TRIGGER')
+UNION ALL SELECT DISTINCT 'ledger that can be changed', privilege_type FROM privileges
+    WHERE grantee <> relowner AND relname = 'ledger' AND privilege_type IN ('UPDATE', 'DELETE')
+ORDER BY kind, name
+"""
+
+# `pg_has_role` counts what SET ROLE could reach, not only who we are now.
+ROLE = """
+WITH reach AS (
+    SELECT oid, rolname, rolsuper, rolbypassrls, rolcreaterole FROM pg_catalog.pg_roles
+    WHERE oid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
+        OR pg_catalog.pg_has_role(current_user, oid, 'MEMBER')
+)
+SELECT 'superuser' AS kind, current_user::text AS name FROM pg_catalog.pg_roles
+    WHERE rolname = current_user AND rolsuper
+UNION ALL SELECT 'role that can bypass row security', rolname FROM reach
+    WHERE rolbypassrls AND NOT rolsuper
+UNION ALL SELECT 'role that can make roles', rolname FROM reach WHERE rolcreaterole
+UNION ALL SELECT DISTINCT 'owner of our tables', r.rolname
+    FROM reach r JOIN pg_catalog.pg_class c ON c.relowner = r.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('stoker', 'stoker_sec')
+UNION ALL SELECT 'function that runs as a role past row security', n.nspname || '.' || f.proname
+    FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+    JOIN pg_catalog.pg_roles o ON o.oid = f.proowner
+    WHERE f.prosecdef AND (o.rolsuper OR o.rolbypassrls)
+        AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+        AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        AND pg_catalog.has_function_privilege(f.oid, 'EXECUTE')
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d  -- an extension's own is its business
+            WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = f.oid
+                AND d.deptype = 'e')
+UNION ALL SELECT 'role that can create in schema', nspname::text FROM pg_catalog.pg_namespace
+    WHERE nspname NOT LIKE 'pg\\_temp\\_%' AND nspname NOT LIKE 'pg\\_toast\\_temp\\_%'
+        AND pg_catalog.has_schema_privilege(oid, 'CREATE')
+UNION ALL SELECT 'role that can create schemas or temporary tables in', current_database()::text
+    WHERE pg_catalog.has_database_privilege(current_database(), 'CREATE')
+        OR pg_catalog.has_database_privilege(current_database(), 'TEMPORARY')
+ORDER BY kind, name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that would let a tenant see another's rows, or guess at them."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.name})"
+
+
+def lint(connection: Connection) -> list[Finding]:
+    """Return what is wrong with our tables and whatever reads them; an empty list is safe."""
+    return [Finding(*row) for row in connection.execute(LINT).fetchall()]
+
+
+def role_findings(connection: Connection) -> list[Finding]:
+    """Return why row security would not hold for whoever is connected here."""
+    found = [Finding(*row) for row in connection.execute(ROLE).fetchall()]
+    if not unset_tenant_is_loud(connection):
+        found.append(Finding("silent policy", "no error when no tenant is set"))
+    return found
+
+
+def unset_tenant_is_loud(connection: Connection) -> bool:
+    """Say whether asking without a tenant is an error, as it must be, rather than no rows."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute("SELECT pg_catalog.set_config('request.tenant_id', '', true)")
+            connection.execute("SELECT stoker_sec.tenant()")
+    except errors.InsufficientPrivilege as refusal:
+        return "request.tenant_id" in (refusal.diag.message_primary or "")
+    return False
+
+
+def refuse_if_void(connection: Connection, *, where: str) -> None:
+    """Raise ConfigError, naming what is wrong, unless row security holds on this connection."""
+    role = role_findings(connection)
+    if role:
+        raise ConfigError(
+            f"{where}: row security would be void: {_listed(role)}; connect as the role that "
+            "`stoker db setup` makes"
+        )
+    tables = lint(connection)
+    if tables:
+        raise ConfigError(
+            f"{where}: row security has holes: {_listed(tables)}; remove or correct these, "
+            "then see `stoker db status`"
+        )
+
+
+def _listed(findings: list[Finding]) -> str:
+    shown = ", ".join(str(finding) for finding in findings[:3])
+    return shown if len(findings) <= 3 else f"{shown} and {len(findings) - 3} more"

@@ -1,0 +1,170 @@
+"""One file, many tenants. The default for a single machine.
+
+Writes go through one thread and one connection (`group_commit.py`), reads through a few others
+that never wait for it. What is asked of the tables is said in `sql_*.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from stoker.base.errors import ConfigError, StokerError
+from stoker.db.database import Check, Result, Transaction, Value
+from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.db.sqlite_checks import durability_checks, file_checks
+from stoker.db.sqlite_file import (
+    opened_for_reading,
+    opened_for_writing,
+    refuse_old_sqlite,
+    translated,
+    write_ahead,
+)
+from stoker.db.sqlite_migrations import migrated, require_current, schema_version
+from stoker.db.sqlite_writer import GroupCommit
+
+READERS = 4
+
+
+class SqliteTransaction:
+    """A `Transaction` on one connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    def change(self, query: str, **values: Value) -> int:
+        before = self._connection.total_changes()
+        self._connection.execute(query, values)
+        return self._connection.total_changes() - before
+
+    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+        before = self._connection.total_changes()
+        self._connection.executemany(query, rows)
+        return self._connection.total_changes() - before
+
+    def at_commit(self, query: str, **values: Value) -> None:
+        self._connection.execute(query, values)
+
+
+class SqliteDatabase:
+    """One SQLite file for all tenants, durable the moment a verb returns.
+
+    The file is made by `migrate` and by nothing else. `busy` is how long a write waits for
+    another process before it is refused with TransientError.
+    """
+
+    def __init__(self, path: str | Path, *, busy: timedelta = timedelta(seconds=30)) -> None:
+        refuse_old_sqlite(apsw.sqlite_lib_version())
+        self._path = Path(path)
+        self._busy = busy
+        self._writer = GroupCommit(self._path, self._connected_for_writing)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._mine = threading.local()
+        self._reading: list[apsw.Connection] = []
+        self._closed = False
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work in the next group commit; see `SqlDatabase`."""
+        asked = self._writer.ask(lambda connection: work(SqliteTransaction(connection)))
+        return await asyncio.wrap_future(asked)
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work against one consistent view; see `SqlDatabase`."""
+        return await self._read(lambda: self._viewed(work))
+
+    async def migrate(self) -> list[str]:
+        return await asyncio.wrap_future(self._writer.ask_alone(self._migrate))
+
+    async def schema_version(self) -> int:
+        if not self._path.exists():
+            return 0
+        return await self._read(self._version)
+
+    async def checks(self) -> list[Check]:
+        version = Check(what="SQLite version", ok=True, detail=apsw.sqlite_lib_version())
+        try:
+            durable = await asyncio.wrap_future(self._writer.ask_alone(self._check_durability))
+        except StokerError as error:
+            durable = [Check(what="writing", ok=False, detail=str(error))]
+        look = partial(file_checks, self._path, busy=self._busy)
+        return [version, *durable, *await self._read(look)]
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._closed = True
+        self._writer.finish()
+        self._readers.shutdown()
+        while self._reading:
+            self._reading.pop().close()
+        # Last, so that it is the one to fold the log back into the file.
+        self._writer.close()
+
+    async def _read(self, work: Callable[[], Result]) -> Result:
+        if self._closed:
+            raise ConfigError(f"the store in {self._path} was closed; open it again")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def _viewed(self, work: Callable[[Transaction], Result]) -> Result:
+        if not hasattr(self._mine, "connection"):
+            connection = self._current(opened_for_reading(self._path, busy=self._busy))
+            self._mine.connection = connection
+            self._reading.append(connection)
+        connection = self._mine.connection
+        with translated(self._path):
+            connection.execute("BEGIN")
+            try:
+                return work(SqliteTransaction(connection))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _version(self) -> int:
+        connection = opened_for_reading(self._path, busy=self._busy)
+        try:
+            return schema_version(connection, self._path)
+        finally:
+            connection.close()
+
+    def _connected_for_writing(self) -> apsw.Connection:
+        connection = self._current(opened_for_writing(self._path, busy=self._busy))
+        write_ahead(connection, self._path, busy=self._busy)
+        return connection
+
+    def _current(self, connection: apsw.Connection) -> apsw.Connection:
+        try:
+            require_current(connection, self._path, MIGRATIONS)
+        except StokerError:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, current: apsw.Connection | None) -> list[str]:
+        connection = current or opened_for_writing(self._path, busy=self._busy, create=True)
+        try:
+            taken = migrated(connection, self._path, MIGRATIONS, busy=self._busy)
+        except StokerError:
+            if current is None:
+                connection.close()
+            raise
+        if current is None:
+            self._writer.adopt(connection)
+        return taken
+
+    def _check_durability(self, current: apsw.Connection | None) -> list[Check]:
+        if current is None:
+            current = self._connected_for_writing()
+            self._writer.adopt(current)
+        return durability_checks(current)

@@ -1,0 +1,246 @@
+"""How a SQLite file is opened so that what it says is durable is so, and what its failures mean.
+
+The driver's errors stop here; what leaves is one of our five kinds, one line, naming the file.
+What is read and written is not this module's business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import apsw
+
+from stoker.base.errors import (
+    ConfigError,
+    PermanentError,
+    StokerError,
+    TransientError,
+    UncertainError,
+)
+
+# Before 3.51.3, two connections writing at once could, rarely, corrupt a file in WAL mode:
+# https://sqlite.org/wal.html#walresetbug. apsw brings its own SQLite; the system's is often older.
+OLDEST = (3, 51, 3)
+
+FULL = 2  # what `PRAGMA synchronous` answers when every commit is fsynced
+
+LOOKS_APART = (0.001, 0.002, 0.003, 0.004, 0.005)  # seconds, while another process writes
+
+_Result = TypeVar("_Result")
+
+
+def refuse_old_sqlite(version: str) -> None:
+    """Raise ConfigError when this version of SQLite is known to damage files."""
+    if tuple(int(part) for part in version.split(".")[:3]) < OLDEST:
+        raise ConfigError(
+            f"SQLite {version} can damage a database that two connections write to; "
+            "install apsw 3.51.3 or newer"
+        )
+
+
+def opened_for_writing(path: Path, *, busy: timedelta, create: bool = False) -> apsw.Connection:
+    """Open the file for durable writes; it is created only when asked, with its directories.
+
+    Nothing in the file is changed yet, whatever it turns out to be.
+    """
+    if create:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the directory {path.parent} for the database cannot be made "
+                f"({error.strerror}); choose another storage.sqlite_path"
+            ) from error
+    with translated(path):
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        connection = apsw.Connection(str(path), flags=flags)
+        _prepare(connection, busy=busy)
+        if connection.readonly("main"):
+            connection.close()
+            raise _read_only(path)
+        connection.execute("PRAGMA synchronous = FULL")
+        if connection.pragma("synchronous") != FULL:
+            raise ConfigError(f"{path} cannot be opened with full durability; nothing was written")
+        return connection
+
+
+def write_ahead(connection: apsw.Connection, path: Path, *, busy: timedelta) -> None:
+    """Turn the write-ahead log on, for good: readers then never wait for the writer."""
+    with translated(path), unsure(connection, path):
+        mode = patiently(lambda: connection.pragma("journal_mode", "wal"), busy=busy)
+    if mode != "wal":
+        raise ConfigError(
+            f"{path} is on a file system that cannot hold a write-ahead log (it stays in "
+            f"{mode!r} mode); choose a local disk for storage.sqlite_path"
+        )
+
+
+def opened_for_reading(path: Path, *, busy: timedelta) -> apsw.Connection:
+    """Open an existing file for reads only, also where nothing at all may be written."""
+    with translated(path):
+        try:
+            return _reader(str(path), busy=busy)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # A write-ahead log wants a little shared file beside it, even to be read. Where that
+            # cannot be made, nobody is writing either, and the file may be read as it stands.
+            if _may(os.W_OK, path.parent) or not _may(os.R_OK, path):
+                raise
+            log = Path(f"{path}-wal")
+            if log.exists() and log.stat().st_size:
+                raise ConfigError(
+                    f"the newest writes to {path} are still in {log.name}, which cannot be read "
+                    "in a read-only directory; copy both files to a writable one and use them there"
+                ) from None
+            return _reader(f"file:{quote(str(path.absolute()))}?immutable=1", busy=busy)
+
+
+def patiently(attempt: Callable[[], _Result], *, busy: timedelta) -> _Result:
+    """Try until it is no longer busy, for as long as we are ready to wait.
+
+    SQLite itself does not wait for everything: changing the journal mode fails at once.
+    """
+    give_up = time.monotonic() + busy.total_seconds()
+    while True:
+        try:
+            return attempt()
+        except apsw.BusyError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(0.01)
+
+
+@contextmanager
+def unsure(connection: apsw.Connection, path: Path) -> Iterator[None]:
+    """Turn a disk that fails under a write into UncertainError, and let go of the file for good.
+
+    After a failed fsync the system may call lost pages clean, so a second one that succeeds
+    proves nothing. We never ask again, not even by tidying up the log when closing.
+    """
+    try:
+        yield
+    except apsw.IOError as error:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+        raise UncertainError(
+            f"the disk failed while {path} was being written ({error}); it may have been done: "
+            "check the disk, then read again before repeating it"
+        ) from error
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's failures inside the block into ours. All of them say: nothing was done."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise failure(error, path) from error
+    except UnicodeEncodeError as error:
+        raise PermanentError(
+            "a text cannot be kept: clean it first, nothing was written"
+        ) from error
+
+
+def failure(error: apsw.Error, path: Path) -> StokerError:
+    """Return what a failure before a commit means: nothing was done, and this is what to do."""
+    if path.is_dir():
+        return ConfigError(f"{path} is a directory; storage.sqlite_path must name a file in it")
+    match error:
+        case apsw.NotADBError():
+            return ConfigError(f"{path} is not a SQLite database; set storage.sqlite_path")
+        case apsw.CorruptError():
+            return ConfigError(f"{path} is damaged ({error}); restore it from a backup")
+        case apsw.CantOpenError():
+            return _cannot_open(error, path)
+        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            return _read_only(path)
+        case apsw.FullError():
+            return TransientError(
+                f"the disk is full, so nothing was written to {path}; free some room and run again"
+            )
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return TransientError(
+                f"{path} is being written to by another process; nothing was done, try again later"
+            )
+        case apsw.IOError():
+            return TransientError(
+                f"the disk could not be read or written ({error}); nothing was done to {path}, "
+                "check the disk before trying again"
+            )
+        case apsw.NoMemError() | apsw.InterruptError():
+            return TransientError(f"{path}: {error}; nothing was done, try again later")
+        case apsw.SQLError() if "no such table" in str(error):
+            return ConfigError(f"{path} has no {error}; run `stoker db migrate`")
+    return PermanentError(f"{path} refused a statement ({error}); nothing was written")
+
+
+def _reader(name: str, *, busy: timedelta) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(name, flags=flags)
+    try:
+        _prepare(connection, busy=busy)
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: apsw.Connection, *, busy: timedelta) -> None:
+    connection.set_busy_handler(_patience(busy))
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")  # a schema from elsewhere runs no functions
+    connection.execute("PRAGMA cell_size_check = ON")  # notice damage sooner
+
+
+def _patience(busy: timedelta) -> Callable[[int], bool]:
+    """Return how to wait for another process: look often, and give up after so long.
+
+    SQLite's own way comes to look ten times a second. Whoever writes without a pause holds the
+    file for all but moments, and with so few looks an order to stop takes seconds to meet one.
+    """
+    began = 0.0
+
+    def wait(looks: int) -> bool:
+        nonlocal began
+        if looks == 0:
+            began = time.monotonic()
+        time.sleep(LOOKS_APART[looks % len(LOOKS_APART)])
+        return time.monotonic() - began < busy.total_seconds()
+
+    return wait
+
+
+def _may(mode: int, path: Path) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _cannot_open(error: apsw.Error, path: Path) -> StokerError:
+    # SQLite says only that it could not; asking the system again tells why.
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        if path.parent.is_dir() and not _may(os.W_OK, path.parent):
+            return _read_only(path.parent)
+        return ConfigError(f"there is no database at {path} yet; run `stoker db migrate`")
+    except OSError as cause:
+        if cause.errno in (errno.EMFILE, errno.ENFILE):
+            return TransientError(
+                f"too many files are open to open {path} too; raise `ulimit -n` and run again"
+            )
+        return ConfigError(f"{path} cannot be opened ({cause.strerror}); check who may read it")
+    return ConfigError(f"{path} cannot be opened ({error}); check its directory")
+
+
+def _read_only(path: Path) -> ConfigError:
+    return ConfigError(
+        f"{path} is read-only, so nothing was written; make it and its directory writable, "
+        "or choose another storage.sqlite_path"
+    )

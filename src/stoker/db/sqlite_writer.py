@@ -1,0 +1,189 @@
+"""One thread that writes, and one fsync for everybody who is waiting.
+
+A durable commit costs one fsync, whoever it is for. So everything that has been asked for while
+the last commit was on its way goes into the next one together, and nobody is answered before the
+disk has it. What the work does, and which database it is, is somebody else's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from stoker.base.errors import ConfigError, StokerError, UncertainError
+from stoker.db.sqlite_file import failure, unsure
+
+_Result = TypeVar("_Result")
+
+_Work = Callable[[Any], Any]
+
+
+class _Asked:
+    """One piece of work, and the promise of its answer."""
+
+    def __init__(self, work: _Work, *, alone: bool) -> None:
+        self.work = work
+        self.alone = alone
+        self.promise: Future[Any] = Future()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def keep_promise(self) -> None:
+        if self.error is not None:
+            self.promise.set_exception(self.error)
+        else:
+            self.promise.set_result(self.answer)
+
+
+class GroupCommit:
+    """The only writer of one SQLite file in this process. Safe to ask from any thread."""
+
+    def __init__(self, path: Path, connect: Callable[[], apsw.Connection]) -> None:
+        self._path = path
+        self._connect = connect
+        self._connection: apsw.Connection | None = None
+        self._queue: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._broken: StokerError | None = None
+
+    def ask(self, work: Callable[[apsw.Connection], _Result]) -> Future[_Result]:
+        """Have work done in a transaction; the answer comes once its effects are durable.
+
+        An error from the work undoes that work and nothing else.
+        """
+        return self._put(_Asked(work, alone=False))
+
+    def ask_alone(self, work: Callable[[apsw.Connection | None], _Result]) -> Future[_Result]:
+        """Have work done between two transactions, on the writer's connection if it has one yet."""
+        return self._put(_Asked(work, alone=True))
+
+    def adopt(self, connection: apsw.Connection) -> None:
+        """Write through this connection from now on. Only for work done alone."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = connection
+
+    def finish(self) -> None:
+        """Do what was asked, then stop; asking later is refused. The connection stays open."""
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def close(self) -> None:
+        """Finish, and let go of the file."""
+        self.finish()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _put(self, asked: _Asked) -> Future[Any]:
+        with self._door:
+            if self._closed:
+                raise ConfigError(f"the store in {self._path} was closed; open it again")
+            if self._thread is None:
+                # A daemon: what nobody was answered for may be dropped when the program ends.
+                self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)
+                self._thread.start()
+            self._queue.put(asked)
+        return asked.promise
+
+    def _serve(self) -> None:
+        last = False
+        while not last:
+            group: list[_Asked] = []
+            for asked in self._waiting():
+                if asked is None:
+                    last = True
+                elif not asked.promise.set_running_or_notify_cancel():
+                    continue  # whoever asked has gone
+                elif asked.alone:
+                    self._answer(group, self._write)
+                    self._answer([asked], self._do_alone)
+                    group = []
+                else:
+                    group.append(asked)
+            self._answer(group, self._write)
+
+    def _waiting(self) -> list[_Asked | None]:
+        waiting = [self._queue.get()]
+        while True:
+            try:
+                waiting.append(self._queue.get_nowait())
+            except queue.Empty:
+                return waiting
+
+    def _answer(self, group: Sequence[_Asked], serve: Callable[[Sequence[_Asked]], None]) -> None:
+        if not group:
+            return
+        try:
+            if self._broken is not None:
+                raise self._broken
+            serve(group)
+        except Exception as error:  # noqa: BLE001 – it belongs to those who wait, not to this thread
+            if isinstance(error, UncertainError):
+                self._give_up(error)
+            for asked in group:
+                asked.error = self._meaning(error)
+        for asked in group:
+            asked.keep_promise()
+
+    def _write(self, group: Sequence[_Asked]) -> None:
+        if self._connection is None:
+            self._connection = self._connect()
+        with unsure(self._connection, self._path):
+            self._commit(self._connection, group)
+
+    def _commit(self, connection: apsw.Connection, group: Sequence[_Asked]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for asked in group:
+                self._attempt(connection, asked)
+            connection.execute("COMMIT")
+        except Exception:
+            if connection.in_transaction:
+                with contextlib.suppress(apsw.Error):  # what is never committed is never seen
+                    connection.execute("ROLLBACK")
+            raise
+
+    def _attempt(self, connection: apsw.Connection, asked: _Asked) -> None:
+        connection.execute("SAVEPOINT work")
+        try:
+            asked.answer = asked.work(connection)
+        except Exception as error:
+            # A full or failing disk ends the whole transaction, so everybody in it must hear.
+            if isinstance(error, apsw.IOError) or not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO work")
+            asked.error = self._meaning(error)
+        connection.execute("RELEASE work")
+
+    def _do_alone(self, group: Sequence[_Asked]) -> None:
+        for asked in group:
+            asked.answer = asked.work(self._connection)
+
+    def _meaning(self, error: Exception) -> Exception:
+        if isinstance(error, apsw.Error):
+            meaning = failure(error, self._path)
+            meaning.__cause__ = error
+            return meaning
+        return error
+
+    def _give_up(self, error: UncertainError) -> None:
+        self._broken = ConfigError(
+            f"an earlier write to {self._path} failed on the disk ({error.__cause__}); "
+            "check the disk, then start again"
+        )
+        self._connection = None

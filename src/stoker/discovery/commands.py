@@ -1,0 +1,242 @@
+"""`stoker discover`: read a tenant's sources of postings now, or when its schedule says so.
+
+What a discovery does is the engine's business; here is who, whether now, and how it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError, StokerError
+from stoker.cli.options import takes_tenants, working_tenants
+from stoker.cli.output import (
+    Exit,
+    complain,
+    exit_for_error,
+    exit_for_run,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.runs.model import RunState
+
+if TYPE_CHECKING:
+    from stoker.app import App
+    from stoker.base.types import Json, TenantId
+    from stoker.cli.output import Asked
+    from stoker.runs.model import Run
+
+WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+
+_COLUMNS = ("listed", "new", "gone", "twins", "rejected")
+
+_TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signals")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asks of a discovery."""
+
+    enrich: bool = False
+    scheduled: bool = False
+    writes: bool = True
+    out: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """One discovery, as it is told."""
+
+    tenant: TenantId
+    run: Run
+    files: tuple[Path, ...]
+
+
+@click.command()
+@takes_tenants
+@click.option("--enrich", is_flag=True, help="Also say what each posting is, and how good.")
+@click.option(
+    "--schedule", "scheduled", is_flag=True, help="Only what is due by the schedule, once each."
+)
+@click.option("--summary-only", is_flag=True, help="Print the summary and write no file.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where files go. Default: discovery.out.",
+)
+@takes_json
+@pass_asked
+def discover(
+    asked: Asked,
+    tenants: tuple[str, ...],
+    enrich: bool,
+    scheduled: bool,
+    summary_only: bool,
+    out: Path | None,
+    as_json: bool,
+) -> Exit:
+    """Read job boards, feeds and files; keep, export and match what they list.
+
+    Without --tenant, every active tenant that has sources (discovery.sources). Writes
+    jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv too.
+    A source that fails is told of and the others go on; the exit code says how the runs ended.
+    """
+    if summary_only and out is not None:
+        raise ConfigError(
+            "--summary-only writes no file, so there is none for --out; leave one out"
+        )
+    wish = Wish(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
+    return run_async(_discovered(asked, tenants, wish, as_json=as_json))
+
+
+async def _discovered(asked: Asked, named: tuple[str, ...], wish: Wish, *, as_json: bool) -> Exit:
+    async with asked.app() as app:
+        chosen = taking_part(app, named, wish)
+        done, failed = await discoveries(app, chosen, wish)
+        waits = [] if done or failed else [await _next_due(app, tenant) for tenant in chosen]
+    if as_json:
+        rows: list[Json] = [told_json(each) for each in done]
+        show_json(rows)
+    else:
+        for each in done:
+            show_told(each)
+        for line in waits:
+            say(line)
+    for tenant, error in failed:
+        complain(f"{tenant}: {error}")
+    return _exit(done, [error for _, error in failed])
+
+
+def taking_part(app: App, named: tuple[str, ...], wish: Wish) -> tuple[TenantId, ...]:
+    """Return whose sources are read. Raises ConfigError when nobody's can be."""
+    chosen = working_tenants(app.settings, named)
+    own = {tenant: app.settings.for_tenant(tenant) for tenant in chosen}
+    ready = tuple(tenant for tenant in chosen if own[tenant].discovery.sources)
+    if (named and len(ready) < len(chosen)) or not ready:
+        lacks = next(tenant for tenant in chosen if tenant not in ready)
+        raise ConfigError(
+            f"{lacks} has no source of postings; set discovery.sources, "
+            'e.g. ["greenhouse:acme", "feed:https://acme.com/jobs.rss"], and try one with: '
+            "stoker sources test greenhouse:acme"
+        )
+    off = [tenant for tenant in ready if not own[tenant].scheduling.enabled]
+    if wish.scheduled and off:
+        raise ConfigError(
+            f"scheduling.enabled is false for {off[0]} ({own[off[0]].origin('scheduling.enabled')})"
+            "; switch it on, or leave --schedule out"
+        )
+    return ready
+
+
+async def discoveries(
+    app: App, tenants: tuple[TenantId, ...], wish: Wish
+) -> tuple[list[Discovered], list[tuple[TenantId, StokerError]]]:
+    """Carry out discoveries side by side; return how they went, and whose did not begin."""
+    scheduler = app.scheduler(())
+    room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
+
+    async def one(tenant: TenantId) -> list[Discovered] | StokerError:
+        files = app.posting_files(tenant, out=wish.out) if wish.writes else None
+        # A setting that is on stays on: the flag only adds to it.
+        discovery = app.discovery(tenant, files=files, enrich=wish.enrich or None)
+        task = app.discovery_task(tenant, discovery)
+        async with room:
+            try:
+                due = wish.scheduled
+                runs = await scheduler.attend(task) if due else [await scheduler.start_now(task)]
+            except StokerError as error:
+                return error  # one tenant's trouble is not another's
+        return [
+            Discovered(tenant=tenant, run=run, files=files.there(run.name) if files else ())
+            for run in runs
+        ]
+
+    ended = await asyncio.gather(*(one(tenant) for tenant in tenants))
+    done = [told for each in ended if not isinstance(each, StokerError) for told in each]
+    failed = [
+        (tenant, each)
+        for tenant, each in zip(tenants, ended, strict=True)
+        if isinstance(each, StokerError)
+    ]
+    return done, failed
+
+
+async def _next_due(app: App, tenant: TenantId) -> str:
+    from stoker.calendar.recurrence import upcoming
+
+    task = app.discovery_task(tenant, app.discovery(tenant, files=None))
+    now = app.clock.now()
+    last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
+    [due] = upcoming(now, task.schedule, 1, last=last.instant if last else None)
+    return f"{tenant}: nothing is due; next at {due:%Y-%m-%d %H:%M} UTC"
+
+
+def show_told(told: Discovered) -> None:
+    """Print one discovery: its sources as a table, what became of them, what to look at."""
+    from stoker.discovery.report import source_counts
+
+    run, counts = told.run, told.run.manifest.counts
+    why = f" – {run.reason}" if run.reason else ""
+    say(f"{told.tenant}: discovery {run.name} {run.state.value}{why}")
+    seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
+    show_table(
+        ["source", "", *_COLUMNS, "seconds"],
+        [
+            (name, each["state"], *(each[column] for column in _COLUMNS), f"{seconds[name]:.1f}")
+            for name, each in source_counts(counts).items()
+            if name in seconds
+        ],
+        empty="no source was read",
+    )
+    said = f"{counts.get('kept', 0)} postings kept"
+    if counts.get("scored"):
+        said += f", {counts['scored']} enriched and scored"
+    if counts.get("matched"):
+        accounts = counts["employers_matched"]
+        said += (
+            f"; {counts['matched']} are of {accounts} account{'' if accounts == 1 else 's'}, "
+            f"{counts['signals']} new signals"
+        )
+    say(said)
+    for reason in run.manifest.reasons:
+        say(f"  {reason}")
+    for path in told.files:
+        say(f"  wrote {path}")
+
+
+def told_json(told: Discovered) -> Json:
+    """Return one discovery as JSON."""
+    from stoker.discovery.report import source_counts
+
+    run, counts = told.run, told.run.manifest.counts
+    seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
+    return {
+        "tenant": told.tenant,
+        "run": run.name,
+        "state": run.state.value,
+        "reason": run.reason,
+        "sources": [
+            {"name": name, **each, "seconds": seconds.get(name, 0.0)}
+            for name, each in source_counts(counts).items()
+        ],
+        **{name: counts.get(name, 0) for name in _TOTALS},
+        "reasons": list(run.manifest.reasons),
+        "files": [str(path) for path in told.files],
+    }
+
+
+def _exit(done: list[Discovered], errors: list[StokerError]) -> Exit:
+    ends = {each.run.state for each in done}
+    worst = exit_for_run(next((state for state in WORST_FIRST if state in ends), RunState.DONE))
+    if errors and worst in (Exit.OK, Exit.PARTIAL):
+        return exit_for_error(errors[0])
+    return worst

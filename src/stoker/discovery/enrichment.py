@@ -1,0 +1,325 @@
+"""What the words of a posting say: its title normalised, how senior, which technologies, remote.
+
+Deterministic and the same for every tenant; what a tenant wants of a posting is `job_scoring`'s
+business. Words that mean a technology only sometimes count where they can mean nothing else.
+
+How good a posting is for a tenant: does the role fit, is the stack wanted, is it remote.
+
+A score is the weighted mean of three parts, each 0 to 1; buckets are words for stretches of it.
+What a posting says of itself is `job_enriching`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from types import MappingProxyType
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import Enriched, Job, JobScore
+
+ENOUGH_TAGS = 3  # technologies after which more of them say nothing new
+
+BUCKETS = ("exceptional", "strong", "moderate", "weak")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScoreRule:
+    """What a tenant looks for in postings, and how much each part counts."""
+
+    roles: tuple[str, ...] = ("engineer", "developer", "data")
+    stack: tuple[str, ...] = ()  # empty: any technology we know is as good as another
+    role_weight: float = 0.5
+    stack_weight: float = 0.3
+    remote_weight: float = 0.2
+    exceptional_from: float = 0.85
+    strong_from: float = 0.70
+    moderate_from: float = 0.50
+
+    def __post_init__(self) -> None:
+        weights = (self.role_weight, self.stack_weight, self.remote_weight)
+        if not all(0.0 <= weight <= 1e6 for weight in weights) or sum(weights) < 1e-6:
+            raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
+        limits = (self.exceptional_from, self.strong_from, self.moderate_from)
+        if not 1.0 >= limits[0] >= limits[1] >= limits[2] >= 0.0:
+            raise ConfigError(
+                "buckets come in order, exceptional_from >= strong_from >= moderate_from, each "
+                f"0 to 1; not {limits}"
+            )
+
+
+def job_score(enriched: Enriched, rule: JobScoreRule) -> JobScore:
+    """Return the score of a posting, its bucket and the parts it is made of."""
+    role, stack = role_fit(enriched.title, rule.roles), stack_fit(enriched.stack, rule.stack)
+    remote = 1.0 if enriched.remote else 0.0
+    # Added up in this order and by hand: `sum` rounds differently from one Python to the next.
+    weighed = rule.role_weight * role + rule.stack_weight * stack + rule.remote_weight * remote
+    score = min(weighed / (rule.role_weight + rule.stack_weight + rule.remote_weight), 1.0)
+    parts = {"role_fit": role, "stack": stack, "remote": remote}
+    return JobScore(job=enriched.job, score=score, bucket=bucket_of(score, rule), components=parts)
+
+
+@lru_cache(maxsize=4096)  # most postings have the title of another one
+def role_fit(title: str, roles: tuple[str, ...]) -> float:
+    """Return how much of the best fitting role a normalised title has; 1 if none is wanted."""
+    words = set(title.split())
+    wanted = [set(role.lower().split()) for role in roles]
+    return max((len(role & words) / len(role) for role in wanted if role), default=1.0)
+
+
+def stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:
+    """Return how much of the wanted technologies is there; a few of many are enough."""
+    if not wanted:
+        return min(len(set(stack)), ENOUGH_TAGS) / ENOUGH_TAGS
+    named = {tag.lower() for tag in wanted}
+    enough = min(len(named), ENOUGH_TAGS)
+    return min(len(named & set(stack)), enough) / enough
+
+
+def bucket_of(score: float, rule: JobScoreRule) -> str:
+    """Return the word for a score."""
+    limits = (rule.exceptional_from, rule.strong_from, rule.moderate_from)
+    for bucket, limit in zip(BUCKETS, limits, strict=False):
+        if score >= limit:
+            return bucket
+    return BUCKETS[-1]
+
+
+VERSION = 1  # of what is made of words; remembered with a source, which is read anew when it grows
+
+MOST_TAGS = 30
+
+LONGEST_TEXT = 20_000  # characters of a posting's text that are looked at
+
+_TITLES = 4096  # kept at hand: most postings have the title of another one
+
+_TOKEN = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9+#.]*[A-Za-z0-9+#])?")
+
+_WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
+
+_ASIDE = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
+
+_AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
+
+_LEVEL = re.compile(r"[ivx]{1,4}|l[0-9]|[0-9]+")
+
+_SPELT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "sr": "senior",
+        "snr": "senior",
+        "jr": "junior",
+        "jnr": "junior",
+        "mgr": "manager",
+        "eng": "engineer",
+        "engr": "engineer",
+        "dev": "developer",
+        "vp": "vp",
+        "swe": "software engineer",
+        "sre": "site reliability engineer",
+        "sdr": "sales development representative",
+        "hr": "hr",
+        "qa": "qa",
+    }
+)
+
+# The first that has a word in the title counts: who learns comes before whom they learn from.
+_SENIORITY: tuple[tuple[str, frozenset[str]], ...] = (
+    ("intern", frozenset(("intern", "internship", "trainee", "apprentice", "apprenticeship"))),
+    ("chief", frozenset(("chief", "ceo", "cto", "cfo", "coo", "cmo", "cio", "ciso", "cpo", "cro"))),
+    ("head", frozenset(("head", "director", "vp", "president"))),
+    ("staff", frozenset(("staff", "principal", "distinguished", "fellow"))),
+    ("lead", frozenset(("lead", "leader"))),
+    ("senior", frozenset(("senior",))),
+    ("junior", frozenset(("junior", "graduate", "entry"))),
+    ("manager", frozenset(("manager", "supervisor"))),
+)
+
+_RANKS = frozenset(("senior", "junior", "staff", "principal", "lead", "graduate", "entry", "level"))
+
+_TAGS: Mapping[str, str] = MappingProxyType(
+    {
+        "python": "python",
+        "django": "django",
+        "fastapi": "fastapi",
+        "pytorch": "pytorch",
+        "tensorflow": "tensorflow",
+        "java": "java",
+        "kotlin": "kotlin",
+        "javascript": "javascript",
+        "typescript": "typescript",
+        "node.js": "node.js",
+        "nodejs": "node.js",
+        "reactjs": "react",
+        "react.js": "react",
+        "vue": "vue",
+        "vue.js": "vue",
+        "vuejs": "vue",
+        "angular": "angular",
+        "next.js": "next.js",
+        "nextjs": "next.js",
+        "php": "php",
+        "laravel": "laravel",
+        "golang": "go",
+        "c++": "c++",
+        "c#": "c#",
+        ".net": ".net",
+        "dotnet": ".net",
+        "objective-c": "objective-c",
+        "ios": "ios",
+        "android": "android",
+        "sql": "sql",
+        "postgres": "postgresql",
+        "postgresql": "postgresql",
+        "mysql": "mysql",
+        "mongodb": "mongodb",
+        "redis": "redis",
+        "elasticsearch": "elasticsearch",
+        "kafka": "kafka",
+        "hadoop": "hadoop",
+        "pyspark": "spark",
+        "airflow": "airflow",
+        "dbt": "dbt",
+        "snowflake": "snowflake",
+        "bigquery": "bigquery",
+        "databricks": "databricks",
+        "tableau": "tableau",
+        "looker": "looker",
+        "aws": "aws",
+        "azure": "azure",
+        "gcp": "gcp",
+        "kubernetes": "kubernetes",
+        "k8s": "kubernetes",
+        "docker": "docker",
+        "terraform": "terraform",
+        "ansible": "ansible",
+        "jenkins": "jenkins",
+        "linux": "linux",
+        "devops": "devops",
+        "graphql": "graphql",
+        "salesforce": "salesforce",
+        "hubspot": "hubspot",
+        "sap": "sap",
+        "figma": "figma",
+        "odoo": "odoo",
+    }
+)
+
+_TAGS_WRITTEN_SO: Mapping[str, str] = MappingProxyType(  # as names only, with a capital letter
+    {
+        "React": "react",
+        "Rust": "rust",
+        "Scala": "scala",
+        "Spark": "spark",
+        "Ruby": "ruby",
+        "Rails": "rails",
+        "Flask": "flask",
+        "Excel": "excel",
+    }
+)
+
+_PERHAPS_WRITTEN_SO = frozenset(name.lower() for name in _TAGS_WRITTEN_SO)
+
+_MAKERS = ("developer", "engineer", "programmer", "backend", "dev")
+
+_TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {(word, maker): word for word in ("go", "swift", "react", "rust", "ruby") for maker in _MAKERS}
+    | {
+        ("spring", "boot"): "spring",
+        ("react", "native"): "react native",
+        ("power", "bi"): "power bi",
+        ("google", "cloud"): "gcp",
+        ("machine", "learning"): "machine learning",
+        ("data", "engineering"): "data engineering",
+        ("sql", "server"): "sql server",
+    }
+)
+
+_PERHAPS_PAIRS = frozenset(first for first, _ in _TAGS_OF_PAIRS)
+
+_REMOTE = re.compile(
+    r"\b(?:remote(?!\s+sensing)|wfh|work(?:ing)?\s+from\s+(?:home|anywhere)|telecommut\w*)\b",
+    re.IGNORECASE,
+)
+
+_NOT_REMOTE = re.compile(
+    r"\b(?:non|not|no|never|without|partly|partially)[\s-]+(?:fully[\s-]+)?(?:remote|wfh)\b|"
+    r"\b(?:hybrid|on-?site)\b",
+    re.IGNORECASE,
+)
+
+
+def enriched(job: Job, *, text: str = "", remote: bool = False) -> Enriched:
+    """Return what a posting's words say; `remote` is its source's own word, if it has one."""
+    title, seniority, tags = _said_by(job.title)
+    return Enriched(
+        job=job.id,
+        title=title,
+        seniority=seniority,
+        stack=_stack(tags.union(_tags(text[:LONGEST_TEXT]))) if text else _stack(tags),
+        remote=remote or is_remote(job.title, job.location),
+    )
+
+
+@lru_cache(maxsize=_TITLES)
+def _said_by(title: str) -> tuple[str, str, frozenset[str]]:
+    return normal_title(title), seniority_of(title), frozenset(_tags(title))
+
+
+def normal_title(title: str) -> str:
+    """Return a title as others would write it: small letters, no rank, no asides, no numbers.
+
+    One that is nothing but rank and numbers stays as it is, in small letters.
+    """
+    bare = _AFTER.sub("", _ASIDE.sub(" ", title))
+    words = _words(bare) or _words(title)
+    kept = [word for word in words if word not in _RANKS and not _LEVEL.fullmatch(word)]
+    return " ".join(kept or words)
+
+
+def seniority_of(title: str) -> str:
+    """Return how senior a title says its holder is: a word of `intern` to `chief`, or none."""
+    words = set(_words(title))
+    return next((name for name, said in _SENIORITY if words & said), "")
+
+
+def stack_of(*texts: str) -> tuple[str, ...]:
+    """Return the technologies that texts name, each once, in alphabetical order."""
+    return _stack({tag for text in texts for tag in _tags(text)})
+
+
+def is_remote(title: str, location: str) -> bool:
+    """Say whether a title or a place says that the work is done from anywhere."""
+    says, denies = _of_remote(title)
+    says_there, denies_there = _of_remote(location)
+    return (says or says_there) and not (denies or denies_there)
+
+
+@lru_cache(maxsize=_TITLES)
+def _of_remote(text: str) -> tuple[bool, bool]:
+    return bool(_REMOTE.search(text)), bool(_NOT_REMOTE.search(text))
+
+
+def _stack(tags: Set[str]) -> tuple[str, ...]:
+    return tuple(sorted(tags)[:MOST_TAGS])
+
+
+def _words(title: str) -> list[str]:
+    plain = (_SPELT_OUT.get(word, word) for word in _WORD.findall(title.lower()))
+    return [part for word in plain for part in word.split()]
+
+
+def _tags(text: str) -> Iterator[str]:
+    tokens = _TOKEN.findall(text)
+    small = " ".join(tokens).lower().split(" ")  # no token has a blank in it
+    words = {*small}
+    for token in _TAGS.keys() & words:
+        yield _TAGS[token]
+    if not words.isdisjoint(_PERHAPS_WRITTEN_SO):
+        for token in _TAGS_WRITTEN_SO.keys() & {*tokens}:
+            yield _TAGS_WRITTEN_SO[token]
+    if not words.isdisjoint(_PERHAPS_PAIRS):
+        for pair in _TAGS_OF_PAIRS.keys() & {*pairwise(small)}:
+            yield _TAGS_OF_PAIRS[pair]

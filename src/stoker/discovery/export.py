@@ -1,0 +1,192 @@
+"""What a discovery found, as files other programs open: CSV and JSON, named by the run.
+
+Rows stand in the order of their ids and say nothing of when they were found, so the same postings
+make the same bytes. Page by page, each file whole or not at all; no cell is taken for a formula.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC
+from pathlib import Path
+from typing import BinaryIO
+
+from stoker.base.errors import ConfigError
+from stoker.base.text import cell, page_safe_json
+from stoker.base.types import Enriched, Job, JobScore, Json
+from stoker.runs.model import Run, RunStore
+
+PAGE = 1000
+
+JOBS = ("id", "source", "url", "title", "company", "location", "posted_at")
+
+PARTS = ("role_fit", "stack", "remote")
+
+SCORED = ("id", "score", "bucket", *PARTS, "title", "company", "url")
+
+# A file of a run, or what a killed process left of one.
+_OURS = re.compile(
+    r"jobs_(?:discovered|scored)_(?P<run>[0-9]{8}_[0-9]{6})\.csv"
+    r"|jobs_enriched_(?P<enriched>[0-9]{8}_[0-9]{6})\.json"
+    r"|\.jobs_[a-z]+_(?P<left>[0-9]{8}_[0-9]{6})\.(?:csv|json)\.[0-9]+\.tmp"
+)
+
+
+def file_names(run: str, *, enriched: bool) -> tuple[str, ...]:
+    """Return the files a run's postings are written to."""
+    jobs = f"jobs_discovered_{run}.csv"
+    return (jobs, f"jobs_enriched_{run}.json", f"jobs_scored_{run}.csv") if enriched else (jobs,)
+
+
+class PostingFiles:
+    """Writes a run's postings into one directory.
+
+    What is in a directory `of_ours` goes when its run is forgotten; elsewhere it is somebody's own.
+    """
+
+    def __init__(self, directory: Path, *, of_ours: bool = True) -> None:
+        self.directory = directory
+        self._of_ours = of_ours
+
+    def there(self, run: str) -> tuple[Path, ...]:
+        """Return the files of a run that are there."""
+        named = (self.directory / name for name in file_names(run, enriched=True))
+        return tuple(path for path in named if path.exists())
+
+    async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
+        """Write the run's files and return how many rows that were. Raises ConfigError."""
+        rows, said, after = 0, 0, ""
+        async with AsyncExitStack() as files:
+            jobs, *more = [
+                await files.enter_async_context(_new_file(self.directory / name))
+                for name in file_names(run.name, enriched=enriched)
+            ]
+            await asyncio.to_thread(jobs.write, _csv([JOBS]))
+            for also in more:
+                await asyncio.to_thread(also.write, b"[" if also is more[0] else _csv([SCORED]))
+            while page := await runs.jobs(run.at, after=after, limit=PAGE):
+                await asyncio.to_thread(jobs.write, _csv([_job_line(job) for job in page]))
+                rows += len(page)
+                if more:
+                    said += await _say(runs, run, page, more[0], after=after, more=bool(said))
+                    rows += await _score(runs, run, page, more[1], after=after)
+                after = page[-1].id
+            if more:
+                await asyncio.to_thread(more[0].write, b"\n]\n" if said else b"]\n")
+        return rows + said
+
+    async def forget(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
+        """Remove the files of the runs that are forgotten; return how many, and what is wrong.
+
+        One that cannot be removed is left there for the next time.
+        """
+        if not self._of_ours:
+            return 0, ""
+        return await asyncio.to_thread(_removed, self.directory, is_forgotten)
+
+
+# Only postings are enriched and scored, so a page of these reaches as far as one of postings.
+async def _say(
+    runs: RunStore, run: Run, page: Sequence[Job], file: BinaryIO, *, after: str, more: bool
+) -> int:
+    there = {job.id for job in page}
+    found = await runs.enriched(run.at, after=after, limit=PAGE)
+    rows = [page_safe_json(_says(each)) for each in found if each.job in there]
+    if rows:
+        text = (",\n" if more else "\n") + ",\n".join(rows)
+        await asyncio.to_thread(file.write, text.encode())
+    return len(rows)
+
+
+async def _score(
+    runs: RunStore, run: Run, page: Sequence[Job], file: BinaryIO, *, after: str
+) -> int:
+    jobs = {job.id: job for job in page}
+    found = await runs.scores(run.at, after=after, limit=PAGE)
+    lines = [_score_line(each, jobs[each.job]) for each in found if each.job in jobs]
+    await asyncio.to_thread(file.write, _csv(lines))
+    return len(lines)
+
+
+def _job_line(job: Job) -> tuple[str | float, ...]:
+    posted = job.posted_at.astimezone(UTC).isoformat() if job.posted_at else ""
+    texts = (job.source, job.url, job.title, job.company, job.location)
+    return (cell(job.id), *map(cell, texts), posted)
+
+
+def _says(enriched: Enriched) -> Json:
+    return {
+        "id": enriched.job,
+        "title": enriched.title,
+        "seniority": enriched.seniority,
+        "stack": list(enriched.stack),
+        "remote": enriched.remote,
+    }
+
+
+def _score_line(score: JobScore, job: Job) -> tuple[str | float, ...]:
+    parts = [score.components.get(name, "") for name in PARTS]
+    texts = (job.title, job.company, job.url)
+    return (cell(score.job), score.score, cell(score.bucket), *parts, *map(cell, texts))
+
+
+def _csv(lines: Sequence[Sequence[str | float]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerows(lines)
+    return text.getvalue().encode()
+
+
+@asynccontextmanager
+async def _new_file(path: Path) -> AsyncIterator[BinaryIO]:
+    """Lend a stream; when the block ends well, its bytes are durably at the path."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        file = await asyncio.to_thread(_opened, beside)
+        try:
+            try:
+                yield file
+                await asyncio.to_thread(_flushed, file)
+            finally:
+                await asyncio.to_thread(file.close)
+            await asyncio.to_thread(beside.replace, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _removed(directory: Path, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
+    removed, wrong = 0, ""
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return 0, ""
+    except OSError as error:
+        return 0, f"{directory} cannot be looked through: {error.strerror or error}"
+    for path in paths:
+        ours = _OURS.fullmatch(path.name)
+        if ours is None or not is_forgotten(next(filter(None, ours.groups()))):
+            continue
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            wrong = wrong or f"{path} cannot be removed: {error.strerror or error}"
+        else:
+            removed += 1
+    return removed, wrong
+
+
+def _opened(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
+
+
+def _flushed(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,111 @@
+"""Sources of postings read a few ahead of whoever takes in what they list, in one order.
+
+A source that asks for a moment gets it; one that fails, fails alone and when it is its turn. What
+is made of its postings, and what is remembered, is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from stoker.base.clock import Clock
+from stoker.base.errors import TransientError
+from stoker.base.retry import backoff
+from stoker.discovery.model import Postings, Validators
+from stoker.discovery.sources import PostingSource, WantedSource
+
+TRIES = 3
+
+LONGEST_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """One source to be read, and what is known of its version."""
+
+    source: WantedSource
+    known: Validators | None
+
+
+class Reading:
+    """One source as it is being read; it began before anybody asked for its first batch."""
+
+    def __init__(
+        self, errand: Errand, batches: AsyncGenerator[Postings, None], clock: Clock
+    ) -> None:
+        self.errand = errand
+        self._batches = batches
+        self._clock = clock
+        self._took = timedelta(0)
+        self._next: asyncio.Task[Postings | None] = asyncio.create_task(self._read())
+
+    @property
+    def took(self) -> timedelta:
+        """How long reading it has taken so far, whoever was taken in meanwhile."""
+        return self._took
+
+    async def batch(self) -> Postings | None:
+        """Return what the source lists next; None when that was all. Raises as `PostingSource`."""
+        batch = await self._next
+        if batch is not None:
+            self._next = asyncio.create_task(self._read())
+        return batch
+
+    async def end(self) -> None:
+        """Let go of the source, wherever it is."""
+        self._next.cancel()
+        await asyncio.wait([self._next])
+        if not self._next.cancelled():
+            self._next.exception()  # it was told already, or it is nobody's any more
+        await self._batches.aclose()
+
+    async def _read(self) -> Postings | None:
+        began = self._clock.elapsed()
+        try:
+            return await anext(self._batches, None)
+        finally:
+            self._took += self._clock.elapsed() - began
+
+
+async def read_ahead(
+    errands: Sequence[Errand],
+    open_source: Callable[[WantedSource], PostingSource],
+    *,
+    at_once: int,
+    clock: Clock,
+) -> AsyncGenerator[Reading, None]:
+    """Yield sources in their order, each under way already; at most so many at once."""
+    waiting = deque(errands)
+    going: deque[Reading] = deque()
+    try:
+        while waiting or going:
+            while waiting and len(going) < at_once:
+                errand = waiting.popleft()
+                batches = _tried(open_source(errand.source), errand.known, clock)
+                going.append(Reading(errand, batches, clock))
+            yield going[0]
+            await going.popleft().end()
+    finally:
+        for reading in going:
+            await reading.end()
+
+
+async def _tried(
+    source: PostingSource, known: Validators | None, clock: Clock
+) -> AsyncGenerator[Postings, None]:
+    for attempt in range(1, TRIES + 1):
+        begun = False
+        try:
+            async for batch in source.read(known):
+                begun = True
+                yield batch
+            return
+        except TransientError as error:
+            wait = error.retry_after or backoff(attempt, chance=0.5)
+            if begun or attempt == TRIES or wait > LONGEST_WAIT:
+                raise
+        await clock.sleep(wait)

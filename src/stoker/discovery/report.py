@@ -1,0 +1,100 @@
+"""What a discovery adds up to: each source's numbers, all of them together, and how it ended.
+
+A run's manifest has room for counts by name and for sentences; here is how the numbers of every
+source are written into it, and read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+
+from stoker.discovery.sources import SourceState
+from stoker.runs.model import RunState
+
+MOST_TOLD = 20  # reasons of one kind that a person will read
+
+_STATES = tuple(SourceState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """How reading one source went."""
+
+    name: str
+    state: SourceState
+    because: str = ""  # why it failed, or what was left out
+    listed: int = 0  # postings it lists
+    new: int = 0  # of them, never listed there before
+    gone: int = 0  # listed there the last time, and no longer
+    twins: int = 0  # of those listed, at a source before it as well
+    rejected: int = 0  # that could not be read
+    requests: int = 0
+    took: timedelta = timedelta(0)
+
+
+_NUMBERS = ("listed", "new", "gone", "twins", "rejected", "requests")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What became of all postings together."""
+
+    kept: int = 0  # in this run, each opening once
+    enriched: int = 0
+    scored: int = 0
+    employers_matched: int = 0
+    matched: int = 0  # postings of accounts
+    signals: int = 0  # of them, never heard before
+
+
+def counts_of(reports: Sequence[SourceReport], totals: Totals) -> dict[str, int]:
+    """Return all numbers by name, as a manifest keeps them."""
+    counts = {name: sum(getattr(each, name) for each in reports) for name in _NUMBERS}
+    counts |= {each.name: getattr(totals, each.name) for each in fields(totals)}
+    counts["sources"] = len(reports)
+    counts["sources_failed"] = sum(each.state is SourceState.FAILED for each in reports)
+    for each in reports:
+        own = {name: getattr(each, name) for name in _NUMBERS if getattr(each, name)}
+        own["state"] = _STATES.index(each.state)
+        counts |= {f"{each.name} {name}": number for name, number in own.items()}
+    return counts
+
+
+def source_counts(counts: Mapping[str, int]) -> dict[str, dict[str, int | str]]:
+    """Return each source's numbers out of a manifest's counts, by the source's name."""
+    found: dict[str, dict[str, int | str]] = {}
+    for key, number in counts.items():
+        name, blank, what = key.rpartition(" ")
+        if blank and what == "state":
+            found.setdefault(name, dict.fromkeys(("state", *_NUMBERS), 0))["state"] = (
+                _STATES[number] if 0 <= number < len(_STATES) else ""
+            )
+        elif blank and what in _NUMBERS:
+            found.setdefault(name, dict.fromkeys(("state", *_NUMBERS), 0))[what] = number
+    return found
+
+
+def ending_of(reports: Sequence[SourceReport]) -> tuple[RunState, str]:
+    """Return how a discovery ended, and why: a source that failed fails alone."""
+    failed = [each for each in reports if each.state is SourceState.FAILED]
+    if not failed:
+        return RunState.DONE, ""
+    first = f"{failed[0].name}: {failed[0].because}"
+    if len(failed) == len(reports):
+        return RunState.FAILED, f"no source could be read; {first}"
+    return RunState.PARTIAL, f"{len(failed)} of {len(reports)} sources could not be read; {first}"
+
+
+def reasons_of(reports: Sequence[SourceReport], *, rejects: Sequence[str]) -> tuple[str, ...]:
+    """Return the sentences a person should read: what failed, what was left out, what was bad."""
+    told = [
+        f"{each.name} {'failed' if each.state is SourceState.FAILED else 'is not whole'}: "
+        f"{each.because}"
+        for each in reports
+        if each.because
+    ]
+    kept = [*told[:MOST_TOLD], *rejects[:MOST_TOLD]]
+    more = len(told) + len(rejects) - len(kept)
+    return (*kept, f"and {more} more of the kind") if more else tuple(kept)

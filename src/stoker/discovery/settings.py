@@ -1,0 +1,136 @@
+# ruff: noqa: RUF009 - `_each` returns dataclass fields, made once and never changed
+"""Which sources of postings a tenant has, what it wants of postings, and where results go.
+
+How a source is written is said in `core.posting_sources`, what scores are made of in
+`core.job_scoring`; here is what may be set. Each is a tenant's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import storable
+from stoker.config.fields import BOOLEAN, PATH, Kind, number
+from stoker.config.fields import tenant_setting as _each
+
+if TYPE_CHECKING:
+    from stoker.discovery.enrichment import JobScoreRule
+    from stoker.discovery.sources import WantedSource
+
+MOST_SOURCES = 10_000
+
+MOST_WORDS = 200
+
+_SHARE, _WEIGHT = number(0, 1), number(0, 1000)
+
+
+def _sources(given: Any, typed: bool) -> tuple[WantedSource, ...]:
+    from stoker.discovery.sources import wanted_source, without_secrets
+
+    sources = [wanted_source(text) for text in _texts(given, typed, between=";\n")]
+    names = [source.name for source in sources]
+    if len(names) > MOST_SOURCES:
+        raise ConfigError(f"a tenant has at most {MOST_SOURCES} sources, not {len(names)}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ConfigError(f"the source {without_secrets(name)[:80]} is there twice; keep one")
+        seen.add(name)
+    return tuple(sources)
+
+
+def _without_secrets(text: str) -> str:
+    from stoker.discovery.sources import without_secrets
+
+    return without_secrets(text)
+
+
+SOURCES = Kind(
+    name="sources of postings",
+    allowed='a list such as ["greenhouse:acme", "feed:https://acme.com/jobs.rss", "file:jobs.csv"]',
+    read=_sources,
+    shown=_without_secrets,
+)
+
+
+def _words(given: Any, typed: bool) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(text.lower() for text in _texts(given, typed, between=",")))
+    if len(words) > MOST_WORDS:
+        raise ValueError(given)
+    return words
+
+
+WORDS = Kind(
+    name="words", allowed=f"at most {MOST_WORDS} of them, separated by commas", read=_words
+)
+
+
+def _texts(given: Any, typed: bool, *, between: str) -> list[str]:
+    """Return the texts of a list, or of one text with separators."""
+    parts: Sequence[Any]
+    if typed and isinstance(given, list):
+        parts = given
+    elif isinstance(given, str):
+        for mark in between[1:]:
+            given = given.replace(mark, between[0])
+        parts = given.split(between[0])
+    else:
+        raise ValueError("wrong type")
+    if not all(isinstance(part, str) and storable(part) for part in parts):
+        raise ValueError(given)
+    return [part.strip() for part in parts if part.strip()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """Where job postings are looked for, and what is made of them."""
+
+    sources: tuple[WantedSource, ...] = _each(
+        SOURCES,
+        (),
+        "Boards, feeds and files that list postings; after bars, whose they are and at which "
+        "domain. In the environment they are separated by semicolons.",
+    )
+    scheduled: bool = _each(
+        BOOLEAN, False, "Whether `stoker schedule run` discovers too, whenever runs are due."
+    )
+    enrich: bool = _each(
+        BOOLEAN, False, "Whether postings are enriched and scored without being asked to."
+    )
+    out: Path = _each(
+        PATH, Path("discovered"), "Where files of postings go; with several tenants, to one below."
+    )
+    roles: tuple[str, ...] = _each(
+        WORDS, ("engineer", "developer", "data"), "Roles that fit; none means that all do."
+    )
+    stack: tuple[str, ...] = _each(
+        WORDS, (), "Technologies that are wanted; none means that any is as good as another."
+    )
+    role_weight: float = _each(_WEIGHT, 0.5, "How much it counts that the role fits.")
+    stack_weight: float = _each(_WEIGHT, 0.3, "How much the technologies count.")
+    remote_weight: float = _each(_WEIGHT, 0.2, "How much it counts that the work is remote.")
+    exceptional_from: float = _each(_SHARE, 0.85, "The least score that is called exceptional.")
+    strong_from: float = _each(_SHARE, 0.70, "The least score that is called strong.")
+    moderate_from: float = _each(_SHARE, 0.50, "The least score that is called moderate.")
+    signal_strength: float = _each(
+        _SHARE, 0.5, "How strong a signal it is that an account hires; 0 switches it off."
+    )
+
+    def rule(self) -> JobScoreRule:
+        """Return how postings are scored. Raises ConfigError when these cannot all hold."""
+        from stoker.discovery.enrichment import JobScoreRule
+
+        return JobScoreRule(
+            roles=self.roles,
+            stack=self.stack,
+            role_weight=self.role_weight,
+            stack_weight=self.stack_weight,
+            remote_weight=self.remote_weight,
+            exceptional_from=self.exceptional_from,
+            strong_from=self.strong_from,
+            moderate_from=self.moderate_from,
+        )

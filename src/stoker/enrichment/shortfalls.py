@@ -1,0 +1,91 @@
+"""What a company's night had to do without, what that makes of it, and what is owed another time.
+
+A cap, a stop or a vendor's bad day takes something away and is told in a sentence; the rest goes
+on. Which steps there are and how they are done is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.base.types import Step, clean_text
+from stoker.enrichment.model import UnitState
+
+OWED = "owed"  # the note that tells a later night which steps to make up for
+
+_ASKED_AT = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
+
+LONGEST_REASON = 300  # characters
+
+MOST_REASONS = 12  # of one company
+
+_FED = {  # what a step finds is taken further by these, however late it is found
+    Step.EXTRACT: (Step.CONTACTS, Step.VERIFY),
+    Step.CONTACTS: (Step.VERIFY,),
+}
+
+
+class Lack(StrEnum):
+    """Why something was left out: what a later night may do about it."""
+
+    REFUSED = "refused"  # a cap or a stop: as soon as there is room again
+    LATER = "later"  # a vendor's bad day: another time
+    OFF = "off"  # when a person has acted
+    NEVER = "never"  # it will not work, so nothing is owed
+    UNKNOWN = "unknown"  # it may have been paid for: another day, or when somebody has found out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """One thing a company's night did without."""
+
+    step: Step
+    lack: Lack
+    because: str
+    resets_at: datetime | None = None  # when there is room again, if a cap refused it
+
+    @property
+    def sentence(self) -> str:
+        """Say it as it stands among a unit's reasons."""
+        return clean_text(f"{self.step}: {self.because}")[:LONGEST_REASON]
+
+
+def told_by_name(because: str, *, vendor: str) -> str:
+    """Return why a vendor gave no answer, the vendor named instead of where it was asked."""
+    return _ASKED_AT.sub(vendor, because)
+
+
+def ended_as(shortfalls: Iterable[Shortfall]) -> UnitState:
+    """Return how a unit ended that did without these."""
+    lacks = {each.lack for each in shortfalls}
+    if Lack.UNKNOWN in lacks:
+        return UnitState.UNKNOWN
+    return UnitState.DEGRADED if lacks - {Lack.NEVER} else UnitState.DONE
+
+
+def reasons_of(shortfalls: Iterable[Shortfall]) -> tuple[str, ...]:
+    """Return the sentences, each once."""
+    return tuple(dict.fromkeys(each.sentence for each in shortfalls))[:MOST_REASONS]
+
+
+def owed_after(
+    shortfalls: Iterable[Shortfall], *, before: Collection[Step], steps: Collection[Step]
+) -> str:
+    """Return which steps a later night should make up for, as a note keeps it.
+
+    `before` is what was owed already; of that, what tonight's `steps` do not include still is.
+    """
+    owed = {each.step for each in shortfalls if each.lack is not Lack.NEVER}
+    owed |= {step for step in before if step not in steps}
+    return ",".join(step for step in Step if step in owed)
+
+
+def owed_by(notes: Mapping[str, str]) -> frozenset[Step]:
+    """Return which steps an earlier night left to be made up for, with all that they feed."""
+    known = {step.value for step in Step}
+    noted = {Step(name) for name in notes.get(OWED, "").split(",") if name in known}
+    return frozenset(noted.union(*(_FED.get(step, ()) for step in noted)))

@@ -1,0 +1,75 @@
+"""Whether a site says something that no deep look has read yet.
+
+A shallow look remembers pages without giving them to anybody who reads; were that all that is
+remembered, the next deep look would find them unchanged and read nothing.
+
+What is known about a company after a visit to its site: what it says now, what still holds.
+
+A value goes only when the page that gave it was read again, has changed, and no longer says it.
+What others said, and what pages say that nobody read this time, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from stoker.accounts.evidence import folded
+from stoker.accounts.facts import Finding, surest
+from stoker.crawl.model import Outcome, PageSeen, SiteVisit
+
+MOST_FINDINGS = 300
+
+
+def known_after(
+    before: Iterable[Finding], found: Iterable[Finding], visit: SiteVisit | None
+) -> tuple[Finding, ...]:
+    """Return what is known now, each value once, what was found this time first."""
+    says_now: dict[str, str] = {}
+    if visit is not None and visit.outcome is Outcome.READ:
+        says_now = {
+            page.url: folded(f"{page.title}\n{page.text}")
+            for page in visit.pages
+            if page.seen.changed_at >= page.seen.seen_at
+        }
+    still = [each for each in before if _holds(each, says_now.get(each.source))]
+    of_visit = visit.findings if visit is not None else ()
+    return tuple(surest([*found, *of_visit, *still])[:MOST_FINDINGS])
+
+
+def _holds(finding: Finding, text: str | None) -> bool:
+    """Say whether a value stands, given what its page says now; None: it was not read anew."""
+    return text is None or folded(finding.evidence or finding.value) in text
+
+
+UNREAD = "unread"  # the note of a company whose pages wait for a deep look
+
+_YES, _NO = "yes", "no"
+
+
+def waits_for_reading(notes: Mapping[str, str]) -> bool:
+    """Say whether a deep look must be given all pages again, changed or not."""
+    return notes.get(UNREAD) == _YES
+
+
+def noted_reading(visit: SiteVisit | None, *, read: bool) -> dict[str, str]:
+    """Return the note after a look that read what it saw, or only saw it."""
+    if visit is None or visit.outcome not in (Outcome.READ, Outcome.THIN):
+        return {}
+    return {UNREAD: _NO if read else _YES}
+
+
+def as_remembered(visit: SiteVisit, known: Iterable[PageSeen]) -> SiteVisit:
+    """Return a visit that was given nothing known, with when its pages really changed."""
+    before = {page.url: page for page in known}
+
+    def since(page: PageSeen) -> PageSeen:
+        then = before.get(page.url)
+        same = then is not None and then.fingerprint == page.fingerprint
+        return replace(page, changed_at=then.changed_at) if same and then else page
+
+    return replace(
+        visit,
+        seen=tuple(since(page) for page in visit.seen),
+        pages=tuple(replace(page, seen=since(page.seen)) for page in visit.pages),
+    )

@@ -1,0 +1,136 @@
+"""Work handed out unit by unit: take, show signs of life, finish, give back.
+
+One process today and many workers later take from the same hand: whoever takes a unit has it until
+it is finished, given back, or its taker falls silent. What is done with a unit is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from stoker.accounts.model import Dossier
+from stoker.base.clock import Clock
+from stoker.base.errors import StokerError
+from stoker.enrichment.model import NightStore, Unit
+
+LEASE = timedelta(seconds=60)
+
+SIGN_OF_LIFE = timedelta(seconds=15)
+
+HELD_STILL = "this process was held still for so long that another one may have its work by now"
+
+
+class HandingOut(Protocol):
+    """Where units come from, and where they go back to."""
+
+    async def take(self, limit: int) -> list[Unit]:
+        """Take the next units nobody has, the most valuable first; none are left when empty."""
+        ...
+
+    async def keep_alive(self) -> int:
+        """Show that whoever took units is still there; return how many it has."""
+        ...
+
+    def still_ours(self) -> bool:
+        """Say whether nobody can have taken us for dead: otherwise nothing new may be begun."""
+        ...
+
+    async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
+        """Write down how a unit ended and what is known now, together; False if it is not ours."""
+        ...
+
+    async def give_back(self) -> int:
+        """Make everything taken and not finished free again; return how many."""
+        ...
+
+
+@asynccontextmanager
+async def kept_alive(units: HandingOut, *, clock: Clock) -> AsyncIterator[None]:
+    """Show signs of life for whoever takes units, as long as it is at it."""
+
+    async def show_life() -> None:
+        while True:
+            await clock.sleep(SIGN_OF_LIFE)
+            with suppress(StokerError):  # a store that is away for long is noticed by the work
+                await units.keep_alive()
+
+    showing = asyncio.create_task(show_life())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        await asyncio.wait({showing})
+
+
+class StoreUnits:
+    """Units of one run, handed out by its tenant's store.
+
+    Whoever was silent for longer than its lease has none any more, and gets none: another run may
+    have taken the night over, and knows better by now. To be made when the run begins: silence
+    before the first unit counts too.
+    """
+
+    def __init__(
+        self,
+        nights: NightStore,
+        run: str,
+        *,
+        owner: str,
+        clock: Clock,
+        lease: timedelta = LEASE,
+    ) -> None:
+        self._nights = nights
+        self._run = run
+        self._owner = owner
+        self._clock = clock
+        self._lease = lease
+        self._alive_at = self._moment()
+        self._lost = False
+        self.lost_because = HELD_STILL  # once it is not ours any more
+
+    async def take(self, limit: int) -> list[Unit]:
+        """Take the next units nobody has, the most valuable first."""
+        if not self.still_ours():
+            return []
+        now = self._clock.now()
+        return await self._nights.take_units(
+            self._run, owner=self._owner, until=now + self._lease, now=now, limit=limit
+        )
+
+    async def keep_alive(self) -> int:
+        """Lengthen the lease of everything taken."""
+        if not self.still_ours():
+            return 0
+        moment, until = self._moment(), self._clock.now() + self._lease
+        kept = await self._nights.keep_units(self._run, owner=self._owner, until=until)
+        self._alive_at = moment
+        return kept
+
+    async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
+        """Write down how a unit ended and what is known now, together."""
+        if not self.still_ours():
+            return False
+        return await self._nights.finish_unit(self._run, unit, dossier)
+
+    async def give_back(self) -> int:
+        """Make everything taken and not finished free again."""
+        return await self._nights.give_back_units(self._run, owner=self._owner)
+
+    def let_go(self, because: str) -> None:
+        """Have nothing more to do with the run's units: none is taken, worked on or finished."""
+        if self.still_ours():
+            self._lost, self.lost_because = True, because
+
+    def still_ours(self) -> bool:
+        """Say whether nobody can have taken us for dead, now or ever before; nor did we let go."""
+        silent_for = (now - then for now, then in zip(self._moment(), self._alive_at, strict=True))
+        self._lost = self._lost or max(silent_for) > self._lease
+        return not self._lost
+
+    def _moment(self) -> tuple[timedelta, timedelta]:
+        # By both clocks: one does not count while the machine sleeps, the other can be set back.
+        return self._clock.elapsed(), self._clock.now() - datetime.min.replace(tzinfo=UTC)

@@ -1,0 +1,233 @@
+"""How files change so that a crash, a full disk or a power cut leaves the old or the new, whole.
+
+A file is replaced by writing a new one beside it, and grows at its end; either is on the disk
+before we return. Here operating system errors become ours, and here the knowledge stops: what the
+bytes mean is their owner's business. Needs a POSIX file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+
+from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
+
+TMP = ".tmp"  # how the name of everything unfinished ends; whoever has the lock may remove it
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+_WRONG_KIND = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+
+_BUSY = {errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+
+
+class Disk:
+    """Durable changes to files. One for all folders on the same disk.
+
+    When the disk fails under a write, the operating system may already have dropped what it was
+    given, and asking again would be answered with a yes that means nothing. So after the first
+    such failure nothing more is written until the process is started anew.
+    """
+
+    def __init__(self) -> None:
+        self._failure = ""
+
+    @contextmanager
+    def changing(self, path: Path) -> Iterator[None]:
+        """Turn operating system errors into ours; refuse to begin on a disk that has failed."""
+        if self._failure:
+            raise UncertainError(f"{self._failure}; nothing more is written until a restart")
+        try:
+            yield
+        except OSError as error:
+            meant = meaning(error, path)
+            if isinstance(meant, UncertainError):
+                self._failure = str(meant)
+            raise meant from error
+
+    def make_folder(self, path: Path) -> None:
+        """Make sure that the folder and those above it are there, also after a power cut."""
+        if path.is_dir():
+            return
+        self.make_folder(path.parent)
+        with self.changing(path), _names_synced(path.parent):
+            path.mkdir(exist_ok=True)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Give the file this content; whatever happens, it has the old or the new, whole.
+
+        The caller holds the lock of the folder. UncertainError only when the disk itself failed.
+        """
+        beside = path.with_name(f".{path.name}{TMP}")
+        with self.changing(path), _names_synced(path.parent):
+            try:
+                file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+                try:
+                    _write_all(file, data)
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                beside.replace(path)
+            except OSError:
+                _remove_quietly(beside)
+                raise
+
+    def extend(self, path: Path, data: bytes, *, end: int) -> None:
+        """Add data at the file's end, which is at `end`; create the file when there is none.
+
+        When the disk turns out to be full the file is as before. After a crash it may hold part
+        of the data, so the data must be such that its reader can tell.
+        """
+        synced = nullcontext() if path.exists() else _names_synced(path.parent)
+        with self.changing(path), synced:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            try:
+                try:
+                    _write_all(file, data)
+                    os.fsync(file)
+                except OSError as error:
+                    if error.errno in _FULL:
+                        os.ftruncate(file, end)
+                    raise
+            finally:
+                os.close(file)
+
+    def cut(self, path: Path, *, end: int) -> None:
+        """Let the file end here."""
+        with self.changing(path), path.open("r+b") as file:
+            file.truncate(end)
+            os.fsync(file.fileno())
+
+    def move(self, path: Path, to: Path) -> None:
+        """Give a file or folder another name in the same folder."""
+        with self.changing(path), _names_synced(path.parent):
+            path.rename(to)
+
+    def remove(self, folder: Path, names: Iterable[str]) -> None:
+        """Let files and whole folders in a folder go, those that are there.
+
+        Each is gone at once for whoever looks for it; none comes back after a power cut.
+        """
+        there = [folder / name for name in names if (folder / name).exists()]
+        if not there:
+            return
+        with self.changing(folder), _names_synced(folder):
+            for path in there:
+                if path.is_dir():
+                    _remove_folder(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+class Turn:
+    """The right to write below one folder: one thread of one process at a time, readers never.
+
+    The operating system ends it with the process, so a crash leaves nothing to clear up.
+    """
+
+    def __init__(self, path: Path, *, patience: timedelta) -> None:
+        self._path = path
+        self._patience = patience
+        self._here = threading.Lock()  # threads of this process wait in line, not in a poll
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for our turn and hold it; TransientError when another writer keeps it too long."""
+        deadline = time.monotonic() + self._patience.total_seconds()
+        if not self._here.acquire(timeout=self._patience.total_seconds()):
+            raise self._too_long()
+        try:
+            try:
+                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise meaning(error, self._path) from error
+            try:
+                while not _locked(file):
+                    if time.monotonic() >= deadline:
+                        raise self._too_long()
+                    time.sleep(0.005)
+                yield
+            finally:
+                os.close(file)  # which also gives the lock back
+        finally:
+            self._here.release()
+
+    def _too_long(self) -> TransientError:
+        return TransientError(
+            f"another process is writing in {self._path.parent} and did not finish within "
+            f"{self._patience.total_seconds():g} s; nothing was written, try again later"
+        )
+
+
+def meaning(error: OSError, path: Path) -> StokerError:
+    """Return what an operating system's error asks the caller to do next."""
+    why = error.strerror or str(error)
+    if error.errno in _FULL:
+        return TransientError(
+            f"the disk is full: {path} keeps its old content, nothing was written; "
+            "free some room and run again"
+        )
+    if error.errno in _FORBIDDEN:
+        return ConfigError(
+            f"{path} cannot be used ({why}); make its folder writable or choose another one"
+        )
+    if error.errno in _WRONG_KIND:
+        return ConfigError(f"{path} cannot be used ({why}); give the path of a folder")
+    if error.errno in _BUSY:
+        return TransientError(f"{path} could not be opened ({why}); nothing was written, try later")
+    return UncertainError(f"the disk failed at {path} ({why}); check the disk, then start again")
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_all(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+@contextmanager
+def _names_synced(path: Path) -> Iterator[None]:
+    """Make what is done to the names in a folder outlast a power cut; a rename alone does not."""
+    # Opened first: once the names have changed, there is no saying that nothing was done.
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            raise OSError(errno.EIO, error.strerror) from error
+    finally:
+        os.close(folder)
+
+
+def _remove_folder(path: Path) -> None:
+    # Out of sight first, or a reader would find it with half of its files.
+    unseen = path if path.name.endswith(TMP) else path.with_name(f".{path.name}{TMP}")
+    if unseen != path:
+        path.rename(unseen)
+    shutil.rmtree(unseen)
+
+
+def _remove_quietly(path: Path) -> None:
+    # A leftover is removed at the next start; the error that brought us here matters more.
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -1,0 +1,292 @@
+"""`stoker heat top|show|sweep`: which accounts are hot, because of what, and all reckoned anew.
+
+`stoker signals import`: what happened at accounts, from a file of somebody else's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError
+from stoker.cli.options import (
+    chosen_tenants,
+    one_account,
+    one_tenant,
+    takes_tenant,
+    takes_tenants,
+    working_tenants,
+)
+from stoker.cli.output import (
+    Exit,
+    exit_for_run,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+)
+from stoker.runs.model import RunState
+
+if TYPE_CHECKING:
+    from stoker.accounts.model import CompanyId
+    from stoker.base.types import Json, TenantId
+    from stoker.cli.output import Asked
+    from stoker.heat.heat import AccountHeat, Signal
+    from stoker.heat.import_signals import Imported
+    from stoker.runs.model import Run
+
+MOST_SHOWN = 20
+
+
+@click.group()
+def signals() -> None:
+    """Tell Stoker what happened at accounts."""
+
+
+@signals.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@takes_tenant
+@takes_json
+@pass_asked
+def import_file(asked: Asked, file: Path, tenant: str | None, as_json: bool) -> Exit | None:
+    """Read signals from FILE: CSV, or JSON lines when it ends in .jsonl.
+
+    Columns: account and at; strength (0 to 1, 1 if not said), source and id if known. The same row
+    twice counts once, so a file may be read again. Every row that is no signal is told.
+    """
+    whose, done = run_async(_imported(asked, file, tenant))
+    if as_json:
+        show_json(
+            {
+                "tenant": whose,
+                "new": done.new,
+                "known": done.known,
+                "accounts": len(done.accounts),
+                "bad": done.bad,
+                "rows": [{"line": line, "because": because} for line, because in done.told],
+            }
+        )
+        return Exit.PROBLEMS if done.bad else None
+    say(
+        f"{done.new} signals are new, {done.known} were known; "
+        f"{len(done.accounts)} accounts of {whose} have moved"
+    )
+    if done.bad:
+        say(f"{done.bad} rows were left out:")
+        show_table(["line", "because"], done.told[:MOST_SHOWN])
+    if done.bad > MOST_SHOWN:
+        say(f"and {done.bad - MOST_SHOWN} more; see them with --json")
+    return Exit.PROBLEMS if done.bad else None
+
+
+async def _imported(asked: Asked, file: Path, named: str | None) -> tuple[TenantId, Imported]:
+    from stoker.calendar.timezones import zone_named
+    from stoker.heat.import_signals import import_signals
+    from stoker.heat.signal_files import signal_rows
+
+    async with asked.app() as app:
+        tenant = one_tenant(app.settings, named)
+        own = app.settings.for_tenant(tenant)
+        done = await import_signals(
+            app.backend.tenant(tenant),
+            signal_rows(asked.directory / file),
+            heat=own.heat.rule(),
+            tiers=own.heat.tiers(),
+            zone=zone_named(own.scheduling.timezone),
+            clock=app.clock,
+        )
+        return tenant, done
+
+
+_NOBODY = (
+    "no account has a heat yet; find who fits with: stoker nightly --plan, "
+    "and give them one with: stoker heat sweep"
+)
+
+
+@click.group()
+def heat() -> None:
+    """Say which accounts are hot, and because of what."""
+
+
+@heat.command()
+@takes_tenants
+@click.option(
+    "--tier", type=click.Choice(["HOT", "WARM", "COLD"], case_sensitive=False), help="Only these."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Show at most this many of a tenant's.",
+)
+@takes_json
+@pass_asked
+def top(
+    asked: Asked, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
+) -> None:
+    """List the hottest accounts, as of now."""
+    found = run_async(_top(asked, tenants, tier=tier, limit=limit))
+    if as_json:
+        show_json([_json(tenant, each) for tenant, each in found])
+        return
+    show_table(
+        ["heat", "tier", "tenant", "account", "posture", "recency", "volume", "last signal"],
+        [
+            (
+                f"{each.score:.2f}",
+                each.tier.value,
+                tenant,
+                each.account,
+                f"{each.factors.posture_score:.2f}",
+                f"{each.factors.signal_recency:.2f}",
+                f"{each.factors.signal_volume:.2f}",
+                f"{each.state.latest[0]:%Y-%m-%d %H:%M}" if each.state.latest else "none",
+            )
+            for tenant, each in found
+        ],
+        empty=_NOBODY,
+    )
+
+
+async def _top(
+    asked: Asked, tenants: tuple[str, ...], *, tier: str | None, limit: int
+) -> list[tuple[TenantId, AccountHeat]]:
+    from stoker.heat.heat import swept
+    from stoker.heat.tiers import Tier
+
+    found: list[tuple[TenantId, AccountHeat]] = []
+    async with asked.app(only_to_read=True) as app:
+        for tenant in chosen_tenants(app.settings, tenants):
+            own = app.settings.for_tenant(tenant).heat
+            heats = await app.backend.tenant(tenant).attention.hottest(
+                limit=limit, tier=Tier(tier.upper()) if tier else None
+            )
+            now = swept(heats, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+            found += [(tenant, each) for each in now]
+    return sorted(found, key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
+
+
+@heat.command()
+@click.argument("account", metavar="[TENANT/]ACCOUNT")
+@takes_json
+@pass_asked
+def show(asked: Asked, account: str, as_json: bool) -> None:
+    """Show how hot one account is, what that is made of, and its latest signals."""
+    tenant, company, found, signals = run_async(_shown(asked, account))
+    if found is None:
+        raise ConfigError(
+            f"{company} has no heat for {tenant} yet; reckon it with: stoker heat sweep"
+        )
+    if as_json:
+        show_json({**_json(tenant, found), "signals": [_signal_json(each) for each in signals]})
+        return
+    made_of = found.factors
+    say(f"{found.account} of {tenant}: {found.tier.value}, heat {found.score:.2f}")
+    say(
+        f"  posture {made_of.posture_score:.2f}, recency {made_of.signal_recency:.2f}, "
+        f"volume {made_of.signal_volume:.2f}"
+    )
+    say(f"  {found.tier.value} since {found.tier_since:%Y-%m-%d %H:%M} UTC")
+    if found.below_since:
+        say(f"  too cool for that since {found.below_since:%Y-%m-%d %H:%M} UTC")
+    show_table(
+        ["signal", "at", "strength", "source"],
+        [
+            (each.kind.value, f"{each.at:%Y-%m-%d %H:%M}", f"{each.strength:.2f}", each.source)
+            for each in signals
+        ],
+        empty="no signals yet",
+    )
+
+
+async def _shown(
+    asked: Asked, account: str
+) -> tuple[TenantId, CompanyId, AccountHeat | None, list[Signal]]:
+    from stoker.heat.heat import heat_at
+
+    async with asked.app(only_to_read=True) as app:
+        tenant, company = one_account(app.settings, account)
+        own = app.settings.for_tenant(tenant).heat
+        attention = app.backend.tenant(tenant).attention
+        found = await attention.heat(company)
+        if found is not None:
+            found = heat_at(found, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+        return tenant, company, found, await attention.signals(company, limit=10)
+
+
+@heat.command()
+@takes_tenants
+@takes_json
+@pass_asked
+def sweep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+    """Reckon every heat anew, and give accounts that fit and have none yet one.
+
+    `stoker schedule run` does it every hour (heat.sweep_minutes).
+    """
+    done = run_async(_swept(asked, tenants))
+    if as_json:
+        show_json(
+            [
+                {"tenant": tenant, "run": run.name, "state": run.state.value, **run.manifest.counts}
+                for tenant, run in done
+            ]
+        )
+    else:
+        show_table(
+            ["tenant", "run", "accounts", "new", "warmer", "cooler", "HOT", "WARM", "COLD"],
+            [
+                (
+                    tenant,
+                    run.name,
+                    *(
+                        run.manifest.counts.get(name, 0)
+                        for name in ("accounts", "new", "warmer", "cooler", "hot", "warm", "cold")
+                    ),
+                )
+                for tenant, run in done
+            ],
+        )
+    bad = [run.state for _, run in done if run.state is not RunState.DONE]
+    return exit_for_run(bad[0] if bad else RunState.DONE)
+
+
+async def _swept(asked: Asked, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
+    async with asked.app() as app:
+        scheduler = app.scheduler(())
+        return [
+            (tenant, await scheduler.start_now(app.sweep_task(tenant)))
+            for tenant in working_tenants(app.settings, named)
+        ]
+
+
+def _json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:
+    return {
+        "tenant_id": tenant,
+        "account_id": each.account,
+        "heat_score": each.score,
+        "heat_tier": each.tier.value,
+        "factors": {
+            "posture_score": each.factors.posture_score,
+            "signal_recency": each.factors.signal_recency,
+            "signal_volume": each.factors.signal_volume,
+        },
+        "tier_since": each.tier_since.isoformat(),
+        "computed_at": each.computed_at.isoformat(),
+        "updated_at": each.updated_at.isoformat(),
+    }
+
+
+def _signal_json(each: Signal) -> dict[str, Json]:
+    return {
+        "id": each.id,
+        "kind": each.kind.value,
+        "at": each.at.isoformat(),
+        "strength": each.strength,
+        "source": each.source,
+    }

@@ -1,0 +1,344 @@
+"""How hot an account is, and because of what.
+
+Posture says how well an account fits, signals say that something happens there: recency is the
+strongest signal faded to now, volume all of them together. What is kept per account is a few
+numbers, however many signals there were: a signal moves them in one step, and the score follows
+from them and the time alone, so a sweep and a signal's arrival give the same number.
+
+How hot many accounts are by now: what `heat` says of each, reckoned in whole columns.
+
+A sweep goes over every account of a tenant, and most of them only cooled down a little. The two
+give the same numbers, so it makes no difference which of them an account met last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.accounts.model import CompanyId
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.types import in_utc
+from stoker.heat.tiers import SIGNALS_KEPT, Tier, TierRule, TierStanding, tier_after
+
+Floats = NDArray[np.float64]
+
+Ints = NDArray[np.int64]
+
+_TICK = timedelta.resolution
+
+_FIRST, _LAST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
+_LONGEST = timedelta(days=3660)
+
+_NOTHING = 1e-12  # what has faded this far is gone
+
+_GONE = 1100  # half-lives after which nothing is left of any number
+
+
+class SignalKind(StrEnum):
+    """What happened at an account."""
+
+    SITE_CHANGED = "SITE_CHANGED"
+    POSTING = "POSTING"
+    LEAD_SCORE = "LEAD_SCORE"
+    IMPORTED = "IMPORTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Something happened at an account. The id is good once: the same one again says nothing."""
+
+    id: str
+    account: CompanyId
+    kind: SignalKind
+    at: datetime
+    strength: float = 1.0  # 0 to 1
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id or not self.account:
+            raise PermanentError("a signal needs an id and an account")
+        if not 0.0 <= self.strength <= 1.0:
+            raise PermanentError(f"a signal's strength is 0 to 1, not {self.strength!r}")
+        at = in_utc(self.at, what="a signal's time")
+        if not _FIRST <= at < _LAST:
+            raise PermanentError(f"a signal's time is in the years 1900 to 8999, not {self.at}")
+        object.__setattr__(self, "at", at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatRule:
+    """What heat is made of, and how fast it fades."""
+
+    posture_weight: float = 0.5
+    recency_weight: float = 0.3
+    volume_weight: float = 0.2
+    half_life: timedelta = timedelta(days=7)
+    volume_scale: float = 3.0  # so many fresh signals of full strength are half of all volume
+
+    def __post_init__(self) -> None:
+        weights = (self.posture_weight, self.recency_weight, self.volume_weight)
+        if not all(0.0 <= weight <= 1e6 for weight in weights) or sum(weights) < 1e-6:
+            raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
+        if not timedelta(minutes=1) <= self.half_life <= _LONGEST:
+            raise ConfigError(
+                f"a half-life is 1 minute to {_LONGEST.days} days, not {self.half_life}"
+            )
+        if not 1e-6 <= self.volume_scale <= 1e9:
+            raise ConfigError(f"the scale of volume is above 0, not {self.volume_scale!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatState:
+    """All that is kept of an account's posture and signals, as of one moment.
+
+    That moment is the first whole number of half-lives since 1970 that is not before any signal:
+    from one such moment to the next numbers are halved, which rounds nothing, so the order in
+    which signals come makes no difference to the peak and next to none to the mass.
+    """
+
+    posture: float = 0.0
+    peak: float = 0.0  # the strongest signal, faded to `as_of`
+    mass: float = 0.0  # all strengths together, each faded to `as_of`
+    as_of: datetime | None = None  # None: no signal yet
+    latest: tuple[datetime, ...] = ()  # times of the last few signals, newest first
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.posture <= 1.0:
+            raise PermanentError(f"a posture is 0 to 1, not {self.posture!r}")
+        if not 0.0 <= self.peak <= 1.0 or not 0.0 <= self.mass < math.inf:
+            raise PermanentError(f"no signals add up to {self.peak!r} and {self.mass!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """What a score is made of, each 0 to 1."""
+
+    posture_score: float = 0.0
+    signal_recency: float = 0.0
+    signal_volume: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountHeat:
+    """How hot one account is, as of `computed_at`; when anything but time last changed it."""
+
+    account: CompanyId
+    score: float  # 0 to 1
+    tier: Tier
+    factors: Factors
+    state: HeatState
+    tier_since: datetime
+    below_since: datetime | None = None
+    computed_at: datetime
+    updated_at: datetime  # of the last signal, posture or tier that changed something
+
+
+def unheard(account: CompanyId, *, now: datetime) -> AccountHeat:
+    """Return the heat of an account nobody has said anything about."""
+    now = in_utc(now, what="now")
+    return AccountHeat(
+        account=account,
+        score=0.0,
+        tier=Tier.COLD,
+        factors=Factors(),
+        state=HeatState(),
+        tier_since=now,
+        computed_at=now,
+        updated_at=now,
+    )
+
+
+def arrived(signal: Signal, *, now: datetime) -> Signal:
+    """Return the signal as it is kept: one dated ahead of its arrival happened on arrival."""
+    return signal if signal.at <= now else replace(signal, at=now)
+
+
+def with_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountHeat:
+    """Return the account with one more signal in its state; the score follows with `heat_at`.
+
+    Signals may come in any order. That each comes once is the store's business.
+    """
+    state = heat.state
+    if signal.strength == 0.0:
+        return heat
+    as_of = _grid(signal.at, rule.half_life)
+    if state.as_of is not None and state.as_of > as_of:
+        as_of = state.as_of
+    kept = _left(state.as_of, as_of, rule.half_life) if state.as_of else 0.0
+    fresh = signal.strength * _left(signal.at, as_of, rule.half_life)
+    moved = HeatState(
+        posture=state.posture,
+        peak=max(state.peak * kept, fresh),
+        mass=state.mass * kept + fresh,
+        as_of=as_of,
+        latest=tuple(sorted((*state.latest, signal.at), reverse=True)[:SIGNALS_KEPT]),
+    )
+    return replace(heat, state=moved)
+
+
+def with_posture(heat: AccountHeat, posture: float) -> AccountHeat:
+    """Return the account with this posture (0 to 1); the score follows with `heat_at`."""
+    return replace(heat, state=replace(heat.state, posture=posture))
+
+
+def heat_at(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
+    """Return the account's heat at this moment: score, factors and tier, from its state alone."""
+    now = in_utc(now, what="now")
+    state = heat.state
+    as_of = np.array([in_ticks(state.as_of or _EPOCH)], np.int64)
+    score, recency, volume = scores(
+        np.array([state.posture]),
+        np.array([state.peak]),
+        np.array([state.mass]),
+        as_of,
+        now=now,
+        rule=rule,
+    )
+    before = TierStanding(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
+    after = tier_after(before, score=float(score[0]), latest=state.latest, now=now, rule=tiers)
+    return replace(
+        heat,
+        score=float(score[0]),
+        tier=after.tier,
+        factors=Factors(
+            posture_score=state.posture,
+            signal_recency=float(recency[0]),
+            signal_volume=float(volume[0]),
+        ),
+        tier_since=after.since,
+        below_since=after.below_since,
+        computed_at=now,
+        updated_at=heat.updated_at if after.tier is heat.tier else now,
+    )
+
+
+def heated(
+    heat: AccountHeat,
+    signals: Iterable[Signal] = (),
+    *,
+    posture: float | None = None,
+    now: datetime,
+    rule: HeatRule,
+    tiers: TierRule,
+) -> AccountHeat:
+    """Return the account after these signals arrived and its posture became this, at `now`."""
+    now, before = in_utc(now, what="now"), heat.state
+    for signal in signals:
+        heat = with_signal(heat, arrived(signal, now=now), rule=rule)
+    if posture is not None:
+        heat = with_posture(heat, posture)
+    if heat.state != before:
+        heat = replace(heat, updated_at=now)
+    return heat_at(heat, now=now, rule=rule, tiers=tiers)
+
+
+def scores(
+    posture: Floats, peak: Floats, mass: Floats, as_of: Ints, *, now: datetime, rule: HeatRule
+) -> tuple[Floats, Floats, Floats]:
+    """Return every account's score, recency and volume at this moment, each 0 to 1.
+
+    `as_of` is in microseconds since 1970 (`in_ticks`), at most a half-life after `now`. Every step
+    is one that rounding keeps in order, so more posture, a larger peak or a larger mass never
+    gives a lower score.
+    """
+    half_life = rule.half_life // _TICK
+    halvings, rest = np.divmod(in_ticks(now) - as_of, half_life)
+    share = np.exp2(rest / -float(half_life))
+    left = np.ldexp(share, -np.clip(halvings, -1, _GONE).astype(np.int32))
+    recency = np.minimum(_whole(peak * left), 1.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        volume = 1.0 / (1.0 + rule.volume_scale / _whole(mass * left))
+    weighed = rule.posture_weight * posture
+    weighed = weighed + rule.recency_weight * recency
+    weighed = weighed + rule.volume_weight * volume
+    total = rule.posture_weight + rule.recency_weight + rule.volume_weight
+    return np.minimum(weighed / total, 1.0), recency, volume
+
+
+def in_ticks(moment: datetime) -> int:
+    """Return the moment as columns hold it: whole microseconds since 1970."""
+    return (moment - _EPOCH) // _TICK
+
+
+def _whole(faded: Floats) -> Floats:
+    return np.where(faded < _NOTHING, 0.0, faded)
+
+
+def _grid(at: datetime, half_life: timedelta) -> datetime:
+    return _EPOCH - half_life * ((_EPOCH - at) // half_life)
+
+
+def _left(at: datetime, as_of: datetime, half_life: timedelta) -> float:
+    halvings, rest = divmod(as_of - at, half_life)
+    return math.ldexp(2.0 ** -(rest / half_life), -min(halvings, _GONE))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def swept(
+    heats: Sequence[AccountHeat], *, now: datetime, rule: HeatRule, tiers: TierRule
+) -> list[AccountHeat]:
+    """Return what `heat.heat_at` says of each account at this moment, in the order given."""
+    now, states = in_utc(now, what="now"), [heat.state for heat in heats]
+    columns = scores(
+        np.array([state.posture for state in states], np.float64),
+        np.array([state.peak for state in states], np.float64),
+        np.array([state.mass for state in states], np.float64),
+        np.array([in_ticks(state.as_of or _EPOCH) for state in states], np.int64),
+        now=now,
+        rule=rule,
+    )
+    after: list[AccountHeat] = []
+    for heat, score, recency, volume in zip(
+        heats, *(column.tolist() for column in columns), strict=True
+    ):
+        before = TierStanding(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
+        stands = tier_after(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
+        after.append(
+            AccountHeat(
+                account=heat.account,
+                score=score,
+                tier=stands.tier,
+                factors=Factors(
+                    posture_score=heat.state.posture,
+                    signal_recency=recency,
+                    signal_volume=volume,
+                ),
+                state=heat.state,
+                tier_since=stands.since,
+                below_since=stands.below_since,
+                computed_at=now,
+                updated_at=heat.updated_at if stands.tier is heat.tier else now,
+            )
+        )
+    return after
+
+
+def all_heated(
+    heats: Sequence[AccountHeat],
+    *,
+    signals: Mapping[CompanyId, Sequence[Signal]] | None = None,
+    postures: Mapping[CompanyId, float] | None = None,
+    now: datetime,
+    rule: HeatRule,
+    tiers: TierRule,
+) -> list[AccountHeat]:
+    """Return what `heat.heated` says of each account after its signals and with its posture."""
+    now, moved = in_utc(now, what="now"), list[AccountHeat]()
+    for heat in heats:
+        after = heat
+        for signal in (signals or {}).get(heat.account, ()):
+            after = with_signal(after, arrived(signal, now=now), rule=rule)
+        if postures and heat.account in postures:
+            after = with_posture(after, postures[heat.account])
+        moved.append(after if after.state == heat.state else replace(after, updated_at=now))
+    return swept(moved, now=now, rule=rule, tiers=tiers)

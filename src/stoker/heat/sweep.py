@@ -1,0 +1,112 @@
+"""A tenant's heats brought up to date: accounts it looks for become known, all are reckoned anew.
+
+Signals move the heat of their accounts when they arrive; a sweep does what only time does. How hot
+an account is, is decided in `core.heat`; page by page, so that a million of them fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.accounts.model import CompanyId, LeadScore, Standing
+from stoker.base.clock import Clock
+from stoker.context import Store
+from stoker.heat.heat import HeatRule, swept
+from stoker.heat.model import AttentionStore
+from stoker.heat.signals import posture
+from stoker.heat.tiers import Tier, TierRule
+from stoker.runs.model import RunState
+from stoker.runs.service import Ending, OpenRun
+
+KIND = "sweep"
+
+_PAGE = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep found."""
+
+    accounts: int = 0
+    new: int = 0  # accounts that had no heat before
+    warmer: int = 0  # in a higher tier than before
+    cooler: int = 0
+    moved: int = 0  # by somebody else meanwhile, and left alone: theirs is newer
+    hot: int = 0
+    warm: int = 0
+    cold: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One tenant's sweep, as work that is due again and again."""
+
+    heat: HeatRule
+    tiers: TierRule
+    icp_rule: str
+
+    @property
+    def kind(self) -> str:
+        """What its runs are listed under."""
+        return KIND
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Sweep; what was found is in the counts."""
+        with run.step(KIND) as step:
+            found = await self.swept(run.store, clock=run.clock)
+            step.items = found.accounts
+        counts = {name: getattr(found, name) for name in Swept.__slots__}
+        return Ending(state=RunState.DONE, counts=counts)
+
+    async def swept(self, store: Store, *, clock: Clock) -> Swept:
+        """Give accounts that fit and have no heat yet one, and reckon everybody's anew."""
+        new = await self._met(store, clock)
+        return await self._reckoned(store.attention, clock, new=new)
+
+    async def _met(self, store: Store, clock: Clock) -> int:
+        new, after, last = 0, "", ""
+        known: set[CompanyId] = set()
+        while page := await store.accounts.candidates(rule=self.icp_rule, after=after, limit=_PAGE):
+            after = page[-1].id
+            # Heats come in the same order, so each page of them is read once.
+            while last < after and (heats := await store.attention.heats(after=last, limit=_PAGE)):
+                known |= {heat.account for heat in heats}
+                last = heats[-1].account
+            unmet = {
+                one.id: posture(await _score(store, one)) for one in page if one.id not in known
+            }
+            known = {account for account in known if account > after}
+            if unmet:
+                new += await store.attention.put_postures(
+                    unmet, rule=self.heat, tiers=self.tiers, now=clock.now()
+                )
+        return new
+
+    async def _reckoned(self, attention: AttentionStore, clock: Clock, *, new: int) -> Swept:
+        accounts = warmer = cooler = put = 0
+        tiers = dict.fromkeys(Tier, 0)
+        after = ""
+        while page := await attention.heats(after=after, limit=_PAGE):
+            after = page[-1].account
+            now = swept(page, now=clock.now(), rule=self.heat, tiers=self.tiers)
+            put += await attention.put_heats(now, expected=page)
+            accounts += len(page)
+            for before, heat in zip(page, now, strict=True):
+                tiers[heat.tier] += 1
+                warmer += heat.tier.rank > before.tier.rank
+                cooler += heat.tier.rank < before.tier.rank
+        return Swept(
+            accounts=accounts,
+            new=new,
+            warmer=warmer,
+            cooler=cooler,
+            moved=accounts - put,
+            hot=tiers[Tier.HOT],
+            warm=tiers[Tier.WARM],
+            cold=tiers[Tier.COLD],
+        )
+
+
+async def _score(store: Store, candidate: Standing) -> LeadScore | None:
+    dossier = await store.accounts.dossier(candidate.id) if candidate.scored else None
+    return dossier.score if dossier else None

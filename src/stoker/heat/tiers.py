@@ -1,0 +1,175 @@
+"""Which tier an account is in, without flapping, and how often and how deep a tier is looked at.
+
+Up at once, by score or by signals close together; down one step at a time, and only after the
+score has stayed below for the tier's cooldown. Heat itself is `heat`'s business; what a look is
+worth when money is short is `worth`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import Depth
+
+SIGNALS_KEPT = 8  # times of an account's last signals; no promotion can ask for more
+
+_NONE = timedelta(0)
+
+_DAY = timedelta(days=1)
+
+Floats = NDArray[np.float64]
+
+Numbers = NDArray[Any]
+
+
+class Tier(StrEnum):
+    """How much attention an account gets."""
+
+    HOT = "HOT"
+    WARM = "WARM"
+    COLD = "COLD"
+
+    @property
+    def rank(self) -> int:
+        """Return 0 for COLD up to 2 for HOT; columns hold tiers by this number."""
+        return _RANKS[self]
+
+
+BY_RANK = (Tier.COLD, Tier.WARM, Tier.HOT)
+
+_RANKS = {tier: rank for rank, tier in enumerate(BY_RANK)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierRule:
+    """Every number of the tiers; the defaults are the table everybody knows."""
+
+    hot_from: float = 0.7  # a score of at least this is HOT
+    warm_from: float = 0.4
+    hot_signals: int = 2  # so many signals within this time are HOT, whatever the score
+    hot_within: timedelta = timedelta(hours=1)
+    warm_signals: int = 1
+    warm_within: timedelta = timedelta(hours=6)
+    hot_cooldown: timedelta = timedelta(hours=4)
+    warm_cooldown: timedelta = timedelta(hours=24)
+    cold_cooldown: timedelta = timedelta(hours=48)  # before a cold account's looks grow rare
+    hot_every: timedelta = timedelta(hours=1)
+    warm_every: timedelta = timedelta(hours=6)
+    cold_every: timedelta = timedelta(days=3)
+    coldest_every: timedelta = timedelta(days=7)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.warm_from <= self.hot_from <= 1.0:
+            raise ConfigError(
+                "scores lie between 0 and 1, and HOT begins where WARM does or above, "
+                f"not {self.warm_from!r} and {self.hot_from!r}"
+            )
+        for number in (self.hot_signals, self.warm_signals):
+            if not 1 <= number <= SIGNALS_KEPT:
+                raise ConfigError(f"a promotion takes 1 to {SIGNALS_KEPT} signals, not {number}")
+        cooldowns = (self.hot_cooldown, self.warm_cooldown, self.cold_cooldown)
+        if min(cooldowns) < _NONE or min(self.hot_within, self.warm_within) <= _NONE:
+            raise ConfigError("a cooldown is no less than 0, and signals come within more than 0")
+        every = (_NONE, self.hot_every, self.warm_every, self.cold_every, self.coldest_every)
+        if list(every) != sorted(every) or self.hot_every == _NONE:
+            raise ConfigError(
+                "looks are more than 0 apart, and a colder tier's are no closer than a hotter's"
+            )
+
+    def cooldown(self, tier: Tier) -> timedelta:
+        """Return how long the score stays below before an account leaves this tier."""
+        return {
+            Tier.HOT: self.hot_cooldown,
+            Tier.WARM: self.warm_cooldown,
+            Tier.COLD: self.cold_cooldown,
+        }[tier]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierStanding:
+    """Where an account stands: since when, and since when it has been too cool for that."""
+
+    tier: Tier
+    since: datetime
+    below_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """What a tier is promised: a look this often, this deep; and whether a signal brings one."""
+
+    every: timedelta
+    depth: Depth
+    on_signal: bool = False  # a shallow look, before the next one is due
+
+
+def deserved(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
+    """Return the tier this score and these signal times deserve now, cooldowns aside."""
+    if score >= rule.hot_from or _close(latest, rule.hot_signals, rule.hot_within, now):
+        return Tier.HOT
+    if score >= rule.warm_from or _close(latest, rule.warm_signals, rule.warm_within, now):
+        return Tier.WARM
+    return Tier.COLD
+
+
+def tier_after(
+    standing: TierStanding,
+    *,
+    score: float,
+    latest: Sequence[datetime],
+    now: datetime,
+    rule: TierRule,
+) -> TierStanding:
+    """Return where an account stands now. Asking twice at one moment changes nothing more.
+
+    A cooldown begins when somebody first notices that the account is too cool, so asking seldom
+    can only keep it where it is for longer.
+    """
+    tier = deserved(score, latest, now=now, rule=rule)
+    if tier.rank > standing.tier.rank:
+        return TierStanding(tier=tier, since=now)
+    if tier is standing.tier:
+        return replace(standing, below_since=None)
+    below_since = standing.below_since or now
+    if now - below_since < rule.cooldown(standing.tier) or standing.since == now:
+        return replace(standing, below_since=below_since)
+    lower = BY_RANK[standing.tier.rank - 1]
+    return TierStanding(tier=lower, since=now, below_since=now if tier is not lower else None)
+
+
+def looks(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> Looks:
+    """Return what this tier is promised, at this score, after so long in the tier.
+
+    Only for COLD do the last two matter: newly cold accounts are looked at as often as a cold
+    one ever is; later the colder the rarer.
+    """
+    if tier is Tier.HOT:
+        return Looks(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
+    if tier is Tier.WARM:
+        return Looks(every=rule.warm_every, depth=Depth.SHALLOW)
+    every = intervals(np.array([tier.rank]), np.array([score]), np.array([quiet / _DAY]), rule=rule)
+    return Looks(every=timedelta(days=float(every[0])), depth=Depth.SHALLOW)
+
+
+def intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
+    """Return the days between looks of accounts in these tiers, so many days in them."""
+    share = np.clip(score / rule.warm_from, 0.0, 1.0) if rule.warm_from else np.ones(len(score))
+    # Geometric, as everywhere between two intervals: each step of heat shortens by the same share.
+    often, rare = rule.cold_every / _DAY, rule.coldest_every / _DAY
+    cold = np.clip(rare * np.exp(share * math.log(often / rare)), often, rare)
+    cold = np.where(quiet < rule.cold_cooldown / _DAY, often, cold)
+    warm = np.where(ranks == Tier.WARM.rank, rule.warm_every / _DAY, cold)
+    return np.where(ranks == Tier.HOT.rank, rule.hot_every / _DAY, warm)
+
+
+def _close(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:
+    return sum(at <= now and now - at <= within for at in latest) >= number

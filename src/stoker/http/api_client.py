@@ -1,0 +1,239 @@
+"""One vendor's API over HTTP: the key goes along, statuses become the five kinds of error.
+
+A vendor's own meanings stand in its failure table; what most vendors mean is here. What questions
+and answers look like, each connector knows. Nothing a vendor says is repeated in an error, and no
+header either: either could hold a key.
+
+What every paid vendor has in common: our key, the credits it takes, and saying how it is.
+
+A vendor's word on what it charged is believed as far as a number can be; without one, what was
+promised counts, so that nothing is counted too low. Which vendor wants what is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from stoker.base.errors import (
+    ConfigError,
+    PermanentError,
+    StokerError,
+    TransientError,
+    UncertainError,
+)
+from stoker.base.retry import retry_after
+from stoker.base.types import Json
+from stoker.budgets.model import Health
+from stoker.http.client import Call, Http, Reply
+from stoker.http.strict_json import read_json
+from stoker.http.url import web_address
+
+MOST_CREDITS = 1_000_000  # for one call; who says more has not said what it charged
+
+_KEY = re.compile(r"[\x21-\x7e]{1,500}")
+
+
+def usable_key(vendor: str, key: str) -> str:
+    """Return a key that can be sent, or say that there is none. It is not repeated."""
+    if not _KEY.fullmatch(key):
+        raise ConfigError(f"{vendor} needs a key, one word of plain letters; set it in settings")
+    return key
+
+
+def spent(vendor: str, told: int | None, *, promised: int, calls: int = 1) -> Mapping[str, int]:
+    """Return what a call cost, by unit: as the vendor told, or else as promised.
+
+    Raises UncertainError when it told a number that cannot be meant.
+    """
+    if told is not None and told > MOST_CREDITS:
+        raise UncertainError(f"{vendor} says it charged more than {MOST_CREDITS} credits at once")
+    return {"calls": calls, "credits": promised if told is None else told}
+
+
+async def healthy(look: Callable[[], Awaitable[str]]) -> Health:
+    """Return how a vendor is, by a look at it that costs nothing. Never raises."""
+    try:
+        return Health(ok=True, detail=await look())
+    except StokerError as error:
+        return Health(ok=False, detail=str(error))
+
+
+MOST_BYTES = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a status means at a vendor: the kind of error, and the rest of "NAME ..."."""
+
+    kind: type[StokerError]
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A vendor's answer, read. `data` is None when there was nothing to read."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: Json
+
+
+Judge = Callable[[Answered], StokerError | None]
+
+_LATER = "asks us to come back later"
+
+USUAL: Mapping[int, Failure] = {
+    400: Failure(PermanentError, "does not understand this question"),
+    401: Failure(ConfigError, "refuses our key; check it in the settings"),
+    402: Failure(ConfigError, "wants to be paid first; look at the account's balance"),
+    403: Failure(ConfigError, "does not allow this with our key; check the plan and the key"),
+    404: Failure(PermanentError, "knows nothing under this address"),
+    405: Failure(PermanentError, "does not offer this"),
+    408: Failure(TransientError, _LATER),
+    413: Failure(PermanentError, "finds this question too large"),
+    422: Failure(PermanentError, "cannot work with this question"),
+    425: Failure(TransientError, _LATER),
+    429: Failure(TransientError, _LATER),
+    432: Failure(ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"),
+    433: Failure(ConfigError, "says the pay-as-you-go limit is reached; raise it"),
+    503: Failure(TransientError, _LATER),
+}
+
+
+class Vendor:
+    """A vendor at a base address, asked with our key. It asks once and never again by itself.
+
+    `failures` stands before what is usual. `judge` sees every answer that is not a success first,
+    its data read where it can be, and may return what to raise: for vendors whose meaning is in
+    the body. Keys belong into `headers`, which are never shown.
+    """
+
+    def __init__(
+        self,
+        http: Http,
+        *,
+        name: str,
+        base_url: str,
+        headers: Mapping[str, str],
+        deadline: timedelta,
+        failures: Mapping[int, Failure] | None = None,
+        judge: Judge | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        try:
+            base = web_address(base_url)
+        except PermanentError as error:
+            raise ConfigError(f"{name}'s base address cannot be used: {error}") from error
+        if base.scheme != "https" and not base.host.endswith(".test"):
+            raise ConfigError(f"{name}'s base address must begin with https://: a key goes along")
+        self.name = name
+        self._http = http
+        self._base = str(base).rstrip("/")
+        self._headers = dict(headers)
+        self._deadline = deadline
+        self._failures = {**USUAL, **(failures or {})}
+        self._judge = judge
+        self._most_bytes = most_bytes
+
+    def __repr__(self) -> str:
+        return f"Vendor({self.name!r})"
+
+    async def post(
+        self, path: str, data: Json, *, headers: Mapping[str, str] | None = None
+    ) -> Answered:
+        """Send a question as JSON and return the answer.
+
+        Raises as `Connector.ask` says. An answer that came but cannot be read is UncertainError:
+        it may have been charged.
+        """
+        try:
+            body = json.dumps(data, allow_nan=False).encode()
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PermanentError(f"a question to {self.name} cannot be written as JSON") from error
+        sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
+        return self.read(await self.send("POST", path, body=body, headers=sent))
+
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answered:
+        """Ask for what is at a path and return the answer. Raises as `post`."""
+        if params:
+            path = f"{path}?{urlencode(params)}"
+        sent = {"accept": "application/json", **(headers or {})}
+        return self.read(await self.send("GET", path, headers=sent))
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send one request and return the reply of a success, unread. Raises as `post`."""
+        call = Call(
+            method=method,
+            url=self._base + path,
+            headers={**self._headers, **(headers or {})},
+            body=body,
+            deadline=self._deadline,
+            most_bytes=self._most_bytes,
+            charged=True,
+        )
+        try:
+            reply = await self._http.send(call)
+        except PermanentError as error:
+            # Nothing about the question: the address itself is refused or leads nowhere.
+            raise ConfigError(f"{self.name} cannot be asked at its address: {error}") from error
+        if not 200 <= reply.status < 300:
+            raise self._failure(reply)
+        if reply.cut:
+            raise UncertainError(f"{self.name} answered with more than {self._most_bytes} bytes")
+        return reply
+
+    def read(self, reply: Reply) -> Answered:
+        """Return a success as the JSON it holds. Raises UncertainError when it holds none."""
+        try:
+            data = read_json(reply.body) if reply.body else None
+        except PermanentError as error:
+            raise UncertainError(f"{self.name} gave an unreadable answer: {error}") from error
+        return Answered(status=reply.status, headers=reply.headers, data=data)
+
+    def _failure(self, reply: Reply) -> StokerError:
+        if self._judge is not None:
+            try:
+                data = read_json(reply.body) if reply.body and not reply.cut else None
+            except PermanentError:
+                data = None
+            answered = Answered(status=reply.status, headers=reply.headers, data=data)
+            if (judged := self._judge(answered)) is not None:
+                return judged
+        known = self._failures.get(reply.status)
+        if known is None:
+            return self._unusual(reply)
+        because = f"{self.name} {known.because} ({reply.status})"
+        if issubclass(known.kind, TransientError):
+            return known.kind(because, retry_after=retry_after(reply.headers))
+        return known.kind(because)
+
+    def _unusual(self, reply: Reply) -> StokerError:
+        status = reply.status
+        if status >= 500:
+            # Some vendors know better than their status says whether coming again is any use.
+            useless = reply.headers.get("x-should-retry", "").strip().lower() == "false"
+            because = f"{self.name} broke down over this question ({status})"
+            return UncertainError(because, broke_down=not useless)
+        if 300 <= status < 400:
+            return ConfigError(
+                f"{self.name} has moved ({status}); its base address must be where it is now"
+            )
+        return PermanentError(f"{self.name} does not answer this question ({status})")

@@ -1,0 +1,219 @@
+"""The HTTP client that every connector and the crawler go through: one call, one bounded reply.
+
+It keeps one deadline over everything, bounds what it takes in, and follows redirects by its own
+rules. What a status means is not known here (`vendor` and the crawler say), nor which addresses
+may be visited (`core.urls` and `dialing` say). No header value and no query gets into an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.http.body import ACCEPTED, Taker
+from stoker.http.pool import Connections
+from stoker.http.response import Answer
+from stoker.http.ssrf import Dialer
+from stoker.http.url import WebAddress, joined, web_address
+
+MOST_HOPS = 5
+
+REDIRECTS = {301, 302, 303, 307, 308}
+
+# The only headers that go along to another origin; any other may be a credential.
+_FOR_ANYBODY = {"accept", "accept-language", "user-agent"}
+
+_METHOD = re.compile(r"[A-Z]{3,10}")
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+
+_OURS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request. `deadline` is for all of it: looking up, connecting, redirects, the body."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    deadline: timedelta
+    most_bytes: int = 5_000_000
+    hops: int = 0  # redirects followed, at most MOST_HOPS; with none, a redirect is the reply
+    charged: bool = False  # it may cost something: an answer we cannot take is then uncertain
+    into: Taker | None = None  # takes the body of a 200 piece by piece; the reply has none of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back. Everything in it is somebody else's word."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case; several of a name joined by ", "
+    body: bytes  # decompressed, at most as much as was asked for
+    url: str  # where it ended
+    cut: bool  # there was more
+    wire_bytes: int  # of the body, as sent
+
+
+class Http:
+    """Sends calls, over connections it keeps open for a while. Close it when done.
+
+    `sandbox` is the loopback address that names ending in `.test` lead to, and nothing else does.
+    """
+
+    def __init__(
+        self,
+        *,
+        user_agent: str,
+        sandbox: str | None = None,
+        connections: int = 100,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if not user_agent or not _HEADER_VALUE.fullmatch(user_agent):
+            raise ConfigError("the user agent is one line of plain text that names who is asking")
+        self._user_agent = user_agent
+        self._dialer = Dialer(sandbox=sandbox)
+        self._connections = Connections(self._dialer, most=connections, tls=tls)
+
+    async def send(self, call: Call) -> Reply:
+        """Send one call and return the reply, whatever its status.
+
+        Raises PermanentError when the address is refused or does not exist, redirects do not end
+        or lead where we do not go, or the body is in an encoding we did not ask for;
+        TransientError when no connection was made, so that nothing was sent; UncertainError when
+        the request may have arrived: no answer in time, or a broken one.
+        """
+        address = web_address(call.url)
+        if not 0 <= call.hops <= MOST_HOPS:
+            raise ConfigError(f"at most {MOST_HOPS} redirects are followed, not {call.hops}")
+        progress = _Progress()
+        try:
+            async with asyncio.timeout(call.deadline.total_seconds()):
+                return await self._followed(call, address, progress)
+        except TimeoutError as error:
+            if progress.sent:
+                raise UncertainError(f"{address.shown} did not answer in time") from error
+            raise TransientError(f"{address.netloc} could not be reached in time") from error
+
+    async def close(self) -> None:
+        """Close all connections. Closing twice is once."""
+        await self._connections.close()
+        self._dialer.close()
+
+    async def _followed(self, call: Call, address: WebAddress, progress: _Progress) -> Reply:
+        for _ in range(call.hops + 1):
+            reply = await self._exchanged(call, address, progress)
+            to = reply.headers.get("location") if reply.status in REDIRECTS else None
+            if not call.hops or not to:
+                return reply
+            call, address = _redirected(call, address, reply.status, to)
+        raise PermanentError(f"{address.netloc} redirects more than {call.hops} times")
+
+    async def _exchanged(self, call: Call, address: WebAddress, progress: _Progress) -> Reply:
+        request = self._request(call, address)
+        answer, kept = await self._asked(call, address, request, progress)
+        if answer.broken and kept and not answer.began and _harmless(call):
+            # The server closed a connection while our request was on its way to it.
+            answer, _ = await self._asked(call, address, request, progress, afresh=True)
+        if answer.refused:
+            raise _refused(call, f"{address.shown} answers in an encoding we did not ask for")
+        if answer.broken or answer.body is None:
+            raise UncertainError(f"{address.shown} gave no whole answer: {answer.broken}")
+        return Reply(
+            status=answer.status,
+            headers=answer.headers,
+            body=answer.body.whole(),
+            url=str(address),
+            cut=answer.cut,
+            wire_bytes=answer.body_bytes,
+        )
+
+    async def _asked(
+        self,
+        call: Call,
+        address: WebAddress,
+        request: bytes,
+        progress: _Progress,
+        *,
+        afresh: bool = False,
+    ) -> tuple[Answer, bool]:
+        """Return the answer to one request, and whether its connection had been used before."""
+        connection = await self._connections.take(address, afresh=afresh)
+        kept = connection.idle_since is not None
+        answer = Answer(method=call.method, most=call.most_bytes, into=call.into)
+        progress.sent = True
+        try:
+            await connection.exchange(request, answer)
+        finally:
+            self._connections.give_back(connection, keep=answer.keep)
+            answer.release()
+        return answer, kept
+
+    def _request(self, call: Call, address: WebAddress) -> bytes:
+        """Return a request as it is sent; its head is checked, so that it stays one request."""
+        if not _METHOD.fullmatch(call.method):
+            raise PermanentError("the method of a request is a word in capitals")
+        headers = {"host": address.netloc, "user-agent": self._user_agent, "accept": "*/*"}
+        for name, value in call.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+                raise PermanentError("a header of this request has a name that cannot be sent")
+            if not _HEADER_VALUE.fullmatch(value):
+                raise PermanentError(f"the header {name} has a value that cannot be sent")
+            headers[name.lower()] = value
+        headers["accept-encoding"] = ACCEPTED
+        if call.body is not None or call.method not in ("GET", "HEAD"):
+            headers["content-length"] = str(len(call.body or b""))
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = f"{call.method} {address.target} HTTP/1.1\r\n{lines}\r\n".encode("ascii")
+        return head + call.body if call.body else head
+
+
+class _Progress:
+    """How far a call got, for saying what a missed deadline means."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = False
+
+
+def _harmless(call: Call) -> bool:
+    """Whether a request may be sent twice."""
+    return call.method in ("GET", "HEAD") and not call.charged
+
+
+def _refused(call: Call, why: str) -> PermanentError | UncertainError:
+    return UncertainError(why) if call.charged else PermanentError(why)
+
+
+def _redirected(call: Call, origin: WebAddress, status: int, to: str) -> tuple[Call, WebAddress]:
+    """Return the next request of a redirect, without what only the first origin may know."""
+    address = joined(origin, _as_meant(to))
+    if status == 303 or (status in (301, 302) and call.method == "POST"):
+        method = "HEAD" if call.method == "HEAD" else "GET"
+        kept = {k: v for k, v in call.headers.items() if k.lower() != "content-type"}
+        call = replace(call, method=method, body=None, headers=kept)
+    if address.origin != origin.origin:
+        harmless = {k: v for k, v in call.headers.items() if k.lower() in _FOR_ANYBODY}
+        downgrade = origin.scheme == "https" and address.scheme == "http"
+        if call.body is not None or (downgrade and len(harmless) < len(call.headers)):
+            raise PermanentError(f"{origin.netloc} redirects what was meant for it alone")
+        call = replace(call, headers=harmless)
+    return call, address
+
+
+def _as_meant(header: str) -> str:
+    """Return a header's text in UTF-8 where it is that; many servers send it, none may."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return header

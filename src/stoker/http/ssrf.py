@@ -1,0 +1,160 @@
+"""Where sockets are opened, and therefore where it is decided whom we may talk to at all.
+
+Every connection of every connector goes through here: a name is resolved, refused if any of its
+addresses is not public, connected to at the very address that was checked, and checked once more
+at the other end. Nothing above can go around it, redirects and changing DNS answers included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_address
+
+from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.http.addresses import is_public_text
+from stoker.http.url import PORTS
+
+RESOLVERS = 16  # names looked up at once; each lookup holds a thread
+
+RESOLVE_WITHIN = timedelta(seconds=5)
+
+CONNECT_WITHIN = timedelta(seconds=10)  # all of a host's addresses together
+
+MOST_PLACES = 4  # addresses of one host that are tried
+
+_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+
+_SANDBOX_NAMES = ".test"  # reserved: no such name ever exists on the internet
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One address that was checked, as sockets want it."""
+
+    family: int
+    address: str
+    port: int
+
+
+def sandbox_place(text: str) -> Place:
+    """Return where the make-believe internet listens: loopback and a port, nothing else."""
+    host, _, port = text.rpartition(":")
+    try:
+        address = ip_address(host.strip("[]"))
+        if not address.is_loopback or not 0 < int(port) < 65536:
+            raise ValueError(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"the sandbox is at a loopback address with a port, e.g. 127.0.0.1:8099, not {text!r}"
+        ) from error
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    return Place(family, str(address), int(port))
+
+
+class Dialer:
+    """Opens connections to public addresses at ports 80 and 443, and to nothing else.
+
+    With a sandbox, names ending in `.test` lead there and only there; that is the one exception.
+    """
+
+    def __init__(self, *, sandbox: str | None = None) -> None:
+        self._sandbox = sandbox_place(sandbox) if sandbox else None
+        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="stoker-resolve")
+        _self_test()
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """Return a socket connected to a host, whose every address must be public.
+
+        Raises PermanentError when the host is refused or does not exist, TransientError when it
+        cannot be reached now; nothing was sent in either case.
+        """
+        if port not in PORTS.values():
+            raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
+        if self._sandbox is not None and host.endswith(_SANDBOX_NAMES):
+            return await _connected(host, [self._sandbox])
+        opened = await _connected(host, await self._places(host, port))
+        try:
+            # Once more at the other end: only what the kernel says counts.
+            refused_unless_public(host, [Place(opened.family, opened.getpeername()[0], port)])
+        except OSError as error:
+            opened.close()
+            raise TransientError(f"{host} hung up at once") from error
+        except PermanentError:
+            opened.close()
+            raise
+        return opened
+
+    def close(self) -> None:
+        """Look no more names up; a lookup under way ends by itself."""
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+    async def _places(self, host: str, port: int) -> list[Place]:
+        try:
+            async with asyncio.timeout(RESOLVE_WITHIN.total_seconds()):
+                found = await asyncio.get_running_loop().run_in_executor(
+                    self._resolvers, _looked_up, host, port
+                )
+        except TimeoutError as error:
+            raise TransientError(f"the name {host} was not found out in time") from error
+        except ValueError as error:
+            raise PermanentError("the host is not a name DNS knows") from error
+        except socket.gaierror as error:
+            if error.errno in _NO_SUCH_NAME:
+                raise PermanentError(f"there is no host {host}") from error
+            raise TransientError(f"the name {host} could not be looked up now") from error
+        return refused_unless_public(host, found)
+
+
+def refused_unless_public(host: str, found: list[Place]) -> list[Place]:
+    """Return the places if every one is public: one that is not makes the host a trap."""
+    if not found:
+        raise PermanentError(f"there is no host {host}")
+    if not all(is_public_text(place.address) for place in found):
+        raise PermanentError(f"{host} leads to an address that is not public; it is not visited")
+    return found
+
+
+def _looked_up(host: str, port: int) -> list[Place]:
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    # A scope of an IPv6 address is part of its text here, so that it is refused with it.
+    return [Place(family, str(where[0]), port) for family, _, _, _, where in answers]
+
+
+async def _connected(host: str, places: list[Place]) -> socket.socket:
+    """Return a socket connected to the first of these places that answers."""
+    # IPv4 first: many networks promise IPv6 and lose it on the way.
+    tried = sorted(places, key=lambda place: place.family != socket.AF_INET)[:MOST_PLACES]
+    last: Exception | None = None
+    for place in tried:
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN.total_seconds() / len(tried)):
+                return await _opened(place)
+        except OSError as error:  # being late is one
+            last = error
+    raise TransientError(f"{host} cannot be reached now") from last
+
+
+async def _opened(place: Place) -> socket.socket:
+    opened = socket.socket(place.family, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(opened, (place.address, place.port))
+        return opened
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _self_test() -> None:
+    """Refuse to work at all when the guard does not: it would be worse than having none."""
+    for address in ("127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "10.0.0.1"):
+        try:
+            refused_unless_public("self-test", [Place(socket.AF_INET, address, 80)])
+        except PermanentError:
+            continue
+        raise ConfigError(f"the guard against internal addresses lets {address} pass; do not run")

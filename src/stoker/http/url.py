@@ -1,0 +1,151 @@
+"""What a web address is: parsed strictly, written one way, and refused when it could mean two.
+
+Only http and https, ports 80 and 443, no user names, no numbers in disguise. Whether a host's
+name leads somewhere public is found out where sockets are opened.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from urllib.parse import quote, urljoin
+
+import idna
+
+from stoker.base.errors import PermanentError
+from stoker.http.addresses import is_public
+
+LONGEST_URL = 8_000  # characters; servers refuse longer ones anyway
+
+PORTS = {"http": 80, "https": 443}
+
+_SHOWN = 200  # characters of an address in a sentence
+
+_PARTS = re.compile(r"(?i:(https?))://([^/?#\\]*)(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+
+_BAD = re.compile(
+    "[\x00-\x20\x7f-\xa0\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+
+_PLAIN_TARGET = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]*")
+
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """One address on the web. Build it with `web_address`."""
+
+    scheme: str
+    host: str  # as DNS knows it: lower case, ASCII; or a literal public address
+    port: int
+    target: str  # path and query, as sent
+
+    @property
+    def netloc(self) -> str:
+        """The host, with its port unless it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """To whom one speaks there; credentials never go from one to another."""
+        return (self.scheme, self.host, self.port)
+
+    @property
+    def shown(self) -> str:
+        """The address as it may stand in an error or a log: no query, bounded."""
+        path = self.target.partition("?")[0]
+        return f"{self.scheme}://{self.netloc}{path}"[:_SHOWN]
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.netloc}{self.target}"
+
+
+def web_address(text: str) -> WebAddress:
+    """Return what an address means, written one way; its fragment goes.
+
+    Raises PermanentError, without repeating the address, when it is none that we may visit.
+    """
+    text = text.strip(" \t\r\n")
+    if len(text) > LONGEST_URL:
+        raise PermanentError(f"a web address of over {LONGEST_URL} characters is not visited")
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        raise PermanentError("this is not a web address; it needs http:// or https:// and a host")
+    if _BAD.search(text):
+        raise PermanentError("a web address has no spaces or control characters in it")
+    scheme = parts[1].lower()
+    host, port = _authority(scheme, parts[2])
+    target = (parts[3] or "/") + ("" if parts[4] is None else "?" + parts[4])
+    if not _PLAIN_TARGET.fullmatch(target):
+        target = quote(target, safe="-._~:/?#[]@!$&'()*+,;=%|")
+    return WebAddress(scheme, host, port, target)
+
+
+def joined(base: WebAddress, reference: str) -> WebAddress:
+    """Return where a link on a page, or a redirect, leads. Raises as `web_address`."""
+    reference = reference.strip(" \t\r\n")
+    if _BAD.search(reference) or len(reference) > LONGEST_URL:
+        raise PermanentError("a web address has no spaces or control characters in it")
+    try:
+        return web_address(urljoin(str(base), reference.replace("\\", "/")))
+    except ValueError as error:
+        raise PermanentError("this link cannot be read as a web address") from error
+
+
+@lru_cache(maxsize=4096)
+def _authority(scheme: str, text: str) -> tuple[str, int]:
+    if "@" in text:
+        raise PermanentError("a web address with a user name in it is not visited")
+    host, port = text, PORTS[scheme]
+    literal, bracket, rest = text.partition("]")
+    if bracket:
+        host = literal + bracket
+    else:
+        host, _, _ = text.partition(":")
+        rest = text[len(host) :]
+    if rest not in ("", ":"):
+        if not (rest[0] == ":" and rest[1:].isascii() and rest[1:].isdigit() and len(rest) <= 6):
+            raise PermanentError("the port of this web address is not a number")
+        port = int(rest[1:])
+    if port not in PORTS.values():
+        raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
+    return (_literal_v6(host) if bracket else _name(host)), port
+
+
+def _literal_v6(text: str) -> str:
+    try:
+        address = IPv6Address(text[1:-1]) if text[:1] == "[" and "%" not in text else None
+    except ValueError:
+        address = None
+    if address is None or not is_public(address):
+        raise PermanentError("the host of this web address is not a public address")
+    return address.compressed
+
+
+def _name(text: str) -> str:
+    """Return a host's name as DNS knows it; numbers only in their one plain form."""
+    name = text
+    if not name.isascii():
+        try:
+            name = idna.encode(name, uts46=True).decode()
+        except (idna.IDNAError, UnicodeError) as error:
+            raise PermanentError("the host of this web address is not a name DNS knows") from error
+    name = name.lower().removesuffix(".")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            address = IPv4Address(name)
+        except ValueError:
+            address = None
+        if address is None or not is_public(address):
+            raise PermanentError("the host of this web address is not a public address")
+        return name
+    if len(labels) < 2 or len(name) > 253 or not all(_LABEL.fullmatch(one) for one in labels):
+        raise PermanentError("the host of this web address is not a public name")
+    return name

@@ -1,0 +1,234 @@
+"""A rationale in a model's words: what the model is told, and which of its answers may stand.
+
+It is told numbers and our own words, nothing that stood on a page and no name: nobody can slip an
+order in, and companies with the same features share one answer. The opening with the bucket and the
+score stays ours. Who is asked, and what that costs, is not known here.
+
+What a model is asked about a score, and what is made of its answer.
+
+Numbers and our own words go out; what comes back may stand or not by the core's rules. Which
+vendor's model that is, and what it costs, is not known here.
+
+OpenAI: a rationale put into a model's words, within a promise much smaller than a page's.
+
+What is asked and what may stand is `llm_rationales`' business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from stoker.accounts.model import Bucket, LeadScore
+from stoker.base.errors import PermanentError
+from stoker.base.jsontools import object_in, text_in, words_in
+from stoker.base.types import Json
+from stoker.budgets.model import Done, Health
+from stoker.http.api_client import Vendor
+from stoker.http.strict_json import read_json
+from stoker.leads.scoring import ScoreRule
+from stoker.vendors.openai import NAME, Prices, Responses, Said, Wanted
+
+LONGEST, SHORTEST = 400, 20  # characters
+
+LONGEST_READ = 2_000
+
+MOST_SENTENCES = 2
+
+# Long, because the same features say the same; what could not stand is worth another try sooner.
+GOOD_FOR, UNUSABLE_GOOD_FOR = timedelta(days=365), timedelta(days=30)
+
+# No markup, links, addresses, percentages or letters of other scripts: what no table, page or CRM
+# takes for anything but words.
+_PLAIN = re.compile(r"[A-Za-z0-9 .,;:!?'\"()’“”–—-]+")
+
+_HOST = re.compile(r"[A-Za-z0-9]\.[A-Za-z]{2}")
+
+_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
+
+_ODD_NUMBER = re.compile(r"[A-Za-z]\d|\d[A-Za-z]|(?<!\d)\.\d|[-–—]\d")
+
+_SPELLED = re.compile(
+    r"(?i)\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|"
+    r"forty|fifty|sixty|seventy|eighty|ninety|dozens?|hundreds?|thousands?|millions?|billions?|"
+    r"percent|twice|double|half)\b"
+)
+
+_SENTENCE_ENDS = re.compile(r"[.!?]['\"’”)]*(?: |$)")
+
+_CALLED = re.compile(r"(?i)\b(high|medium|low)[ -](?:lead|scor|bucket|priorit|prospect)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewording:
+    """Say in other words why a lead has its score. Build it with `rewording`."""
+
+    feature_hash: str
+    bucket: Bucket
+    told: str  # all that whoever words it is told
+    plain: str  # the rationale as it stands without anybody's help
+
+    def as_json(self) -> Json:
+        """Return what is asked: one question for all companies with the same features."""
+        return {"rationale": self.feature_hash, "plain": self.plain}
+
+    def answered(self, kept: Json) -> Reworded:
+        """Return a kept answer, as far as it may stand by today's rules."""
+        if not isinstance(object_in(kept).get("text"), str):
+            raise PermanentError("what is kept here is no rationale; it is asked for anew")
+        text, note = text_in(kept, "text", longest=LONGEST_READ), text_in(kept, "note")
+        return reworded(text, self) if text else Reworded(note=note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reworded:
+    """A rationale in a model's words, or why there is none that may stand."""
+
+    text: str = ""
+    note: str = ""
+
+    @property
+    def good_for(self) -> timedelta:
+        """The same features say the same for long."""
+        return GOOD_FOR if self.text else UNUSABLE_GOOD_FOR
+
+    def as_json(self) -> Json:
+        """Return it as it is kept."""
+        return {"text": self.text, "note": self.note}
+
+
+def rewording(score: LeadScore, rule: ScoreRule) -> Rewording:
+    """Return the question how to word a score's rationale; the same for the same features."""
+    features = "\n".join(
+        f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights.get(name, 0.0):.2f}"
+        for name, value in sorted(score.features.items())
+    )
+    _, said = _parted(score.rationale)
+    return Rewording(
+        feature_hash=score.feature_hash,
+        bucket=score.bucket,
+        told=f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {said}",
+        plain=score.rationale,
+    )
+
+
+def reworded(text: str, question: Rewording) -> Reworded:
+    """Return an answer as it may stand: its text, or a note why it may not. Never raises.
+
+    One or two sentences of plain words, no number that was not told, no other bucket.
+    """
+    opening, _ = _parted(question.plain)
+    said = " ".join(text[:LONGEST_READ].split()).removeprefix(opening)
+    because = _unusable(said, question)
+    return Reworded(note=because) if because else Reworded(text=said)
+
+
+def rationale_of(answer: Reworded, plain: str) -> str:
+    """Return the rationale: the opening that is ours, then the model's words, if any may stand."""
+    opening, _ = _parted(plain)
+    return f"{opening}{answer.text}" if answer.text else plain
+
+
+def _parted(plain: str) -> tuple[str, str]:
+    opening, between, said = plain.partition(": ")
+    return f"{opening}{between}", said
+
+
+def _unusable(said: str, question: Rewording) -> str:
+    if not SHORTEST <= len(said) <= LONGEST:
+        return f"the model's rationale has {len(said)} characters, not {SHORTEST} to {LONGEST}"
+    if not _PLAIN.fullmatch(said) or _HOST.search(said):
+        return "the model's rationale is not only plain words"
+    ends = list(_SENTENCE_ENDS.finditer(said))
+    if not ends or ends[-1].end() != len(said) or len(ends) > MOST_SENTENCES:
+        return "the model's rationale is not one or two sentences"
+    if _ODD_NUMBER.search(said) or _SPELLED.search(said) or not _only_told(said, question):
+        return "the model's rationale has a number that it was not told"
+    if any(name.lower() != question.bucket.lower() for name in _CALLED.findall(said)):
+        return "the model's rationale calls the lead something else"
+    return ""
+
+
+def _only_told(said: str, question: Rewording) -> bool:
+    told = {Decimal(number) for number in _NUMBER.findall(question.told)}
+    numbers = _NUMBER.findall(said)
+    return all(number.count(".") < 2 and "," not in number for number in numbers) and told >= {
+        Decimal(number) for number in numbers
+    }
+
+
+INSTRUCTIONS = f"""\
+You tell a salesperson why a sales lead has its score. You are given the score, its features, each
+between 0 (speaks against the lead) and 1 (speaks for it) with its weight, and a plain sentence of
+ours. Features: industry, whether it is one that is wanted; size, whether the number of employees
+fits (0.50: not known); reachable, whether an address works; decision maker, whether somebody who
+decides is known; presence, how much its site says; momentum, whether it hires or grows.
+Write one or two short English sentences, at most {LONGEST} characters together: first what speaks
+most for the lead, then what speaks most against it. Say nothing that does not follow from what you
+are given. Better no numbers; any you write must be among those given, written alike. Plain words
+only: no lists, markup, links, percentages, numbers in letters, names or advice."""
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {"rationale": {"type": "string"}},
+    "required": ["rationale"],
+    "additionalProperties": False,
+}
+
+SCHEMA_NAME = "lead_rationale"
+
+
+def read_rationale(text: str, question: Rewording) -> Reworded:
+    """Return what may stand of a model's answer, or why nothing may. Never raises."""
+    try:
+        data = read_json(text.encode("utf-8", "replace"))
+    except PermanentError:
+        return Reworded(note="the model's answer cannot be read")
+    return reworded(words_in(data, "rationale", longest=LONGEST_READ), question)
+
+
+MOST_OUT = 600  # tokens: two sentences, and what a model thinks before them
+
+THINKS_LONG = ("medium", "high")  # which would use up the room for the answer
+
+
+class OpenAiRationales:
+    """Words rationales, with the model that makes facts of pages, which need not think for long."""
+
+    name = NAME
+
+    def __init__(
+        self, vendor: Vendor, *, model: str, effort: str = "low", prices: Prices | None = None
+    ) -> None:
+        self._model = Responses(
+            vendor,
+            model=model,
+            max_output_tokens=MOST_OUT,
+            effort="low" if effort in THINKS_LONG else effort,
+            prices=prices,
+        )
+
+    def price(self, question: Rewording) -> Mapping[str, int]:
+        return self._model.price(_wanted(question))
+
+    async def ask(self, question: Rewording, *, key: str) -> Done[Reworded]:
+        done = await self._model.ask(_wanted(question))
+        return Done(answer=_answer(done.answer, question), cost=done.cost, quota=done.quota)
+
+    async def check(self) -> Health:
+        return await self._model.check()
+
+
+def _wanted(question: Rewording) -> Wanted:
+    return Wanted(
+        instructions=INSTRUCTIONS, data=question.told, schema_name=SCHEMA_NAME, schema=SCHEMA
+    )
+
+
+def _answer(said: Said, question: Rewording) -> Reworded:
+    if said.without_words:
+        return Reworded(note=said.without_words)
+    return read_rationale(said.text, question)

@@ -1,0 +1,196 @@
+"""How good a lead is: features from what is known, a score from weights, and a sentence saying why.
+
+Each feature is between 0 and 1 and never falls when more good is known, so neither does the score.
+Whoever is known to be larger or smaller than the rule wants is no lead, whatever else is good.
+Everything a tenant reads about a score is said here; nothing is asked of anybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from stoker.accounts.facts import Field
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Bucket, Contact, Dossier, LeadScore, Verdict
+from stoker.base.errors import ConfigError
+from stoker.base.jsontools import compact_json
+from stoker.base.types import Json
+
+DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {
+        "industry": 0.20,
+        "size": 0.15,
+        "reachable": 0.25,
+        "decision_maker": 0.15,
+        "presence": 0.15,
+        "momentum": 0.10,
+    }
+)
+
+_REACH = {
+    Verdict.VALID: 1.0,
+    Verdict.CATCH_ALL: 0.6,
+    Verdict.UNKNOWN: 0.4,
+    Verdict.UNVERIFIED: 0.4,
+    Verdict.RISKY: 0.0,
+    Verdict.INVALID: 0.0,
+}
+
+_SENIOR = ("chief", "ceo", "cto", "cfo", "coo", "founder", "owner", "director", "president")
+
+_LEADING = ("head", "vp", "vice", "manager", "lead", "partner")
+
+_TOLD = {  # how a feature is told when it speaks for the lead, and when it does not
+    "industry": ("its industry is the one wanted", "its industry is not known to fit"),
+    "size": ("its size fits", "its size is not what is wanted, so it is no lead"),
+    "reachable": ("there is an address that works", "no address is known to work"),
+    "decision_maker": ("somebody who decides is known", "nobody who decides is known"),
+    "presence": ("its site says a lot", "its site says little"),
+    "momentum": ("it is hiring or growing", "nothing speaks of growth"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRule:
+    """How much each feature counts, and from where on a lead is called what."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
+    high_from: float = 0.66
+    medium_from: float = 0.40
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.weights) - set(DEFAULT_WEIGHTS)):
+            raise ConfigError(
+                f"there is no feature {', '.join(unknown)}; features: {', '.join(DEFAULT_WEIGHTS)}"
+            )
+        if any(not weight >= 0 for weight in self.weights.values()) or not any(
+            self.weights.values()
+        ):
+            raise ConfigError("weights are at least 0, and one of them is more")
+        if not 0 <= self.medium_from <= self.high_from <= 1:
+            raise ConfigError("buckets begin between 0 and 1, Medium no later than High")
+
+
+def scored(dossier: Dossier, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
+    """Score what is known about a company against what its tenant looks for."""
+    rule = rule or ScoreRule()
+    features = {name: feature(dossier, icp) for name, feature in _FEATURES.items()}
+    total = sum(rule.weights.values())
+    parts = {name: rule.weights.get(name, 0.0) * value / total for name, value in features.items()}
+    value = min(max(round(sum(parts.values()), 4), 0.0), 1.0)
+    if _too_large_or_small(features):
+        value = 0.0
+    return LeadScore(
+        value=value,
+        bucket=bucket(value, rule),
+        features=features,
+        feature_hash=feature_hash(features, rule),
+        rationale=rationale(value, features, parts, rule),
+    )
+
+
+def bucket(value: float, rule: ScoreRule) -> Bucket:
+    """Return what a score is called."""
+    if value >= rule.high_from:
+        return Bucket.HIGH
+    return Bucket.MEDIUM if value >= rule.medium_from else Bucket.LOW
+
+
+def feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
+    """Return a digest: the same features under the same rule give the same rationale."""
+    said: Json = [dict(features), dict(rule.weights), rule.high_from, rule.medium_from]
+    return hashlib.sha256(compact_json(said).encode()).hexdigest()[:16]
+
+
+def rationale(
+    value: float, features: Mapping[str, float], parts: Mapping[str, float], rule: ScoreRule
+) -> str:
+    """Say in one sentence what speaks for a lead, most first, and what speaks most against it."""
+    speaking = sorted(parts, key=lambda name: (-parts[name], name))
+    good = [
+        _TOLD[name][0]
+        for name in speaking
+        # A size nobody knows counts half and is not spoken of.
+        if features[name] >= (1.0 if name == "size" else 0.5) and parts[name] > 0
+    ][:3]
+    missing = {
+        name: rule.weights.get(name, 0.0) * (1 - features[name])
+        for name in features
+        if features[name] < 0.5
+    }
+    worst = max(sorted(missing), key=lambda name: missing[name], default=None)
+    sentence = f"{bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")
+    if _too_large_or_small(features):
+        return f"{sentence}; but {_TOLD['size'][1]}."
+    return f"{sentence}; but {_TOLD[worst][1]}." if worst and missing[worst] > 0 else f"{sentence}."
+
+
+def _industry(dossier: Dossier, icp: IcpRule) -> float:
+    if not dossier.company.ssic:
+        return 0.3
+    return 1.0 if dossier.company.ssic.startswith(icp.industries or ("",)) else 0.0
+
+
+def _size(dossier: Dossier, icp: IcpRule) -> float:
+    people = dossier.company.employees
+    if people is None:
+        return 0.5
+    least, most = icp.employees
+    return 1.0 if least <= people <= most else 0.0
+
+
+def _too_large_or_small(features: Mapping[str, float]) -> bool:
+    return features["size"] == 0.0  # which no size is that fits, or that nobody knows
+
+
+def _reachable(dossier: Dossier, _: IcpRule) -> float:
+    by_mail = max((_REACH[each.verdict] for each in dossier.contacts if each.email), default=0.0)
+    by_phone = 0.3 if _phone(dossier) else 0.0
+    return max(by_mail, by_phone)
+
+
+def _phone(dossier: Dossier) -> bool:
+    return any(contact.phone for contact in dossier.contacts) or any(
+        finding.field is Field.PHONE for finding in dossier.findings
+    )
+
+
+def _decision_maker(dossier: Dossier, _: IcpRule) -> float:
+    return max((_seniority(contact) for contact in dossier.contacts), default=0.0)
+
+
+def _seniority(contact: Contact) -> float:
+    words = f"{contact.title} {contact.seniority}".casefold().replace("-", " ").split()
+    if any(word.startswith(_SENIOR) for word in words):
+        return 1.0
+    if any(word.startswith(_LEADING) for word in words):
+        return 0.7
+    return 0.4 if contact.name else 0.0
+
+
+def _presence(dossier: Dossier, _: IcpRule) -> float:
+    fields = {finding.field for finding in dossier.findings}
+    telling = {Field.ABOUT, Field.PHONE, Field.EMAIL, Field.ADDRESS, Field.SOCIAL}
+    site = 0.25 if dossier.company.website else 0.0
+    return site + 0.15 * len(fields & telling)
+
+
+def _momentum(dossier: Dossier, _: IcpRule) -> float:
+    technologies = {
+        finding.value for finding in dossier.findings if finding.field is Field.TECHNOLOGY
+    }
+    hiring = 0.6 if dossier.notes.get("hiring") else 0.0
+    return min(hiring + 0.1 * len(technologies), 1.0)
+
+
+_FEATURES: Mapping[str, Callable[[Dossier, IcpRule], float]] = {
+    "industry": _industry,
+    "size": _size,
+    "reachable": _reachable,
+    "decision_maker": _decision_maker,
+    "presence": _presence,
+    "momentum": _momentum,
+}

@@ -1,0 +1,88 @@
+"""What the ledger keeps of everything that happens to money, so that totals can be worked out anew.
+
+Each function turns one event into one note: a kind, the key, cap or connector it is about, a
+sentence, and the numbers as they were. `replaying` reads these notes back; where they are kept is
+the stores' business. Of caps that tenants share, a note tells what was taken, never how full.
+
+Which entries of a ledger somebody asked for.
+
+An entry says what it is about in its subject or in its data, depending on its kind; here one word
+finds it wherever it stands. Reading the ledger is not this module's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.ledger.chain import Entry
+
+ANY_CONNECTOR = "*"  # the subject of a stop that names no connector
+
+
+class MoneyKind(StrEnum):
+    """The kinds of entries that speak of money. A hold's later phases are named as they are."""
+
+    RESERVED = "RESERVED"
+    REFUSED = "REFUSED"
+    SENT = "SENT"
+    SETTLED = "SETTLED"
+    RELEASED = "RELEASED"
+    EXPIRED = "EXPIRED"
+    UNCERTAIN = "UNCERTAIN"
+    CAP_CHANGED = "CAP_CHANGED"
+    CAP_RAISED = "CAP_RAISED"
+    STOPPED = "STOPPED"
+    RESUMED = "RESUMED"
+    CHOSEN = "CHOSEN"
+    NOT_CHOSEN = "NOT_CHOSEN"
+
+
+_OF_STOPS = frozenset({MoneyKind.STOPPED.value, MoneyKind.RESUMED.value})
+
+_OF_CAPS = frozenset({MoneyKind.CAP_CHANGED.value, MoneyKind.CAP_RAISED.value})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What must be true of an entry; what is None does not matter."""
+
+    kind: str | None = None
+    reason: str | None = None
+    account: str | None = None
+    connector: str | None = None
+    run: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def wants(self, entry: Entry) -> bool:
+        """Say whether an entry was asked for. Moments are in [since, until)."""
+        return (
+            (self.kind is None or entry.kind == self.kind.upper())
+            and (self.since is None or entry.at >= self.since)
+            and (self.until is None or entry.at < self.until)
+            and (self.account is None or said(entry, "account") == self.account)
+            and (self.run is None or said(entry, "run") == self.run)
+            and (self.connector is None or _connector(entry) == self.connector)
+            and (self.reason is None or _gives(entry, self.reason))
+        )
+
+
+def said(entry: Entry, name: str) -> str:
+    """Return what an entry's data says under a name; empty when it says nothing."""
+    value = entry.data.get(name)
+    return "" if value is None else str(value)
+
+
+def _connector(entry: Entry) -> str:
+    if entry.kind in _OF_STOPS:
+        return "" if entry.subject == ANY_CONNECTOR else entry.subject
+    if entry.kind in _OF_CAPS:
+        return entry.subject.split("/")[1] if entry.subject.count("/") == 3 else ""
+    return said(entry, "connector")
+
+
+def _gives(entry: Entry, reason: str) -> bool:
+    # A code is a whole word and a sentence is searched: CAP_TENANT_DAY, or "lowered by hand".
+    return said(entry, "code") == reason.upper() or reason.casefold() in entry.reason.casefold()

@@ -1,0 +1,121 @@
+"""A night on a terminal: one line that says how far each tenant is, redrawn as companies end.
+
+It observes what everybody observes. Where there is no terminal it passes everything on, and the
+log's own lines tell the story.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from stoker.base.events import (
+    CompanyEnded,
+    ConnectorRests,
+    Event,
+    Level,
+    NightPlanned,
+    NightProgress,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stoker.base.events import Observer
+    from stoker.base.types import TenantId
+
+_AGAIN_AFTER = 0.1  # seconds between two drawings
+
+_WIDEST = 160
+
+
+@dataclass(slots=True)
+class _Line:
+    companies: int = 0
+    ended: int = 0
+    odd: int = 0  # companies that did not end done
+    finish: datetime | None = None
+    late: bool = False
+    stuck_since: datetime | None = None  # nothing has ended, and nobody knows when it will
+    waits_for: str = ""  # a vendor that wants to be left alone
+    waits_until: datetime | None = None
+
+
+class LiveNight:
+    """An observer that draws, as a context manager. What asks for attention is passed on."""
+
+    def __init__(self, stream: TextIO, *, otherwise: Observer, every: float = _AGAIN_AFTER) -> None:
+        self._stream = stream
+        self._otherwise = otherwise
+        self._draws = stream.isatty()
+        self._lines: dict[TenantId, _Line] = {}
+        self._every = every
+        self._drawn_at = float("-inf")
+
+    def __enter__(self) -> LiveNight:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wipe()
+
+    def __call__(self, event: Event) -> None:
+        if not self._draws:
+            self._otherwise(event)
+            return
+        if event.level is not Level.INFO:
+            self._wipe()
+            self._otherwise(event)
+        if event.tenant is None:
+            return
+        line = self._lines.setdefault(event.tenant, _Line())
+        match event:
+            case NightPlanned():
+                line.companies = event.companies
+            case CompanyEnded():
+                line.ended += 1
+                line.odd += event.state != "done"
+            case NightProgress():
+                line.finish, line.late = event.finish, event.late
+                line.stuck_since = event.began_at if event.finish is None else None
+                line.waits_for, line.waits_until = event.waits_for, event.waits_until
+            case ConnectorRests():
+                line.waits_for, line.waits_until = event.connector, event.until
+        if time.monotonic() - self._drawn_at >= self._every:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_at = time.monotonic()
+        told = "  |  ".join(_text(tenant, line) for tenant, line in self._lines.items())
+        self._write(f"\r\x1b[K{told[:_WIDEST]}")
+
+    def _wipe(self) -> None:
+        if self._draws:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._draws = False  # nobody looks any more; the night goes on
+
+
+def _text(tenant: TenantId, line: _Line) -> str:
+    if not line.companies:
+        return f"{tenant} choosing …"
+    odd = f", {line.odd} with less" if line.odd else ""
+    late = " (late)" if line.late else ""
+    return f"{tenant} {line.ended}/{line.companies}{odd}{_through(line)}{late}{_waits(line)}"
+
+
+def _through(line: _Line) -> str:
+    if line.stuck_since:
+        return f", nothing ended since {line.stuck_since:%H:%M:%S} UTC"
+    return f", through at {line.finish:%H:%M:%S} UTC" if line.finish else ""
+
+
+def _waits(line: _Line) -> str:
+    if line.waits_until is None:
+        return ""
+    return f", {line.waits_for} wants to be left alone until {line.waits_until:%H:%M:%S} UTC"

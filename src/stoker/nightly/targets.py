@@ -1,0 +1,377 @@
+"""Tonight's companies, in order, each with how deep to look and why; and how many were left out.
+
+Never scored come first, then those without contacts, then those last seen most recently; heat
+breaks ties, and the id breaks what is left, so the same candidates give the same night. Whoever
+was looked at today is left for another day. Which companies are candidates at all is `icp`'s
+business.
+
+Which of a tenant's companies fit what it looks for, and which of those are tonight's.
+
+Pages through companies, so that a register of any size takes the memory of one night. What fits
+and in what order is decided in the core.
+
+What a day's runs left undone: each company by its latest unit, whoever chose it and when.
+
+A later run of the day that was held to fewer companies takes nothing away from what an earlier one
+left. What was tried again in vain is told apart, so that it keeps nobody else waiting. How many of
+them fit into the day is `targets`' business.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from stoker.accounts.icp import IcpRule, fit
+from stoker.accounts.model import AccountStore, CompanyId, Standing
+from stoker.base.errors import ConfigError
+from stoker.base.types import Depth
+from stoker.enrichment.model import Unit, UnitState, was_look
+
+PLENTY = 10**15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthRule:
+    """When a look is worth more than reading the company's own site, and what each depth costs."""
+
+    hot_from: float = 0.5  # heat from which every look is deep
+    deep_again_after: timedelta = timedelta(days=30)
+    shallow_units: int = 1
+    deep_units: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Tonight's units in order, and what became of the other candidates."""
+
+    units: tuple[Unit, ...]
+    candidates: int
+    over_cap: int  # there were better ones for every place of tonight
+    over_budget: int  # there was a place, but nothing left to pay for a look
+    looked_at_today: int = 0  # and so not looked at again
+
+
+def rank(standing: Standing) -> tuple[bool, bool, float, float, str]:
+    """Return what candidates are ordered by; smaller is sooner."""
+    seen = standing.last_seen_at.timestamp() if standing.last_seen_at else float("-inf")
+    return (standing.scored, standing.contacts > 0, -seen, -standing.heat, standing.id)
+
+
+def looked_at_since(standing: Standing, day_began_at: datetime | None) -> bool:
+    """Say whether a company was looked at since then; without a day, nobody was."""
+    looked = standing.last_looked_at
+    return day_began_at is not None and looked is not None and looked >= day_began_at
+
+
+def places(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
+    """Return how many companies may still be looked at: by the day's cap, by this night's limit."""
+    left = max(cap - looked_at_today, 0)
+    return left if limit is None else min(left, limit)
+
+
+def within_places(
+    units: Iterable[Unit],
+    *,
+    cap: int,
+    limit: int | None = None,
+    looked_at_today: int = 0,
+    again: Collection[CompanyId] = (),
+) -> tuple[Unit, ...]:
+    """Return those of these units that there are places for, the first ones first.
+
+    Whoever was looked at today and is to be looked at `again` has its place of the day already.
+    """
+    room, kept = places(cap, looked_at_today=looked_at_today), list[Unit]()
+    for unit in units:
+        if limit is not None and len(kept) >= limit:
+            break
+        new = unit.company not in again
+        if not new or room:
+            room -= new
+            kept.append(replace(unit, place=len(kept)))
+    return tuple(kept)
+
+
+class Targets:
+    """Gathers candidates, any number of them, in memory for the places of one night.
+
+    Whoever was looked at since the day began is chosen only `again`, if that is wanted; it has used
+    up a place of the day. A night of its own may be held to a smaller `limit`. Where nobody looks,
+    only what is `known` can be worked on: those that were looked at some day. Whoever has its turn
+    in another way is set `aside`, and only counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        cap: int,
+        limit: int | None = None,
+        day_began_at: datetime | None = None,
+        again: bool = False,
+        known: bool = False,
+        aside: Collection[CompanyId] = (),
+    ) -> None:
+        least = min(cap, 0 if limit is None else limit)
+        if least < 0:
+            raise ConfigError(f"a night has at least 0 places and units, not {least}")
+        self._cap = cap
+        self._most = places(cap, limit=limit)
+        self.day_began_at = day_began_at
+        self._again = again
+        self._known = known
+        self._aside = frozenset(aside)
+        self._new: list[Standing] = []
+        self._old: list[Standing] = []
+        self._seen = self._today = self._set_aside = 0
+
+    def add(self, candidates: Iterable[Standing]) -> None:
+        """Consider these too."""
+        new: list[Standing] = []
+        old: list[Standing] = []
+        for standing in candidates:
+            if self._known and standing.last_looked_at is None:
+                continue
+            if standing.id in self._aside:
+                self._set_aside += 1
+                continue
+            looked = looked_at_since(standing, self.day_began_at)
+            (old if looked else new).append(standing)
+        self._seen += len(new) + len(old)
+        self._today += len(old)
+        self._new = heapq.nsmallest(self._most, [*self._new, *new], key=rank)
+        if self._again:
+            self._old = heapq.nsmallest(self._most, [*self._old, *old], key=rank)
+
+    def selection(
+        self,
+        *,
+        now: datetime,
+        rule: DepthRule | None = None,
+        pull_units: int = PLENTY,
+        looked_at: int = 0,
+    ) -> Selection:
+        """Choose those that `pull_units` can pay for, the most wanted first.
+
+        `looked_at` companies had a look today, candidates or not. A deep look that cannot be paid
+        for becomes a shallow one, and that one, if it cannot be paid either, is left out.
+        """
+        if pull_units < 0:
+            raise ConfigError(f"a night has at least 0 places and units, not {pull_units}")
+        room = places(self._cap, looked_at_today=max(looked_at, self._today))
+        chosen = sorted([*self._new[:room], *self._old], key=rank)[: self._most]
+        units = _paid_for(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
+        passed_over = 0 if self._again else self._today
+        return Selection(
+            units=units,
+            candidates=self._seen + self._set_aside,
+            over_cap=self._seen - passed_over - len(chosen),
+            over_budget=len(chosen) - len(units),
+            looked_at_today=passed_over,
+        )
+
+
+def select(
+    candidates: Iterable[Standing],
+    *,
+    cap: int,
+    now: datetime,
+    rule: DepthRule | None = None,
+    pull_units: int = PLENTY,
+    limit: int | None = None,
+    day_began_at: datetime | None = None,
+    again: bool = False,
+) -> Selection:
+    """Choose among these, and whoever of them was looked at since the day began."""
+    targets = Targets(cap=cap, limit=limit, day_began_at=day_began_at, again=again)
+    targets.add(candidates)
+    return targets.selection(now=now, rule=rule, pull_units=pull_units)
+
+
+def _paid_for(
+    chosen: Iterable[Standing], *, now: datetime, rule: DepthRule, pull_units: int
+) -> tuple[Unit, ...]:
+    units: list[Unit] = []
+    left = pull_units
+    for standing in chosen:
+        depth, because = wanted_depth(standing, now=now, rule=rule)
+        if depth is Depth.DEEP and left < rule.deep_units:
+            depth = Depth.SHALLOW
+            because = f"{because}; shallow, as only {left} pull units are left"
+        price = rule.deep_units if depth is Depth.DEEP else rule.shallow_units
+        if left < price:
+            break  # everybody after it would be paid for before it otherwise
+        left -= price
+        units.append(
+            Unit(
+                company=standing.id,
+                place=len(units),
+                depth=depth,
+                because=f"{chosen_because(standing)}; {because}",
+            )
+        )
+    return tuple(units)
+
+
+def affordable(looks: Iterable[Depth], *, rule: DepthRule, pull_units: int) -> tuple[int, int]:
+    """Return the pull units that looks in this order take, and how many there are too few for.
+
+    As when they are made: a deep one that cannot be paid for becomes a shallow one.
+    """
+    taken = left_out = 0
+    for depth in looks:
+        prices = [rule.deep_units] if depth is Depth.DEEP else []
+        fitting = [each for each in (*prices, rule.shallow_units) if taken + each <= pull_units]
+        taken += fitting[0] if fitting else 0
+        left_out += not fitting
+    return taken, left_out
+
+
+def wanted_depth(standing: Standing, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
+    """Return how deep a look this company deserves, money aside, and because of what."""
+    if not standing.scored:
+        return Depth.DEEP, "deep, as nothing is known yet"
+    if standing.contacts == 0:
+        return Depth.DEEP, "deep, as nobody to write to is known"
+    if standing.heat >= rule.hot_from:
+        return Depth.DEEP, f"deep, as its heat is {standing.heat:.2f}"
+    looked = standing.last_looked_at
+    if looked is None or now - looked >= rule.deep_again_after:
+        days = f"{(now - looked).days} days ago" if looked else "never"
+        return Depth.DEEP, f"deep, as it was last looked at {days}"
+    return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"
+
+
+def chosen_because(standing: Standing) -> str:
+    """Say which part of the order put this company where it is."""
+    if not standing.scored:
+        return "never scored"
+    if standing.contacts == 0:
+        return "scored, but without contacts"
+    seen = f"{standing.last_seen_at:%Y-%m-%d}" if standing.last_seen_at else "never"
+    return f"last seen {seen}, heat {standing.heat:.2f}"
+
+
+PAGE = 1000
+
+
+async def find_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE) -> int:
+    """Hold every company against the rule and remember those that fit; return how many.
+
+    Page by page: whoever stops in between has the companies so far, and the others as they were.
+    """
+    found, after = 0, ""
+    while companies := await accounts.companies(after=after, limit=page):
+        fitting = [company.id for company in companies if fit(company, rule).fits]
+        last = companies[-1].id
+        await accounts.put_candidates(fitting, rule=rule.name, after=after, upto=last)
+        found, after = found + len(fitting), last
+    await accounts.put_candidates((), rule=rule.name, after=after)
+    return found
+
+
+async def select_targets(
+    accounts: AccountStore,
+    rule: IcpRule,
+    targets: Targets,
+    *,
+    now: datetime,
+    depths: DepthRule,
+    pull_units: int = PLENTY,
+    page: int = PAGE,
+) -> Selection:
+    """Choose tonight's companies among the candidates, in order, as `core.targets` does."""
+    after = ""
+    while standings := await accounts.candidates(rule=rule.name, after=after, limit=page):
+        after = standings[-1].id
+        targets.add(standings)
+    # Also whoever is no candidate any more has had its look of the day.
+    began_at = targets.day_began_at
+    looked_at = await accounts.looked_at_since(began_at) if began_at else 0
+    return targets.selection(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
+
+
+NOT_ENDED = frozenset({UnitState.WAITING, UnitState.TAKEN})
+
+NOT_WHOLE = NOT_ENDED | {UnitState.SHED, UnitState.DEGRADED, UnitState.POISONED}
+"""What another look of the same day may make good; an outcome that is not known is no such thing"""
+
+TRIES = 2  # of a day, after which whoever was not tried yet comes first
+
+_IN_VAIN = frozenset({UnitState.DEGRADED, UnitState.POISONED})
+
+
+@dataclass(slots=True)
+class _Company:
+    unit: Unit | None = None  # its latest of the day; one that found nobody to ask is none
+    run: str = ""
+    age: int = 0  # how many runs of the day came after that one
+    tries: int = 0  # that did not finish it, since one that did
+    paid: bool = False
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A unit that an earlier run of the day left."""
+
+    unit: Unit
+    run: str
+    tries: int = 0  # of this day that did not finish it
+    paid: bool = False  # whether a look at it today may be paid for already
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether it was tried often enough for others to come first."""
+        return self.tries >= TRIES
+
+
+class Leftovers:
+    """Gathers the units of one day's runs, the newest run first, and says what is left.
+
+    A look that was paid for has a cost of this name.
+    """
+
+    def __init__(self, *, paid_as: str = "crawl/pull_units") -> None:
+        self._paid_as = paid_as
+        self._companies: dict[CompanyId, _Company] = {}
+        self._runs: list[str] = []
+
+    def add(self, run: str, units: Iterable[Unit]) -> None:
+        """Consider some units of a run; one run after the other, from the newest to the oldest."""
+        if run not in self._runs:
+            self._runs.append(run)
+        age = len(self._runs) - 1
+        for unit in units:
+            known = self._companies.setdefault(unit.company, _Company())
+            # Whoever only scores or verifies, or finds nobody to ask, has not done a look's work.
+            idle = unit.state is UnitState.DONE and not was_look(unit)
+            # Whoever died over it may have paid; its end, which would say so, is missing.
+            known.paid |= unit.state is UnitState.TAKEN or self._paid_as in unit.cost
+            if known.finished:
+                continue
+            known.tries += idle or unit.state in _IN_VAIN
+            known.finished = not idle and unit.state not in NOT_WHOLE
+            if known.unit is None and not idle:
+                known.unit, known.run, known.age = unit, run, age
+
+    def left(self, states: Collection[UnitState] = NOT_WHOLE) -> tuple[Leftover, ...]:
+        """Return what is left in these states, in the order it is to be gone on with.
+
+        First what was not tried yet, in the order of the latest run that had it; then what was
+        tried, the longest ago first; and at last what was tried in vain, in the same way.
+        """
+        found = [
+            (_turn(known), Leftover(unit=unit, run=known.run, tries=known.tries, paid=known.paid))
+            for known in self._companies.values()
+            if (unit := known.unit) is not None and unit.state in states
+        ]
+        return tuple(leftover for _, leftover in sorted(found, key=lambda each: each[0]))
+
+
+def _turn(known: _Company) -> tuple[int, int, int, str]:
+    tries = min(known.tries, TRIES)
+    place, company = (known.unit.place, known.unit.company) if known.unit else (0, "")
+    return (tries, -known.age if tries else known.age, place, company)

@@ -1,0 +1,419 @@
+"""The accounts a plan chooses from, as columns; the caps it keeps; the rule it follows.
+
+Plain values with their contradictions refused. One number in place of a column stands for every
+account. Times are days since 1970, ages days, costs whole units. What is done with them is said
+in `offers` and `pulls`.
+
+What an account is worth to its tenant: a value for what any look refreshes, one for the rest.
+
+Set by the tier and bent by posture. Without history, at a price of one unit of worth per unit of
+cost, every account of middling posture is looked at exactly as often, and as deep, as its tier
+says; better postures more often, others less. What was learned of its changes is `beliefs`'.
+
+A tenant's accounts as a plan weighs them, out of what is remembered of each.
+
+What is believed of their changes by now, what they are worth, and what a look at each costs: where
+nothing is known yet, not even the site, a shallow look would read nothing, so the first is deep.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stoker.base.errors import ConfigError
+from stoker.heat.beliefs import BeliefRule, Beliefs, Floats, believed
+from stoker.heat.heat import in_ticks
+from stoker.heat.tiers import BY_RANK, Tier, TierRule, intervals
+from stoker.pulls.capacity import NO_CAP, Ints
+from stoker.pulls.worth import Objective, value_of
+
+Column = NDArray[Any]
+
+Rows = Ints | slice
+
+UNCAPPED = -1  # in a column of caps: there is none
+
+UNREADABLE = -1  # in the column of budgets: nobody can say what is left, so nothing is spent
+
+NO_DOMAIN = -1
+
+NEVER = -np.inf  # when an account was last looked at that never was
+
+_DAY = timedelta(days=1)
+
+_TICKS = _DAY // timedelta.resolution
+
+_MOST_UNITS = 10**6  # that one look costs
+
+_MOST_ACCOUNTS = 2**31
+
+
+class Policy(StrEnum):
+    """What looks are chosen by."""
+
+    OPTIMAL = "optimal"  # what they are worth, by what was learned
+    TIERS = "tiers"  # the table of tiers, by heat
+
+
+class Why(IntEnum):
+    """Why an account is looked at, or is not: one byte per account of every plan."""
+
+    FREE = 0  # nothing speaks against it
+    WORTH = 1  # worth the price of its units, or more
+    FLOOR = 2  # nobody waits longer than the floor
+    SIGNAL = 3  # worth the price because of signals since the last look
+    FRESH_ENOUGH = 10
+    LOWER_VALUE = 11
+    CAP_TENANT_DAY = 12
+    CAP_CONNECTOR_DAY = 13
+    CAP_SHARED_DAY = 14
+    PAUSED = 20
+    COOLING_DOWN = 21
+    RATE_LIMIT = 22
+    BUDGET_UNREADABLE = 23
+    DUPLICATE_PULL_JOB_ID = 24
+    STOPPED = 25
+
+
+CHOSEN = (Why.WORTH, Why.FLOOR, Why.SIGNAL)
+
+BARS = (
+    Why.FREE,
+    Why.PAUSED,
+    Why.COOLING_DOWN,
+    Why.RATE_LIMIT,
+    Why.BUDGET_UNREADABLE,
+    Why.DUPLICATE_PULL_JOB_ID,
+    Why.STOPPED,
+)
+
+FOR_WANT_OF_DEPTH = (
+    Why.CAP_TENANT_DAY,
+    Why.CAP_CONNECTOR_DAY,
+    Why.PAUSED,
+    Why.COOLING_DOWN,
+    Why.RATE_LIMIT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRule:
+    """Every number of a plan that is not an account's own."""
+
+    policy: Policy = Policy.OPTIMAL
+    objective: Objective = Objective.HARMONIC
+    tick: timedelta = _DAY  # from one plan to the next
+    floor: timedelta | None = timedelta(days=60)  # nobody waits longer; None: no such promise
+    floor_share: float = 0.2  # of any cap, at most, goes to those who waited that long
+    signal_changes: float = 1.0  # a signal of full strength is as good as so many changes
+    value_spread: float = 4.0  # posture 1 is worth this many times posture 1/2, 0 one such part
+    deep_again: timedelta = timedelta(days=30)  # a deep look at accounts that are not HOT
+    tiers: TierRule = field(default_factory=TierRule)
+
+    def __post_init__(self) -> None:
+        if not timedelta(minutes=1) <= self.tick <= timedelta(days=30):
+            raise ConfigError(f"plans are 1 minute to 30 days apart, not {self.tick}")
+        if self.floor is not None and not self.tick <= self.floor <= timedelta(days=36_600):
+            raise ConfigError(
+                f"nobody can be promised a look every {self.floor} by plans {self.tick} apart"
+            )
+        if not 0.0 <= self.floor_share <= 0.5:
+            raise ConfigError(f"the floor takes 0 to 0.5 of a cap, not {self.floor_share!r}")
+        if not 0.0 <= self.signal_changes <= 1000.0:
+            raise ConfigError(f"a signal is 0 to 1000 changes, not {self.signal_changes!r}")
+        if not self.tick <= self.deep_again <= timedelta(days=36_600):
+            raise ConfigError(f"deep looks are no closer than plans, not {self.deep_again} apart")
+        if not 1.0 <= self.value_spread <= 1000.0:
+            raise ConfigError(f"values spread by 1 to 1000 times, not {self.value_spread!r}")
+
+    @property
+    def share(self) -> int:
+        """Return the floor's share in thousandths, as caps are shared out."""
+        return round(self.floor_share * 1000) if self.floor is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Accounts:
+    """One row per account, tenants one after the other. Made by `accounts_of`."""
+
+    looked: Column  # when last looked at: days since 1970; NEVER
+    surface: Beliefs  # how often what any look refreshes changes
+    value: Column  # of what any look refreshes
+    deep_looked: Column
+    deep: Beliefs  # how often what only a deep look refreshes changes
+    deep_value: Column  # 0: a deep look would bring nothing more
+    signals: Column  # strengths since the last look, together
+    tenant: Column  # numbers from 0 up, rising
+    connector: Column  # numbers from 0 up
+    domain: Column  # whatever tenants share, a site or a key; NO_DOMAIN
+    units: Column  # of a shallow look
+    deep_units: Column
+    tier: Column  # by rank
+    heat: Column
+    quiet: Column  # days in its tier
+    posture: Column
+    barred: Column  # what speaks against it before anything is weighed: one of BARS
+
+    def __len__(self) -> int:
+        return len(self.looked)
+
+    def rows(self, rows: Rows) -> Accounts:
+        """Return some of the accounts, as they stand."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, column in parts.items():
+            if isinstance(column, Beliefs):
+                parts[name] = Beliefs(changes=column.changes[rows], days=column.days[rows])
+            else:
+                parts[name] = column[rows]
+        return Accounts(**parts)
+
+
+# name, kind, least, most, and what it is when nothing is said
+_COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
+    ("looked", np.float64, NEVER, 4e6, NEVER),
+    ("value", np.float64, 0.0, 1e30, 1.0),
+    ("deep_looked", np.float64, NEVER, 4e6, NEVER),
+    ("deep_value", np.float64, 0.0, 1e30, 0.0),
+    ("signals", np.float32, 0.0, 1e6, 0.0),
+    ("tenant", np.int32, 0, 2**31 - 1, 0),
+    ("connector", np.int32, 0, 2**16 - 1, 0),
+    ("domain", np.int32, NO_DOMAIN, 2**31 - 1, NO_DOMAIN),
+    ("units", np.int32, 1, _MOST_UNITS, 1),
+    ("deep_units", np.int32, 1, _MOST_UNITS, 3),
+    ("tier", np.uint8, 0, len(BY_RANK) - 1, 0),
+    ("heat", np.float32, 0.0, 1.0, 0.0),
+    ("quiet", np.float32, 0.0, np.inf, 0.0),
+    ("posture", np.float32, 0.0, 1.0, 0.5),
+    ("barred", np.uint8, 0, 255, int(Why.FREE)),
+)
+
+
+def accounts_of(surface: Beliefs, *, deep: Beliefs | None = None, **given: ArrayLike) -> Accounts:
+    """Return accounts of these columns; one number stands for everybody.
+
+    There are as many as beliefs about their surface; without any about the deep they are alike.
+    """
+    size = len(surface.changes)
+    if size >= _MOST_ACCOUNTS:
+        raise ConfigError(f"a plan has fewer than {_MOST_ACCOUNTS} accounts, not {size}")
+    deep = deep or surface
+    if len(deep.changes) != size:
+        raise ConfigError(f"{size} accounts have {size} beliefs, not {len(deep.changes)}")
+    columns: dict[str, Column] = {}
+    for name, kind, least, most, usual in _COLUMNS:
+        column = np.asarray(given.pop(name, usual))
+        if column.size and not (column.min() >= least and column.max() <= most):
+            raise ConfigError(f"an account's {name} is a number from {least:g} to {most:g}")
+        if column.ndim and column.shape != (size,):
+            raise ConfigError(f"{size} accounts have {size} numbers for {name}, not {column.shape}")
+        columns[name] = np.broadcast_to(column.astype(kind, copy=False), (size,))
+    if given:
+        raise ConfigError(f"accounts have no column {', '.join(sorted(given))}")
+    if (np.diff(columns["tenant"]) < 0).any():
+        raise ConfigError("the accounts of one tenant stand together, tenants rising")
+    if (columns["deep_units"] < columns["units"]).any():
+        raise ConfigError("a deep look costs no less than a shallow one")
+    if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BARS):
+        raise ConfigError("an account is barred by one of the reasons for that, or free")
+    return Accounts(surface=surface, deep=deep, **columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Limits:
+    """The units of a day: per tenant; per tenant and connector; per domain, for all together.
+
+    And how many looks may be deep, because of those whom only deep looks ask. Made by `limits_of`.
+    There, no cap is a huge one.
+    """
+
+    budget: Ints  # by tenant; UNREADABLE: nothing is spent
+    connector_cap: Ints  # by tenant and connector
+    domain_cap: Ints  # by domain
+    deep_cap: Ints  # by tenant: deep looks; empty where nobody counts them
+    deep_why: NDArray[np.uint8]  # by tenant: the `Why` of those that are not deep because of it
+
+    @property
+    def tenants(self) -> int:
+        """Return how many tenants there are."""
+        return len(self.budget)
+
+
+def limits_of(
+    budget: ArrayLike,
+    *,
+    connector_cap: ArrayLike | None = None,
+    domain_cap: ArrayLike | None = None,
+    deep_cap: ArrayLike | None = None,
+    deep_why: ArrayLike = Why.CAP_CONNECTOR_DAY,
+) -> Limits:
+    """Return these caps; -1 is no cap, and for a budget: nobody can say what is left.
+
+    One reason for fewer deep looks stands for every tenant.
+    """
+    budgets = _capped(budget, dimensions=1, what="budget")
+    connectors = np.zeros((len(budgets), 0), np.int64)
+    if connector_cap is not None:
+        connectors = _capped(connector_cap, dimensions=2, what="cap of a connector")
+    if len(connectors) != len(budgets):
+        raise ConfigError(f"{len(budgets)} tenants have caps of connectors, not {len(connectors)}")
+    domains = np.zeros(0, np.int64)
+    if domain_cap is not None:
+        domains = _capped(domain_cap, dimensions=1, what="cap of a domain")
+    deep = np.zeros(0, np.int64)
+    if deep_cap is not None:
+        deep = _capped(deep_cap, dimensions=1, what="cap of deep looks")
+        if len(deep) != len(budgets):
+            raise ConfigError(f"{len(budgets)} tenants have caps of deep looks, not {len(deep)}")
+    why = np.asarray(deep_why).astype(np.uint8)
+    if not set(np.unique(why).tolist()) <= set(FOR_WANT_OF_DEPTH):
+        raise ConfigError("looks are not deep for one of the reasons for that")
+    return Limits(
+        budget=budgets,
+        connector_cap=np.where(connectors == UNCAPPED, NO_CAP, connectors),
+        domain_cap=np.where(domains == UNCAPPED, NO_CAP, domains),
+        deep_cap=np.where(deep == UNCAPPED, NO_CAP, deep),
+        deep_why=np.broadcast_to(why, (len(deep),)),
+    )
+
+
+def checked_together(accounts: Accounts, limits: Limits) -> None:
+    """Refuse accounts of tenants, connectors or domains that the limits say nothing about."""
+    if not len(accounts):
+        return
+    if int(accounts.tenant[-1]) >= limits.tenants:
+        raise ConfigError(f"there is no budget for tenant {int(accounts.tenant[-1])}")
+    connectors = limits.connector_cap.shape[1]
+    if connectors and int(accounts.connector.max()) >= connectors:
+        raise ConfigError(f"there are caps for {connectors} connectors only")
+    if len(limits.domain_cap) and int(accounts.domain.max()) >= len(limits.domain_cap):
+        raise ConfigError(f"there are caps for {len(limits.domain_cap)} domains only")
+
+
+def tick_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
+    """Return the units one plan may use of those left until then: its tick's share of them.
+
+    Rounded up, so that the last of them are used too; a tick that reaches beyond has them all.
+    """
+    ticks = (until - now) / rule.tick
+    return left if ticks <= 1 else min(left, math.ceil(left / ticks))
+
+
+def in_days(moment: datetime) -> float:
+    """Return the moment as columns hold it: days since 1970."""
+    return in_ticks(moment) / _TICKS
+
+
+def days(span: timedelta) -> float:
+    """Return the span in days."""
+    return span / _DAY
+
+
+def _capped(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
+    column = np.asarray(given)
+    if column.size and column.dtype.kind not in "iu":
+        raise ConfigError(f"a {what} is whole units")
+    if column.ndim != dimensions:
+        raise ConfigError(f"a {what} comes in {dimensions} dimensions, not {column.ndim}")
+    if column.size and (column.min() < UNCAPPED or column.max() > NO_CAP):
+        raise ConfigError(f"a {what} is 0 to {NO_CAP} units, or -1")
+    return column.astype(np.int64)
+
+
+_MIDDLING = 0.5
+
+
+def account_values(
+    *,
+    tier: Column,
+    heat: Column,
+    quiet: Column,
+    posture: Column,
+    units: Column,
+    deep_units: Column,
+    rule: PullRule,
+    beliefs: BeliefRule,
+) -> tuple[Floats, Floats]:
+    """Return the values of accounts by their tiers and postures: of the surface, of the deep.
+
+    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep look.
+    """
+    prior = beliefs.prior(tier)
+    every = intervals(tier, heat, quiet, rule=rule.tiers)
+    deep_every = np.where(tier == Tier.HOT.rank, every, days(rule.deep_again))
+    bent = posture_factor(posture, rule=rule)
+    surface = units * value_of(every, prior, objective=rule.objective)
+    deep = (deep_units - units) * value_of(deep_every, prior, objective=rule.objective)
+    return bent * surface, bent * deep
+
+
+def posture_factor(posture: Column, *, rule: PullRule) -> Floats:
+    """Return how many times an account of middling posture one of this posture is worth."""
+    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _MIDDLING))
+
+
+def known_accounts(
+    *,
+    heat: Column,
+    posture: Column,
+    tier: Column,
+    tier_since: Floats,
+    surface_at: Floats,
+    surface_changes: Floats,
+    surface_days: Floats,
+    deep_at: Floats,
+    deep_changes: Floats,
+    deep_days: Floats,
+    signals: Column,
+    now: float,
+    units: int,
+    deep_units: int,
+    barred: Why,
+    rule: PullRule,
+    beliefs: BeliefRule,
+) -> Accounts:
+    """Return one tenant's accounts; moments are days since 1970, -inf for never.
+
+    `units` are those of a shallow and a deep look, `barred` holds for all of them alike.
+    """
+    prior = beliefs.prior(tier.astype(np.int64))
+    quiet = np.maximum(now - tier_since, 0.0)
+    shallow = np.full(len(tier), units, np.int32)
+    deep = np.full(len(tier), max(deep_units, units), np.int32)
+    value, deep_value = account_values(
+        tier=tier,
+        heat=heat,
+        quiet=quiet,
+        posture=posture,
+        units=shallow,
+        deep_units=deep,
+        rule=rule,
+        beliefs=beliefs,
+    )
+
+    def today(changes: Floats, days: Floats, seen: Floats) -> Beliefs:
+        age = np.maximum(now - seen, 0.0)
+        return believed(changes, days, age, prior=prior, half_life=beliefs.half_life)
+
+    return accounts_of(
+        today(surface_changes, surface_days, surface_at),
+        deep=today(deep_changes, deep_days, deep_at),
+        looked=surface_at,
+        deep_looked=deep_at,
+        value=value,
+        deep_value=deep_value,
+        signals=signals,
+        units=np.where(np.isfinite(deep_at), shallow, deep),
+        deep_units=deep,
+        tier=tier,
+        heat=heat,
+        quiet=quiet,
+        posture=posture,
+        barred=barred,
+    )

@@ -1,0 +1,206 @@
+"""What a look at each account would be worth per unit of its cost: a shallow one, a deeper one.
+
+By what was learned (`optimal`): worth grows with the age of what we know; signals since the last
+look make it older than it is. By the table (`tiers`): whoever is due is worth its heat. Either way
+an account offers a look and, at no better a rate, more depth. Who gets money is `pulls`' business.
+
+Which looks may be deep, where those whom only deep looks ask have room for some of them.
+
+The best offers of depth come first, and those who waited too long in their share, as under every
+cap. Whoever gets no depth offers a shallow look, for what that alone is worth; or none at all,
+where a shallow look would cost as much as a deep one. Why there is room for only so many is told
+by whoever counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stoker.heat.beliefs import Beliefs, Floats
+from stoker.heat.tiers import Tier, intervals
+from stoker.pulls.capacity import (
+    Flags,
+    Floats32,
+    Ints,
+    Queue,
+    by_group,
+    crowded,
+    fitting,
+    ids_of,
+    keys,
+)
+from stoker.pulls.columns import Accounts, Limits, Policy, PullRule, days
+from stoker.pulls.worth import worth
+
+_OLDEST = 366.0  # days; who was never looked at is worth no more than after so long without a look
+
+_PART = 32_768  # accounts at a time: what is worked on stays close to the processor
+
+_MOST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Offers:
+    """Columns about every account. Scores are worth per unit; 0 is no offer.
+
+    Scores are short floats on purpose: what differs only in the last digits of a long one, which
+    machines do not agree on, is a tie here, and ties go by the account's place.
+    """
+
+    look: Floats32  # of a shallow look; or of a deep one, where that is the better bargain
+    deeper: Floats32  # of the depth above a shallow look, never more than `look`
+    alone: Floats32  # of a shallow look to which no depth will come
+    resting: Flags  # looked at so lately that nobody looks again
+    waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
+
+
+def offered(accounts: Accounts, *, now: float, rule: PullRule) -> Offers:
+    """Return what every account offers at this moment (days since 1970)."""
+    size = len(accounts)
+    offers = Offers(
+        look=np.zeros(size, np.float32),
+        deeper=np.zeros(size, np.float32),
+        alone=np.zeros(size, np.float32),
+        resting=np.zeros(size, np.bool_),
+        waited=np.zeros(size, np.float32),
+    )
+    of_part: Callable[..., tuple[Floats, Floats, Floats, Flags]]
+    of_part = by_worth if rule.policy is Policy.OPTIMAL else _by_tier
+    for begin in range(0, size, _PART):
+        rows = slice(begin, min(begin + _PART, size))
+        part = accounts.rows(rows)
+        age = np.maximum(now - part.looked, 0.0)
+        look, deeper, alone, resting = of_part(part, age, now=now, rule=rule)
+        quiet = resting | (part.barred != 0)
+        offers.look[rows] = _short(np.where(quiet, 0.0, look))
+        offers.deeper[rows] = _short(np.where(quiet, 0.0, np.minimum(deeper, look)))
+        offers.alone[rows] = _short(np.where(quiet, 0.0, alone))
+        offers.resting[rows] = resting
+        if rule.floor is not None:
+            # By the next plan it would have waited too long.
+            late = (age + days(rule.tick) > days(rule.floor)) & ~quiet & (offers.look[rows] > 0)
+            offers.waited[rows] = np.where(late, _short(age), 0.0)
+    return offers
+
+
+def worths(accounts: Accounts, age: Floats, *, now: float, rule: PullRule) -> tuple[Floats, Floats]:
+    """Return what looks now are worth: a shallow one, and the depth above it."""
+    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
+    surface = accounts.value * _aged_worth(accounts.surface, age, accounts.signals, rule)
+    if not accounts.deep_value.any():
+        return surface, np.zeros(len(surface))
+    deep = accounts.deep_value * _aged_worth(accounts.deep, deep_age, accounts.signals, rule)
+    return surface, deep
+
+
+def by_worth(
+    accounts: Accounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats, Floats, Flags]:
+    """Return what looks offer per unit, more depth, looks without it, and who was just seen."""
+    surface, deep = worths(accounts, age, now=now, rule=rule)
+    units, deep_units = accounts.units, accounts.deep_units
+    more = deep_units - units
+    look = surface / units
+    deeper = deep / np.maximum(more, 1)
+    # Where depth is the better bargain the two are one offer, at the rate of both together.
+    both = (surface + deep) / deep_units
+    together = (deeper >= look) | (more == 0)
+    return (
+        np.where(together, both, look),
+        np.where(deep > 0.0, np.where(together, both, deeper), 0.0),
+        look,
+        age < days(rule.tick) / 2,
+    )
+
+
+def _by_tier(
+    accounts: Accounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats, Floats, Flags]:
+    half = days(rule.tick) / 2  # looks are due at the plan nearest to their time
+    every = intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
+    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
+    hot = accounts.tier == Tier.HOT.rank
+    deep = hot & (deep_age + half >= every)
+    shallow = np.where(hot, accounts.signals > 0, age + half >= every)
+    due = (deep | shallow) & (age >= half)
+    score = np.where(due, 1.0 + accounts.heat.astype(np.float64), 0.0)
+    return score, np.where(deep, score, 0.0), score, ~due
+
+
+def _aged_worth(beliefs: Beliefs, age: Floats, signals: Floats32, rule: PullRule) -> Floats:
+    # Plans come in steps: half a step on is when, on average, the next chance would be. A signal
+    # tells of changes, and is as good as the days they usually take.
+    older = np.minimum(age, _OLDEST) + days(rule.tick) / 2
+    if signals.any():
+        older = older + rule.signal_changes * signals * beliefs.days_between
+    return worth(beliefs, older, objective=rule.objective)
+
+
+def _short(column: Floats) -> Floats32:
+    return np.minimum(column, _MOST).astype(np.float32)
+
+
+def needs_depth(accounts: Accounts, offers: Offers) -> Flags:
+    """Say whose look is deep or none: for the price of a deep one nobody takes a shallow one."""
+    found: Flags = (accounts.units == accounts.deep_units) & (offers.deeper > 0)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Depths:
+    """What is offered once only so many looks may be deep. Flags are by account."""
+
+    offers: Offers
+    withheld: Flags  # it wanted depth, and gets none
+    out_of_turn: Flags  # it gets depth before better ones, as it had waited too long
+
+
+def within_depth(accounts: Accounts, limits: Limits, offers: Offers, *, share: int) -> Depths:
+    """Return who may be looked at deeply, and what is offered then.
+
+    Those who waited too long take at most so many thousandths of the deep looks out of turn.
+    """
+    size = len(accounts)
+    withheld, out_of_turn = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    if not len(limits.deep_cap):
+        return Depths(offers=offers, withheld=withheld, out_of_turn=out_of_turn)
+    rows = np.flatnonzero(offers.deeper > 0)
+    one = np.ones(len(rows), np.int64)
+    full = crowded(accounts.tenant[rows], one, one, limits.deep_cap)
+    order, queue = depth_queue(rows[full[accounts.tenant[rows]]], accounts, offers, share)
+    if not len(order):
+        return Depths(offers=offers, withheld=withheld, out_of_turn=out_of_turn)
+    inside, early = fitting(queue, limits.deep_cap)
+    refused, ahead = np.flatnonzero(~inside), np.flatnonzero(early)
+    first = np.full(limits.tenants, len(order))
+    first[queue.group[refused[::-1]]] = refused[::-1]  # from behind: the first is written last
+    withheld[order[refused]] = True
+    out_of_turn[order[ahead[ahead > first[queue.group[ahead]]]]] = True
+    without = np.where(needs_depth(accounts, offers), np.float32(0), offers.alone)
+    look = np.where(withheld, without, offers.look)
+    left = replace(
+        offers,
+        look=look,
+        deeper=np.where(withheld, np.float32(0), offers.deeper),
+        waited=np.where(look > 0, offers.waited, np.float32(0)),
+    )
+    return Depths(offers=left, withheld=withheld, out_of_turn=out_of_turn)
+
+
+def depth_queue(rows: Ints, accounts: Accounts, offers: Offers, share: int) -> tuple[Ints, Queue]:
+    """Return these accounts in the order in which they are given depth, tenant by tenant."""
+    order = ids_of(np.sort(keys(offers.deeper[rows], rows)))
+    order = order[by_group(accounts.tenant[order].astype(np.int64))]
+    one = np.ones(len(order), np.int64)
+    # A look that can do without depth is made in its turn anyway, however long it waited.
+    needed = needs_depth(accounts, offers)[order]
+    return order, Queue(
+        group=accounts.tenant[order].astype(np.int64),
+        cost=one,
+        size=one,
+        waited=np.where(needed, offers.waited[order], np.float32(0)),
+        share=share,
+    )

@@ -1,0 +1,121 @@
+"""What more or less money would buy: the price, the looks, and how fresh accounts can be kept.
+
+Looks are those of one plan now; freshness, prices and intervals are where days of the
+best plan lead in the long run, if today's beliefs are the truth.
+
+How often accounts would be looked at in the long run, if today's beliefs were the truth.
+
+A day's plan says who is next; this says where days like it lead: rates, prices, and what no plan
+within the same caps can beat. What only deep looks refresh is an account of its own here, at the
+cost of the depth, so what is bounded is a little more than can be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+
+from stoker.heat.beliefs import Floats
+from stoker.pulls.capacity import NO_CAP, Ints
+from stoker.pulls.columns import Accounts, Limits, PullRule, Why, days
+from stoker.pulls.plan_record import PlanInputs
+from stoker.pulls.planner import plan_day
+from stoker.pulls.rate_problem import Demand
+from stoker.pulls.rate_problem import Limits as RateLimits
+from stoker.pulls.rates import RatePlan, plan_rates
+from stoker.pulls.worth import stale_share
+
+
+def long_run(
+    accounts: Accounts, limits: Limits, *, rule: PullRule, price0: Floats | None = None
+) -> RatePlan:
+    """Return the best rates of looks, shallow ones of everybody free first, then of depth."""
+    demand, caps = asked_of(accounts, limits, rule=rule)
+    return plan_rates(demand, caps, objective=rule.objective, price0=price0)
+
+
+def asked_of(accounts: Accounts, limits: Limits, *, rule: PullRule) -> tuple[Demand, RateLimits]:
+    """Return what a plan of rates is asked for, with caps in units a day."""
+    free = np.flatnonzero(accounts.barred == Why.FREE)
+    more = accounts.deep_units - accounts.units
+    deep = free[(accounts.deep_value[free] > 0) & (more[free] > 0)]
+    both: Ints = np.concatenate([free, deep])
+    between = np.concatenate(
+        [accounts.surface.days_between[free], accounts.deep.days_between[deep]]
+    )
+    tick = days(rule.tick)
+    # Whoever shares nothing shares a last cap that is none.
+    domain = accounts.domain[both]
+    shared = np.append(limits.domain_cap, NO_CAP)
+    demand = Demand(
+        value=np.concatenate([accounts.value[free], accounts.deep_value[deep]]),
+        changes=1.0 / between,
+        cost=np.concatenate([accounts.units[free], more[deep]]).astype(np.float64),
+        tenant=accounts.tenant[both],
+        connector=accounts.connector[both] if limits.connector_cap.shape[1] else None,
+        shared=np.where(domain < 0, len(shared) - 1, domain) if len(limits.domain_cap) else None,
+        rate_max=1.0 / tick,
+    )
+    return demand, RateLimits(
+        budget=np.maximum(limits.budget, 0) / tick,
+        connector_cap=_per_day(limits.connector_cap, tick),
+        shared_cap=_per_day(shared, tick) if len(limits.domain_cap) else None,
+    )
+
+
+def _per_day(cap: Ints, tick: float) -> Floats | None:
+    if not cap.size:
+        return None
+    return np.where(cap >= NO_CAP, np.inf, cap / tick)
+
+
+TIMES = (0.25, 0.5, 0.75, 1.0, 1.1, 1.5, 2.0, 3.0, 4.0)
+
+_NEVER = 1e-9  # looks a day; whatever is rarer is as good as never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPoint:
+    """What so many times the budget buys."""
+
+    times: float
+    units: int  # a day
+    looks: int  # of one plan now that may spend them all
+    price: float  # of a unit, in the long run; 0: there is more money than looks
+    freshness: float  # share of time up to date, by value
+    every: float  # days between looks at half of all accounts, or fewer; infinite for never
+    gap: float  # no rates of looks leave this share less
+
+
+def points(
+    inputs: PlanInputs, *, now: datetime, times: Sequence[float] = TIMES
+) -> Iterator[BudgetPoint]:
+    """Yield what each multiple of one tenant's budget for a day buys, one after the other."""
+    accounts, rule = inputs.accounts, inputs.rule
+    free = int((accounts.barred == Why.FREE).sum())
+    price0 = None
+    for each in times:
+        units = min(int(max(int(inputs.limits.budget[0]), 0) * each), NO_CAP)
+        limits = replace(inputs.limits, budget=np.array([units], np.int64))
+        today = plan_day(accounts, limits, now=now, rule=rule)
+        demand, caps = asked_of(accounts, limits, rule=rule)
+        caps = replace(caps, budget=np.array([units], np.float64))  # a day, however many plans
+        found = plan_rates(demand, caps, objective=rule.objective, price0=price0)
+        price0 = found.price if np.isfinite(found.price).all() and found.price.all() else None
+        value = demand.value.sum()
+        stale = stale_share(demand.changes / np.maximum(found.rate, _NEVER))
+        fresh = float((demand.value * (1.0 - stale)).sum() / value) if value > 0 else 0.0
+        looks = found.rate[:free]
+        middle = float(np.median(looks)) if free else 0.0
+        yield BudgetPoint(
+            times=each,
+            units=units,
+            looks=len(today.chosen),
+            price=float(found.price[0]),
+            freshness=fresh,
+            every=1.0 / middle if middle > _NEVER else np.inf,
+            gap=found.gap,
+        )

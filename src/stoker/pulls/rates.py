@@ -1,0 +1,267 @@
+"""What rates of looks cost and leave, and the bound that no other rates can beat.
+
+The bound is Lagrange's: what given prices make the best of, less what is left unspent at its
+price. It holds for any prices, the better they are the closer it is; so a plan's gap is proven by
+the plan itself, however its prices were found.
+
+How often each account deserves a look, given how often it changes and what may be spent.
+
+Rates at which the last call spent on every account buys the same: one price per tenant, higher
+where a tenant's cap with a connector is tight, and a price on top for what tenants share. Every
+plan carries the bound that no plan within the same limits can beat. Which account is looked at
+today is `pulls`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stoker.heat.beliefs import Floats, checked
+from stoker.pulls.rate_problem import Asked, Demand, Limits, asked_for
+from stoker.pulls.shadow_prices import CLOSED, FREE, Places, Rows, add_up, chunks, price_roots
+from stoker.pulls.spacing import Spacing, spacing
+from stoker.pulls.worth import Objective
+
+_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
+
+_SUMS = 1e-12  # of a cap: more than sums differ by when their order does
+
+_NEVER = 1e-200  # looks a day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatePlan:
+    """How often to look at each account, what that costs and leaves, and what nobody could beat.
+
+    A price is how much less penalty one more call a day would leave: 0 where there is more to
+    spend than looks to spend it on, infinite where nothing may be spent.
+    """
+
+    rate: Floats  # looks a day, by account
+    price: Floats  # by tenant
+    connector_price: Floats | None  # by tenant and connector, on top of the tenant's
+    shared_price: Floats | None  # by what is shared, on top of both
+    spend: Floats  # calls a day, by tenant
+    penalty: Floats  # by tenant: value times the penalty of its copies, averaged over time
+    bound: Floats  # by tenant: no rates within its limits leave less, what is shared aside
+    unused: float  # of shared caps, at their prices; it counts against the bound of all together
+    kept: Floats  # by tenant: which share of its least rates there is room for
+
+    @property
+    def least_penalty(self) -> float:
+        """Return the penalty that no plan within these limits goes below."""
+        return float(self.bound.sum()) - self.unused
+
+    @property
+    def gap(self) -> float:
+        """Return which share of the penalty a better plan could do without, at most."""
+        penalty = float(self.penalty.sum())
+        return max(penalty - self.least_penalty, 0.0) / penalty if penalty > 0.0 else 0.0
+
+    @property
+    def tenant_gap(self) -> Floats:
+        """Return the same by tenant, what is shared aside."""
+        some = self.penalty > 0.0
+        more = np.maximum(self.penalty - self.bound, 0.0)
+        return np.where(some, more / np.where(some, self.penalty, 1.0), 0.0)
+
+
+def certified(asked: Asked, rows: Rows, own: Floats, *, spacing: Spacing) -> RatePlan:
+    """Return the plan at these prices (roots, by tenant), cut where it would not fit."""
+    fits = None
+    if rows.other is not None:
+        fits = _fitting(rows.other, asked.shared_cap, rows, own, spacing)
+    wanted, spend, penalty, bound = (np.zeros(len(own)) for _ in range(4))
+    by_leaf, by_shared = (np.zeros(_count(each)) for each in (rows.at_least, rows.beside))
+    rate = np.empty(len(asked.value))
+    for part in chunks(len(rate)):
+        root, above, _ = rows.spent(own, spacing, part)
+        above[root >= 0.5 * CLOSED] = 0.0
+        group, least, cost = rows.group[part], rows.least_of(part), asked.cost[part]
+        amounts = least + above
+        rate[part] = amounts / cost
+        best = left = _penalty(asked, rate, part, spacing)
+        add_up(wanted, group, amounts)
+        if rows.leaf is not None:
+            add_up(by_leaf, rows.leaf[part], amounts)
+        if rows.other is not None and fits is not None:
+            add_up(by_shared, rows.other[part], amounts)
+            amounts = least + above * fits[rows.other[part]]
+            rate[part] = amounts / cost
+            left = _penalty(asked, rate, part, spacing)
+        add_up(spend, group, amounts)
+        add_up(penalty, group, left)
+        add_up(bound, group, best - _ROUNDING * (best + (root * root) * above))
+    price = _price(own)
+    bound += _unused(price, wanted, asked.budget)
+    connector_price = shared_price = None
+    unused = 0.0
+    if asked.leaves is not None and rows.at_least is not None:
+        owner = asked.leaves.owner
+        held = rows.at_least > own[owner]
+        extra = np.zeros(len(owner))
+        extra[held] = _price(rows.at_least[held]) - price[owner[held]]
+        np.add.at(bound, owner, _unused(extra, by_leaf, asked.leaves.cap))
+        connector_price = extra.reshape(len(own), -1)
+    if rows.beside is not None:
+        shared_price = _price(np.sqrt(rows.beside))
+        unused = -float(_unused(shared_price, by_shared, asked.shared_cap).sum())
+    return RatePlan(
+        rate=rate,
+        price=price,
+        connector_price=connector_price,
+        shared_price=shared_price,
+        spend=spend,
+        penalty=penalty,
+        bound=bound,
+        unused=unused,
+        kept=asked.kept,
+    )
+
+
+def _penalty(asked: Asked, rate: Floats, part: slice, spacing: Spacing) -> Floats:
+    between = asked.changes[part] / np.maximum(rate[part], _NEVER)
+    return asked.value[part] * spacing.penalty(between)
+
+
+def _fitting(shared: Places, cap: Floats, rows: Rows, own: Floats, spacing: Spacing) -> Floats:
+    """Return which share of what is asked above the least what is shared has room for.
+
+    With prices that add up, shared caps are met only about, until the last of many turns.
+    """
+    above, least = np.zeros(len(cap)), np.zeros(len(cap))
+    for part in chunks(len(shared)):
+        add_up(above, shared[part], rows.spent(own, spacing, part)[1])
+        add_up(least, shared[part], rows.least_of(part))
+    left = np.maximum(cap - least, 0.0) * (1.0 - _SUMS)
+    share = np.ones(len(cap))
+    over = above > left
+    share[over] = left[over] / above[over]
+    return share
+
+
+def _price(root: Floats) -> Floats:
+    price = np.where(root <= FREE, 0.0, root * root)
+    return np.where(root >= 0.5 * CLOSED, np.inf, price)
+
+
+def _unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
+    """Return the price of what is over or, below 0, left; nothing where no price is set or paid."""
+    counts = (price > 0.0) & (price < np.inf)
+    found = np.zeros(len(price))
+    found[counts] = price[counts] * (spent[counts] - limit[counts])
+    return found
+
+
+def _count(columns: Floats | None) -> int:
+    return 0 if columns is None else len(columns)
+
+
+_SWEEPS = 60  # between tenants' prices and those of what they share
+
+_AGREED, _GOOD = 1e-6, 2e-5  # gaps: one to stop at, one to stop at when turns bring no more
+
+_WORTHWHILE = 0.95  # of the gap before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """What so many times the budget would buy."""
+
+    times: float
+    spend: float  # calls a day
+    penalty: float
+    least_penalty: float  # no plan at this budget goes below
+    price: Floats  # by tenant
+
+
+def plan_rates(
+    demand: Demand,
+    limits: Limits,
+    *,
+    objective: Objective = Objective.HARMONIC,
+    price0: Floats | None = None,
+) -> RatePlan:
+    """Return the rates that leave the least penalty within the limits, none of them exceeded.
+
+    `price0` are prices by tenant from an earlier plan: they save time and move nothing by more
+    than the plan's gap. Least rates that a limit has no room for are cut, all under that limit by
+    the same share.
+    """
+    asked, spaced = asked_for(demand, limits), spacing(objective)
+    start = None
+    if price0 is not None:
+        start = np.sqrt(np.minimum(checked(price0, what="a price", most=np.inf), CLOSED**2))
+    if asked.shared is None:
+        rows, own = _priced(asked, asked.rows, start, spaced)
+        return certified(asked, rows, own, spacing=spaced)
+    return _shared_out(asked, asked.shared, start, spaced)
+
+
+def curve(
+    demand: Demand,
+    limits: Limits,
+    times: Sequence[float],
+    *,
+    objective: Objective = Objective.HARMONIC,
+) -> list[CurvePoint]:
+    """Return what so many times every tenant's budget would buy, with all caps as they are."""
+    points: list[CurvePoint] = []
+    for each in times:
+        more = replace(limits, budget=np.asarray(limits.budget, np.float64) * each)
+        price0 = points[-1].price if points else None
+        plan = plan_rates(demand, more, objective=objective, price0=price0)
+        points.append(
+            CurvePoint(
+                times=each,
+                spend=float(plan.spend.sum()),
+                penalty=float(plan.penalty.sum()),
+                least_penalty=plan.least_penalty,
+                price=plan.price,
+            )
+        )
+    return points
+
+
+def _priced(asked: Asked, rows: Rows, start: Floats | None, spaced: Spacing) -> tuple[Rows, Floats]:
+    """Return the roots of tenants' prices, and rows that know those of their leaves."""
+    if asked.leaves is not None:
+        # What a connector's accounts cost when its cap is just met: they never cost less.
+        leaf = asked.leaves.leaf
+        alone = replace(rows, group=leaf, leaf=None, at_least=None)
+        roots = price_roots(alone, asked.leaves.cap, spacing=spaced, start=rows.at_least)
+        rows = replace(rows, leaf=leaf, at_least=roots)
+    return rows, price_roots(rows, asked.budget, spacing=spaced, start=start)
+
+
+def _shared_out(asked: Asked, shared: Places, start: Floats | None, spaced: Spacing) -> RatePlan:
+    # Tenants' prices and those of what they share, in turn, each exact given the others. That
+    # only ever raises the bound, and it is over when the bound says so.
+    rows = replace(asked.rows, other=shared, beside=np.zeros(len(asked.shared_cap)))
+    roots: Floats | None = None
+    rows, start = _priced(asked, rows, start, spaced)
+    best = certified(asked, rows, start, spacing=spaced)
+    for _ in range(_SWEEPS):
+        if best.gap <= _AGREED:
+            break
+        other, ground = rows.group, start
+        if asked.leaves is not None and rows.at_least is not None:
+            other = asked.leaves.leaf
+            ground = np.maximum(start[asked.leaves.owner], rows.at_least)
+        theirs = replace(asked.rows, group=shared, other=other, beside=_squared(ground))
+        roots = price_roots(theirs, asked.shared_cap, spacing=spaced, start=roots)
+        # Tenants last: with few accounts each, they are the ones that rates are hard to fit to.
+        rows, start = _priced(asked, replace(rows, beside=_squared(roots)), start, spaced)
+        plan = certified(asked, rows, start, spacing=spaced)
+        stuck = plan.gap > _WORTHWHILE * best.gap and best.gap <= _GOOD
+        best = min(best, plan, key=lambda each: each.gap)
+        if stuck:
+            break
+    return best
+
+
+def _squared(roots: Floats) -> Floats:
+    return np.where(roots <= FREE, 0.0, roots * roots)

@@ -1,0 +1,145 @@
+"""A kept plan made again: as it was, or with a cap or the policy changed, and what that did.
+
+The same inputs must give the same decisions; where they do not, every account that differs is
+named. Freshness here is the share of all value that is expected to be up to date once the chosen
+looks are made. Reading and printing plans is done elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.enrichment.forecast import Expected
+from stoker.heat.beliefs import chance_changed
+from stoker.pulls.columns import Accounts, Column, Limits, Policy, Why, in_days, limits_of
+from stoker.pulls.constraints import with_calls, within_hindrances
+from stoker.pulls.plan_record import Decisions, PlanInputs, decisions_of
+from stoker.pulls.planner import DEEP, NOT, DayPlan, plan_day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """What is to be other than it was; None leaves it."""
+
+    units: int | None = None  # the tenant's, for the day
+    connector_units: int | None = None  # of the connector that looks go through
+    policy: Policy | None = None
+    calls: Mapping[str, int] = field(default_factory=dict)  # by vendor, in place of its caps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a plan comes to."""
+
+    looks: int
+    deep: int  # of them
+    units: int
+    price: float
+    freshness: float  # 0 to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs:
+    """An account about which two plans say different things."""
+
+    account: str
+    before: Why
+    after: Why
+    depth_before: int
+    depth_after: int
+
+
+def planned_again(inputs: PlanInputs, *, now: datetime) -> tuple[DayPlan, Decisions]:
+    """Return the plan these inputs give at this moment, and its decisions."""
+    plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+    decided = decisions_of(plan, inputs.accounts, inputs.ids, tenant=0, now=in_days(now))
+    return plan, decided
+
+
+def altered(inputs: PlanInputs, what_if: WhatIf, *, needs: Sequence[Expected] = ()) -> PlanInputs:
+    """Return the inputs of a plan with other caps, or for another policy.
+
+    `needs` are what a deep look takes of every vendor, to tell how far its calls go.
+    """
+    limits, rule, hindrances = inputs.limits, inputs.rule, inputs.hindrances
+    for said in (what_if.units, what_if.connector_units):
+        if said is not None and said < 0:
+            raise ConfigError(f"a cap is a whole number from 0 up, not {said}")
+    if what_if.units is not None:
+        limits = _with_budget(limits, what_if.units)
+    if what_if.connector_units is not None:
+        wide = int(inputs.accounts.connector.max(initial=0)) + 1
+        caps = np.full((1, max(limits.connector_cap.shape[1], wide)), what_if.connector_units)
+        limits = replace(limits, connector_cap=limits_of([0], connector_cap=caps).connector_cap)
+    if what_if.policy is not None:
+        rule = replace(rule, policy=what_if.policy)
+    if what_if.calls:
+        hindrances = with_calls(hindrances, what_if.calls, needs)
+        limits = within_hindrances(limits, hindrances)
+    return replace(inputs, limits=limits, rule=rule, hindrances=hindrances)
+
+
+def outcome(inputs: PlanInputs, plan: DayPlan, *, now: datetime) -> Outcome:
+    """Return what a plan comes to."""
+    return Outcome(
+        looks=len(plan.chosen),
+        deep=int((plan.depth == DEEP).sum()),
+        units=int(plan.spent.sum()),
+        price=float(plan.price[0]),
+        freshness=fresh_share(inputs.accounts, plan.depth, now=in_days(now)),
+    )
+
+
+def fresh_share(accounts: Accounts, depth: Column, *, now: float) -> float:
+    """Return the share of all value that is expected to be up to date after looks this deep."""
+    fresh = total = 0.0
+    facets = (
+        (accounts.surface, accounts.looked, accounts.value, depth != NOT),
+        (accounts.deep, accounts.deep_looked, accounts.deep_value, depth == DEEP),
+    )
+    for beliefs, looked, value, renewed in facets:
+        age = np.maximum(now - looked, 0.0)
+        kept = np.where(renewed, 1.0, 1.0 - chance_changed(beliefs, age))
+        fresh += float((value * kept).sum())
+        total += float(value.sum())
+    return fresh / total if total > 0 else 0.0
+
+
+def differing(before: Decisions, after: Decisions) -> Iterator[Differs]:
+    """Yield every account of two plans of the same accounts that they say different things about.
+
+    A worth or an age that is another counts too, be the decision the same.
+    """
+    if list(before.account) != list(after.account):
+        raise ConfigError("these are plans of other accounts; they cannot be compared one by one")
+    same = (before.why == after.why) & (before.depth == after.depth)
+    same &= before.score.view(np.uint32) == after.score.view(np.uint32)
+    same &= before.age.view(np.uint32) == after.age.view(np.uint32)
+    for row in np.flatnonzero(~same).tolist():
+        yield Differs(
+            account=before.account[row],
+            before=Why(int(before.why[row])),
+            after=Why(int(after.why[row])),
+            depth_before=int(before.depth[row]),
+            depth_after=int(after.depth[row]),
+        )
+
+
+def moved(before: Decisions, after: Decisions) -> tuple[list[str], list[str]]:
+    """Return the accounts that only the later plan looks at, and those only the earlier did."""
+    gained, lost = [], []
+    for each in differing(before, after):
+        if each.depth_before == NOT < each.depth_after:
+            gained.append(each.account)
+        elif each.depth_after == NOT < each.depth_before:
+            lost.append(each.account)
+    return gained, lost
+
+
+def _with_budget(limits: Limits, units: int) -> Limits:
+    return replace(limits, budget=np.full(len(limits.budget), units, np.int64))

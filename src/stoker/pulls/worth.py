@@ -1,0 +1,188 @@
+"""What a look is worth, by the age of the copy it would replace.
+
+The worth of a look grows while the copy ages: it is the integral of t times the growth of the
+penalty of a copy of age t. Under the best plan every account is looked at when that worth, times
+the account's value, has grown to the price of its calls. The penalty is one of two: `freshness`
+counts an outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the
+second as 1/2, the third as 1/3, and so never gives up on accounts that change a lot. All of it is
+per unit of an account's value and in days; over columns, by a belief or by a known rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stoker.base.errors import ConfigError
+from stoker.heat.beliefs import LONGEST, Beliefs, Floats, aged, checked
+
+_SMALL = 0.02  # below this the closed forms lose digits, and the first few terms of a series do not
+
+_TERMS = 8
+
+_SHORTEST = 1e-15  # days
+
+_FASTEST = 1e30  # changes a day; whatever is faster is as fast as this
+
+_CLOSE = 1e-12  # of an interval
+
+_TURNS = 100
+
+
+class Objective(StrEnum):
+    """What an outdated copy costs."""
+
+    HARMONIC = "harmonic"
+    FRESHNESS = "freshness"
+
+
+def worth(beliefs: Beliefs, age: ArrayLike, *, objective: Objective) -> Floats:
+    """Return what a look at this age is worth, by what is believed of each account's changes."""
+    return beliefs.days * _by_belief(beliefs.changes, aged(age) / beliefs.days, objective)
+
+
+def worth_known(rate: ArrayLike, age: ArrayLike, *, objective: Objective) -> Floats:
+    """Return what a look at this age is worth where the rate of changes, per day, is known."""
+    days = aged(age)
+    return days * _by_rate(_rates(rate) * days, objective)
+
+
+def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> Floats:
+    """Return the age in days at which a look is worth this much; infinite where it never is.
+
+    Given the price of a look over the account's value, this is how often it is looked at.
+    """
+
+    def grown(days: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+        s = days / b
+        z = np.log1p(s)
+        if objective == Objective.HARMONIC:
+            slope = -np.expm1(-a * z)
+        else:
+            slope = a * (s / (1.0 + s)) * np.exp(-a * z)
+        return b * _by_belief(a, s, objective), slope
+
+    return _age_at(worth_at, beliefs.days_between, grown, beliefs.changes, beliefs.days)
+
+
+def interval_known(rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective) -> Floats:
+    """Return the same where the rate of changes is known."""
+    rates = _rates(rate)
+
+    def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
+        x = rate * days
+        slope = -np.expm1(-x) if objective == Objective.HARMONIC else x * np.exp(-x)
+        return days * _by_rate(x, objective), slope
+
+    between = 1.0 / np.maximum(rates, 1.0 / LONGEST)
+    return _age_at(worth_at, between, grown, rates)
+
+
+def stale_share(x: Floats) -> Floats:
+    """Return the share of time a copy is out of date with x changes between two looks."""
+    return _by_rate(x, Objective.HARMONIC)
+
+
+def value_of(every: ArrayLike, prior: Beliefs, *, objective: Objective) -> Floats:
+    """Return the value at which an account without history is worth 1 after this many days.
+
+    So at a price of 1 a tier's accounts are looked at as often as the tier says, until looks have
+    shown that they change more or less than was believed.
+    """
+    days = aged(every)
+    if days.size and days.min() < _SHORTEST:
+        raise ConfigError("looks are more than 0 days apart")
+    return 1.0 / worth(prior, days, objective=objective)
+
+
+def _rates(rate: ArrayLike) -> Floats:
+    return np.minimum(checked(rate, what="a rate of changes"), _FASTEST)
+
+
+def _by_belief(a: Floats, s: Floats, objective: Objective) -> Floats:
+    # In units of the belief's days, with s = t/b. The time the copy is expected to have been fresh
+    # is J = (1 - (1+s)^(1-a)) / (a-1); harmonic is s - J, freshness J - s (1+s)^-a.
+    a, s = np.broadcast_arrays(a, s)
+    z = np.log1p(s)
+    stale = -np.expm1(-a * z)
+    # Two forms of the same: one cannot be used at a = 1, the other loses digits near a = 0.
+    rare = np.maximum(a, a * z) < 0.5
+    grown = (1.0 - a) * z
+    over = np.where(grown == 0.0, 1.0, grown)
+    fresh_time = z * np.where(grown == 0.0, 1.0, np.expm1(over) / over)
+    lost = ((1.0 + s) * stale - a * s) / np.where(rare, 1.0 - a, 1.0)
+    if objective == Objective.HARMONIC:
+        found = np.where(rare, lost, s - fresh_time)
+    else:
+        found = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
+    small = (a + 1.0) * s < _SMALL
+    if small.any():
+        few, short = a[small], s[small]
+        found[small] = few * short * short * _series(lambda k: (few + k) * short, objective)
+    return np.maximum(found, 0.0)
+
+
+def _by_rate(x: Floats, objective: Objective) -> Floats:
+    # In units of the age: harmonic (x - 1 + e^-x) / x, freshness (1 - e^-x (1+x)) / x.
+    safe = np.maximum(x, _SMALL)
+    gone = -np.expm1(-safe)
+    if objective == Objective.HARMONIC:
+        found = (safe - gone) / safe
+    else:
+        found = (gone - safe * np.exp(-safe)) / safe
+    small = x < _SMALL
+    if small.any():
+        short = x[small]
+        found[small] = short * _series(lambda _: short, objective)
+    return found
+
+
+def _series(step: Callable[[int], Floats], objective: Objective) -> Floats:
+    """Return 1/2 - … , the first terms of either worth over its leading power."""
+    total = np.asarray(1.0)
+    for k in range(_TERMS, 0, -1):
+        share = 1 / (k + 2) if objective == Objective.HARMONIC else (k + 1) / (k * (k + 2))
+        total = 1.0 - share * step(k) * total
+    return 0.5 * total
+
+
+def _age_at(
+    worth_at: ArrayLike,
+    between: Floats,
+    grown: Callable[..., tuple[Floats, Floats]],
+    *columns: Floats,
+) -> Floats:
+    # Newton on log worth by log age: both penalties bend one way there, and the age at which a
+    # look would be worth this much if nothing bent is never too old. Every turn makes the bracket
+    # smaller, a step that leaves it halves it instead, and whoever is settled leaves.
+    wanted = checked(worth_at, what="the worth of a look")
+    shape = np.broadcast_shapes(wanted.shape, between.shape)
+    goal, start, *rest = (
+        np.broadcast_to(each, shape).ravel() for each in (wanted, between, *columns)
+    )
+    most, _ = grown(np.full(goal.shape, LONGEST), *rest)
+    found = np.where(goal > most, np.inf, 0.0)
+    rows = np.flatnonzero((goal > 0.0) & (goal <= most))
+    goal, rest = goal[rows], [column[rows] for column in rest]
+    at = np.log(np.clip(np.sqrt(2.0 * goal) * np.sqrt(start[rows]), _SHORTEST, LONGEST))
+    low, high = np.full(at.shape, np.log(_SHORTEST)), np.full(at.shape, np.log(LONGEST))
+    for _ in range(_TURNS):
+        days = np.exp(at)
+        reached, slope = grown(days, *rest)
+        below = reached < goal
+        low, high = np.where(below, at, low), np.where(below, high, at)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            step = np.log(goal / reached) * reached / (slope * days)
+        close = np.abs(step) <= _CLOSE
+        inside = (at + step > low) & (at + step < high)
+        at = np.where(inside | close, at + step, 0.5 * (low + high))
+        found[rows] = np.exp(at)
+        open_ = ~(close | (high - low <= _CLOSE))
+        if not open_.any():
+            break
+        goal, at, low, high = goal[open_], at[open_], low[open_], high[open_]
+        rows, rest = rows[open_], [column[open_] for column in rest]
+    return found.reshape(shape)

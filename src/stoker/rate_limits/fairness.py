@@ -1,0 +1,111 @@
+"""Whose turn it is, when many tenants wait for one connector.
+
+Deficit round robin in cost units: each round every waiting tenant may spend its weight times a
+quantum, and what it could not use it keeps while it waits. Nobody who waits is passed over for
+more than a round, however much the others queue, and nobody's share is saved up while idle. A
+piece of work that costs more than a tenant's round waits for as many rounds as it costs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from stoker.base.errors import ConfigError
+
+Who = TypeVar("Who", bound=Hashable)
+
+What = TypeVar("What")
+
+
+@dataclass
+class _Line(Generic[What]):
+    waiting: deque[tuple[int, What]] = field(default_factory=deque)
+    deficit: int = 0
+
+
+class RoundRobin(Generic[Who, What]):
+    """Waiting work by tenant, given out in turn. Work-conserving: while any waits, some goes."""
+
+    def __init__(self, *, quantum: int, weights: Mapping[Who, int] | None = None) -> None:
+        if quantum < 1:
+            raise ConfigError(f"a quantum is at least 1, not {quantum}")
+        self._quantum = quantum
+        self._weights = dict(weights or {})
+        if any(weight < 1 for weight in self._weights.values()):
+            raise ConfigError("a tenant's weight is at least 1")
+        self._lines: dict[Who, _Line[What]] = {}
+        self._round: deque[Who] = deque()
+        self._fresh = True  # whether the one in front has had this round's quantum
+
+    def __len__(self) -> int:
+        return sum(len(line.waiting) for line in self._lines.values())
+
+    def put(self, who: Who, what: What, *, cost: int) -> None:
+        """Let work wait at the end of its tenant's line. What costs nothing counts as one."""
+        if cost < 0:
+            raise ConfigError(f"work costs 0 or more, not {cost}")
+        if who not in self._lines:
+            self._lines[who] = _Line()
+            self._round.append(who)
+        # Free work would never end its tenant's round, and the others would wait for ever.
+        self._lines[who].waiting.append((max(cost, 1), what))
+
+    def take(self) -> tuple[Who, What] | None:
+        """Return the next piece of work and whose it is; None when nobody waits."""
+        passed = 0
+        while self._round:
+            who = self._round[0]
+            line = self._lines[who]
+            if self._fresh:
+                line.deficit += self._allowance(who)
+                self._fresh = False
+            cost, what = line.waiting[0]
+            if cost <= line.deficit:
+                line.waiting.popleft()
+                line.deficit -= cost
+                self._leave_if_done(who)
+                return who, what
+            self._round.rotate(-1)
+            self._fresh = True
+            passed += 1
+            if passed == len(self._round):
+                self._skip_idle_rounds()
+        return None
+
+    def drop(self, who: Who, what: What) -> bool:
+        """Take work out of its line, if it still waits there; say whether it did."""
+        line = self._lines.get(who)
+        for place, (_, waiting) in enumerate(line.waiting if line else ()):
+            if line and waiting is what:
+                del line.waiting[place]
+                self._leave_if_done(who)
+                return True
+        return False
+
+    def _allowance(self, who: Who) -> int:
+        return self._quantum * self._weights.get(who, 1)
+
+    def _leave_if_done(self, who: Who) -> None:
+        if self._lines[who].waiting:
+            return
+        # Leaving the round forfeits what is left: a share is for those who wait.
+        del self._lines[who]
+        if self._round[0] == who:
+            self._fresh = True
+        self._round.remove(who)
+
+    def _skip_idle_rounds(self) -> None:
+        """Give out at once all the rounds in which nobody could afford the work in front.
+
+        As if they had been gone through one by one, however dear the work is.
+        """
+        short = (
+            -(-(line.waiting[0][0] - line.deficit) // self._allowance(who))
+            for who, line in self._lines.items()
+        )
+        rounds = min(short) - 1
+        for who, line in self._lines.items():
+            line.deficit += rounds * self._allowance(who)

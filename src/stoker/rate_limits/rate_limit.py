@@ -1,0 +1,309 @@
+"""How fast calls go: wait for a turn under a rate, for a place among a few, and heed the vendor.
+
+Whether a call may go is decided in `core.limits`; here is the waiting, in the order of asking. A
+turn once given is used up, also by a call that fails. Turns are given by the clock at that moment;
+what a call loses on its way to the vendor is what a rate's `share` leaves room for.
+
+How fast a vendor may be called: one timestamp per key, and when the next call may go.
+
+The generic cell rate algorithm. A refusal here means later, at a known moment; it has nothing to
+do with caps, whose refusals mean not in this window. The timestamp is kept by whoever asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import count
+from math import ceil
+from typing import TYPE_CHECKING, Protocol
+
+from stoker.base.clock import CLOCK_TOLERANCE, Clock
+from stoker.base.errors import ConfigError, StokerError
+
+if TYPE_CHECKING:
+    from stoker.budgets.model import SharedStore
+
+LONGEST_PUSH_BACK = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
+
+_LONGEST = timedelta(days=36_500)  # beyond it, moments would leave the calendar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """So many calls in any stretch of time this long, of which `burst` may come at once.
+
+    The promise holds for every stretch [t, t + per), not only for whole minutes; so a larger burst
+    is paid for with a slower steady pace. `share` below one leaves the rest of a vendor's quota to
+    others. `interval` is the steady pace, the time between calls once the burst is used up;
+    `slack` is how far ahead of that pace a burst may run.
+    """
+
+    calls: int
+    per: timedelta
+    burst: int = 1
+    share: float = 1.0
+    interval: timedelta = field(init=False, repr=False, compare=False)
+    slack: timedelta = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.calls < 1 or self.per <= timedelta(0):
+            raise ConfigError(f"a rate is at least one call in some time, not {self!r}")
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"a share of a rate is above 0 and at most 1, not {self.share}")
+        ours = self.calls * Fraction(str(self.share))  # as it was written: 0.29 of 100 is 29
+        most = max(1, int(ours))
+        if not 1 <= self.burst <= most:
+            raise ConfigError(f"a burst is 1 to {most} calls, not {self.burst}")
+        # In any stretch of `per` come the burst and one call an interval after it; that sum is
+        # what has to stay within the calls allowed, so parts of a call are given up. A share of
+        # less than one call is one call in a longer stretch. Rounded up, never down.
+        steady = min(ours, Fraction(most)) - self.burst + 1
+        apart = ceil(self.per // timedelta.resolution / steady)
+        if apart * self.burst > _LONGEST // timedelta.resolution:
+            raise ConfigError(
+                f"{self!r} would take more than {_LONGEST.days // 365} years to recover; "
+                "use a smaller burst or a larger share"
+            )
+        interval = timedelta.resolution * apart
+        # Worked out once, here: `turn` is asked hundreds of thousands of times a second.
+        object.__setattr__(self, "interval", interval)
+        object.__setattr__(self, "slack", interval * (self.burst - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whether a call may go now, and if not, `at` says when; `next_at` is to be remembered."""
+
+    allowed: bool
+    at: datetime
+    next_at: datetime
+
+
+def turn(rate: Rate, next_at: datetime | None, *, now: datetime) -> Turn:
+    """Decide about one call, given what was remembered for its key (None: never called).
+
+    Calling it does not use anything up: the caller does, by keeping `next_at`, also of a call that
+    may not go. What no clock that is about right can have left there is not believed: one that is
+    a day ahead would otherwise make everybody wait for a day. Whoever finds such a moment waits
+    as if the whole burst had gone just now.
+    """
+    if next_at is not None and next_at > _farthest(rate, now=now):
+        next_at = rest(rate, until=now + rate.interval)
+    due = max(next_at, now) if next_at else now
+    opens_at = due - rate.slack
+    if opens_at > now:
+        return Turn(False, opens_at, due)
+    return Turn(True, now, due + rate.interval)
+
+
+def pushed_back(next_at: datetime | None, *, until: datetime) -> datetime:
+    """Return the timestamp after a vendor asked us to wait; it only ever slows us down.
+
+    For a rate with a burst, `until` is what `rest` says: otherwise the burst would come early.
+    """
+    return until if next_at is None else max(next_at, until)
+
+
+def rest(rate: Rate, *, until: datetime) -> datetime:
+    """Return how far to push a key back so that nothing goes under this rate before `until`.
+
+    The first call may go at that moment, the others at the steady pace after it.
+    """
+    return until + rate.slack
+
+
+def _farthest(rate: Rate, *, now: datetime) -> datetime:
+    # A burst that has just gone, or the longest push back, as an honest clock may have told it.
+    return rest(rate, until=now + LONGEST_PUSH_BACK + rate.interval) + CLOCK_TOLERANCE
+
+
+LOOK_AGAIN = timedelta(milliseconds=25)  # nobody tells us when a place becomes free
+
+BEATS_PER_LEASE = 3
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Pace(Protocol):
+    """The pace of all calls under one key."""
+
+    async def turn(self) -> None:
+        """Wait until a call may go, in the order of asking, and use the turn up."""
+        ...
+
+    async def push_back(self, *, until: datetime) -> None:
+        """Let nothing go before then, or for an hour if that is sooner; never makes it sooner."""
+        ...
+
+    async def opens_at(self) -> datetime:
+        """Return when the next call could go, as far as is known now; uses nothing up."""
+        ...
+
+
+class OwnPace:
+    """A `Pace` for a key that no other process uses; it asks nobody.
+
+    `ticks` are nanoseconds on a clock that only goes forward, the same time as `clock.elapsed()`
+    but cheaper to read.
+    """
+
+    def __init__(self, rate: Rate, *, clock: Clock, ticks: Callable[[], int] | None = None) -> None:
+        self._clock = clock
+        self._ticks = ticks or (lambda: clock.elapsed() // _MICROSECOND * 1000)
+        # Whole numbers, because this is asked before every call. The rule is `core.limits.turn`.
+        self._interval = rate.interval // _MICROSECOND * 1000
+        self._slack = rate.slack // _MICROSECOND * 1000
+        self._next_at = self._ticks()
+        self._waiting = 0
+        self._line = asyncio.Lock()  # lets people through in the order of asking
+
+    async def turn(self) -> None:
+        if not self._waiting:
+            now = self._ticks()
+            due = self._next_at
+            if due < now:
+                due = now
+            if due - self._slack <= now:
+                self._next_at = due + self._interval
+                return
+        await self._turn_in_line()
+
+    async def push_back(self, *, until: datetime) -> None:
+        wait = min(until - self._clock.now(), LONGEST_PUSH_BACK)
+        opens_at = self._ticks() + wait // _MICROSECOND * 1000
+        self._next_at = max(self._next_at, opens_at + self._slack)
+
+    async def opens_at(self) -> datetime:
+        wait = max(self._next_at - self._slack - self._ticks(), 0)
+        return self._clock.now() + timedelta(microseconds=-(-wait // 1000))
+
+    async def _turn_in_line(self) -> None:
+        self._waiting += 1
+        try:
+            async with self._line:
+                # Asked again after each wait: somebody may have been pushed back meanwhile.
+                while (wait := self._next_at - self._slack - self._ticks()) > 0:
+                    await self._clock.sleep(timedelta(microseconds=wait // 1000 + 1))
+                self._next_at = max(self._next_at, self._ticks()) + self._interval
+        finally:
+            self._waiting -= 1
+
+
+class SharedPace:
+    """A `Pace` for a key that many processes use; the store they share gives the turns.
+
+    Raises what the store raises: without a turn, nothing goes.
+    """
+
+    def __init__(self, key: str, rate: Rate, *, shared: SharedStore, clock: Clock) -> None:
+        self._key = key
+        self._rate = rate
+        self._shared = shared
+        self._clock = clock
+        self._line = asyncio.Lock()
+
+    async def turn(self) -> None:
+        # One of us asks at a time: more would only be turned away together.
+        async with self._line:
+            while True:
+                now = self._clock.now()
+                turn = await self._shared.turn(self._key, self._rate, now=now)
+                if turn.allowed:
+                    return
+                await self._clock.sleep(max(turn.at - self._clock.now(), _MICROSECOND))
+
+    async def push_back(self, *, until: datetime) -> None:
+        soonest = min(until, self._clock.now() + LONGEST_PUSH_BACK)
+        await self._shared.push_back(self._key, until=rest(self._rate, until=soonest))
+
+    async def opens_at(self) -> datetime:
+        remembered = await self._shared.next_at(self._key)
+        return turn(self._rate, remembered, now=self._clock.now()).at
+
+
+def spread_until(rate: Rate, *, left: int, resets_at: datetime, now: datetime) -> datetime | None:
+    """Return when the next call may go if a vendor's remaining quota is to last until its reset.
+
+    None when our own pace is slow enough for it already: a vendor's numbers only slow us down.
+    """
+    pace = (resets_at - now) / (max(int(left * rate.share), 0) + 1)
+    return now + pace if pace > rate.interval else None
+
+
+class Places:
+    """So many calls at once, across all processes. A place of a process that died comes free.
+
+    `owner` must be unlike any other process's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        places: int,
+        *,
+        shared: SharedStore,
+        owner: str,
+        clock: Clock,
+        lease: timedelta = timedelta(seconds=60),
+    ) -> None:
+        if places < 1:
+            raise ConfigError(f"{name} needs at least one place, not {places}")
+        self._name = name
+        self._places = places
+        self._shared = shared
+        self._owner = owner
+        self._clock = clock
+        self._lease = lease
+        self._numbers = count(1)
+        self._line = asyncio.Lock()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place, in the order of asking, and keep it while inside."""
+        holder = f"{self._owner}/{next(self._numbers)}"
+        try:
+            async with self._line:
+                while not await self._taken(holder):
+                    await self._clock.sleep(LOOK_AGAIN)
+            keeping = asyncio.create_task(self._keep(holder))
+            try:
+                yield
+            finally:
+                keeping.cancel()
+        finally:
+            # Also when we gave up while asking: the store may have said yes. If it cannot be
+            # told that we left, the lease ends by itself.
+            with suppress(StokerError):
+                await asyncio.shield(self._shared.leave_place(self._name, owner=holder))
+
+    async def _taken(self, holder: str) -> bool:
+        now = self._clock.now()
+        return await self._shared.take_place(
+            self._name, places=self._places, owner=holder, until=now + self._lease, now=now
+        )
+
+    async def _keep(self, holder: str) -> None:
+        while True:
+            # Real seconds, not the injected clock's: a sign of life is for other processes.
+            await asyncio.sleep(self._lease.total_seconds() / BEATS_PER_LEASE)
+            with suppress(StokerError):  # the next beat tries again
+                await self._taken(holder)
+
+
+@asynccontextmanager
+async def paced(
+    *paces: Pace, within: AbstractAsyncContextManager[object] | None = None
+) -> AsyncIterator[None]:
+    """Wait for all that a call has to wait for; inside, it may go.
+
+    `within` comes first, being what may take longest: a tenant's turn, a place. It is kept.
+    """
+    async with within or nullcontext():
+        for pace in paces:
+            await pace.turn()
+        yield

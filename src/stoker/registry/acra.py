@@ -1,0 +1,214 @@
+"""One row of ACRA's register file, read as an entity, or why it cannot be.
+
+A number, a name, a kind and a status are needed; anything else that makes no sense is left out of
+the entity, stays in `raw` and is counted as a doubt. Where rows come from is not known here, nor
+what an entity is wanted for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+
+from stoker.base.errors import PermanentError
+from stoker.base.types import clean_text
+from stoker.registry.model import Entity
+from stoker.registry.releases import doubtful_number
+
+NOTHING = "na"  # what the register writes where there is nothing; a name may well be NA
+
+LONGEST_CELL = 5_000  # characters; the longest real one, an activity, has some hundred
+
+MOST_COLUMNS = 500
+
+# Without an industry or a date in a file, a load would empty those of everybody.
+NEEDED = (
+    "uen",
+    "entity_name",
+    "entity_type_description",
+    "entity_status_description",
+    "registration_incorporation_date",
+    "primary_ssic_code",
+)
+
+_FORMER = re.compile(r"former_entity_name([0-9]{1,3})")
+
+_UEN = re.compile(r"[A-Z0-9]{8,12}")
+
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ].*)?")
+
+_CLOSED = (
+    "struck off",
+    "gazetted to be struck off",
+    "dissolved",
+    "in liquidation",
+    "in receivership",
+    "amalgamated",
+    "converted",
+    "terminated",
+    "cancelled",
+    "ceased",
+    "expired",
+    "deregistered",
+    "withdrawn",
+    "void",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row that is no entity, by its line in the file; `text` is what stands there, cut."""
+
+    line: int
+    because: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An entity as read, and what about its row makes no sense."""
+
+    entity: Entity
+    doubts: tuple[str, ...] = ()
+
+
+class Columns:
+    """Where each column of a file is. Order, case and columns we do not know do not matter."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        """Raises PermanentError, naming what is missing, unless this can be the register's."""
+        names = [_column(cell) for cell in header[:MOST_COLUMNS]]
+        if missing := [name for name in NEEDED if name not in names]:
+            raise PermanentError(
+                f"this is not ACRA's file of entities: its first line has no {', '.join(missing)}; "
+                "check that it is the CSV of the collection, with its header"
+            )
+        if len(header) > MOST_COLUMNS or len(set(names)) < len(names):
+            raise PermanentError("the first line of this file names a column twice, or hundreds")
+        self._at = {name: place for place, name in enumerate(names)}
+        # By name, so that the same row in another order of columns is the same row.
+        self._raw = sorted(self._at.items())
+        former = [(int(found[1]), name) for name in names if (found := _FORMER.fullmatch(name))]
+        self._former = [name for _, name in sorted(former)]
+
+    @property
+    def width(self) -> int:
+        """How many cells a row has."""
+        return len(self._at)
+
+    def reading(self, cells: Sequence[str]) -> Reading | str:
+        """Return what a row says, or in a few words why it says nothing usable."""
+        if len(cells) != len(self._at):
+            return f"it has {len(cells)} cells where the first line has {len(self._at)}"
+        if "\0" in (together := "".join(cells)) or not together.isascii():
+            cells = [clean_text(cell) for cell in cells]
+        raw = {}
+        for name, place in self._raw:
+            # Two of three cells say nothing; they are passed over before anything is done to them.
+            if (cell := cells[place]) == NOTHING:
+                continue
+            cell = cell.strip()
+            if cell and cell != NOTHING:
+                raw[name] = cell
+                if len(cell) > LONGEST_CELL:
+                    return f"its {name} has more than {LONGEST_CELL} characters"
+        return _entity(raw, self._former)
+
+
+def live(status: str) -> bool | None:
+    """Say whether an entity of this status is in business; None for a status we do not know.
+
+    Who is about to be struck off or is being wound up is not.
+    """
+    said = status.casefold()
+    if said == "live" or said.startswith("live "):
+        return True
+    return False if said.startswith(_CLOSED) else None
+
+
+def _entity(raw: Mapping[str, str], former: Sequence[str]) -> Reading | str:
+    said = raw.get
+    for name in ("uen", "entity_name", "entity_type_description", "entity_status_description"):
+        if name not in raw:
+            return f"it has no {name}"
+    uen, status = raw["uen"].upper(), raw["entity_status_description"]
+    if not _UEN.fullmatch(uen):
+        return "its uen is no number of an entity"
+    if "\n" in raw["entity_name"]:
+        return "its entity_name goes over several lines"  # two rows, by two stray quotes
+    doubts: list[str] = []
+    if doubt := doubtful_number(uen):
+        doubts.append(doubt)
+    if (alive := live(status)) is None:
+        doubts.append("status not known, taken as closed")
+    registered = said("registration_incorporation_date", "")
+    if (day := _day(registered)) is None and registered:
+        doubts.append("date that is none")
+    officers = said("no_of_officers", "")
+    if officers and not _counts(officers):
+        doubts.append("number of officers that is none")
+    primary, secondary = said("primary_ssic_code", ""), said("secondary_ssic_code", "")
+    if (primary and not _code(primary)) or (secondary and not _code(secondary)):
+        doubts.append("industry that is no code")
+    entity = Entity(
+        uen=uen,
+        name=raw["entity_name"],
+        kind=raw["entity_type_description"],
+        company_type=said("company_type_description", ""),
+        status=status,
+        live=bool(alive),
+        registered_on=day,
+        ssic=_code(primary),
+        ssic_secondary=_code(secondary),
+        activity=said("primary_user_described_activity", ""),
+        street=_street(raw),
+        postal_code=_postal_code(said("postal_code", "")),
+        officers=int(officers) if _counts(officers) else None,
+        former_names=tuple(dict.fromkeys(raw[name] for name in former if name in raw)),
+        raw=raw,
+        digest=_digest(raw),
+    )
+    return Reading(entity, tuple(doubts))
+
+
+def _column(cell: str) -> str:
+    return re.sub(r"[\s-]+", "_", clean_text(cell[:100]).strip().casefold())
+
+
+def _digest(raw: Mapping[str, str]) -> str:
+    said = "\x1e".join([f"{name}\x1f{cell}" for name, cell in raw.items()])
+    return sha256(said.encode()).hexdigest()[:32]
+
+
+def _day(text: str) -> date | None:
+    found = _DAY.fullmatch(text)
+    try:
+        return date(int(found[1]), int(found[2]), int(found[3])) if found else None
+    except ValueError:
+        return None
+
+
+def _code(text: str) -> str:
+    """Return an industry's five digits, a leading zero that was lost put back."""
+    return text.zfill(5) if len(text) in (4, 5) and _counts(text) else ""
+
+
+def _postal_code(text: str) -> str:
+    # Codes of today have six digits; five are one that lost its zero, four a code of before 1995.
+    return text.zfill(6) if len(text) == 5 and _counts(text) else text[:20]
+
+
+def _counts(text: str) -> bool:
+    return len(text) <= 9 and text.isascii() and text.isdigit()
+
+
+def _street(raw: Mapping[str, str]) -> str:
+    level, unit = raw.get("level_no", ""), raw.get("unit_no", "")
+    parts = [raw.get("block", ""), raw.get("street_name", "")]
+    parts.append(f"#{level}-{unit}" if level and unit else f"#{level or unit}")
+    parts += [raw.get(name, "") for name in ("building_name", "other_address_line1")]
+    parts.append(raw.get("other_address_line2", ""))
+    return " ".join(part for part in parts if part not in ("", "#"))

@@ -1,0 +1,280 @@
+"""Files of the register on disk: plain, gzipped or zipped, looked through once before anything
+is taken from them, then read row by row.
+
+The first pass finds a file that breaks off, is no register or is another letter's before a row of
+it is kept, and names it by the digest of what it says: packed or not, it is the same file.
+
+A file with a classification of industries: CSV with codes and titles, read whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from stoker.base.errors import PermanentError, TransientError
+from stoker.base.types import clean_text
+from stoker.files.tables import LONGEST_LINE, Record, records
+from stoker.registry.acra import Columns, Reading, Unreadable
+from stoker.registry.model import IndustryCode
+from stoker.registry.releases import known_part
+from stoker.registry.ssic import CodeColumns
+
+MOST_CODES = 20_000  # a classification has some two thousand, all levels together
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCodes:
+    """What a file had: codes, and the lines that were left out, each with the reason."""
+
+    codes: list[IndustryCode] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+
+def industry_codes(path: Path, *, version: str) -> ReadCodes:
+    """Read a classification. Raises PermanentError when the file holds none."""
+    read, seen = ReadCodes(), set[str]()
+    try:
+        with path.open("rb") as stream:
+            found = records(stream)
+            header = next(found, None)
+            if header is None or header.wrong:
+                raise PermanentError(f"{path.name} has no first line that can be read")
+            columns = CodeColumns(header.cells, version=version)
+            for record in found:
+                industry = record.wrong or columns.industry(record.cells)
+                if isinstance(industry, IndustryCode) and industry.code in seen:
+                    industry = "its code was there before"
+                if isinstance(industry, str):
+                    read.refused.append((record.line, industry))
+                    continue
+                seen.add(industry.code)
+                read.codes.append(industry)
+                if len(read.codes) + len(read.refused) > MOST_CODES:
+                    raise PermanentError(f"{path.name} has more than {MOST_CODES:,} rows")
+    except OSError as error:
+        raise PermanentError(f"{path.name} cannot be read: {error.strerror}") from error
+    if not read.codes:
+        raise PermanentError(f"{path.name} has no industry in it; nothing was written")
+    return read
+
+
+MOST_BYTES = 4_000_000_000  # unpacked; the whole register has a sixth of it
+
+MOST_FILES = 100  # in one archive
+
+_LOOKED_AT = 200  # rows whose names tell which letter's file it is
+
+_PIECE = 1024 * 1024
+
+_GZIP, _ZIP = b"\x1f\x8b", b"PK"
+
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+
+_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterFile:
+    """One file of the register that was looked through: it is whole, and has its columns."""
+
+    path: Path
+    member: str  # of an archive; empty when the file is not one
+    digest: str
+    lines: int
+
+    @property
+    def name(self) -> str:
+        """Its name as a person knows it."""
+        return f"{self.path.name}:{self.member}" if self.member else self.path.name
+
+    def rows(self) -> Iterator[Reading | Unreadable]:
+        """Yield every row as an entity or as what could not be read.
+
+        Raises TransientError at the end when the file is no longer what was looked through.
+        """
+        with _opened(self.path, self.member) as stream:
+            found = records(stream)
+            columns = _columns(found, self.name)
+            for record in found:
+                yield _read(columns, record)
+            stream.finish()
+            if stream.digest != self.digest:
+                raise TransientError(f"{self.name} changed while it was read; import it again")
+
+
+def register_files(path: Path, *, part: str = "") -> list[RegisterFile]:
+    """Look through a file, or through every CSV file in an archive.
+
+    Raises PermanentError for what is not there, breaks off, is too large, is no register, or has
+    names that do not begin as those of the part should.
+    """
+    members = _members(path)
+    return [_examined(path, member, part=part) for member in members]
+
+
+def _examined(path: Path, member: str, *, part: str) -> RegisterFile:
+    name = f"{path.name}:{member}" if member else path.name
+    with _opened(path, member) as stream:
+        found = records(stream)
+        columns = _columns(found, name)
+        _belongs(columns, found, name, part=part)
+        stream.finish()
+        if _breaks_off(stream.unended, columns.width):
+            raise PermanentError(f"{name} breaks off in its last row; get it again")
+        return RegisterFile(path=path, member=member, digest=stream.digest, lines=stream.lines)
+
+
+class _Bytes(Protocol):
+    def readline(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Measured:
+    """A stream that counts and digests what is read from it, and ends what is too large."""
+
+    def __init__(self, stream: _Bytes, name: str) -> None:
+        self._stream, self._name = stream, name
+        self._sha, self._bytes, self.lines = sha256(), 0, 0
+        self.unended = b""  # what came since the last end of a line, no more than a line has
+
+    @property
+    def digest(self) -> str:
+        return self._sha.hexdigest()
+
+    def readline(self, size: int, /) -> bytes:
+        with _Plainly(self._name):
+            piece = self._stream.readline(size)
+        return self._taken(piece)
+
+    def finish(self) -> None:
+        """Read what nobody has, so that the digest is of everything."""
+        more = True
+        while more:
+            with _Plainly(self._name):
+                piece = self._stream.read(_PIECE)
+            more = bool(self._taken(piece))
+
+    def _taken(self, piece: bytes) -> bytes:
+        self._bytes += len(piece)
+        if self._bytes > MOST_BYTES:
+            raise PermanentError(f"{self._name} has more than {MOST_BYTES:,} bytes unpacked")
+        self._sha.update(piece)
+        self.lines += piece.count(b"\n")
+        after = piece.rfind(b"\n") + 1
+        self.unended = piece[after:] if after else (self.unended + piece)[:LONGEST_LINE]
+        return piece
+
+
+@contextmanager
+def _opened(path: Path, member: str) -> Iterator[_Measured]:
+    name = f"{path.name}:{member}" if member else path.name
+    with ExitStack() as open_things:
+        stream: _Bytes
+        with _Plainly(name):
+            if member:
+                archive = open_things.enter_context(zipfile.ZipFile(path))
+                stream = open_things.enter_context(archive.open(member))
+            elif _begins(path).startswith(_GZIP):
+                stream = open_things.enter_context(gzip.open(path, "rb"))
+            else:
+                stream = open_things.enter_context(path.open("rb"))
+        yield _Measured(stream, name)
+
+
+class _Plainly:
+    """Turns what the system says about a file that cannot be read into one sentence."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, _BROKEN):
+            raise PermanentError(
+                f"{self._name} is damaged or breaks off; get it again, nothing more was read"
+            ) from error
+        if isinstance(error, OSError):
+            why = error.strerror or "the system does not say why"
+            raise PermanentError(f"{self._name} cannot be read: {why}") from error
+
+
+def _members(path: Path) -> list[str]:
+    """Return the CSV files in an archive; one empty name for what is no archive."""
+    begins = _begins(path)
+    if begins.startswith(_WIDE):
+        raise PermanentError(f"{path.name} is UTF-16 text; save it as UTF-8 first")
+    if begins.lstrip().startswith(b"<"):
+        raise PermanentError(f"{path.name} is a web page, not the register; download it again")
+    if not begins.startswith(_ZIP):
+        return [""]
+    with _Plainly(path.name), zipfile.ZipFile(path) as archive:
+        names = [each for each in archive.namelist() if each.lower().endswith(".csv")]
+    if not 0 < len(names) <= MOST_FILES:
+        raise PermanentError(f"{path.name} has {len(names)} CSV files in it, not 1 to {MOST_FILES}")
+    return sorted(names)
+
+
+def _begins(path: Path) -> bytes:
+    with _Plainly(path.name), path.open("rb") as stream:
+        return stream.read(64)
+
+
+def _columns(found: Iterator[Record], name: str) -> Columns:
+    header = next(found, None)
+    if header is None:
+        raise PermanentError(f"{name} is empty")
+    if header.wrong:
+        raise PermanentError(f"{name}: the first line cannot be read, {header.wrong}")
+    try:
+        return Columns(header.cells)
+    except PermanentError as error:
+        raise PermanentError(f"{name}: {error}") from error
+
+
+def _breaks_off(unended: bytes, width: int) -> bool:
+    """Say whether a file's last row, without an end, has fewer cells than the others."""
+    # With quotes it may be the end of a cell that goes over several lines, and a line without end
+    # is no row: what is wrong with them is told when they are read.
+    if not unended.strip() or b'"' in unended or len(unended) >= LONGEST_LINE:
+        return False
+    return unended.count(b",") + 1 < width
+
+
+def _read(columns: Columns, record: Record) -> Reading | Unreadable:
+    reading = record.wrong or columns.reading(record.cells)
+    if isinstance(reading, str):
+        return Unreadable(record.line, reading, clean_text(record.text).strip())
+    return reading
+
+
+def _belongs(columns: Columns, found: Iterator[Record], name: str, *, part: str) -> None:
+    if not part or (letter := known_part(part)) is None:
+        return
+    strangers = seen = 0
+    for record in found:
+        if isinstance(reading := _read(columns, record), Reading):
+            seen += 1
+            strangers += not begins_part(reading.entity.name, letter)
+        if seen == _LOOKED_AT:
+            break
+    if strangers * 2 > seen:
+        raise PermanentError(
+            f"{name} is not part {letter} of the register: {strangers} of its first {seen} names "
+            "begin otherwise"
+        )
+
+
+def begins_part(name: str, part: str) -> bool:
+    """Say whether an entity of this name is in that part: its letter, or Others for no letter."""
+    first = name[:1].upper()
+    return first == part if len(part) == 1 else not ("A" <= first <= "Z")

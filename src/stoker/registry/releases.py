@@ -1,0 +1,211 @@
+"""Which files of the register are read: which were before, which are refused, and why.
+
+Decided over what is known of earlier loads, before a row is written. How a file is read is its
+connector's business, and what is done with its rows the engine's.
+
+What an entity's number, a file's name and a release look like.
+
+A number that is odd is a doubt and no more: new kinds of entities come with new numbers. A part of
+the register is believed only under the name its publisher gives it, because what is missing from
+all parts together counts as gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from stdnum.sg import uen as numbers
+
+from stoker.base.errors import ConfigError
+from stoker.base.reasons import Reason
+from stoker.registry.model import PARTS, Load
+
+_BUSINESS = re.compile(r"[0-9]{8}[A-Z]")
+
+_COMPANY = re.compile(r"[0-9]{9}[A-Z]")
+
+_OTHER = re.compile(r"[RST][0-9]{2}([A-HJ-NP-X]{2})[0-9]{4}[A-Z]")
+
+_PART = re.compile(
+    r"(?:.{0,200}[^a-z])?acra ?information ?on ?corporate ?entities[^a-z0-9]{0,50}"
+    r"(?P<part>[a-z]|others)(?:[^a-z].{0,300})?",
+    re.IGNORECASE,
+)
+
+_DATE = re.compile(r"(?<![0-9])(20[0-9]{2})-?(0[1-9]|1[0-2])-?([0-2][0-9]|3[01])(?![0-9])")
+
+
+def doubtful_number(uen: str) -> str:
+    """Return what is odd about an entity's number, or nothing.
+
+    The year in it is not looked at: only a clock could say which years are too late.
+    """
+    if _BUSINESS.fullmatch(uen):
+        wanted = numbers.calc_business_check_digit(uen[:-1])
+    elif _COMPANY.fullmatch(uen):
+        wanted = numbers.calc_local_company_check_digit(uen[:-1])
+    elif found := _OTHER.fullmatch(uen):
+        if found[1] not in numbers.OTHER_UEN_ENTITY_TYPES:
+            return "number of a kind not known"
+        wanted = numbers.calc_other_check_digit(uen[:-1])
+    else:
+        return "number of a shape not known"
+    return "" if uen[-1] == wanted else "number whose check letter is wrong"
+
+
+def part_named(name: str) -> str | None:
+    """Return the part of the register that a published name tells: A to Z, Others, or None."""
+    found = _PART.fullmatch(name[:300])
+    return known_part(found["part"]) if found else None
+
+
+def known_part(text: str) -> str | None:
+    """Return the part of the register meant, however it is cased; None when there is none such."""
+    wanted = text.strip().casefold()
+    return next((part for part in PARTS if part.casefold() == wanted), None)
+
+
+def release_named(name: str) -> str | None:
+    """Return the release that a date in a file's name tells, e.g. 2025-12-31; None without one."""
+    found = _DATE.search(name[-300:])
+    try:
+        return date(int(found[1]), int(found[2]), int(found[3])).isoformat() if found else None
+    except ValueError:
+        return None
+
+
+def release_of(text: str) -> str:
+    """Return a release as told by a person: a date, so that a later one sorts later."""
+    try:
+        return date.fromisoformat(text.strip()).isoformat()
+    except ValueError:
+        raise ConfigError(f"{text[:40]!r} is no release; give its date, e.g. 2025-12-31") from None
+
+
+# Put behind a part some of whose rows could not be read: it does not say who is no longer there.
+INCOMPLETE = ", incomplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A file that could be read: what is in it, as far as its name and a look through it tell."""
+
+    digest: str
+    name: str
+    release: str
+    part: str
+    lines: int
+
+    @property
+    def load(self) -> str:
+        """What its load goes by. Two letters nobody begins with have the same, empty file."""
+        return f"{self.digest}/{self.part}" if self.part in PARTS else self.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRead:
+    """A file that is not read: the code, and a sentence that says what to do."""
+
+    reason: Reason
+    sentence: str
+
+
+def oldest_first(names: Sequence[str]) -> list[str]:
+    """Return files by the release their names tell, so that none takes another's rows back."""
+    return sorted(names, key=lambda name: release_named(name) or "")
+
+
+def release_and_part(
+    name: str, *, release: str | None = None, part: str | None = None
+) -> tuple[str, str] | NotRead:
+    """Return what a file is, as a person says or else as its name does.
+
+    A file that does not say which part it is, is one of its own.
+    """
+    release = release or release_named(name)
+    if release is None:
+        return NotRead(
+            reason=Reason.RELEASE_UNKNOWN,
+            sentence=f"which release is {name}? say so with --release 2025-12-31, or by a date in "
+            "its name; nothing of it was written",
+        )
+    return release, part or part_named(name) or name
+
+
+def to_download(
+    published: Mapping[str, str],
+    *,
+    wanted: Sequence[str] = (),
+    loads: Sequence[Load] = (),
+    again: bool = False,
+) -> list[str | Load] | NotRead:
+    """Return what becomes of each part that is wanted, or of all: its letter, or its load.
+
+    `published` is the release of each part. One of that release that was read to its end before is
+    not downloaded, unless `again` asks for it.
+    """
+    if missing := [part for part in wanted if part not in published]:
+        return NotRead(
+            reason=Reason.PART_NOT_PUBLISHED,
+            sentence=f"data.gov.sg has no part {', '.join(missing)} today; leave it out of "
+            "--letters, or try again later",
+        )
+    ended = {(load.release, whole_part(load)): load for load in loads if load.ended_at is not None}
+    return [
+        part if again else ended.get((published[part], part), part) for part in wanted or published
+    ]
+
+
+def read_before(offered: Offered, loads: Sequence[Load]) -> Load | None:
+    """Return the load that read this very file to its end, for the same release and part."""
+    wanted = (offered.load, offered.release, offered.part)
+    for load in loads:
+        if load.ended_at is not None and (load.id, load.release, whole_part(load)) == wanted:
+            return load
+    return None
+
+
+def refusal(offered: Offered, loads: Sequence[Load], *, now: datetime) -> NotRead | None:
+    """Return why a file is not read unless a person insists; `loads` are newest first.
+
+    The register is of a later release, so that rows would go back to what they were; its own is
+    still to come, so that all true ones would be refused after it; or a part has less than half
+    the rows it had, so that it may be cut.
+    """
+    name, release, insist = offered.name, offered.release, "to read it all the same say --force"
+    # A day more, because it may be tomorrow where the register is published.
+    if release > (now + timedelta(days=1)).date().isoformat():
+        return NotRead(
+            reason=Reason.RELEASE_TO_COME,
+            sentence=f"{name} is of release {release}, which is still to come; check the date, or "
+            f"{insist}, nothing was written",
+        )
+    latest = max((load.release for load in loads), default="")
+    if latest > release:
+        return NotRead(
+            reason=Reason.RELEASE_PASSED,
+            sentence=f"{name} is of release {release}, and {latest} has been read: rows would go "
+            f"back to what they were; {insist}, nothing was written",
+        )
+    had = [load for load in loads if load.ended_at and whole_part(load) == offered.part]
+    rows = had[0].count.read if had and offered.part in PARTS else 0
+    if offered.lines * 2 < rows:
+        return NotRead(
+            reason=Reason.PART_SHRUNK,
+            sentence=f"{name} has {offered.lines:,} lines, and part {offered.part} had {rows:,} "
+            f"rows in {had[0].release}: it may be cut; {insist}, nothing was written",
+        )
+    return None
+
+
+def part_read(part: str, *, rejected: int) -> str:
+    """Return what a part counts as once it was read: one with rejected rows is not a whole one."""
+    return part + INCOMPLETE if rejected and part in PARTS else part
+
+
+def whole_part(load: Load) -> str:
+    """Return which part a load read, whether or not all of it could be."""
+    return load.part.removesuffix(INCOMPLETE)

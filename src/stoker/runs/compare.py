@@ -1,0 +1,107 @@
+"""In what two runs differ, line by line, in words for people.
+
+Each run is laid out as plain facts under dotted names; what differs is shown from both. When a run
+was and which instant it answered to is what makes it another run, so that is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stoker.base.jsontools import compact_json
+from stoker.base.types import Json
+from stoker.runs.model import Run, StepTiming
+
+ABSENT = "–"
+
+FIRST_FEW = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One fact that is not the same in two runs; `–` where a run does not have it."""
+
+    what: str
+    one: str
+    other: str
+
+
+def compared(one: Run, other: Run) -> list[Difference]:
+    """Return what differs, sorted by name; nothing for runs that went the same way.
+
+    The other way round gives the same differences with their sides changed. Seconds that agree
+    to the millisecond are the same.
+    """
+    left = {**dict(_facts(one)), **dict(_only_here(one, other))}
+    right = {**dict(_facts(other)), **dict(_only_here(other, one))}
+    return [
+        Difference(what=what, one=left.get(what, ABSENT), other=right.get(what, ABSENT))
+        for what in sorted(left.keys() | right.keys())
+        if left.get(what) != right.get(what)
+    ]
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    manifest = run.manifest
+    yield "kind", run.kind
+    yield "state", run.state.value
+    yield "reason", run.reason or ABSENT
+    if run.ended_at is not None:
+        yield "seconds", f"{(run.ended_at - run.at).total_seconds():.3f}"
+    if manifest.resume_at is not None:
+        yield "resume_at", manifest.resume_at.isoformat()
+    yield "config_hash", manifest.config_hash or ABSENT
+    yield from _flat("config", manifest.config)
+    yield from _flat("caps", manifest.caps)
+    yield from _flat("cost", manifest.cost)
+    yield from _flat("counts", manifest.counts)
+    yield from _timed("steps", manifest.steps)
+    yield from _timed("sources", manifest.sources)
+
+
+def _flat(name: str, value: Json) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif not isinstance(value, Mapping) or "." in name:
+        yield name, compact_json(value)
+
+
+def _timed(name: str, timings: Sequence[StepTiming]) -> Iterator[tuple[str, str]]:
+    # A step that was done in several goes counts as one, or each go would look like a difference.
+    seconds: dict[str, float] = {}
+    items: dict[str, int] = {}
+    for timing in timings:
+        seconds[timing.step] = seconds.get(timing.step, 0.0) + timing.seconds
+        items[timing.step] = items.get(timing.step, 0) + timing.items
+    for step in seconds:
+        yield f"{name}.{step}.seconds", f"{seconds[step]:.3f}"
+        yield f"{name}.{step}.items", str(items[step])
+
+
+def _only_here(run: Run, other: Run) -> Iterator[tuple[str, str]]:
+    mine, theirs = run.manifest, other.manifest
+    yield "selected", _list_text(mine.selected, theirs.selected)
+    yield "remaining", _list_text(mine.remaining, theirs.remaining)
+    yield "lacking", _list_text(mine.lacking, theirs.lacking)
+    yield "reasons", _list_text(mine.reasons, theirs.reasons)
+
+
+def _list_text(mine: Sequence[str], theirs: Sequence[str]) -> str:
+    if list(mine) == list(theirs):
+        return str(len(mine))
+    only = sorted(set(mine) - set(theirs))
+    if only:
+        return f"{len(mine)}, {len(only)} only here: {_few(only)}"
+    if set(mine) != set(theirs):
+        return str(len(mine))
+    same = next(
+        (n for n, pair in enumerate(zip(mine, theirs, strict=False)) if len({*pair}) > 1), 0
+    )
+    return f"{len(mine)} in another order, from {same + 1} on: {_few(mine[same:])}"
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = ", …" if len(texts) > FIRST_FEW else ""
+    return ", ".join(texts[:FIRST_FEW]) + more

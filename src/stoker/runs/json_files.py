@@ -1,0 +1,156 @@
+"""What the JSON files of a run and of the index say, to the byte.
+
+Indented, keys sorted, plain ASCII: made to be read and compared by people. A file we cannot
+understand is a ConfigError that names it. Where the files lie is known by `run_folders`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stoker.base.errors import ConfigError, StokerError
+from stoker.base.types import Json, in_utc
+from stoker.files.durable import meaning
+from stoker.runs.json_lines import ChainedLines
+from stoker.runs.model import CancelRequest, Run, run_from_json, run_json
+
+FORMAT = 1  # of run.json, cancel.json and index.json; rises when an older Stoker could misread them
+
+_MEND = "put it back from a backup, or move its folder away to give this run up"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run as its file has it; once it has ended, with how far each of its artifacts goes."""
+
+    run: Run
+    artifacts: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Return how many records the run has, itself included."""
+        return 1 + sum(int(str(head["rows"])) for head in self.artifacts.values())
+
+
+def head_of(lines: ChainedLines) -> dict[str, Json]:
+    """Return how far an artifact goes, as it is written into its run's file."""
+    return {"rows": lines.mark.rows, "chain": lines.mark.chain}
+
+
+def refuse_changed(lines: ChainedLines, head: Mapping[str, Json] | None) -> None:
+    """Raise ConfigError unless an artifact, all told, goes as far as its ended run says."""
+    if head is not None and (lines.torn or head != head_of(lines)):
+        raise ConfigError(f"{lines.path} is not as its run left it; put it back from a backup")
+
+
+def record_bytes(record: Record) -> bytes:
+    """Return the content of a run's file."""
+    artifacts = {name: dict(head) for name, head in record.artifacts.items()}
+    return json_bytes({"format": FORMAT, **run_json(record.run), "artifacts": artifacts})
+
+
+def read_record(path: Path) -> Record | None:
+    """Return what a run's file says; None when there is none."""
+    found = read_object(path)
+    if found is None:
+        return None
+    refuse_newer(found, path)
+    run_part = {key: found[key] for key in found.keys() - {"format", "artifacts"}}
+    try:
+        run = run_from_json(run_part)
+        artifacts: dict[str, dict[str, Json]] = {
+            name: {"rows": int(head["rows"]), "chain": str(head["chain"])}
+            for name, head in found.get("artifacts", {}).items()
+        }
+    except (StokerError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, str(error)) from error
+    if run.name != path.parent.name:
+        raise damaged(path, f"it tells of run {run.name}")
+    return Record(run, artifacts)
+
+
+def request_bytes(request: CancelRequest) -> bytes:
+    """Return the content of the file that asks a run to stop."""
+    return json_bytes({"format": FORMAT, "by": request.by, "at": in_utc(request.at).isoformat()})
+
+
+def read_request(path: Path) -> CancelRequest | None:
+    """Return what a file that asks a run to stop says; None when there is none."""
+    found = read_object(path)
+    if found is None:
+        return None
+    refuse_newer(found, path)
+    try:
+        return CancelRequest(by=str(found["by"]), at=in_utc(datetime.fromisoformat(found["at"])))
+    except (StokerError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, str(error)) from error
+
+
+def index_entry(run: Run) -> dict[str, Json]:
+    """Return what the index says of a run."""
+    ended = None if run.ended_at is None else run.ended_at.isoformat()
+    return {"kind": run.kind, "state": run.state.value, "ended_at": ended, "reason": run.reason}
+
+
+def index_bytes(entries: Mapping[str, Json]) -> bytes:
+    """Return the content of an index."""
+    return json_bytes({"format": FORMAT, "runs": entries})
+
+
+def read_index(path: Path) -> dict[str, Any] | None:
+    """Return what the index says of each run; None when it is missing or damaged."""
+    try:
+        found = read_object(path)
+    except ConfigError:
+        return None
+    if found is None or not isinstance(found.get("format"), int):
+        return None
+    refuse_newer(found, path)
+    entries = found.get("runs")
+    sound = isinstance(entries, dict) and all(
+        isinstance(entry, dict) and {"kind", "state"} <= entry.keys() for entry in entries.values()
+    )
+    return entries if sound else None
+
+
+def json_bytes(value: Mapping[str, Json]) -> bytes:
+    """Return JSON for people."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in this file; None when there is no such file."""
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise meaning(error, path) from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, str(error)) from error
+    if not isinstance(found, dict):
+        raise damaged(path, "it holds no JSON object")
+    return found
+
+
+def damaged(path: Path, why: str) -> ConfigError:
+    """Return the error that says so, and what can be done."""
+    return ConfigError(f"{path} is damaged ({why}); {_MEND}")
+
+
+def refuse_newer(found: Mapping[str, Any], path: Path) -> None:
+    """Raise ConfigError when a file was written by a Stoker newer than this one."""
+    version = found.get("format")
+    if not isinstance(version, int):
+        raise damaged(path, "it does not say its format")
+    if version > FORMAT:
+        raise ConfigError(
+            f"{path} has format {version}, newer than this Stoker knows ({FORMAT}); "
+            "upgrade Stoker, nothing was changed"
+        )

@@ -1,0 +1,137 @@
+"""Which runs may go, and for each one that stays, why it stays.
+
+A run goes when nothing speaks for it. The reasons that keep it are asked one after the other, and
+the one that answers is also the sentence that is shown, so what is said cannot differ from what is
+done. Runs are counted per kind of work: a busy kind must not push a rare one out. Removing them
+is a store's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.calendar.timezones import zone_named
+from stoker.runs.model import Run, RunState
+
+LONGEST = 1_000_000  # days or runs; more would only be a way of writing "for ever"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRule:
+    """Runs go when they are older than `days` and not among the latest `keep_latest` of a kind."""
+
+    days: int
+    keep_latest: int
+
+    def __post_init__(self) -> None:
+        for name, number in (("days", self.days), ("keep_latest", self.keep_latest)):
+            if not 0 <= number <= LONGEST:
+                raise ConfigError(f"retention's {name} is {number}; allowed: 0 to {LONGEST}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a run goes, and the sentence that says why or why not."""
+
+    run: Run
+    goes: bool
+    because: str
+
+
+def prunable(
+    runs: Iterable[Run],
+    *,
+    rule: RetentionRule,
+    now: datetime,
+    current: datetime | None,
+    window_since: datetime | None,
+) -> list[Run]:
+    """Return the runs that may go, oldest first. As `verdicts`."""
+    decided = verdicts(runs, rule=rule, now=now, current=current, window_since=window_since)
+    return [verdict.run for verdict in decided if verdict.goes]
+
+
+def verdicts(
+    runs: Iterable[Run],
+    *,
+    rule: RetentionRule,
+    now: datetime,
+    current: datetime | None,
+    window_since: datetime | None,
+) -> list[Verdict]:
+    """Return a verdict for every run, oldest first; the order they come in does not matter.
+
+    `current` is the timestamp of the run that asks, `window_since` the start of the longest
+    budget window that is still open; None when there is none.
+    """
+    oldest_first = sorted(runs, key=lambda run: run.at)
+    facts = _Facts(
+        rule=rule,
+        now=in_utc(now),
+        current=current,
+        window_since=window_since,
+        latest=frozenset(_latest(oldest_first, count=rule.keep_latest)),
+        last_done=frozenset(_latest(_done(oldest_first), count=1)),
+    )
+    return [_verdict(run, facts) for run in oldest_first]
+
+
+def longest_window_start(now: datetime, zone: str) -> datetime:
+    """Return when the longest budget window now open began: Monday 00:00 local time, in UTC.
+
+    Where clocks skip or repeat that midnight, the earliest moment that can stand for it.
+    """
+    here = in_utc(now).astimezone(zone_named(zone))
+    midnight = datetime.combine(here.date() - timedelta(days=here.weekday()), datetime.min.time())
+    return midnight.replace(tzinfo=here.tzinfo).astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    rule: RetentionRule
+    now: datetime
+    current: datetime | None
+    window_since: datetime | None
+    latest: frozenset[datetime]
+    last_done: frozenset[datetime]
+
+
+def _verdict(run: Run, facts: _Facts) -> Verdict:
+    kept = next(_kept_because(run, facts), None)
+    if kept is not None:
+        return Verdict(run=run, goes=False, because=kept)
+    because = f"older than {facts.rule.days} days and not needed any more"
+    return Verdict(run=run, goes=True, because=because)
+
+
+def _kept_because(run: Run, facts: _Facts) -> Iterator[str]:
+    """Yield everything that speaks for a run, the weightiest first."""
+    rule = facts.rule
+    if run.state is RunState.RUNNING:
+        yield "it is still running"
+    if run.at == facts.current:
+        yield "it is the run that asks"
+    if run.at in facts.last_done:
+        yield f"it is the last {run.kind} run that ended DONE"
+    if facts.window_since is not None and run.at >= facts.window_since:
+        yield f"a budget window open since {facts.window_since:%Y-%m-%d %H:%M} UTC still needs it"
+    if facts.now - run.at <= timedelta(days=rule.days):
+        yield f"it is not older than {rule.days} days"
+    if run.at in facts.latest:
+        yield f"it is among the latest {rule.keep_latest} {run.kind} runs"
+
+
+def _latest(oldest_first: Sequence[Run], *, count: int) -> Iterator[datetime]:
+    seen: dict[str, int] = {}
+    for run in reversed(oldest_first):
+        seen[run.kind] = seen.get(run.kind, 0) + 1
+        if seen[run.kind] <= count:
+            yield run.at
+
+
+def _done(runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if run.state is RunState.DONE]

@@ -1,0 +1,28 @@
+"""Which run of a tenant a name on the command line stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoker.context import Store
+    from stoker.runs.model import Run
+
+
+async def found_run(store: Store, name: str) -> Run:
+    """Return the run of this name, or the newest for `latest`. Raises ConfigError without one."""
+    from stoker.runs.model import run_at
+
+    if name == "latest":
+        newest = await store.runs.runs(limit=1)
+        run = newest[0] if newest else None
+    else:
+        run = await store.runs.run(run_at(name))
+    if run is None:
+        raise ConfigError(
+            f"{store.tenant} has no run {name}; see those there are with: "
+            f"stoker runs list --tenant {store.tenant}"
+        )
+    return run

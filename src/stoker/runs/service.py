@@ -1,0 +1,354 @@
+"""Carry out one run: write down that it began, do the work, write down how it ended.
+
+The one place that turns whatever the work does, crashes included, into an end with a reason.
+What the work is, and whether it is due, is somebody else's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from stoker.base.cancellation import seen_through
+from stoker.base.clock import Clock
+from stoker.base.errors import ConflictError, StokerError, TransientError, UncertainError
+from stoker.base.events import Observer, RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
+from stoker.base.types import Json, clean_text
+from stoker.budgets.caps import said_of
+from stoker.context import Store
+from stoker.enrichment.summary import added_up, written_by
+from stoker.runs.cancel_watcher import Heeding
+from stoker.runs.leases import Lease
+from stoker.runs.model import (
+    GONE,
+    CancelRequest,
+    Manifest,
+    Run,
+    RunKey,
+    RunState,
+    StepTiming,
+    next_free_second,
+)
+
+NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
+
+ENDS_TRIED = 5  # times we try to write down how a run ended
+
+FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
+
+STOPPED = "stopped before it was finished"
+
+DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the work says it went."""
+
+    state: RunState = RunState.DONE
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    cost: Mapping[str, int] = field(default_factory=dict)
+    selected: tuple[str, ...] = ()
+    sources: tuple[StepTiming, ...] = ()
+    reasons: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    resume_at: datetime | None = None
+
+
+class Step:
+    """A step under way; the work counts what passes through it."""
+
+    def __init__(self) -> None:
+        self.items = 0
+
+
+@dataclass(kw_only=True)
+class OpenRun:
+    """What the work is given: the right to write into its run, and a stopwatch."""
+
+    key: RunKey
+    kind: str
+    store: Store
+    clock: Clock
+    observer: Observer
+    timings: list[StepTiming] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)  # told also of a run that is cut off
+    rule: dict[str, Json] = field(default_factory=dict)  # by which companies are chosen; told too
+    begin_nothing_new: Callable[[], None] | None = None  # None: it can only be cut off
+
+    @contextmanager
+    def told_to_stop_by(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
+        """While inside, whoever asks the run to stop calls this, and lets it come to its end."""
+        self.begin_nothing_new = begin_nothing_new
+        try:
+            yield
+        finally:
+            self.begin_nothing_new = None
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Time one step; it is in the manifest also when it fails."""
+        step, began = Step(), self.clock.elapsed()
+        try:
+            yield step
+        finally:
+            seconds = (self.clock.elapsed() - began).total_seconds()
+            self.timings.append(StepTiming(step=name, seconds=seconds, items=step.items))
+            self.observer(
+                StepEnded(
+                    at=self.clock.now(),
+                    tenant=self.store.tenant,
+                    run=Run(key=self.key, kind=self.kind).name,
+                    step=name,
+                    seconds=seconds,
+                    items=step.items,
+                )
+            )
+
+
+class Work(Protocol):
+    """Something that can be run for a tenant."""
+
+    @property
+    def kind(self) -> str:
+        """The name of this kind of work, as runs are listed under it."""
+        ...
+
+    async def __call__(self, run: OpenRun) -> Ending:
+        """Do it. Expected trouble comes back in the ending; what is raised ends the run FAILED."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """Starts, carries out and closes runs."""
+
+    clock: Clock
+    observer: Observer
+    heeding: Heeding = field(default_factory=Heeding)
+
+    async def begin(
+        self,
+        store: Store,
+        lease: Lease,
+        *,
+        kind: str,
+        manifest: Manifest,
+        instant: datetime | None = None,
+    ) -> Run:
+        """Write down that a run begins, under the first free second from now on."""
+        used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.usage()}
+        said = said_of(await store.money.cap_changes(), now=self.clock.now())
+        manifest = replace(manifest, budgets=used, caps={**manifest.caps, **said})
+        newest = await store.runs.runs(limit=1)
+        at = next_free_second(self.clock.now(), taken=newest[0].at if newest else None)
+        for _ in range(NAMES_TRIED):
+            key = RunKey(at, lease.epoch)
+            run = Run(key=key, kind=kind, instant=instant, manifest=manifest)
+            try:
+                await store.runs.insert_run(run)
+            except ConflictError:
+                at += timedelta(seconds=1)  # another kind of work began in the same second
+                continue
+            self.observer(RunStarted(at=at, tenant=store.tenant, run=run.name, kind=kind))
+            return run
+        raise ConflictError(f"no free timestamp for a {kind} run near {at.isoformat()}; try again")
+
+    async def carry_out(self, store: Store, run: Run, work: Work) -> Run:
+        """Do the work of a run that has begun; return the run as it ended.
+
+        Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on: the
+        first time it may still come to its end by itself. Raises ConflictError when the run was
+        closed by somebody else in the meantime.
+        """
+        opened = OpenRun(
+            key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
+        )
+        doing = asyncio.ensure_future(work(opened))
+
+        def begin_nothing_new(by: str) -> bool:
+            self.observer(
+                RunAskedToStop(at=self.clock.now(), tenant=store.tenant, run=run.name, by=by)
+            )
+            if opened.begin_nothing_new is None:
+                return False
+            opened.begin_nothing_new()
+            return True
+
+        try:
+            request = await self.heeding.over(
+                doing,
+                asked=lambda: store.runs.cancel_request(run.at),
+                begin_nothing_new=begin_nothing_new,
+            )
+            if request is None or not doing.cancelled():
+                ending = await self._ending_of(doing, opened, run)
+            else:
+                ending = await self._so_far(store, run, counted=opened.counted)
+        except asyncio.CancelledError:
+            with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
+                await seen_through(self._close_stopped(doing, opened, run))
+            raise
+        if request is not None:
+            ending = _heeded(ending, request.reason)
+        return await self._close(opened, run, ending)
+
+    async def close_cancelled(self, store: Store, run: Run, request: CancelRequest) -> Run:
+        """End a run as CANCELLED that was asked to stop and whose process is gone."""
+        ending = await self._so_far(store, run)
+        ending = replace(ending, reason=f"{request.reason}; {GONE}")
+        return await self.close(store, run, ending, timings=[])
+
+    async def _close_stopped(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Run:
+        if doing.cancelled() or not doing.done() or doing.exception() is not None:
+            ending = await self._so_far(opened.store, run, counted=opened.counted)
+            ending = replace(ending, reason=STOPPED)
+        else:
+            ending = _heeded(doing.result(), STOPPED)
+        return await self._close(opened, run, ending)
+
+    async def _close(self, opened: OpenRun, run: Run, ending: Ending) -> Run:
+        run = replace(run, manifest=replace(run.manifest, rule=opened.rule))
+        return await self.close(opened.store, run, ending, timings=opened.timings)
+
+    async def _ending_of(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Ending:
+        """Return how work ended that is over; whatever it raised is an ending with a reason."""
+        try:
+            return doing.result()
+        except StokerError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
+            reason = f"a fault in Stoker: {type(error).__name__}: {error}"
+        ending = await self._so_far(opened.store, run, counted=opened.counted)
+        return replace(ending, state=RunState.FAILED, reason=reason)
+
+    async def _so_far(
+        self, store: Store, run: Run, *, counted: Mapping[str, int] | None = None
+    ) -> Ending:
+        """Return what a run that was cut off had come to: what it did, cost, and what remains.
+
+        `counted` is what its work had counted by then, where that is known.
+        """
+        stopped = Ending(state=RunState.CANCELLED, counts=counted or {})
+        try:
+            summary = await added_up(store, run.name)
+            written = await written_by(store, run.name)
+        except StokerError:
+            return stopped  # that it ended is worth more than how far it got
+        chosen = {"selected": len(summary.selected)} if summary.selected else {}
+        return replace(
+            stopped,
+            counts={**stopped.counts, **chosen, **summary.counts, **written},
+            cost=summary.cost,
+            selected=summary.selected,
+            reasons=summary.reasons,
+            remaining=summary.remaining,
+            lacking=summary.lacking,
+        )
+
+    async def close(
+        self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
+    ) -> Run:
+        """Write down how a run ended."""
+        now = self.clock.now()
+        ended = _at_its_end(run, ending, timings, now=now)
+        await self._write_end(store, ended)
+        self.observer(
+            RunEnded(
+                at=now,
+                tenant=store.tenant,
+                run=ended.name,
+                kind=ended.kind,
+                state=ended.state.value,
+                reason=ended.reason,
+            )
+        )
+        return ended
+
+    async def _write_end(self, store: Store, ended: Run) -> None:
+        # The work is done and only we know how it went: a store that is away for a moment, or whose
+        # answer was lost, must not make a finished run look dead.
+        wait, unsure = FIRST_WAIT, False
+        for left in reversed(range(ENDS_TRIED)):
+            try:
+                there = await store.runs.run(ended.at) if unsure else None
+                if there is None or there.ended_at != ended.ended_at:
+                    await store.runs.finish_run(ended)
+            except (TransientError, UncertainError) as error:
+                if not left:
+                    raise
+                unsure = unsure or isinstance(error, UncertainError)
+            else:
+                return
+            await self.clock.sleep(wait)
+            wait *= 2
+
+    async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
+        """End what an earlier holder of this lease left running; return those runs.
+
+        CANCELLED those that somebody had asked to stop, FAILED the others.
+        """
+        return [
+            await self.close_gone(store, run)
+            for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN)
+            if run.state is RunState.RUNNING and run.key.epoch < lease.epoch
+        ]
+
+    async def close_gone(self, store: Store, run: Run) -> Run:
+        """End a run whose process is gone: CANCELLED if somebody had asked it to stop, or FAILED.
+
+        What it had come to is told as far as the store knows it.
+        Raises ConflictError when it has ended in the meantime.
+        """
+        if (request := await store.runs.cancel_request(run.at)) is not None:
+            return await self.close_cancelled(store, run, request)
+        ending = replace(await self._so_far(store, run), state=RunState.FAILED, reason=GONE)
+        now = self.clock.now()
+        ended = _at_its_end(run, ending, [], now=now)
+        await store.runs.finish_run(ended)
+        self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
+        return ended
+
+
+def run_lease(kind: str) -> str:
+    """Return the name of the lease under which runs of a kind are carried out."""
+    return f"run/{kind}"
+
+
+def _at_its_end(run: Run, ending: Ending, timings: list[StepTiming], *, now: datetime) -> Run:
+    # Reasons may quote the world, and no text of its may keep an end from being kept.
+    manifest = replace(
+        run.manifest,
+        counts=dict(ending.counts),
+        cost=dict(ending.cost),
+        selected=ending.selected,
+        sources=ending.sources,
+        steps=tuple(timings),
+        reasons=tuple(map(clean_text, ending.reasons)),
+        remaining=ending.remaining,
+        lacking=ending.lacking,
+        resume_at=ending.resume_at,
+    )
+    return run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
+
+
+def _heeded(ending: Ending, because: str) -> Ending:
+    """Return how work ended that was asked to stop: what was done or failed by then stands."""
+    if ending.state in (RunState.DONE, RunState.FAILED):
+        return ending
+    return replace(
+        ending,
+        state=RunState.CANCELLED,
+        reason=because,
+        reasons=(
+            *filter(None, [ending.reason]),
+            *(reason for reason in ending.reasons if reason not in ending.reason),
+        ),
+        resume_at=None,
+    )

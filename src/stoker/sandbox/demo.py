@@ -1,0 +1,333 @@
+"""`stoker demo`: a whole night on a make-believe internet, with no keys, no network and no set-up.
+
+Two tenants, the production engine and connectors, and a sandbox in a process of its own. Everything
+shown is read back from the store or told by the vendors' own counters.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.accounts.icp import IcpRule
+from stoker.base.errors import ConfigError, TransientError
+from stoker.base.types import TenantId
+from stoker.cli.output import Exit, run_async, say, show_json, show_table, takes_json
+
+if TYPE_CHECKING:
+    from stoker.accounts.model import Dossier
+    from stoker.app import App
+    from stoker.base.types import Json
+    from stoker.discovery.commands import Discovered
+    from stoker.nightly.report import Told
+    from stoker.settings import Settings
+
+COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
+
+EACH = 100  # companies a tenant looks at
+
+BOARDS_EACH = 2  # of each kind that are read for openings
+
+RULES: Mapping[TenantId, IcpRule] = {
+    TenantId("merlion"): IcpRule(),
+    TenantId("hudson"): IcpRule(
+        industries=("64", "65", "66", "69", "70", "71", "72", "73", "74"),
+        employees=(2, 500),
+        years=(1990, 2025),
+    ),
+}
+
+HIRES_FOR = TenantId("merlion")  # whose accounts' job boards are read
+
+SETTINGS = """\
+# Written by `stoker demo`. Two tenants; all vendors and all sites are make-believe.
+[sandbox]
+address = "{address}"
+
+[scheduling]
+company_concurrency = 40
+daily_cap_per_tenant = {each}
+
+[crawl]
+concurrency = 120
+timeout_s = 3                 # some sites hang on purpose
+
+[caps]                        # small enough that the night meets some of them
+openai_daily_tokens = 200000
+tavily_queries = 90
+lusha_contact_lookups = 3
+{paces}
+[tenants.merlion]
+name = "Merlion Analytics"
+
+[tenants.merlion.discovery]   # who hires: job boards and a feed of companies in the register
+sources = {sources}
+
+[tenants.hudson]
+name = "Hudson Revenue"
+timezone = "America/New_York"
+"""
+
+# Real vendors are slower: make-believe ones let us show a night in less than a minute.
+_PACES = "".join(
+    f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
+    for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
+)
+
+_DIALS = {
+    "zerobounce.calls": "1000000",
+    "tavily.latency": "120ms",
+    "openai.latency": "400ms",
+    "lusha.latency": "120ms",
+    "zerobounce.latency": "300ms",
+    "sites.latency": "30ms",
+}
+
+_DATE = "2025-12-31"
+
+
+@click.command()
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Leave settings and store in this new directory, to look around in.",
+)
+@takes_json
+def demo(keep: Path | None, as_json: bool) -> Exit:
+    """See it work: two tenants, 200 companies, one night, no keys, no network."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise click.UsageError(f"{keep} is not empty; name a new directory")
+        return _in(keep, kept=True, as_json=as_json)
+    with tempfile.TemporaryDirectory(prefix="stoker-demo-") as directory:
+        return _in(Path(directory), kept=False, as_json=as_json)
+
+
+def _in(directory: Path, *, kept: bool, as_json: bool) -> Exit:
+    from stoker import app as wiring
+
+    with sandbox() as address:
+        sources = json.dumps(_sources(), indent=4)
+        text = SETTINGS.format(address=address, each=EACH, paces=_PACES, sources=sources)
+        (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
+        # Only what stands in the demo's own file counts: whatever is set outside is for real work.
+        settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
+        return run_async(_demo(settings, directory if kept else None, as_json=as_json))
+
+
+def _sources() -> list[str]:
+    """Return where a few companies of the make-believe world list their openings."""
+    from stoker.sandbox.world.companies import World
+
+    world = World(seed=SEED, size=COMPANIES)
+    live = [each for at in range(COMPANIES) if (each := world.company(at)).live]
+    boards = [
+        f"{each.board}:{each.slug} | {each.name}"
+        for vendor in ("greenhouse", "lever", "ashby")
+        for each in [each for each in live if each.board == vendor][:BOARDS_EACH]
+    ]
+    feed = next(each for each in live if each.board)
+    return [*boards, f"feed:http://feeds.test/{feed.slug}/jobs.rss | {feed.brand}"]
+
+
+@contextmanager
+def sandbox() -> Iterator[str]:
+    """Serve the make-believe internet from a process of its own; yield its address."""
+    words = ["sandbox", "serve", "--port", "0", "--companies", str(COMPANIES)]
+    words += ["--seed", str(SEED), "--json"]
+    for dial, value in _DIALS.items():
+        words += ["--dial", f"{dial}={value}"]
+    serving = subprocess.Popen(  # noqa: S603 - our own program, our own words
+        [sys.executable, "-m", "stoker.cli.main", *words], stdout=subprocess.PIPE
+    )
+    try:
+        yield _address(serving)
+    finally:
+        serving.terminate()
+        serving.communicate()
+
+
+def _address(serving: subprocess.Popen[bytes]) -> str:
+    first = serving.stdout.readline() if serving.stdout else b""
+    try:
+        return str(json.loads(first)["address"])
+    except (ValueError, KeyError, TypeError):
+        raise TransientError("the sandbox did not start; try: stoker sandbox serve") from None
+
+
+async def _demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
+    from stoker import app as wiring
+    from stoker.base.types import Step
+    from stoker.discovery.commands import Wish as Wished
+    from stoker.discovery.commands import discoveries, show_told
+    from stoker.nightly.commands import Wish, nights
+    from stoker.nightly.progress import LiveNight
+
+    began = time.monotonic()
+    async with wiring.opened(settings, observer=_unheard) as app:
+        registered = await _set_up(app)
+        if not as_json:
+            _show_beginning(settings, registered)
+        with LiveNight(sys.stderr, otherwise=_unheard) as live:
+            done, failed = await nights(
+                app, tuple(RULES), Wish(limit=EACH, steps=tuple(Step)), observer=live
+            )
+        charged = await _charged(app)
+        took = time.monotonic() - began
+        hiring, away = await discoveries(app, (HIRES_FOR,), Wished(enrich=True, writes=bool(kept)))
+    for _, error in [*failed, *away]:
+        raise error
+    if as_json:
+        show_json(_json(done, charged, hiring, took=took))
+    else:
+        _show_end(done, charged, took=took)
+        say("\nAnd who is hiring? Their boards say:")
+        for each in hiring:
+            show_told(each)
+        _show_next(kept, done, settings)
+    return Exit.OK  # that caps left something out is what the demo is there to show
+
+
+async def _set_up(app: App) -> int:
+    """Read the make-believe register, and say whom each tenant looks for; return its size."""
+    from stoker.registry.importing import Outcome, Wanted, read_files
+
+    outcome = Outcome()
+    await read_files(
+        app,
+        ["http://sandbox.test/registry.csv"],
+        Wanted(release=_DATE),
+        outcome,
+        directory=Path(),
+    )
+    if not outcome.read:
+        raise ConfigError("the make-believe register could not be read; see what was said above")
+    for tenant, rule in RULES.items():
+        await app.backend.tenant(tenant).accounts.put_rule(rule)
+    return sum(each.load.count.read for each in outcome.read)
+
+
+async def _charged(app: App) -> dict[str, dict[str, int]]:
+    """Ask the sandbox what its vendors charged, by their own counters."""
+    from datetime import timedelta
+
+    from stoker.http.client import Call
+
+    reply = await app.connectors.http().send(
+        Call(method="GET", url="http://sandbox.test/charges", deadline=timedelta(seconds=10))
+    )
+    total: dict[str, dict[str, int]] = json.loads(reply.body)["total"]
+    return total
+
+
+def _show_beginning(settings: Settings, registered: int) -> None:
+    say(
+        f"A make-believe internet is up: {registered} registered companies with sites of their own,"
+    )
+    say("a search engine, a model, a contact database, a mail verifier and two CRMs.")
+    names = " and ".join(each.name for each in settings.tenants)
+    say(f"Tonight {names} look at {EACH} companies each …\n")
+
+
+def _show_end(done: list[Told], charged: Mapping[str, Mapping[str, int]], *, took: float) -> None:
+    from stoker.nightly.report import show_told
+
+    for told in done:
+        show_told(told)
+    rows = [
+        (
+            f"{dossier.score.value:.2f}",
+            told.tenant,
+            dossier.company.name,
+            _address_of(dossier),
+        )
+        for told in done
+        for dossier in told.best
+        if dossier.score
+    ]
+    show_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
+    for dossier in done[0].best[:1]:
+        say(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
+    ours, theirs = _credits(done), {name: each.get("credits", 0) for name, each in charged.items()}
+    told_by = ", ".join(f"{name} {ours[name]}" for name in ours)
+    agree = all(theirs.get(name, 0) == amount for name, amount in ours.items())
+    say(
+        f"\nCredits by our ledger: {told_by}; the vendors' own counters "
+        f"{'say the same' if agree else f'say {theirs}'}."
+    )
+    say(f"{sum(len(each.run.manifest.selected) for each in done)} companies in {took:.0f} s.")
+
+
+def _credits(done: list[Told]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for told in done:
+        for name, amount in told.run.manifest.cost.items():
+            connector, _, unit = name.partition("/")
+            if unit == "credits":
+                found[connector] = found.get(connector, 0) + amount
+    return found
+
+
+def _address_of(dossier: Dossier) -> str:
+    from stoker.accounts.contacts import best_contact, usable_email
+
+    contact = best_contact(dossier)
+    return usable_email(contact) if contact else ""
+
+
+def _show_next(kept: Path | None, done: list[Told], settings: Settings) -> None:
+    if kept is None:
+        say("\nNothing is left behind. To look around in it yourself:")
+        say("  stoker demo --keep demo-out")
+        say("To begin with your own tenants:")
+        say("  stoker init && stoker doctor && stoker tenant add acme")
+        return
+    told = done[0]
+    company = told.best[0].company.id if told.best else told.run.manifest.selected[0]
+    say(f"\nLook around in {kept}:")
+    for command in (
+        f"why {told.tenant}/{company}",
+        "leads --limit 10",
+        f"runs show {told.run.name} --tenant {told.tenant}",
+        f"sources list --tenant {HIRES_FOR}",
+        "caps list",
+        "ledger verify",
+    ):
+        say(f"  stoker -C {kept} {command}")
+    port = (settings.sandbox.address or "").rpartition(":")[2]
+    say("The vendors are gone; bring them back in another terminal, and the night goes on:")
+    say(f"  stoker sandbox serve --port {port} --companies {COMPANIES} --seed {SEED}")
+    say(f"  stoker -C {kept} nightly")
+
+
+def _json(
+    done: list[Told],
+    charged: Mapping[str, Mapping[str, int]],
+    hiring: list[Discovered],
+    *,
+    took: float,
+) -> Json:
+    from stoker.discovery.commands import told_json as discovered_json
+    from stoker.nightly.report import told_json
+
+    return {
+        "seconds": round(took, 1),
+        "nights": [told_json(each) for each in done],
+        "discoveries": [discovered_json(each) for each in hiring],
+        "charged": {vendor: dict(units) for vendor, units in charged.items()},
+    }
+
+
+def _unheard(_: object) -> None:
+    """The demo tells its story itself."""

@@ -1,0 +1,301 @@
+"""What can be turned while the sandbox runs: how slow, how strict, how broken each vendor is.
+
+Dials are values with names, read anew for every request; what they do to an answer is
+`dialling.py`'s business. `sites` stands for all company sites together.
+
+A vendor as its dials make it: slower, stricter or broken, and always the same way again.
+
+What goes wrong with a request follows from the seed, its content and how often that content was
+asked, so a rerun meets the same faults and a retry can meet none. Only rates look at a clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from stoker.base.errors import ConfigError
+from stoker.sandbox.http import Asked, Handler, Told, json_told
+from stoker.sandbox.meter import Tallies
+from stoker.sandbox.random import Draws, drawn
+
+SITES = "sites"
+
+_NONE = timedelta(0)
+
+
+class Fault(StrEnum):
+    """What can go wrong with a vendor's answer. Those that say so happen after it was charged."""
+
+    BUSY = "busy"  # 429, nothing done
+    UNAVAILABLE = "unavailable"  # 503, nothing done
+    ERROR = "error"  # 500, nothing done
+    ERROR_CHARGED = "error_charged"  # 500, after the charge
+    HANG = "hang"  # charged, and no answer ever
+    CLOSE = "close"  # charged, and the connection closes without a byte
+    RESET = "reset"  # charged, and the connection is reset
+    TRUNCATED = "truncated"  # charged, and the answer stops half-way
+    CUT_JSON = "cut_json"  # charged, and the JSON is whole on the wire but ends too early
+    GARBAGE = "garbage"  # charged, and the answer is no JSON
+    DRIP = "drip"  # charged, and the answer comes byte by byte
+    REFUSED = "refused"  # the connection closes before anything was done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dial:
+    """Where the dials of one vendor stand."""
+
+    latency_low: timedelta = _NONE
+    latency_high: timedelta = _NONE
+    calls: int = 0  # how many calls per window are let through; 0 is any number
+    window: timedelta = timedelta(minutes=1)
+    retry_after: str = ""  # what a 429 says in Retry-After; nothing is said when empty
+    credits: int = -1  # how many a key has; -1 is any number
+    price_percent: int = 100  # what is charged, against what the vendor's page says
+    night: int = 0  # which night it is: sites change from night to night
+    status: int = 0  # what every call is refused with, in the vendor's words; 0 is not at all
+    races: float = 0  # how often a write to the CRM meets another one and loses
+    refuses: float = 0  # how often the model declines to answer
+    obeys: int = 0  # 1: the model does whatever a text it reads tells it to
+    faults: Mapping[Fault, float] = field(default_factory=dict)  # how often, 0 to 1
+
+
+class Dials:
+    """All dials. Setting one counts from the next request on.
+
+    `vendors` are those there are dials of; anybody's when it is not said.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str | float | timedelta] | None = None,
+        *,
+        vendors: Collection[str] | None = None,
+    ) -> None:
+        self._vendors = vendors
+        self._dials: dict[str, Dial] = {}
+        for name, value in (settings or {}).items():
+            self.turn(name, value)
+
+    def of(self, vendor: str) -> Dial:
+        """Return where a vendor's dials stand."""
+        return self._dials.get(vendor, _UNTOUCHED)
+
+    def turn(self, name: str, value: str | float | timedelta) -> None:
+        """Set `vendor.dial` or `vendor.fault.kind`; ConfigError when it is none or makes no sense.
+
+        `vendor.latency` sets both of its ends.
+        """
+        vendor, _, dial = name.partition(".")
+        if not vendor or not dial:
+            raise ConfigError(f"{name!r} is no dial; write it as vendor.dial, e.g. tavily.calls")
+        if self._vendors is not None and vendor not in self._vendors:
+            known = ", ".join(sorted(self._vendors))
+            raise ConfigError(f"there are no dials of {vendor[:40]!r}; there are those of {known}")
+        before = self.of(vendor)
+        if dial.startswith("fault."):
+            kind = _fault(dial.removeprefix("fault."))
+            share = _share(name, value)
+            self._dials[vendor] = replace(before, faults={**before.faults, kind: share})
+        elif dial == "latency":
+            wait = _duration(name, value)
+            self._dials[vendor] = replace(before, latency_low=wait, latency_high=wait)
+        elif dial in _READERS:
+            read = _READERS[dial](name, value)
+            self._dials[vendor] = replace(before, **{dial: read})  # type: ignore[arg-type]
+        else:
+            raise ConfigError(
+                f"{dial!r} is no dial; there are {', '.join(sorted(_READERS))}, latency and fault.*"
+            )
+
+    def shown(self) -> dict[str, dict[str, str]]:
+        """Return every dial that was turned, as it would be typed."""
+        return {vendor: _as_typed(dial) for vendor, dial in sorted(self._dials.items())}
+
+
+_UNTOUCHED = Dial()
+
+
+def _duration(name: str, value: str | float | timedelta) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    text = str(value).strip().lower()
+    unit = 0.001 if text.endswith("ms") else 1.0
+    seconds = _number(name, text.removesuffix("ms").removesuffix("s")) * unit
+    if not 0 <= seconds <= 3600:
+        raise ConfigError(f"{name} is from 0 to 3600 seconds, e.g. 200ms or 1.5s, not {value!r}")
+    return timedelta(seconds=seconds)
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError as error:
+        raise ConfigError(f"{name} is a number, not {value!r}") from error
+
+
+def _whole(name: str, value: str | float | timedelta) -> int:
+    number = _number(name, value)
+    if not (number.is_integer() and -1 <= number <= 10**12):
+        raise ConfigError(f"{name} is a whole number from -1 on, not {value!r}")
+    return int(number)
+
+
+def _share(name: str, value: str | float | timedelta) -> float:
+    share = _number(name, value)
+    if not 0 <= share <= 1:
+        raise ConfigError(f"{name} is how often it happens, from 0 to 1, not {value!r}")
+    return share
+
+
+def _words(_: str, value: str | float | timedelta) -> str:
+    return " ".join(str(value).split())[:200]
+
+
+def _fault(kind: str) -> Fault:
+    try:
+        return Fault(kind)
+    except ValueError as error:
+        raise ConfigError(f"{kind!r} is no fault; there are {', '.join(Fault)}") from error
+
+
+_READERS = {
+    "latency_low": _duration,
+    "latency_high": _duration,
+    "calls": _whole,
+    "window": _duration,
+    "retry_after": _words,
+    "credits": _whole,
+    "price_percent": _whole,
+    "night": _whole,
+    "status": _whole,
+    "races": _share,
+    "refuses": _share,
+    "obeys": _whole,
+}
+
+
+def _as_typed(dial: Dial) -> dict[str, str]:
+    shown: dict[str, str] = {}
+    for each in fields(Dial):
+        value = getattr(dial, each.name)
+        if each.name == "faults":
+            shown |= {f"fault.{kind}": f"{share:g}" for kind, share in sorted(value.items())}
+        elif value != getattr(_UNTOUCHED, each.name):
+            shown[each.name] = (
+                f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)
+            )
+    return shown
+
+
+Refusal = Callable[[int], Told]
+"""How a vendor words a refusal with this status: 429, 500 or 503."""
+
+_CHARGED = frozenset(
+    (
+        Fault.ERROR_CHARGED,
+        Fault.HANG,
+        Fault.CLOSE,
+        Fault.RESET,
+        Fault.TRUNCATED,
+        Fault.CUT_JSON,
+        Fault.GARBAGE,
+        Fault.DRIP,
+    )
+)
+
+
+def plain_refusal(status: int) -> Told:
+    """Refuse in words that are nobody's in particular."""
+    return json_told({"error": {"status": status, "message": "refused"}}, status=status)
+
+
+def dialled(
+    vendor: str,
+    answer: Handler,
+    *,
+    seed: int,
+    dials: Dials,
+    tallies: Tallies,
+    refused: Refusal = plain_refusal,
+) -> Handler:
+    """Return the vendor's handler as its dials make it. The vendor itself only answers."""
+    lately: deque[float] = deque()
+
+    def handled(asked: Asked) -> Told:
+        dial = dials.of(vendor)
+        if dial.calls > 0 and not _let_through(lately, dial):
+            return _busy(refused, dial)
+        if dial.status:
+            return refused(dial.status)
+        if not (dial.faults or dial.latency_low or dial.latency_high):
+            return answer(asked)
+        content = drawn(seed, asked.method, asked.host, asked.path, asked.search, asked.body.hex())
+        draws = Draws(seed, vendor, content, tallies.nth_time(content))
+        wait = _latency(draws, dial)
+        fault = _fault_dialling(draws, dial)
+        told = answer(asked) if fault is None or fault in _CHARGED else Told()
+        if fault is not None:
+            told = _broken(told, fault, dial, refused)
+        return told.but(after=(told.after or timedelta(0)) + wait) if wait else told
+
+    return handled
+
+
+def _let_through(lately: deque[float], dial: Dial) -> bool:
+    now, window = time.monotonic(), dial.window.total_seconds()
+    while lately and lately[0] <= now - window:
+        lately.popleft()
+    if len(lately) >= dial.calls:
+        return False
+    lately.append(now)
+    return True
+
+
+def _busy(refused: Refusal, dial: Dial) -> Told:
+    told = refused(429)
+    if not dial.retry_after:
+        return told
+    return told.but(headers={**told.headers, "retry-after": dial.retry_after})
+
+
+def _latency(draws: Draws, dial: Dial) -> timedelta:
+    spread = max(dial.latency_high - dial.latency_low, timedelta(0))
+    return dial.latency_low + spread * draws.share()
+
+
+def _fault_dialling(draws: Draws, dial: Dial) -> Fault | None:
+    left = draws.share()
+    for fault, share in dial.faults.items():
+        left -= share
+        if left < 0:
+            return fault
+    return None
+
+
+def _broken(told: Told, fault: Fault, dial: Dial, refused: Refusal) -> Told:
+    match fault:
+        case Fault.BUSY:
+            return _busy(refused, dial)
+        case Fault.UNAVAILABLE:
+            return refused(503)
+        case Fault.ERROR | Fault.ERROR_CHARGED:
+            return refused(500)
+        case Fault.HANG:
+            return told.but(hang=True)
+        case Fault.CLOSE | Fault.REFUSED:
+            return told.but(close_after=0)
+        case Fault.RESET:
+            return told.but(reset=True)
+        case Fault.TRUNCATED:
+            return told.but(body=told.body[: len(told.body) // 2], lying_length=len(told.body) or 1)
+        case Fault.CUT_JSON:
+            return told.but(body=told.body[: len(told.body) // 2])
+        case Fault.GARBAGE:
+            return told.but(body=b"<html>\xff\xfe not what you asked for")
+        case Fault.DRIP:
+            return told.but(drip=timedelta(milliseconds=300))

@@ -1,0 +1,404 @@
+"""A loopback socket that speaks HTTP/1.1: reads requests, hands them on, writes what it is told.
+
+Requests of one connection are answered one after the other, as they came. Whatever arrives that is
+no request gets 400 and the door; nothing that arrives takes more room than the limits below.
+
+Requests in, answers out: what the make-believe internet is asked, and what it may answer.
+
+Plain values and the rules for writing them down as HTTP/1.1. An answer can be wrong on purpose in
+every way a real one can. Sockets are `listening.py`'s business; who answers is the box's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from http import HTTPStatus
+from itertools import islice
+from urllib.parse import parse_qs
+
+import httptools
+
+from stoker.base.types import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request, as it came."""
+
+    method: str
+    host: str  # lower case, without a port
+    path: str  # as it stood, still quoted
+    search: str = ""  # what stood behind the question mark
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+    number: int = 0  # the how-manieth request this is
+
+    @property
+    def query(self) -> Mapping[str, list[str]]:
+        """What stood behind the question mark, by name."""
+        return parse_qs(self.search, keep_blank_values=True, max_num_fields=1000)
+
+    def argument(self, name: str, default: str = "") -> str:
+        """Return the first value of a name behind the question mark."""
+        return self.query.get(name, [default])[0]
+
+    def json(self) -> Json:
+        """Return the body as JSON; ValueError when it is none."""
+        try:
+            read: Json = json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+        return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One answer, and what goes wrong on its way. Without faults it is an honest one."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    after: timedelta | None = None  # how long it takes before the first byte
+    stream: Iterable[bytes] | None = None  # in place of a body: piece by piece, may have no end
+    hang: bool = False  # nothing is ever sent
+    reset: bool = False  # the connection is reset, behind `close_after` bytes if that is given
+    close_after: int | None = None  # the connection closes behind so many bytes of head and body
+    drip: timedelta | None = None  # so long between one byte of the body and the next
+    lying_length: int | None = None  # what Content-Length says instead
+
+    def but(self, **changes: object) -> Told:
+        """Return the same answer with something changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]  # named by the caller, checked there
+
+
+Handler = Callable[[Asked], Told]
+"""Answers one request: at once, without waiting, from its content and the world's seed."""
+
+
+def json_told(data: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Told:
+    """Return an answer that is JSON."""
+    return Told(
+        status=status,
+        headers={"content-type": "application/json", **(headers or {})},
+        # Half a surrogate pair comes back as the escape it came in.
+        body=json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(
+            "utf-8", "backslashreplace"
+        ),
+    )
+
+
+def page_told(markup: str | bytes, *, status: int = 200, charset: str = "utf-8") -> Told:
+    """Return an answer that is a web page."""
+    body = markup if isinstance(markup, bytes) else markup.encode(charset, "xmlcharrefreplace")
+    return Told(status=status, headers={"content-type": f"text/html; charset={charset}"}, body=body)
+
+
+def text_told(text: str, *, status: int = 200) -> Told:
+    """Return an answer that is plain text."""
+    return Told(
+        status=status, headers={"content-type": "text/plain; charset=utf-8"}, body=text.encode()
+    )
+
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+_WORDLESS = frozenset((204, 304))
+
+
+def head_of(told: Told, *, close: bool) -> bytes:
+    """Return the head of an answer: status line, headers, and how its body ends."""
+    lines = [f"HTTP/1.1 {told.status} {_PHRASES.get(told.status, 'Answer')}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in told.headers.items()]
+    if told.stream is not None and told.lying_length is None:
+        lines.append("transfer-encoding: chunked\r\n")
+    elif told.status not in _WORDLESS and "transfer-encoding" not in told.headers:
+        length = len(told.body) if told.lying_length is None else told.lying_length
+        lines.append(f"content-length: {length}\r\n")
+    lines.append("connection: close\r\n\r\n" if close else "\r\n")
+    return "".join(lines).encode("latin-1", "replace")
+
+
+def has_body(told: Told, method: str) -> bool:
+    """Say whether anything follows the head."""
+    return method != "HEAD" and told.status not in _WORDLESS
+
+
+MOST_HEAD = 64 * 1024
+
+MOST_BODY = 16 * 1024 * 1024
+
+_WAITING = 16  # requests of one connection that may wait; then it is not read any further
+
+_PIECE = 64 * 1024
+
+_AT_ONCE = 16  # pieces of a stream before others have their turn
+
+_RESET = struct.pack("ii", 1, 0)  # linger on, for no time at all: closing sends a reset
+
+
+class Line(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_answering",
+        "_body",
+        "_body_size",
+        "_ended",
+        "_fields",
+        "_handler",
+        "_head_size",
+        "_keep",
+        "_lines",
+        "_loop",
+        "_parser",
+        "_pouring",
+        "_reading",
+        "_stream",
+        "_timer",
+        "_transport",
+        "_url",
+        "_waiting",
+        "_writable",
+    )
+
+    def __init__(self, handler: Handler, lines: set[Line]) -> None:
+        self._handler, self._lines = handler, lines
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[tuple[Asked, bool] | Told] = deque()
+        self._stream: Iterator[bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._answering = self._ended = self._pouring = False
+        self._reading = self._writable = self._keep = True
+        self.on_message_begin()
+
+    # What the socket says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("a line needs a stream")
+        self._transport = transport
+        self._lines.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lines.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = self._stream = self._timer = None
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._refuse(400, b"that is no request\n")
+        if self._head_size - self._body_size > MOST_HEAD:
+            self._refuse(431, b"that head is too large\n")
+        if self._body_size > MOST_BODY:
+            self._refuse(413, b"that body is too large\n")
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._stream is not None and not self._pouring:
+            self._pour()
+
+    def close(self) -> None:
+        """Close at once, whatever is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._fields: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._head_size = self._body_size = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self._fields[key] = f"{self._fields[key]}, {text}" if key in self._fields else text
+
+    def on_body(self, body: bytes) -> None:
+        self._body_size += len(body)
+        if self._body_size <= MOST_BODY:
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._ended:
+            return
+        if self._parser.should_upgrade():
+            self._refuse(400, b"this is no place to change protocols\n")
+            return
+        try:
+            url = httptools.parse_url(self._url)
+        except httptools.HttpParserInvalidURLError:
+            self._refuse(400, b"that is no address\n")
+            return
+        named = url.host.decode("latin-1") if url.host else self._fields.get("host", "")
+        host = named.partition(":")[0].strip().lower().removesuffix(".")
+        if not host:
+            self._refuse(400, b"say which host is meant\n")
+            return
+        asked = Asked(
+            method=self._parser.get_method().decode("latin-1"),
+            host=host,
+            path=(url.path or b"/").decode("latin-1"),
+            search=(url.query or b"").decode("latin-1"),
+            headers=self._fields,
+            body=b"".join(self._body),
+        )
+        self._waiting.append((asked, self._parser.should_keep_alive()))
+        # Bytes of the next request may already be counted; they begin anew with it.
+        self._head_size = self._body_size = 0
+        if not self._answering:
+            self._next()
+        elif len(self._waiting) > _WAITING and self._transport is not None and self._reading:
+            self._transport.pause_reading()
+            self._reading = False
+
+    # What becomes of a request.
+
+    def _refuse(self, status: int, why: bytes) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._waiting.append(Told(status=status, headers={"content-type": "text/plain"}, body=why))
+        if not self._answering:
+            self._next()
+
+    def _next(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if len(self._waiting) <= _WAITING and not self._reading:
+            self._transport.resume_reading()
+            self._reading = True
+        if not self._waiting:
+            self._answering = False
+            return
+        self._answering = True
+        waiting = self._waiting.popleft()
+        if isinstance(waiting, Told):
+            self._write(waiting, method="GET", keep=False)
+            return
+        asked, keep = waiting
+        told = self._handler(asked)
+        if told.hang:
+            return
+        if told.after:
+            self._timer = self._loop.call_later(
+                told.after.total_seconds(), self._write, told, asked.method, keep
+            )
+        else:
+            self._write(told, asked.method, keep)
+
+    def _write(self, told: Told, method: str, keep: bool) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        keep = keep and told.lying_length is None
+        head = head_of(told, close=not keep)
+        body = told.body if has_body(told, method) else b""
+        if told.reset or told.close_after is not None:
+            transport.write((head + body)[: told.close_after or 0])
+            self._end(reset=told.reset)
+        elif has_body(told, method) and (told.stream is not None or told.drip is not None):
+            transport.write(head)
+            self._keep = keep
+            if told.drip is None:
+                self._stream = _pieces(told)
+                self._pour()
+            else:
+                self._drop(_pieces(told), told.drip.total_seconds())
+        else:
+            transport.write(head + body)
+            self._done(keep=keep)
+
+    def _pour(self) -> None:
+        self._pouring = False
+        for _ in range(_AT_ONCE):
+            transport = self._transport
+            # A transport whose peer has gone takes everything and never says stop.
+            if self._stream is None or transport is None or transport.is_closing():
+                return
+            if not self._writable:
+                return
+            piece = next(self._stream, None)
+            if piece is None:
+                self._stream = None
+                self._done(keep=self._keep)
+                return
+            transport.write(piece)
+        # A fast reader never makes us wait, and others want to be answered too.
+        self._pouring = True
+        self._loop.call_soon(self._pour)
+
+    def _drop(self, pieces: Iterator[bytes], seconds: float) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        byte = next(pieces, None)
+        if byte is None:
+            self._done(keep=self._keep)
+            return
+        self._transport.write(byte)
+        self._timer = self._loop.call_later(seconds, self._drop, pieces, seconds)
+
+    def _done(self, *, keep: bool) -> None:
+        if keep:
+            self._next()
+        else:
+            self._end(reset=False)
+
+    def _end(self, *, reset: bool) -> None:
+        self._ended = True
+        if self._transport is None:
+            return
+        if reset:
+            sock = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._transport.close()
+
+
+def _pieces(told: Told) -> Iterator[bytes]:
+    if told.stream is None:
+        for at in range(len(told.body)):
+            yield told.body[at : at + 1]
+        return
+    framed = told.lying_length is None
+    for piece in told.stream:
+        for at in range(0, len(piece), _PIECE):
+            part = piece[at : at + _PIECE]
+            yield b"%x\r\n%b\r\n" % (len(part), part) if framed else part
+    if framed:
+        yield b"0\r\n\r\n"
+
+
+async def listen(handler: Handler, *, port: int) -> tuple[asyncio.Server, set[Line]]:
+    """Open a port on loopback, and nowhere else; return the server and its open lines."""
+    lines: set[Line] = set()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Line(handler, lines), "127.0.0.1", port, backlog=1024
+    )
+    return server, lines
+
+
+def port_of(server: asyncio.Server) -> int:
+    """Return the port a server got."""
+    return int(next(islice(server.sockets, 1)).getsockname()[1])

@@ -1,0 +1,450 @@
+"""One opening as Greenhouse, Lever and Ashby write it down: their fields, their quirks.
+
+Greenhouse escapes its markup, Lever counts milliseconds, Ashby tells pay only to who asks.
+
+feeds.test: jobs and news of companies as RSS and Atom, and feeds nobody should trust.
+
+/{slug}/jobs.rss, /{slug}/jobs.atom       what a company has open
+/hostile/{bomb,dates,broken,huge,items}.rss   entities, dates in every shape, cut off, no end
+
+greenhouse.test, lever.test and ashby.test: the public job boards, each in its own words.
+
+A company is on one of them or on none; a board that is not there is not found. Boards charge
+nothing and know no keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta, timezone
+from email.utils import format_datetime
+from hashlib import sha256
+from html import escape
+from typing import Any
+
+from stoker.base.types import Json
+from stoker.sandbox.faults import SITES, Dials, dialled
+from stoker.sandbox.http import Asked, Handler, Told, json_told, page_told
+from stoker.sandbox.meter import Tallies
+from stoker.sandbox.world.companies import Company, World
+from stoker.sandbox.world.jobs import FIRST_NIGHT, Opening, openings_of
+
+_RSS = {"content-type": "application/rss+xml; charset=utf-8"}
+
+_ATOM = {"content-type": "application/atom+xml; charset=utf-8"}
+
+_MISSING = Told(status=404, headers={"content-type": "text/plain"}, body=b"no such feed\n")
+
+_DATES = (
+    "Sun, 01 Nov 2026 18:00:00 GMT",
+    "Sun, 01 Nov 2026 18:00:00 +0800",
+    "Sun, 1 Nov 2026 18:00 EST",
+    "2026-11-01T18:00:00Z",
+    "2026-11-01 18:00:00",
+    "01/11/2026",
+    "yesterday",
+    "Thu, 99 Foo 2026 99:99:99 GMT",
+    "",
+)
+
+
+def feeds(world: World, dials: Dials, tallies: Tallies) -> Handler:
+    """Return the handler."""
+
+    def answer(asked: Asked) -> Told:
+        if asked.method not in ("GET", "HEAD"):
+            return Told(status=405)
+        slug, _, name = asked.path.strip("/").partition("/")
+        if slug == "hostile":
+            return _hostile(name)
+        company = world.by_domain(f"{slug}.test")
+        if company is None:
+            return _MISSING
+        night = dials.of(SITES).night
+        openings = openings_of(world, company, night=night)
+        if name == "jobs.rss":
+            return _unless_known(asked, _rss(company, openings), openings)
+        if name == "jobs.atom":
+            return _unless_known(asked, _atom(company, openings), openings)
+        return _MISSING
+
+    return dialled("feeds", answer, seed=world.seed, dials=dials, tallies=tallies)
+
+
+def _rss(company: Company, openings: list[Opening]) -> Told:
+    items = "".join(
+        f"<item><title>{escape(each.title)}</title>"
+        f"<link>{_link(company, each)}</link>"
+        f'<guid isPermaLink="false">{each.number}</guid>'
+        f"<category>{escape(each.department)}</category>"
+        f"<pubDate>{format_datetime(each.posted_at)}</pubDate>"
+        f"<description>{escape(f'<p>{escape(each.words)}</p>')}</description></item>\n"
+        for each in openings
+    )
+    return _feed(_RSS, _rss_around(f"Jobs at {company.brand}", company.domain, items))
+
+
+def _rss_around(title: str, domain: str, items: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<rss version="2.0"><channel>'
+        f"<title>{escape(title)}</title><link>http://{domain}/careers</link>"
+        f"<description>Openings</description>\n{items}</channel></rss>\n"
+    )
+
+
+def _atom(company: Company, openings: list[Opening]) -> Told:
+    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
+    entries = "".join(
+        f"<entry><title>{escape(each.title)}</title>"
+        f'<link rel="alternate" href="{_link(company, each)}"/>'
+        f"<id>urn:job:{each.number}</id><published>{each.posted_at.isoformat()}</published>"
+        f"<updated>{each.changed_at.isoformat()}</updated>"
+        f'<summary type="text">{escape(each.words)}</summary></entry>\n'
+        for each in openings
+    )
+    return _feed(
+        _ATOM,
+        '<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">'
+        f"<title>Jobs at {escape(company.brand)}</title><id>urn:company:{company.uen}</id>"
+        f"<updated>{changed.isoformat()}</updated>\n{entries}</feed>\n",
+    )
+
+
+def _hostile(name: str) -> Told:
+    match name:
+        case "bomb.rss":
+            levels = "".join(f'<!ENTITY e{nth} "{f"&e{nth - 1};" * 10}">' for nth in range(1, 10))
+            return _feed(
+                _RSS,
+                f'<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY e0 "ha">{levels}]>'
+                "<rss><channel><item><title>&e9;</title></item></channel></rss>",
+            )
+        case "dates.rss":
+            items = "".join(
+                f"<item><title>Job {nth}</title><link>http://feeds.test/{nth}</link>"
+                f"<pubDate>{date}</pubDate></item>"
+                for nth, date in enumerate(_DATES)
+            )
+            return _feed(_RSS, _rss_around("Dates", "feeds.test", items))
+        case "broken.rss":
+            good = "<item><title>Kept</title><link>http://feeds.test/kept</link></item>"
+            whole = _rss_around("Broken", "feeds.test", good)
+            return _feed(_RSS, whole[: whole.index("</channel>")] + "<item><title>Cut & off")
+        case "items.rss":
+            return Told(headers=_RSS, stream=_many_items(100_000))
+        case "huge.rss":
+            return Told(headers=_RSS, stream=_many_items(None))
+    return _MISSING
+
+
+def _many_items(many: int | None) -> Iterator[bytes]:
+    yield b'<?xml version="1.0"?><rss version="2.0"><channel><title>Many</title>'
+    nth = 0
+    while many is None or nth < many:
+        piece = range(nth, nth + 500)
+        yield b"".join(
+            b"<item><title>Job %d</title><link>http://feeds.test/job/%d</link></item>" % (at, at)
+            for at in piece
+        )
+        nth += 500
+    yield b"</channel></rss>"
+
+
+def _link(company: Company, opening: Opening) -> str:
+    return f"http://{company.domain}/careers/{opening.number}"
+
+
+def _feed(headers: dict[str, str], text: str) -> Told:
+    return Told(headers=headers, body=text.encode())
+
+
+def _unless_known(asked: Asked, told: Told, openings: list[Opening]) -> Told:
+    tag = f'"{sha256(told.body).hexdigest()[:32]}"'
+    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
+    known = {"etag": tag, "last-modified": format_datetime(changed, usegmt=True)}
+    if asked.headers.get("if-none-match") == tag:
+        return Told(status=304, headers=known)
+    return told.but(headers={**told.headers, **known})
+
+
+_NEW_YORK = timezone(timedelta(hours=-5))
+
+
+def greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dict[str, Any]:
+    """Return a job as Greenhouse writes it; with its description when asked in full."""
+    posting: dict[str, Any] = {
+        "absolute_url": f"http://greenhouse.test/{company.slug}/jobs/{opening.number}",
+        "data_compliance": [
+            {
+                "type": "gdpr",
+                "requires_consent": False,
+                "requires_processing_consent": False,
+                "requires_retention_consent": False,
+                "retention_period": None,
+                "demographic_data_consent_applies": False,
+            }
+        ],
+        "internal_job_id": opening.number + 3_000_000,
+        "location": {"name": opening.location},
+        "metadata": None,
+        "id": opening.number,
+        "updated_at": opening.changed_at.astimezone(_NEW_YORK).isoformat(timespec="seconds"),
+        "requisition_id": f"R{opening.number % 1000}",
+        "title": opening.title,
+        "company_name": company.brand,
+        "first_published": opening.posted_at.astimezone(_NEW_YORK).isoformat(timespec="seconds"),
+        "language": "en",
+    }
+    if full:
+        place = _number_board_postings(opening.location)
+        posting |= {
+            "content": escape(f"<p>{escape(opening.words)}</p>"),
+            "departments": [
+                {
+                    "id": _number_board_postings(opening.department),
+                    "name": opening.department,
+                    "child_ids": [],
+                    "parent_id": None,
+                }
+            ],
+            "offices": [
+                {
+                    "id": place,
+                    "name": opening.location,
+                    "location": opening.location,
+                    "child_ids": [],
+                    "parent_id": None,
+                }
+            ],
+        }
+    return posting
+
+
+def lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
+    """Return a posting as Lever writes it."""
+    id_ = _uuid("lever", company.slug, opening.number)
+    url = f"http://lever.test/{company.slug}/{id_}"
+    markup = f"<div>{escape(opening.words)}</div>"
+    posting: dict[str, Any] = {
+        "additional": "",
+        "additionalPlain": "",
+        "categories": {
+            "commitment": _commitment(opening),
+            "department": opening.department,
+            "location": opening.location,
+            "team": opening.department,
+            "allLocations": [opening.location],
+        },
+        "country": "SG" if opening.location.startswith("Singapore") else None,
+        "createdAt": int(opening.posted_at.timestamp() * 1000),
+        "description": markup,
+        "descriptionBody": markup,
+        "descriptionBodyPlain": opening.words,
+        "descriptionPlain": opening.words,
+        "hostedUrl": url,
+        "applyUrl": f"{url}/apply",
+        "id": id_,
+        "lists": [{"text": "Requirements", "content": "<li>Curiosity</li><li>Care</li>"}],
+        "opening": "",
+        "openingPlain": "",
+        "text": opening.title,
+        "workplaceType": "remote" if opening.remote else "on-site",
+    }
+    if opening.lowest_pay is not None:
+        posting["salaryRange"] = {
+            "currency": "SGD",
+            "interval": "per-year-salary",
+            "min": opening.lowest_pay,
+            "max": opening.highest_pay,
+        }
+    return posting
+
+
+def ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str, Any]:
+    """Return a job as Ashby writes it; with its pay when that was asked for."""
+    id_ = _uuid("ashby", company.slug, opening.number)
+    url = f"http://ashby.test/{company.slug}/{id_}"
+    published = opening.posted_at.isoformat(timespec="milliseconds")
+    posting: dict[str, Any] = {
+        "id": id_,
+        "title": opening.title,
+        "department": opening.department,
+        "team": opening.department,
+        "employmentType": "FullTime" if opening.full_time else "PartTime",
+        "location": opening.location,
+        "shouldDisplayCompensationOnJobPostings": opening.lowest_pay is not None,
+        "secondaryLocations": [],
+        "publishedAt": published,
+        "isListed": True,
+        "isRemote": opening.remote,
+        "workplaceType": "Remote" if opening.remote else "OnSite",
+        "address": {
+            "postalAddress": {
+                "addressCountry": opening.location.rpartition(", ")[2],
+                "addressLocality": opening.location.partition(",")[0],
+            }
+        },
+        "jobUrl": url,
+        "applyUrl": f"{url}/application",
+        "descriptionHtml": f"<p>{escape(opening.words)}</p>",
+        "descriptionPlain": opening.words,
+    }
+    if pay:
+        posting["compensation"] = _compensation(opening)
+    return posting
+
+
+def _compensation(opening: Opening) -> Json:
+    if opening.lowest_pay is None or opening.highest_pay is None:
+        return {
+            "compensationTierSummary": None,
+            "scrapeableCompensationSalarySummary": None,
+            "compensationTiers": [],
+            "summaryComponents": [],
+        }
+    said = f"SGD {opening.lowest_pay // 1000}K – SGD {opening.highest_pay // 1000}K"
+    part: Json = {
+        "compensationType": "Salary",
+        "interval": "1 YEAR",
+        "currencyCode": "SGD",
+        "minValue": opening.lowest_pay,
+        "maxValue": opening.highest_pay,
+    }
+    return {
+        "compensationTierSummary": said,
+        "scrapeableCompensationSalarySummary": said.replace("SGD ", "S$"),
+        "compensationTiers": [
+            {
+                "id": _uuid("tier", opening.number),
+                "tierSummary": said,
+                "title": None,
+                "additionalInformation": None,
+                "components": [part],
+            }
+        ],
+        "summaryComponents": [part],
+    }
+
+
+def _commitment(opening: Opening) -> str:
+    return "Full-time" if opening.full_time else "Part-time"
+
+
+def _number_board_postings(text: str) -> int:
+    return int(sha256(text.encode()).hexdigest()[:8], 16) % 10**8
+
+
+def _uuid(*what: object) -> str:
+    digest = sha256("|".join(map(str, what)).encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], "4" + digest[13:16], digest[16:20], digest[20:32]))
+
+
+Board = Callable[[Asked, Company | None, list[Opening], list[str]], Told]
+
+_GREENHOUSE_MISSING: Json = {"status": 404, "error": "Not found"}
+
+_LEVER_MISSING: Json = {"ok": False, "error": "Document not found"}
+
+
+def greenhouse(world: World, dials: Dials, tallies: Tallies) -> Handler:
+    """Return the handler of GET /v1/boards/{token}/jobs."""
+    return _board("greenhouse", ("v1", "boards"), _greenhouse, world, dials, tallies)
+
+
+def lever(world: World, dials: Dials, tallies: Tallies) -> Handler:
+    """Return the handler of GET /v0/postings/{site}."""
+    return _board("lever", ("v0", "postings"), _lever, world, dials, tallies)
+
+
+def ashby(world: World, dials: Dials, tallies: Tallies) -> Handler:
+    """Return the handler of GET /posting-api/job-board/{name}."""
+    return _board("ashby", ("posting-api", "job-board"), _ashby, world, dials, tallies)
+
+
+def _board(
+    name: str,
+    prefix: tuple[str, str],
+    tell: Board,
+    world: World,
+    dials: Dials,
+    tallies: Tallies,
+) -> Handler:
+    def answer(asked: Asked) -> Told:
+        if asked.method not in ("GET", "HEAD"):
+            return json_told({"error": "Method not allowed"}, status=405)
+        parts = [part for part in asked.path.split("/") if part]
+        public = tuple(parts[:2]) != prefix
+        slug = (parts[0] if parts else "") if public else "".join(parts[2:3])
+        company = world.by_domain(f"{slug}.test")
+        if company is not None and company.board != name:
+            company = None
+        night = dials.of(SITES).night
+        found = openings_of(world, company, night=night) if company else []
+        if public:
+            return _listed(company, found)
+        return _unless_known_boards(asked, tell(asked, company, found, parts[3:]))
+
+    return dialled(name, answer, seed=world.seed, dials=dials, tallies=tallies)
+
+
+def _greenhouse(
+    asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]
+) -> Told:
+    if company is None or rest[:1] != ["jobs"]:
+        return json_told(_GREENHOUSE_MISSING, status=404)
+    if len(rest) > 1:
+        one = [each for each in openings if str(each.number) == rest[1]]
+        if not one:
+            return json_told({"status": 404, "error": "Job not found"}, status=404)
+        return json_told(greenhouse_posting(company, one[0], full=True))
+    full = asked.argument("content").lower() == "true"
+    jobs: list[Json] = [greenhouse_posting(company, each, full=full) for each in openings]
+    return json_told({"jobs": jobs, "meta": {"total": len(jobs)}})
+
+
+def _lever(asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]) -> Told:
+    if company is None:
+        return json_told(_LEVER_MISSING, status=404)
+    postings: list[dict[str, Any]] = [lever_posting(company, each) for each in openings]
+    if rest:
+        one = [each for each in postings if each["id"] == rest[0]]
+        return json_told(one[0]) if one else json_told(_LEVER_MISSING, status=404)
+    if asked.argument("mode", "json") != "json":
+        return _listed(company, openings)
+    for name in ("location", "commitment", "team", "department"):
+        wanted = asked.query.get(name)
+        if wanted:
+            postings = [each for each in postings if each["categories"][name] in wanted]
+    skip, limit = _number(asked.argument("skip"), 0), _number(asked.argument("limit"), 100)
+    return json_told(postings[skip : skip + limit])
+
+
+def _ashby(asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]) -> Told:
+    if company is None or rest:
+        return Told(status=404, headers={"content-type": "text/plain"}, body=b"Not Found")
+    pay = asked.argument("includeCompensation").lower() == "true"
+    jobs: list[Json] = [ashby_posting(company, each, pay=pay) for each in openings]
+    return json_told({"jobs": jobs, "apiVersion": "1"})
+
+
+def _listed(company: Company | None, openings: list[Opening]) -> Told:
+    if company is None:
+        return page_told("<!doctype html><title>Not found</title>", status=404)
+    items = "".join(f"<li>{escape(each.title)}, {escape(each.location)}</li>" for each in openings)
+    return page_told(
+        f"<!doctype html><title>Jobs at {escape(company.brand)}</title><ul>{items}</ul>"
+    )
+
+
+def _unless_known_boards(asked: Asked, told: Told) -> Told:
+    if told.status != 200:
+        return told
+    tag = f'W/"{sha256(told.body).hexdigest()[:32]}"'
+    headers = {**told.headers, "etag": tag}
+    if asked.headers.get("if-none-match") == tag:
+        return Told(status=304, headers={"etag": tag})
+    return told.but(headers=headers)
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

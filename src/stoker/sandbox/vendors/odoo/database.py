@@ -1,0 +1,496 @@
+"""One make-believe Odoo database: its records, their external ids, and the verbs on them.
+
+It behaves as a version 19 server was seen to behave towards a plain salesman. Each verb is one
+transaction: it happens or it does not. How verbs travel over the wire is not known here.
+
+Which records a search domain means: Odoo's prefix logic over [field, operator, value] terms.
+
+It is told how to look a value up; where records are kept is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from stoker.sandbox.vendors.odoo.models import (
+    CLOSED,
+    COMMERCIAL,
+    DEFAULTS,
+    MAGIC,
+    MODELS,
+    STANDING,
+    WRITABLE,
+    OdooField,
+)
+
+Lookup = Callable[[str], Any]
+
+Test = Callable[[Lookup], bool]
+
+LONGEST_DOMAIN = 2_000  # terms; a real server gives up on far fewer
+
+
+def matching(domain: Sequence[Any]) -> Test:
+    """Return a test for records; a domain that makes no sense is a ValueError, as in Odoo."""
+    if len(domain) > LONGEST_DOMAIN:
+        raise ValueError("domain too long")
+    waiting: list[Test] = []
+    for part in reversed(domain):
+        if part in ("&", "|"):
+            if len(waiting) < 2:
+                raise ValueError(f"Domain {domain!r} is missing a term")
+            left, right = waiting.pop(), waiting.pop()
+            waiting.append(_joined(left, right, both=part == "&"))
+        elif part == "!":
+            if not waiting:
+                raise ValueError(f"Domain {domain!r} is missing a term")
+            waiting.append(_negated(waiting.pop()))
+        else:
+            waiting.append(_term(part))
+    return lambda look: all(test(look) for test in waiting)
+
+
+def _joined(left: Test, right: Test, *, both: bool) -> Test:
+    if both:
+        return lambda look: left(look) and right(look)
+    return lambda look: left(look) or right(look)
+
+
+def _negated(test: Test) -> Test:
+    return lambda look: not test(look)
+
+
+def _term(part: Any) -> Test:
+    if not isinstance(part, list | tuple) or len(part) != 3 or not isinstance(part[0], str):
+        raise ValueError(f"Invalid item in domain: {part!r}")
+    field, operator, wanted = part
+    compare = _OPERATORS.get(operator) if isinstance(operator, str) else None
+    if compare is None:
+        raise ValueError(f"Invalid operator in domain term {part!r}")
+    if operator == "in" and (words := words_in(wanted)):
+        return lambda look: _among_words(look(field), words)
+    return lambda look: compare(look(field), wanted)
+
+
+def words_in(wanted: Any) -> frozenset[str]:
+    """Return what a list of plain words names; nothing when it is anything else."""
+    if isinstance(wanted, list | tuple) and all(isinstance(one, str) and one for one in wanted):
+        return frozenset(wanted)
+    return frozenset()
+
+
+def _among_words(value: Any, words: frozenset[str]) -> bool:
+    return not words.isdisjoint(value) if isinstance(value, tuple) else value in words
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list | tuple):
+        return _among(value, wanted)
+    if isinstance(value, tuple):
+        return wanted in value if wanted else not value
+    if wanted in (False, None):
+        return value in (False, None, "")
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _among(value: Any, wanted: Any) -> bool:
+    return any(_equal(value, one) for one in _listed(wanted))
+
+
+def _listed(wanted: Any) -> Sequence[Any]:
+    return wanted if isinstance(wanted, list | tuple) else [wanted]
+
+
+def _like(value: Any, wanted: Any, *, case: bool, whole: bool) -> bool:
+    if not isinstance(value, str) or not isinstance(wanted, str):
+        return False
+    pieces = re.split("([%_])", wanted)
+    pattern = "".join({"%": ".*", "_": "."}.get(piece, re.escape(piece)) for piece in pieces)
+    flags = re.DOTALL if case else re.DOTALL | re.IGNORECASE
+    found = re.fullmatch if whole else re.search
+    return found(pattern, value, flags) is not None
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def test(value: Any, wanted: Any) -> bool:
+        try:
+            return value not in (False, None) and compare(value, wanted)
+        except TypeError:
+            return False
+
+    return test
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": _equal,
+    "!=": lambda value, wanted: not _equal(value, wanted),
+    "in": _among,
+    "not in": lambda value, wanted: not _among(value, wanted),
+    "like": lambda value, wanted: _like(value, wanted, case=True, whole=False),
+    "ilike": lambda value, wanted: _like(value, wanted, case=False, whole=False),
+    "not ilike": lambda value, wanted: not _like(value, wanted, case=False, whole=False),
+    "=like": lambda value, wanted: _like(value, wanted, case=True, whole=True),
+    "=ilike": lambda value, wanted: _like(value, wanted, case=False, whole=True),
+    "<": _ordered(lambda value, wanted: bool(value < wanted)),
+    "<=": _ordered(lambda value, wanted: bool(value <= wanted)),
+    ">": _ordered(lambda value, wanted: bool(value > wanted)),
+    ">=": _ordered(lambda value, wanted: bool(value >= wanted)),
+}
+
+Values = dict[str, Any]
+
+_FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
+
+_LOOKED_UP = {  # words that are just as the record has them, whoever asks
+    model: {name for name, field in fields.items() if field.kind == "char"}
+    - {"display_name", *COMMERCIAL}
+    for model, fields in MODELS.items()
+}
+
+_EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+class OdooError(Exception):
+    """What the server answers instead of a result: its own class name, status and fault code."""
+
+    def __init__(self, name: str, message: str, *, status: int, fault: int) -> None:
+        super().__init__(message)
+        self.name = name
+        self.status = status
+        self.fault = fault
+
+
+def no_access(message: str) -> OdooError:
+    """Return what somebody without the right is told."""
+    return OdooError("odoo.exceptions.AccessError", message, status=403, fault=4)
+
+
+def not_valid(message: str) -> OdooError:
+    """Return what somebody is told whose values break a rule."""
+    return OdooError("odoo.exceptions.ValidationError", message, status=422, fault=2)
+
+
+def blew_up(message: str, *, name: str = "builtins.ValueError") -> OdooError:
+    """Return what a Python error inside the server looks like from outside."""
+    return OdooError(name, message, status=500, fault=1)
+
+
+class Database:
+    """One tenant's Odoo. `records` and `external` are its truth, for tests to look at."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.records: dict[str, dict[int, Values]] = {model: {} for model in MODELS}
+        self.external: dict[str, tuple[str, int]] = {}
+        self.transactions = 0
+        self._last_id = dict.fromkeys(MODELS, 0)
+        self._named: dict[tuple[str, int], list[str]] = {}
+        for model, rows in STANDING.items():
+            for external, values in rows:
+                self.bind(external, model, self._insert(model, dict(values), uid=1))
+
+    def fields(self, model: str) -> Mapping[str, OdooField]:
+        """Return a model's fields by name."""
+        return _FIELDS[model]
+
+    def create(self, model: str, rows: Sequence[Mapping[str, Any]], *, uid: int) -> list[int]:
+        """Make records; all of them or none."""
+        _writable(model, "create")
+        checked = [self._checked(model, {**DEFAULTS.get(model, {}), **row}) for row in rows]
+        for values in checked:
+            missing = self.missing(model, values)
+            if missing:
+                raise not_valid(f"Missing required value for the field '{missing}'.")
+        self.transactions += 1
+        return [self._insert(model, values, uid=uid) for values in checked]
+
+    def write(self, model: str, ids: Sequence[int], values: Mapping[str, Any], *, uid: int) -> bool:
+        """Change records that are there."""
+        _writable(model, "write")
+        records = self.existing(model, ids)
+        changes = [self._checked(model, values, record) for record in records]
+        for record, change in zip(records, changes, strict=True):
+            if self.missing(model, {**record, **change}):
+                raise not_valid("A required field cannot be emptied.")
+        self.transactions += 1
+        for record, change in zip(records, changes, strict=True):
+            record.update(change, write_uid=uid, write_date=self._moment())
+        return True
+
+    def unlink(self, model: str, ids: Sequence[int]) -> bool:
+        """Delete records, and what refers to them with them, as far as the server does that."""
+        _writable(model, "unlink")
+        self.existing(model, ids)
+        self.transactions += 1
+        for gone in ids:
+            self.records[model].pop(gone, None)
+            for external in self._named.pop((model, gone), ()):
+                self.external.pop(external, None)
+        self._unrefer(model, set(ids))
+        return True
+
+    def _known(self, model: str, domain: Sequence[Any]) -> None:
+        for term in domain:
+            named = term[0] if isinstance(term, list | tuple) and len(term) == 3 else None
+            if isinstance(named, str) and named.split(".")[0] not in {"id", *self.fields(model)}:
+                raise blew_up(f"Invalid field {named!r} on model {model!r}")
+
+    def search(
+        self,
+        model: str,
+        domain: Sequence[Any],
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        order: str = "",
+        archived: bool = False,
+    ) -> list[int]:
+        """Return ids, in id order unless told otherwise; archived ones only on request."""
+        _readable(model)
+        records = self.records[model]
+        self._known(model, domain)  # a server minds a field there is not also where nobody has one
+        try:
+            test = matching(domain)
+            found = [
+                id_
+                for id_ in _narrowed(domain, model, records)
+                if (archived or records[id_].get("active", True))
+                and test(lambda field, id_=id_: self.value(model, id_, field))  # type: ignore[misc]
+            ]
+        except (ValueError, RecursionError) as error:
+            raise blew_up(str(error)) from error
+        for term in reversed([part.split() for part in order.split(",") if part.strip()]):
+            if term[0] not in self.fields(model):
+                raise blew_up(f"Invalid field {term[0]!r} on model {model!r}")
+            down = len(term) > 1 and term[1].lower() == "desc"
+            found.sort(key=lambda id_: _sortable(self.value(model, id_, term[0])), reverse=down)
+        return found[offset : None if not limit else offset + limit]
+
+    def read(
+        self, model: str, ids: Sequence[int], fields: Sequence[str] | None, *, named: bool = True
+    ) -> list[Values]:
+        """Return records as dictionaries; a many2one as [id, name], or as the id alone."""
+        _readable(model)
+        known = self.fields(model)
+        wanted = list(fields) if fields else list(known)
+        for field in wanted:
+            if field not in known:
+                raise blew_up(f"Invalid field {field!r} on model {model!r}")
+        self.existing(model, ids)
+        return [
+            {"id": id_} | {field: self._shown(model, id_, field, named) for field in wanted}
+            for id_ in ids
+        ]
+
+    def external_ids(self, model: str, ids: Iterable[int]) -> dict[int, list[str]]:
+        """Return every external id of each record in order; people's merging gives it several."""
+        return {id_: self._named.get((model, id_), []) for id_ in ids}
+
+    def existing(self, model: str, ids: Sequence[int]) -> list[Values]:
+        """Return the records with these ids, or say that one is missing."""
+        records = self.records[model]
+        gone = [id_ for id_ in ids if id_ not in records]
+        if gone:
+            raise OdooError(
+                "odoo.exceptions.MissingError",
+                "Record does not exist or has been deleted.\n"
+                f"(Record: {model}({gone[0]},), User: 2)",
+                status=404,
+                fault=2,
+            )
+        return [records[id_] for id_ in ids]
+
+    def value(self, model: str, id_: int, path: str) -> Any:
+        """Return a field's value as searches see it; a dotted path goes through many2ones."""
+        field, _, rest = path.partition(".")
+        described = self.fields(model).get(field)
+        if described is None:
+            raise ValueError(f"Invalid field {model}.{field} in condition ({path!r})")
+        if field == "id":
+            return id_
+        record = self.records[model][id_]
+        if model == "res.partner" and field in COMMERCIAL and not record.get("is_company"):
+            parent = self.records[model].get(record.get("parent_id") or 0)
+            record = parent if parent is not None else record
+        if field == "display_name":
+            return self._display_name(model, id_)
+        value = record.get(field, () if described.kind == "many2many" else False)
+        if not rest:
+            return value
+        return self.value(described.relation, value, rest) if value else False
+
+    def bind(self, external: str, model: str, id_: int) -> None:
+        """Give a record an external id, beside those it has."""
+        before = self.external.get(external)
+        if before is not None:
+            self._named[before].remove(external)
+        self.external[external] = (model, id_)
+        insort(self._named.setdefault((model, id_), []), external)
+
+    def next_id(self, model: str) -> int:
+        """Take the next number of a model's sequence; numbers are never given back."""
+        self._last_id[model] += 1
+        return self._last_id[model]
+
+    def put(self, model: str, id_: int, values: Values, *, uid: int) -> None:
+        """Make or change one record of a transaction whose values were checked before."""
+        record = self.records[model].get(id_)
+        if record is None:
+            moment = self._moment()
+            record = {"create_uid": uid, "create_date": moment}
+            self.records[model][id_] = record
+        record.update(values, write_uid=uid, write_date=self._moment())
+
+    def missing(self, model: str, values: Mapping[str, Any]) -> str:
+        """Return the label of a required field that is empty, or an empty text."""
+        for name, field in MODELS[model].items():
+            if field.required and values.get(name) in (None, False, ""):
+                return field.label
+        return ""
+
+    def converted(self, field: OdooField, value: Any, before: Any = False) -> Any:
+        """Return a value as it is kept; ValueError when it cannot be one of this field's."""
+        if field.kind == "many2many":
+            return self._linked(field.relation, value, before)
+        if value is None or value is False or value == "":
+            return False
+        if field.kind == "many2one":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"Wrong value for {field.label}: {value!r}")
+            if value not in self.records[field.relation]:
+                raise ValueError(f"{field.relation}({value},) does not exist")
+            return value
+        if field.kind == "selection":
+            if value not in field.choices:
+                raise ValueError(f"Wrong value for {field.label}: {value!r}")
+            return value
+        return _plain(field, value)
+
+    def _insert(self, model: str, values: Values, *, uid: int) -> int:
+        id_ = self.next_id(model)
+        self.put(model, id_, values, uid=uid)
+        return id_
+
+    def _checked(
+        self, model: str, values: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> Values:
+        known = self.fields(model)
+        kept: Values = {}
+        for name, value in values.items():
+            field = known.get(name)
+            if field is None:
+                raise blew_up(f"Invalid field {name!r} in {model!r}")
+            if field.readonly:
+                continue
+            try:
+                kept[name] = self.converted(field, value, (before or {}).get(name, ()))
+            except ValueError as error:
+                raise blew_up(str(error)) from error
+        return kept
+
+    def _linked(self, relation: str, value: Any, before: Any) -> tuple[int, ...]:
+        linked = list(before or ())
+        for command in value or []:
+            match command:
+                case [6, _, [*ids]]:
+                    linked = list(ids)
+                case [5, *_]:
+                    linked = []
+                case [4, id_, *_]:
+                    linked.append(id_)
+                case [3 | 2, id_, *_]:
+                    linked = [one for one in linked if one != id_]
+                case _:
+                    raise ValueError(f"Unknown command {command!r}")
+        for id_ in linked:
+            if id_ not in self.records[relation]:
+                raise ValueError(f"{relation}({id_},) does not exist")
+        return tuple(dict.fromkeys(linked))
+
+    def _unrefer(self, gone_model: str, gone: set[int]) -> None:
+        for model, fields in MODELS.items():
+            ones = [n for n, f in fields.items() if f.relation == gone_model]
+            for record in self.records[model].values() if ones else ():
+                for name in ones:
+                    value = record.get(name)
+                    if isinstance(value, tuple):
+                        record[name] = tuple(one for one in value if one not in gone)
+                    elif value in gone:
+                        record[name] = False
+
+    def _shown(self, model: str, id_: int, name: str, named: bool) -> Any:
+        field = self.fields(model)[name]
+        value = self.value(model, id_, name)
+        if field.kind == "many2many":
+            return list(value)
+        if field.kind == "many2one" and value and named:
+            return [value, self._display_name(field.relation, value)]
+        return value
+
+    def _display_name(self, model: str, id_: int) -> str:
+        record = self.records[model].get(id_, {})
+        name = str(record.get("name") or record.get("summary") or "")
+        parent = self.records[model].get(record.get("parent_id") or 0)
+        if model == "res.partner" and parent is not None:
+            return f"{parent.get('name') or ''}, {name}"
+        return name
+
+    def _moment(self) -> str:
+        # Time goes on with what is done here: the same requests leave the same records.
+        return f"{_EPOCH + timedelta(seconds=self.transactions):%Y-%m-%d %H:%M:%S}"
+
+
+def _plain(field: OdooField, value: Any) -> Any:
+    if field.kind == "boolean":
+        return bool(value)
+    if field.kind == "integer":
+        return int(value)
+    if field.kind == "float":
+        return float(value)
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"Wrong value for {field.label}: {type(value).__name__}")  # noqa: TRY004  # as Odoo says it
+    text = str(value)
+    if field.kind == "date":
+        return date.fromisoformat(text[:10]).isoformat()
+    if "\0" in text:
+        raise ValueError("A string literal cannot contain NUL (0x00) characters.")
+    text.encode()  # half a surrogate pair is a ValueError, as where the real one keeps its text
+    return text
+
+
+def _sortable(value: Any) -> tuple[int, Any]:
+    if value is False or value is None:
+        return (2, 0)
+    return (0, value) if isinstance(value, int | float) else (1, str(value).casefold())
+
+
+def _narrowed(domain: Sequence[Any], model: str, records: Mapping[int, Values]) -> Sequence[int]:
+    """Return, in order, the records that are worth a closer look, as an index would."""
+    if not all(isinstance(term, list | tuple) and len(term) == 3 for term in domain):
+        return sorted(records)
+    ids: Iterable[int] = records
+    for field, operator, wanted in domain:
+        if field == "id" and operator == "in" and isinstance(wanted, list | tuple):
+            ids = {id_ for id_ in wanted if isinstance(id_, int) and id_ in records}
+        elif field == "is_company" and operator == "=" and wanted is True:
+            ids = [id_ for id_ in ids if records[id_].get("is_company")]
+        elif operator == "in" and field in _LOOKED_UP[model] and (words := words_in(wanted)):
+            ids = [id_ for id_ in ids if records[id_].get(field) in words]
+    return sorted(ids)
+
+
+def _readable(model: str) -> None:
+    if model in CLOSED:
+        raise no_access(
+            f"You are not allowed to access '{model}' ({model}) records.\n\n"
+            "This operation is allowed for the following groups:\n\t- Role / Administrator"
+        )
+
+
+def _writable(model: str, what: str) -> None:
+    if model not in WRITABLE:
+        raise no_access(f"You are not allowed to {what} '{model}' ({model}) records.")

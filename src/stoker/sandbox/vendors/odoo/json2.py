@@ -1,0 +1,88 @@
+"""Odoo's JSON-2 protocol: POST /json/2/<model>/<method> with named arguments, and its error bodies.
+
+Bodies are read and answers written here; what a call does is `odoo_calls`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stoker.base.types import Json
+from stoker.sandbox.http import Asked, Told, json_told
+from stoker.sandbox.vendors.odoo.database import OdooError, blew_up
+from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall
+
+_PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
+
+Act = Callable[[OdooCall], Any]
+
+
+def json2(databases: Databases, asked: Asked, act: Act) -> Told:
+    """Answer one request to /json/2/…"""
+    try:
+        return json_told(act(_call(databases, asked)))
+    except OdooError as error:
+        return error_told(error)
+
+
+def error_told(error: OdooError) -> Told:
+    """Return an error as the server writes it, its traceback included."""
+    message = str(error)
+    data: Mapping[str, Json] = {
+        "name": error.name,
+        "message": message,
+        "arguments": [message] if error.status != 401 else [message, 401],
+        "context": {},
+        "debug": traceback_of(error),
+    }
+    return json_told(data, status=error.status)
+
+
+def traceback_of(error: OdooError) -> str:
+    """Return the sort of traceback that nobody outside should be shown."""
+    where = "/opt/odoo/server/odoo/http.py"
+    return (
+        "Traceback (most recent call last):\n"
+        f'  File "{where}", line 2287, in _serve_db\n'
+        "    return service_model.retrying(serve_func, env=self.env)\n"
+        f"{error.name.removeprefix('builtins.')}: {error}\n"
+    )
+
+
+def _call(databases: Databases, asked: Asked) -> OdooCall:
+    match = _PATH.fullmatch(asked.path)
+    if match is None or asked.method != "POST":
+        status = 405 if match else 404
+        raise OdooError("werkzeug.exceptions.NotFound", "404: Not Found", status=status, fault=1)
+    scheme, _, key = asked.headers.get("authorization", "").partition(" ")
+    opened = databases.opened(asked.headers.get("x-odoo-database", ""), key.strip())
+    if scheme.lower() != "bearer" or opened is None:
+        raise OdooError("werkzeug.exceptions.Unauthorized", "Invalid apikey", status=401, fault=3)
+    database, uid = opened
+    try:
+        body: Any = asked.json() if asked.body else {}
+    except ValueError as error:
+        raise OdooError(
+            "werkzeug.exceptions.BadRequest",
+            f"could not parse the body: {error}",
+            status=400,
+            fault=1,
+        ) from error
+    if not isinstance(body, dict):
+        raise OdooError(
+            "werkzeug.exceptions.BadRequest", "the body must be a JSON object", status=400, fault=1
+        )
+    ids, context = body.pop("ids", []), body.pop("context", {})
+    if not isinstance(ids, list) or not isinstance(context, dict):
+        raise blew_up("ids must be a list and context an object", name="builtins.TypeError")
+    return OdooCall(
+        database=database,
+        uid=uid,
+        model=match[1],
+        method=match[2],
+        ids=ids,
+        arguments=body,
+        context=context,
+    )

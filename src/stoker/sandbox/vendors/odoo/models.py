@@ -1,0 +1,190 @@
+"""Which models the make-believe Odoo has, which fields, and what stands in them from the start.
+
+Tables only, with the names a version 19 server gives them. What may be done with records is known
+to `odoo_records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdooField:
+    """One field of a model, as `fields_get` describes it."""
+
+    kind: str  # char, text, html, boolean, integer, float, selection, date, datetime, many2one, …
+    label: str
+    relation: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    readonly: bool = False
+
+
+def _field(kind: str, label: str, *, required: bool = False, readonly: bool = False) -> OdooField:
+    return OdooField(kind=kind, label=label, required=required, readonly=readonly)
+
+
+def _one(relation: str, label: str, *, required: bool = False, readonly: bool = False) -> OdooField:
+    return OdooField(
+        kind="many2one", label=label, relation=relation, required=required, readonly=readonly
+    )
+
+
+def _many(relation: str, label: str) -> OdooField:
+    return OdooField(kind="many2many", label=label, relation=relation)
+
+
+def _pick(label: str, *choices: str, required: bool = False) -> OdooField:
+    return OdooField(kind="selection", label=label, choices=choices, required=required)
+
+
+MAGIC: Mapping[str, OdooField] = {
+    "id": _field("integer", "ID", readonly=True),
+    "display_name": _field("char", "Display Name", readonly=True),
+    "create_uid": _one("res.users", "Created by", readonly=True),
+    "create_date": _field("datetime", "Created on", readonly=True),
+    "write_uid": _one("res.users", "Last Updated by", readonly=True),
+    "write_date": _field("datetime", "Last Updated on", readonly=True),
+}
+
+_NAME = _field("char", "Name", required=True)
+
+_ACTIVE = _field("boolean", "Active")
+
+# `mobile` is not among a partner's fields: version 19 has dropped it.
+MODELS: Mapping[str, Mapping[str, OdooField]] = {
+    "res.partner": {
+        "name": _field("char", "Name"),
+        "active": _ACTIVE,
+        "is_company": _field("boolean", "Is a Company"),
+        "parent_id": _one("res.partner", "Related Company"),
+        "type": _pick("Address Type", "contact", "invoice", "delivery", "other"),
+        "company_registry": _field("char", "Company ID"),
+        "vat": _field("char", "Tax ID"),
+        "ref": _field("char", "Reference"),
+        "website": _field("char", "Website Link"),
+        "email": _field("char", "Email"),
+        "phone": _field("char", "Phone"),
+        "function": _field("char", "Job Position"),
+        "industry_id": _one("res.partner.industry", "Industry"),
+        "category_id": _many("res.partner.category", "Tags"),
+        "street": _field("char", "Street"),
+        "street2": _field("char", "Street2"),
+        "city": _field("char", "City"),
+        "zip": _field("char", "Zip"),
+        "country_id": _one("res.country", "Country"),
+        "user_id": _one("res.users", "Salesperson"),
+        "comment": _field("html", "Notes"),
+    },
+    "crm.lead": {
+        "name": _field("char", "Opportunity", required=True),
+        "active": _ACTIVE,
+        "type": _pick("Type", "lead", "opportunity", required=True),
+        "partner_id": _one("res.partner", "Contact"),
+        "partner_name": _field("char", "Company Name"),
+        "contact_name": _field("char", "Contact Name"),
+        "function": _field("char", "Job Position"),
+        "email_from": _field("char", "Email"),
+        "phone": _field("char", "Phone"),
+        "website": _field("char", "Website"),
+        "description": _field("html", "Notes"),
+        "priority": _pick("Priority", "0", "1", "2", "3"),
+        "probability": _field("float", "Probability"),
+        "expected_revenue": _field("float", "Expected Revenue"),
+        "stage_id": _one("crm.stage", "Stage"),
+        "team_id": _one("crm.team", "Sales Team"),
+        "user_id": _one("res.users", "Salesperson"),
+        "tag_ids": _many("crm.tag", "Tags"),
+        "source_id": _one("utm.source", "Source"),
+    },
+    "mail.activity": {
+        "res_model_id": _one("ir.model", "Document Model"),
+        "res_id": _field("integer", "Related Document ID"),
+        "activity_type_id": _one("mail.activity.type", "Activity Type"),
+        "summary": _field("char", "Summary"),
+        "note": _field("html", "Note"),
+        "date_deadline": _field("date", "Due Date", required=True),
+        "user_id": _one("res.users", "Assigned to"),
+    },
+    "crm.tag": {"name": _NAME, "color": _field("integer", "Color")},
+    "res.partner.category": {
+        "name": _NAME,
+        "active": _ACTIVE,
+        "color": _field("integer", "Color"),
+        "parent_id": _one("res.partner.category", "Category"),
+    },
+    "res.country": {"name": _NAME, "code": _field("char", "Country Code")},
+    "res.users": {"name": _NAME, "login": _field("char", "Login")},
+    "res.partner.industry": {"name": _NAME, "full_name": _field("char", "Full Name")},
+    "crm.stage": {"name": _NAME, "sequence": _field("integer", "Sequence")},
+    "crm.team": {"name": _NAME},
+    "utm.source": {"name": _NAME},
+    "mail.activity.type": {"name": _NAME},
+    "ir.model": {"name": _NAME, "model": _field("char", "Model")},
+    "ir.model.data": {
+        "name": _NAME,
+        "module": _field("char", "Module"),
+        "model": _field("char", "Model Name"),
+        "res_id": _field("integer", "Record ID"),
+    },
+}
+
+WRITABLE = frozenset(
+    {"res.partner", "crm.lead", "mail.activity", "crm.tag", "res.partner.category", "utm.source"}
+)
+"""What a plain salesman may create and change; the rest he may only read."""
+
+CLOSED = frozenset({"ir.model.data", "ir.model"})
+"""What he may not even read."""
+
+COMMERCIAL = frozenset({"company_registry", "vat", "industry_id"})
+"""What a contact has from its company, also when it is searched for."""
+
+STANDING: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] = {
+    "res.users": (
+        ("base.user_root", {"name": "OdooBot", "login": "__system__"}),
+        ("base.user_admin", {"name": "Stoker Integration", "login": "stoker"}),
+        ("base.user_sales", {"name": "Mei Tan", "login": "mei"}),
+    ),
+    "res.country": (
+        ("base.sg", {"name": "Singapore", "code": "SG"}),
+        ("base.my", {"name": "Malaysia", "code": "MY"}),
+        ("base.id", {"name": "Indonesia", "code": "ID"}),
+        ("base.us", {"name": "United States", "code": "US"}),
+        ("base.uk", {"name": "United Kingdom", "code": "GB"}),
+    ),
+    "res.partner.industry": (
+        ("base.res_partner_industry_J", {"name": "IT/Communication"}),
+        ("base.res_partner_industry_G", {"name": "Wholesale/Retail"}),
+        ("base.res_partner_industry_M", {"name": "Scientific"}),
+    ),
+    "crm.stage": (
+        ("crm.stage_lead1", {"name": "New", "sequence": 1}),
+        ("crm.stage_lead2", {"name": "Qualified", "sequence": 2}),
+        ("crm.stage_lead3", {"name": "Proposition", "sequence": 3}),
+        ("crm.stage_lead4", {"name": "Won", "sequence": 70}),
+    ),
+    "crm.team": (("sales_team.team_sales_department", {"name": "Sales"}),),
+    "mail.activity.type": (
+        ("mail.mail_activity_data_email", {"name": "Email"}),
+        ("mail.mail_activity_data_call", {"name": "Call"}),
+        ("mail.mail_activity_data_todo", {"name": "To-Do"}),
+    ),
+    "ir.model": (
+        ("base.model_res_partner", {"name": "Contact", "model": "res.partner"}),
+        ("crm.model_crm_lead", {"name": "Lead", "model": "crm.lead"}),
+    ),
+}
+
+DEFAULTS: Mapping[str, Mapping[str, str | bool | int]] = {
+    "res.partner": {"active": True, "type": "contact", "is_company": False},
+    "crm.lead": {"active": True, "type": "lead", "priority": "0", "stage_id": 1, "team_id": 1},
+    "res.partner.category": {"active": True},
+    "mail.activity": {"activity_type_id": 3},
+}
+
+INTEGRATION_UID = 2
+
+HUMAN_UID = 3

@@ -1,0 +1,166 @@
+"""Odoo's XML-RPC protocol: /xmlrpc/2/common and /xmlrpc/2/object, with its faults.
+
+A document that declares anything (a DOCTYPE, entities) is refused unread. What a call does is
+`odoo_calls`'s business.
+"""
+
+from __future__ import annotations
+
+import xmlrpc.client as xmlrpc
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.parsers import expat
+
+from stoker.base.types import Json
+from stoker.sandbox.http import Asked, Told
+from stoker.sandbox.vendors.odoo.database import OdooError, blew_up
+from stoker.sandbox.vendors.odoo.json2 import traceback_of
+from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, bound
+from stoker.sandbox.vendors.odoo.models import HUMAN_UID, STANDING
+
+VERSION: list[Json] = [19, 0, 0, "final", 0, ""]
+
+DEEPEST = 100  # elements within elements
+
+_CONTROLS = dict.fromkeys(set(range(32)) - {9, 10, 13})
+
+Act = Callable[[OdooCall], Any]
+
+
+def xml_rpc(databases: Databases, asked: Asked, act: Act) -> Told:
+    """Answer one request to /xmlrpc/2/…"""
+    try:
+        method, params = read_call(asked.body)
+    except ValueError as error:
+        return _fault(1, f"the request could not be read: {error}")
+    try:
+        if asked.path == "/xmlrpc/2/common":
+            return _answer(_common(databases, method, params))
+        return _answer(act(_call(databases, method, params)))
+    except OdooError as error:
+        said = traceback_of(error) if error.fault == 1 else str(error)
+        return _fault(error.fault, said)
+
+
+def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
+    """Return the method and parameters of a call; ValueError for anything else."""
+    reading = xmlrpc.Unmarshaller(use_builtin_types=True)
+    reading.xml("", None)  # the parser has already made text of everything
+    depth = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError("nested too deeply")
+        reading.start(name, attributes)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        reading.end(name)
+
+    def declared(*_: object) -> None:
+        raise ValueError("a call has no business declaring a document type")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = reading.data
+    parser.StartDoctypeDeclHandler = declared
+    parser.EntityDeclHandler = declared
+    try:
+        parser.Parse(body, True)
+        params = reading.close()
+    except (expat.ExpatError, xmlrpc.Error, TypeError, KeyError, IndexError, LookupError) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    method = reading.getmethodname()
+    if not method:
+        raise ValueError("no method is named")
+    return method, tuple(params)
+
+
+def _common(databases: Databases, method: str, params: tuple[Any, ...]) -> Any:
+    match method, params:
+        case "version", ():
+            return {
+                "server_version": "19.0",
+                "server_version_info": VERSION,
+                "server_serie": "19.0",
+                "protocol_version": 1,
+            }
+        case ("authenticate", (str(name), str(login), str(key), _)) | (
+            "login",
+            (str(name), str(login), str(key)),
+        ):
+            opened = databases.opened(name, key)
+            if opened is None or login != _login(opened[1]):
+                return False
+            return opened[1]
+    raise OdooError("builtins.AttributeError", f"Method not found: {method}", status=404, fault=1)
+
+
+def _call(databases: Databases, method: str, params: tuple[Any, ...]) -> OdooCall:
+    args: Any
+    kwargs: Any
+    match method, params:
+        case "execute_kw", (str(name), int(uid), str(key), str(model), str(verb), args, *rest):
+            kwargs = rest[0] if rest else {}
+        case "execute", (str(name), int(uid), str(key), str(model), str(verb), *args):
+            kwargs = {}
+        case _:
+            raise OdooError(
+                "builtins.AttributeError", f"Method not found: {method}", status=404, fault=1
+            )
+    opened = databases.opened(name, key)
+    if opened is None or opened[1] != uid:
+        raise OdooError("odoo.exceptions.AccessDenied", "Access Denied", status=401, fault=3)
+    if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
+        raise OdooError("builtins.TypeError", "args and kwargs are not", status=500, fault=1)
+    context = kwargs.pop("context", None) or {}
+    ids, arguments = bound(verb, args, kwargs)
+    return OdooCall(
+        database=opened[0],
+        uid=uid,
+        model=model,
+        method=verb,
+        ids=ids,
+        arguments=arguments,
+        context=context if isinstance(context, dict) else {},
+    )
+
+
+def _login(uid: int) -> str:
+    users = STANDING["res.users"]
+    return str(users[uid - 1][1]["login"]) if uid <= HUMAN_UID else ""
+
+
+def _answer(result: Any) -> Told:
+    return _xml(xmlrpc.dumps((_sayable(result),), methodresponse=True, allow_none=True))
+
+
+def _fault(code: int, text: str) -> Told:
+    # Odoo answers faults with status 200, like everything else on this path.
+    return _xml(xmlrpc.dumps(xmlrpc.Fault(code, _sayable(text)), methodresponse=True))
+
+
+def _xml(text: str) -> Told:
+    return Told(
+        headers={"content-type": "text/xml; charset=utf-8"}, body=text.encode("utf-8", "replace")
+    )
+
+
+def _sayable(value: Any) -> Any:
+    """XML has no control characters, and its numbers are small."""
+    if isinstance(value, str):
+        return value.translate(_CONTROLS)
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            # As with a real server's get_external_id, whose keys are numbers.
+            raise blew_up("dictionary key must be string", name="builtins.TypeError")
+        return {key: _sayable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sayable(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**31 - 1:
+        return float(value)
+    return value

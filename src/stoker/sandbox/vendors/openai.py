@@ -1,0 +1,390 @@
+"""openai.test: the Responses API with structured output, usage, refusals, limits and models.
+
+The model behind it is a reader of patterns (`model_reading`), or, dialled to obey, the worst one
+there can be. Tokens are counted as bytes divided by four; they are what is charged.
+
+What a request to the Responses API says, read strictly: what the vendor refuses is refused.
+
+A strict schema names every property as required and allows no others. What the model makes of a
+request is not known here.
+
+What an answer of the Responses API looks like: the message, how it ended, what it used.
+
+Only the shape is known here; what the model wrote is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from stoker.base.types import Json
+from stoker.sandbox.billing import Till, bearer, good_key
+from stoker.sandbox.faults import Dials, dialled
+from stoker.sandbox.http import Asked, Handler, Told, json_told
+from stoker.sandbox.meter import Tallies
+from stoker.sandbox.vendors.openai_model import embellished, facts_of, filled, misled, wording_of
+from stoker.sandbox.world.companies import World
+
+DEEPEST = 40
+
+
+class WrongRequestError(Exception):
+    """A request that gets status 400."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str = "") -> None:
+        super().__init__(message)
+        self.param, self.code = param, code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, read."""
+
+    model: str
+    prompt: str  # everything the model reads, instructions included
+    data: str  # what users sent
+    instructions: str | None
+    schema: Mapping[str, Any] | None
+    format: Mapping[str, Any]
+    max_output_tokens: int | None
+    effort: str
+    temperature: float | None
+
+
+def read_request(asked: Asked) -> Request:
+    """Return what a request says, or say what is wrong with it."""
+    try:
+        body = asked.json()
+    except ValueError as error:
+        raise WrongRequestError("We could not parse the JSON body of your request.") from error
+    if not isinstance(body, Mapping):
+        raise WrongRequestError("The body must be an object.")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise WrongRequestError("Missing required parameter: 'model'.", param="model")
+    most = body.get("max_output_tokens")
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 16):
+        raise WrongRequestError(
+            "Invalid 'max_output_tokens': expected a whole number of at least 16.",
+            param="max_output_tokens",
+            code="integer_below_min_value",
+        )
+    turns = list(_turns(body.get("input")))
+    if not turns:
+        raise WrongRequestError("Missing required parameter: 'input'.", param="input")
+    instructions = body.get("instructions")
+    form = _format(body)
+    reasoning = body.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, Mapping) else None
+    temperature = body.get("temperature")
+    said = [instructions] if isinstance(instructions, str) else []
+    return Request(
+        model=model,
+        prompt="\n".join([*said, *(text for _, text in turns)]),
+        data="\n".join(text for role, text in turns if role == "user"),
+        instructions=instructions if isinstance(instructions, str) else None,
+        schema=form.get("schema"),
+        format=form,
+        max_output_tokens=most,
+        effort=effort if isinstance(effort, str) else "medium",
+        temperature=temperature if isinstance(temperature, int | float) else None,
+    )
+
+
+def _turns(given: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(given, str):
+        yield "user", given
+    for turn in given if isinstance(given, list) else ():
+        if not isinstance(turn, Mapping):
+            raise WrongRequestError("Invalid type for 'input[0]'.", param="input")
+        role, content = str(turn.get("role", "user")), turn.get("content")
+        if isinstance(content, str):
+            yield role, content
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+                yield role, part["text"]
+
+
+def _format(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = body.get("text")
+    form = text.get("format") if isinstance(text, Mapping) else None
+    if form is None:
+        return {"type": "text"}
+    if not isinstance(form, Mapping) or form.get("type") not in ("text", "json_schema"):
+        raise WrongRequestError("Invalid value: 'text.format.type'.", param="text.format.type")
+    if form["type"] == "text":
+        return form
+    name, schema = form.get("name"), form.get("schema")
+    if not isinstance(name, str) or not name:
+        raise WrongRequestError(
+            "Missing required parameter: 'text.format.name'.", param="text.format.name"
+        )
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise _bad_schema(name, "schema must be a JSON Schema of 'type: \"object\"'.")
+    if form.get("strict"):
+        _check(name, schema, (), 0)
+    return form
+
+
+def _check(name: str, schema: Any, path: tuple[str, ...], depth: int) -> None:
+    if not isinstance(schema, Mapping):
+        return
+    if depth > DEEPEST:
+        raise _bad_schema(name, "schema is nested too deeply.")
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        if schema.get("additionalProperties") is not False:
+            raise _bad_schema(
+                name, f"In context={path!r}, 'additionalProperties' is required to be false."
+            )
+        missing = sorted(set(properties) - set(schema.get("required") or ()))
+        if missing:
+            raise _bad_schema(
+                name,
+                f"In context={path!r}, 'required' must include every key in properties. "
+                f"Missing '{missing[0]}'.",
+            )
+        for each, part in properties.items():
+            _check(name, part, (*path, "properties", str(each)), depth + 1)
+    _check(name, schema.get("items"), (*path, "items"), depth + 1)
+    for option in schema.get("anyOf") or ():
+        _check(name, option, (*path, "anyOf"), depth + 1)
+    for each, part in (schema.get("$defs") or {}).items():
+        _check(name, part, ("$defs", str(each)), depth + 1)
+
+
+def _bad_schema(name: str, why: str) -> WrongRequestError:
+    return WrongRequestError(
+        f"Invalid schema for response_format '{name[:64]}': {why}",
+        param="text.format.schema",
+        code="invalid_json_schema",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the model wrote, and how many tokens that took."""
+
+    text: str
+    refusal: bool
+    cut: bool  # it ran into max_output_tokens
+    reasoning: int
+    input: int
+    output: int
+    cached: int
+
+
+def response_of(request: Request, written: Written, *, digest: str) -> Json:
+    """Return the whole answer."""
+    ended = "incomplete" if written.cut else "completed"
+    output: list[Json] = []
+    if written.reasoning:
+        output.append({"id": f"rs_{digest[:32]}", "type": "reasoning", "summary": []})
+    if written.text:
+        output.append(
+            {
+                "id": f"msg_{digest[:32]}",
+                "type": "message",
+                "status": ended,
+                "role": "assistant",
+                "content": [_content(written)],
+            }
+        )
+    return {
+        "id": f"resp_{digest[:32]}",
+        "object": "response",
+        "created_at": 1_794_787_200,
+        "status": ended,
+        "background": False,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if written.cut else None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": None,
+        "model": request.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": request.effort, "summary": None},
+        "service_tier": "default",
+        "store": True,
+        "temperature": request.temperature if request.temperature is not None else 1.0,
+        "text": {"format": dict(request.format), "verbosity": "medium"},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "usage": {
+            "input_tokens": written.input,
+            "input_tokens_details": {"cached_tokens": written.cached, "cache_write_tokens": 0},
+            "output_tokens": written.output,
+            "output_tokens_details": {"reasoning_tokens": written.reasoning},
+            "total_tokens": written.input + written.output,
+        },
+        "user": None,
+        "metadata": {},
+    }
+
+
+def _content(written: Written) -> Json:
+    if written.refusal:
+        return {"type": "refusal", "refusal": written.text}
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": written.text}
+
+
+NAME = "openai"
+
+MODELS = ("gpt-5.6-luna", "gpt-6-luna")
+
+_REASONING = {"none": 0, "minimal": 0, "low": 64, "medium": 256, "high": 1024}
+
+_CACHED_FROM = 1024  # tokens; shorter prompts are not remembered
+
+_WORDS: Mapping[int, tuple[str, str, str]] = {
+    401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
+    403: ("invalid_request_error", "unsupported_country", "Country not supported."),
+    429: ("requests", "rate_limit_exceeded", "Rate limit reached for requests."),
+    500: ("server_error", "server_error", "The server had an error processing your request."),
+    503: ("server_error", "overloaded", "The engine is currently overloaded."),
+}
+
+_NO_QUOTA = (
+    "insufficient_quota",
+    "insufficient_quota",
+    "You exceeded your current quota, please check your plan and billing details.",
+)
+
+
+def openai(world: World, dials: Dials, tallies: Tallies) -> Handler:
+    """Return the vendor's handler."""
+    vendor = _OpenAi(world, dials, tallies)
+    return dialled(
+        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=vendor.refused
+    )
+
+
+class _OpenAi:
+    def __init__(self, world: World, dials: Dials, tallies: Tallies) -> None:
+        self._world, self._dials, self._tallies = world, dials, tallies
+        self._till = Till(NAME, dials=dials, tallies=tallies, unit="tokens")
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+
+    def refused(self, status: int) -> Told:
+        """Refuse in the vendor's words."""
+        kind, code, message = _WORDS.get(status, ("invalid_request_error", "", "Bad request."))
+        return self._error(status, kind, code, message)
+
+    def answer(self, asked: Asked) -> Told:
+        """Answer one request."""
+        key = bearer(asked.headers.get("authorization", ""))
+        if not good_key(key, prefix="sk-"):
+            return self.refused(401)
+        if asked.method == "GET" and asked.path.startswith("/v1/models"):
+            return self._models(asked.path.removeprefix("/v1/models").strip("/"))
+        if (asked.method, asked.path) != ("POST", "/v1/responses"):
+            said = f"Invalid URL ({asked.method} {asked.path})"
+            return self._error(404, "invalid_request_error", "", said)
+        try:
+            request = read_request(asked)
+        except WrongRequestError as wrong:
+            return self._error(400, "invalid_request_error", wrong.code, str(wrong), wrong.param)
+        if not request.model.startswith("gpt-"):
+            return self._no_model(request.model)
+        if not self._till.has(key, 1):
+            return self._error(429, *_NO_QUOTA)
+        return json_told(self._responded(asked, request, key), headers=self._headers(key))
+
+    def _responded(self, asked: Asked, request: Request, key: str) -> Json:
+        reasoning = _REASONING.get(request.effort, 256)
+        room = request.max_output_tokens
+        refusal = self._world.draws("refusal", asked.body.hex()).chance(
+            self._dials.of(NAME).refuses
+        )
+        text = "I'm sorry, but I can't help with that." if refusal else self._text(request)
+        whole = tokens(text)
+        cut = room is not None and reasoning + whole > room
+        if cut and room is not None:
+            reasoning = min(reasoning, room)
+            text = text.encode()[: 4 * (room - reasoning)].decode("utf-8", "ignore")
+        written = Written(
+            text=text,
+            refusal=refusal,
+            cut=cut,
+            reasoning=self._till.costs(reasoning),
+            input=self._till.costs(tokens(request.prompt) + 20),
+            output=self._till.costs(reasoning + tokens(text)),
+            cached=self._cached(request.prompt),
+        )
+        for unit, amount in (
+            ("tokens", written.input + written.output),
+            ("input_tokens", written.input),
+            ("output_tokens", written.output),
+            ("cached_tokens", written.cached),
+        ):
+            self._tallies.charge(NAME, amount, unit=unit, key=key)
+        return response_of(request, written, digest=sha256(asked.body).hexdigest())
+
+    def _text(self, request: Request) -> str:
+        facts = {**facts_of(request.data), **wording_of(request.data)}
+        obeys = self._dials.of(NAME).obeys
+        believed = misled(facts, request.data, request.prompt) if obeys else facts
+        if request.schema is None:
+            said = next(iter(believed.get("about", ())), None)
+            return said.value if said else "There is little to say about this text."
+        answer = filled(request.schema, believed)
+        if obeys:
+            answer = embellished(answer, request.data, request.prompt)
+        return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+    def _cached(self, prompt: str) -> int:
+        digest = sha256(prompt.encode("utf-8", "replace")).digest()
+        known = digest in self._seen
+        self._seen[digest] = None
+        if len(self._seen) > 20_000:
+            self._seen.popitem(last=False)
+        many = tokens(prompt)
+        return many // 128 * 128 if known and many >= _CACHED_FROM else 0
+
+    def _models(self, name: str) -> Told:
+        described: list[Json] = [
+            {"id": each, "object": "model", "created": 1_790_000_000, "owned_by": "system"}
+            for each in MODELS
+        ]
+        if not name:
+            return json_told({"object": "list", "data": described})
+        if name not in MODELS:
+            return self._no_model(name)
+        return json_told(described[MODELS.index(name)])
+
+    def _no_model(self, name: str) -> Told:
+        said = f"The model `{name[:100]}` does not exist or you do not have access to it."
+        return self._error(404, "invalid_request_error", "model_not_found", said)
+
+    def _error(
+        self, status: int, kind: str, code: str, message: str, param: str | None = None
+    ) -> Told:
+        error: Json = {"message": message, "type": kind, "param": param, "code": code or None}
+        return json_told({"error": error}, status=status, headers=self._headers(""))
+
+    def _headers(self, key: str) -> dict[str, str]:
+        dial = self._dials.of(NAME)
+        calls = dial.calls if dial.calls > 0 else 5_000
+        left = max(0, 2_000_000 - self._till.used(key) % 2_000_000)
+        return {
+            "x-ratelimit-limit-requests": str(calls),
+            "x-ratelimit-remaining-requests": str(calls - 1),
+            "x-ratelimit-reset-requests": "12ms",
+            "x-ratelimit-limit-tokens": "2000000",
+            "x-ratelimit-remaining-tokens": str(left),
+            "x-ratelimit-reset-tokens": "6ms",
+        }
+
+
+def tokens(text: str) -> int:
+    """Return how many tokens a text is counted as."""
+    return -(-len(text.encode("utf-8", "replace")) // 4)

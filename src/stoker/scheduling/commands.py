@@ -1,0 +1,376 @@
+"""`stoker schedule` and `stoker upkeep`: start what is due, preview it, see whether it was kept."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError, ConflictError, StokerError
+from stoker.cli.options import chosen_tenants, moment, still_on, takes_tenants, working_tenants
+from stoker.cli.output import (
+    Exit,
+    exit_for_run,
+    pass_asked,
+    run_async,
+    say,
+    show_json,
+    show_table,
+    takes_json,
+    when_told_to_stop,
+)
+from stoker.enrichment.model import KIND
+from stoker.runs.commands import run_shown
+from stoker.runs.model import Run, RunState
+
+if TYPE_CHECKING:
+    from stoker.app import App
+    from stoker.base.types import Json, TenantId
+    from stoker.calendar.recurrence import Schedule
+    from stoker.cli.output import Asked
+    from stoker.scheduling.audit import Finding
+    from stoker.settings import Settings
+
+LOOK_AGAIN = timedelta(minutes=1)  # for tenants that came or went
+
+WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+
+
+@click.group()
+def schedule() -> None:
+    """Run, preview and audit the schedule."""
+
+
+@schedule.command("run")
+@takes_tenants
+@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@takes_json
+@pass_asked
+def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bool) -> Exit:
+    """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
+
+    Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
+    as scheduling.tenant_concurrency says, the others after them. Any number of these may share a
+    store: each instant is started once. Tenants that are added, set up or switched off meanwhile
+    are noticed within a minute, once nothing is under way. What is under way when it is stopped
+    begins nothing new and is given half a minute; told to stop once more, it is not. With --once
+    the exit code tells how the runs ended, or that a tenant could not be attended to.
+    """
+    return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
+
+
+async def _run_schedule(
+    asked: Asked, tenants: tuple[str, ...], *, once: bool, as_json: bool
+) -> Exit:
+    if once:
+        async with asked.app() as app:
+            taking_part = _scheduled(app.settings, working_tenants(app.settings, tenants))
+            nights = await _with_nights(app, taking_part)
+            return await _once(app, taking_part, nights, as_json=as_json)
+    stopping, daemon = asyncio.Event(), asyncio.current_task()
+
+    def stop() -> None:
+        if stopping.is_set() and daemon is not None:
+            daemon.cancel()  # told again: what is under way is not waited for
+        stopping.set()
+
+    when_told_to_stop(stop)
+    await kept_going(asked, tenants, stopping)
+    return Exit.OK
+
+
+async def kept_going(
+    asked: Asked,
+    tenants: tuple[str, ...],
+    stopping: asyncio.Event,
+    *,
+    look_again: timedelta = LOOK_AGAIN,
+) -> None:
+    """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile.
+
+    Raises ConfigError when one of those named is switched off at first, or all of them are later.
+    """
+    began = False
+    while not stopping.is_set():
+        async with asked.app() as app:
+            on = still_on(app.settings, tenants) if began else tenants
+            taking_part = _scheduled(app.settings, working_tenants(app.settings, on))
+            began = True
+            nights = await _with_nights(app, taking_part)
+            changed = asyncio.Event()
+            watching = asyncio.create_task(_watched(asked, app, changed, every=look_again))
+            try:
+                await app.scheduler(taking_part, nights=nights).keep_going(
+                    stopping, giving_way=changed
+                )
+            finally:
+                watching.cancel()
+                await asyncio.wait({watching})
+
+
+async def _watched(asked: Asked, app: App, changed: asyncio.Event, *, every: timedelta) -> None:
+    """Say when other tenants are there, or are set up for nights, than when the app was opened."""
+    before = await _who(app)
+    while not changed.is_set():
+        # Real seconds, as a store is looked at for what other processes did.
+        await asyncio.sleep(every.total_seconds())
+        with suppress(StokerError):  # a store that is away, or settings that are being written
+            if await _who(app) != before:
+                asked.settings()
+                changed.set()
+
+
+async def _who(app: App) -> tuple[object, ...]:
+    known = tuple(each.id for each in app.settings.tenants)
+    return (await app.backend.directory().tenants(), await _with_nights(app, known))
+
+
+async def _with_nights(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+    """Return who of these is set up for nights."""
+    from stoker.accounts.commands import readiness
+
+    return tuple([tenant for tenant in tenants if (await readiness(app, tenant)).has_nights])
+
+
+async def _once(
+    app: App, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
+) -> Exit:
+    from stoker.base.events import ClockWentBack, Event, TenantFailed
+
+    not_attended: list[Event] = []
+
+    def observer(event: Event) -> None:
+        app.observer(event)
+        if isinstance(event, TenantFailed | ClockWentBack):
+            not_attended.append(event)
+
+    ended = await replace(app, observer=observer).scheduler(tenants, nights=nights).tick()
+    empty = "nothing was started; the log says why" if not_attended else "nothing is due"
+    shown = _show_ended(ended, as_json=as_json, empty=empty)
+    return Exit.LATER if not_attended and shown is Exit.OK else shown
+
+
+@schedule.command("next")
+@takes_tenants
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="How many instants per tenant.",
+)
+@click.option("--after", metavar="TIME", help="Preview from this moment on instead of from now.")
+@takes_json
+@pass_asked
+def next_instants(
+    asked: Asked, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
+) -> None:
+    """Show when each tenant's next runs are due."""
+    run_async(_next_instants(asked, tenants, count=count, after=after, as_json=as_json))
+
+
+async def _next_instants(
+    asked: Asked, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
+) -> None:
+    from stoker.calendar.recurrence import upcoming
+    from stoker.calendar.timezones import clock_note, local_text
+
+    rows: list[tuple[TenantId, str, datetime, str, str]] = []
+    async with asked.app(only_to_read=True) as app:
+        now = moment(after, what="--after") if after else app.clock.now()
+        for tenant in chosen_tenants(app.settings, tenants):
+            zone = app.settings.for_tenant(tenant).scheduling.timezone
+            for kind, its in (await _schedules(app, tenant)).items():
+                last = await app.backend.tenant(tenant).schedule.last_slot(kind, until=now)
+                decided = last.instant if last else None
+                rows += [
+                    (tenant, kind, instant, local_text(instant, zone), clock_note(instant, zone))
+                    for instant in upcoming(now, its, count, last=decided)
+                ]
+    if as_json:
+        show_json(
+            [
+                {
+                    "tenant": tenant,
+                    "kind": kind,
+                    "instant": instant.isoformat(),
+                    "local": local,
+                    "note": note,
+                }
+                for tenant, kind, instant, local, note in rows
+            ]
+        )
+        return
+    table = [
+        (tenant, kind, f"{at:%Y-%m-%d %H:%M}", local, note)
+        for tenant, kind, at, local, note in rows
+    ]
+    show_table(["tenant", "kind", "utc", "local", "note"], table)
+
+
+async def _schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
+    """Return what is scheduled for a tenant, by kind: its upkeep, nights, whatever it wants."""
+    scheduler = app.scheduler((tenant,), nights=await _with_nights(app, (tenant,)))
+    return {task.name: task.schedule for task in scheduler.tasks}
+
+
+@schedule.command("audit")
+@takes_tenants
+@click.option("--from", "since", metavar="TIME", help="Default: seven days ago.")
+@click.option("--to", "until", metavar="TIME", help="Default: now.")
+@takes_json
+@pass_asked
+def audit_schedule(
+    asked: Asked, tenants: tuple[str, ...], since: str | None, until: str | None, as_json: bool
+) -> Exit:
+    """Hold what ran against what should have run; every gap has a name.
+
+    TIME is a date (2026-02-07, midnight UTC) or a moment with its offset
+    (2026-02-07T01:30+08:00). A run whose process was killed counts as failed from 90 seconds after
+    its last sign of life. Exit code 1 when something needs looking at.
+    """
+    return run_async(_audit(asked, tenants, since=since, until=until, as_json=as_json))
+
+
+async def _audit(
+    asked: Asked, tenants: tuple[str, ...], *, since: str | None, until: str | None, as_json: bool
+) -> Exit:
+    from stoker.maintenance.service import LOOKS_BACK, audited
+    from stoker.policies import retention_rule
+    from stoker.scheduling import audit
+
+    async with asked.app(only_to_read=True) as app:
+        now = app.clock.now()
+        to = moment(until, what="--to") if until else now + timedelta(microseconds=1)
+        start = moment(since, what="--from") if since else now - LOOKS_BACK
+        if start >= to:
+            raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
+        found: list[tuple[TenantId, str, Finding]] = []
+        for tenant in chosen_tenants(app.settings, tenants):
+            store = app.backend.tenant(tenant)
+            rule = retention_rule(app.settings.for_tenant(tenant))
+            schedules = await _schedules(app, tenant)
+            # Nobody expects a night of whoever is no longer set up for one; those it had count.
+            over = {} if KIND in schedules else {KIND: app.task(tenant).schedule}
+            for kind, its in (schedules | over).items():
+                end = to
+                if kind in over:
+                    last = await store.schedule.last_slot(kind, until=to)
+                    end = min(to, last.instant + timedelta(microseconds=1)) if last else start
+                if start >= end:
+                    continue
+                findings = await audited(
+                    store, kind, its, since=start, until=end, now=now, rule=rule
+                )
+                found += [(tenant, kind, finding) for finding in findings]
+    bad = audit.problems([finding for _, _, finding in found])
+    if as_json:
+        show_json({"findings": [_finding_json(*each) for each in found], "problems": len(bad)})
+    else:
+        show_table(
+            ["tenant", "kind", "instant (utc)", "finding", "why"],
+            [
+                (tenant, kind, f"{f.instant:%Y-%m-%d %H:%M}", f.kind.value, f.sentence)
+                for tenant, kind, f in found
+            ],
+            empty="nothing was due, and nothing ran",
+        )
+        say(f"{len(found)} instants, {len(bad)} to look at")
+    return Exit.PROBLEMS if bad else Exit.OK
+
+
+@schedule.command("accept-clock")
+@takes_tenants
+@takes_json
+@pass_asked
+def accept_clock(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
+    """Vouch for the clock after it was wrong: count time from now on again.
+
+    For a machine that once wrote down a moment in the future. Only tenants for whom the clock
+    seems to have gone back are changed; what was decided stays decided, and the ledger says so.
+    """
+    run_async(_accept_clock(asked, tenants, as_json=as_json))
+
+
+async def _accept_clock(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
+    from stoker.base.clock import went_back
+    from stoker.scheduling.model import accepted_note
+
+    accepted: list[Json] = []
+    async with asked.app() as app:
+        for tenant in chosen_tenants(app.settings, tenants):
+            store, now = app.backend.tenant(tenant), app.clock.now()
+            latest = await store.schedule.latest_decision_at()
+            if latest is not None and went_back(now, latest=latest):
+                await store.ledger.append([accepted_note(now, latest=latest)])
+                accepted.append({"tenant": tenant, "recorded": latest.isoformat()})
+    if as_json:
+        show_json(accepted)
+        return
+    say(f"accepted for {len(accepted)} tenants" if accepted else "the clock was not in doubt")
+
+
+@click.command()
+@takes_tenants
+@takes_json
+@pass_asked
+def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+    """Check the store, close dead runs, audit the schedule, apply retention now, due or not."""
+    return run_async(_upkeep(asked, tenants, as_json=as_json))
+
+
+async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+    async with asked.app() as app:
+        chosen = working_tenants(app.settings, tenants)
+        scheduler = app.scheduler(chosen)
+        ended, busy = [], []
+        for tenant in chosen:
+            try:
+                ended.append((tenant, await scheduler.start_now(app.task(tenant))))
+            except ConflictError as error:
+                busy.append(error)
+    shown = _show_ended(ended, as_json=as_json)
+    if busy:
+        raise busy[0]
+    return shown
+
+
+def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+    on = tuple(t for t in tenants if settings.for_tenant(t).scheduling.enabled)
+    if not on:
+        origin = settings.origin("scheduling.enabled")
+        raise ConfigError(
+            f"scheduling.enabled is false for every tenant asked for ({origin}); "
+            "switch it on, or do one run with: stoker upkeep"
+        )
+    return on
+
+
+def _show_ended(
+    ended: list[tuple[TenantId, Run]], *, as_json: bool, empty: str = "nothing is due"
+) -> Exit:
+    if as_json:
+        show_json([run_shown(tenant, run) for tenant, run in ended])
+    else:
+        show_table(
+            ["tenant", "run", "kind", "state", "reason"],
+            [(tenant, run.name, run.kind, run.state.value, run.reason) for tenant, run in ended],
+            empty=empty,
+        )
+    ends = {run.state for _, run in ended}
+    worst = next((state for state in WORST_FIRST if state in ends), RunState.DONE)
+    return exit_for_run(worst)
+
+
+def _finding_json(tenant: TenantId, kind: str, finding: Finding) -> Json:
+    return {
+        "tenant": tenant,
+        "kind": kind,
+        "instant": finding.instant.isoformat(),
+        "finding": finding.kind.value,
+        "why": finding.sentence,
+    }

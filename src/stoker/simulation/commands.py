@@ -1,0 +1,329 @@
+"""stoker simulate: rehearse the weekly touch plan, and see what it does.
+
+Nothing is read, written or handed over but the picture that is asked for. The rehearsals run the
+planner the product uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.simulation.commands_nights import nights
+from stoker.simulation.commands_pulls import pulls
+
+if TYPE_CHECKING:
+    from stoker.touches.coverage import Odds
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_WIDEST = 50  # letters of the longest bar
+
+_SHARE = click.FloatRange(0, 1)
+
+
+@click.group()
+def simulate() -> None:
+    """Rehearse touch plans, looks at accounts and whole nights: what they do, what breaks."""
+
+
+simulate.add_command(pulls)
+
+simulate.add_command(nights)
+
+
+def _plotted(command: _Command) -> _Command:
+    """Give a command `--plot`, `--seed` and `--json`."""
+    for option in (
+        click.option(
+            "--plot",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE.png",
+            help="Write the histogram as a picture; a file of that name is replaced.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of all chance."),
+        takes_json,
+    ):
+        command = option(command)
+    return command
+
+
+def _rehearsing(command: _Command) -> _Command:
+    """Give a command how many profiles there are and how often touches come to nothing."""
+    for option in (
+        click.option(
+            "--no-posts-rate", type=_SHARE, default=0.05, show_default=True, help="Share."
+        ),
+        click.option(
+            "--already-reacted", type=_SHARE, default=0.05, show_default=True, help="Share."
+        ),
+        click.option("--failure-rate", type=_SHARE, default=0.10, show_default=True, help="Share."),
+        click.option(
+            "--profiles",
+            type=click.IntRange(1, 1_000_000),
+            default=100,
+            show_default=True,
+            help="How many profiles there are.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@simulate.command()
+@click.option(
+    "--weeks", type=click.IntRange(1, 520), default=12, show_default=True, help="In each run."
+)
+@click.option(
+    "--runs", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many."
+)
+@_rehearsing
+@_plotted
+def coverage(
+    weeks: int,
+    runs: int,
+    profiles: int,
+    failure_rate: float,
+    already_reacted: float,
+    no_posts_rate: float,
+    plot: Path | None,
+    seed: int,
+    as_json: bool,
+) -> Exit:
+    """How long profiles wait: repaired daily, planned weekly, and the best there is."""
+    from stoker.simulation.touch_coverage import compared
+    from stoker.touches.model import PlanRule
+
+    rule = PlanRule()
+    found = compared(
+        profiles=profiles,
+        weeks=weeks,
+        runs=runs,
+        odds=_odds(failure_rate, already_reacted, no_posts_rate),
+        rule=rule,
+        seed=seed,
+    )
+    ours = found[0]
+    _draw(plot, "GAPS IN DAYS, REPAIRED DAILY", _days(ours.gaps), ours.gaps)
+    if as_json:
+        show_json(
+            {
+                "profiles": profiles,
+                "weeks": weeks,
+                "runs": runs,
+                "window_days": rule.window.days,
+                "policies": [
+                    {
+                        "policy": each.policy,
+                        "within": each.within,
+                        "gaps": list(each.gaps),
+                        "runs_too_long": each.runs_too_long,
+                        "profiles_too_long": each.profiles_too_long,
+                        "longest_days": each.longest,
+                        "outcomes": {end.value: count for end, count in each.outcomes.items()},
+                    }
+                    for each in found
+                ],
+            }
+        )
+        return Exit.OK
+    say(f"{runs} runs of {weeks} weeks, {profiles} profiles, {rule.target} touches a week\n")
+    show_table(
+        ("policy", f"within {rule.window.days} days", "gaps", "longest", "runs with a longer wait"),
+        (
+            (
+                each.policy,
+                f"{each.within:.2%}",
+                f"{sum(each.gaps):,}",
+                f"{each.longest} d",
+                f"{each.runs_too_long:.0%}",
+            )
+            for each in found
+        ),
+    )
+    say("\ngaps in days, repaired daily")
+    _bars(_days(ours.gaps), ours.gaps)
+    return Exit.OK
+
+
+@simulate.command()
+@click.option(
+    "--weeks", type=click.IntRange(1, 520), default=52, show_default=True, help="Of one run."
+)
+@_rehearsing
+@_plotted
+def scores(
+    weeks: int,
+    profiles: int,
+    failure_rate: float,
+    already_reacted: float,
+    no_posts_rate: float,
+    plot: Path | None,
+    seed: int,
+    as_json: bool,
+) -> Exit:
+    """Who is picked after how many days, by the score of today and the one before it."""
+    from stoker.simulation.touch_scores import Bucket, formulas
+    from stoker.touches.model import PlanRule
+
+    found = formulas(
+        profiles=profiles,
+        weeks=weeks,
+        odds=_odds(failure_rate, already_reacted, no_posts_rate),
+        rule=PlanRule(),
+        seed=seed,
+    )
+
+    def named(bucket: Bucket) -> str:
+        return f"{bucket.least}+" if bucket.most > 999 else f"{bucket.least}-{bucket.most}"
+
+    new = found[0]
+    labels = [named(bucket) for bucket in new.buckets]
+    frequencies = [bucket.frequency for bucket in new.buckets]
+    _draw(plot, "SHARE PICKED A DAY, BY DAYS SINCE", labels, frequencies)
+    if as_json:
+        show_json(
+            [
+                {
+                    "formula": each.name,
+                    "forced_picks": each.forced_picks,
+                    "forced_days": each.forced_days,
+                    "within": each.within,
+                    "buckets": [
+                        {
+                            "days_since": named(bucket),
+                            "seen": bucket.seen,
+                            "picked": bucket.picked,
+                            "frequency": bucket.frequency,
+                            "score_mean": _mean(bucket.scores.tolist()),
+                        }
+                        for bucket in each.buckets
+                    ],
+                }
+                for each in found
+            ]
+        )
+        return Exit.OK
+    rows = []
+    for each in found:
+        for bucket in each.buckets:
+            points = bucket.scores.tolist()
+            rows.append(
+                (
+                    each.name,
+                    named(bucket),
+                    f"{bucket.seen:,}",
+                    f"{bucket.frequency:.1%}",
+                    f"{_mean(points):.2f}" if points else "-",
+                    f"{min(points):.2f}" if points else "-",
+                    f"{max(points):.2f}" if points else "-",
+                )
+            )
+    show_table(
+        ("formula", "days since", "seen", "picked a day", "mean score", "least", "most"), rows
+    )
+    for each in found:
+        say(
+            f"\n{each.name}: {each.forced_picks:.1%} of picks forced, on {each.forced_days:.0%} of "
+            f"days; {each.within:.2%} of picks within the window"
+        )
+    say("\nshare picked a day, by days since, new formula")
+    _bars(labels, frequencies)
+    return Exit.OK
+
+
+@simulate.command()
+@click.option(
+    "--days", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="How many."
+)
+@click.option(
+    "--per-day", type=click.IntRange(1, 1000), default=12, show_default=True, help="Touches."
+)
+@click.option("--timezone", default="UTC", show_default=True, help="Whose walls hours are on.")
+@_plotted
+def timing(
+    days: int, per_day: int, timezone: str, plot: Path | None, seed: int, as_json: bool
+) -> Exit:
+    """When touches are made: by hour, and from one to the next."""
+    from stoker.simulation.touch_timing import timed
+    from stoker.touches.model import PlanRule
+
+    found = timed(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
+    labels = [f"{hour:02d}" for hour in found.hours]
+    _draw(plot, "TOUCHES BY HOUR", labels, found.planned)
+    wrong = found.too_near + found.outside
+    if as_json:
+        show_json(
+            {
+                "days": found.days,
+                "hours": list(found.hours),
+                "drawn": list(found.drawn),
+                "planned": list(found.planned),
+                "expected": list(found.expected),
+                "chi_square": found.chi_square,
+                "p": found.p,
+                "shortest_seconds": _seconds(found.shortest),
+                "median_seconds": _seconds(found.median),
+                "longest_seconds": _seconds(found.longest),
+                "gap_violations": found.too_near,
+                "outside_hours": found.outside,
+            }
+        )
+        return Exit.PROBLEMS if wrong else Exit.OK
+    show_table(
+        ("hour", "expected", "drawn", "planned"),
+        (
+            (label, f"{expected:,.0f}", f"{drawn:,}", f"{planned:,}")
+            for label, expected, drawn, planned in zip(
+                labels, found.expected, found.drawn, found.planned, strict=True
+            )
+        ),
+    )
+    _bars(labels, found.planned)
+    say(
+        f"\nchi-square {found.chi_square:.2f}, p {found.p:.3f} (before gaps are kept)\n"
+        f"from one to the next: shortest {found.shortest}, median {found.median}, "
+        f"longest {found.longest}\n"
+        f"gap violations {found.too_near}, outside hours {found.outside}"
+    )
+    return Exit.PROBLEMS if wrong else Exit.OK
+
+
+def _odds(failed: float, already: float, no_posts: float) -> Odds:
+    from stoker.touches.coverage import Odds
+
+    return Odds(failed=failed, already_reacted=already, no_posts=no_posts)
+
+
+def _bars(labels: Sequence[str], values: Sequence[float]) -> None:
+    most = max(values, default=0) or 1
+    width = max(map(len, labels), default=0)
+    for label, value in zip(labels, values, strict=True):
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+        say(f"{label.rjust(width)} {'█' * round(_WIDEST * value / most)} {shown}")
+
+
+def _draw(plot: Path | None, title: str, labels: Sequence[str], values: Sequence[float]) -> None:
+    if plot is None:
+        return
+    from stoker.cli.export import new_file
+    from stoker.simulation.chart import bar_chart
+
+    with new_file(plot, replace=True) as stream:
+        stream.write(bar_chart(title, labels, values))
+
+
+def _days(gaps: Sequence[int]) -> list[str]:
+    return [str(day) for day in range(len(gaps))]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _seconds(span: Any) -> float | None:
+    return None if span is None else span.total_seconds()

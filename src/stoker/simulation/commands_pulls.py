@@ -1,0 +1,197 @@
+"""stoker simulate pulls: policies of looking side by side at one budget, as a table and a picture.
+
+Accounts are made up, or read from a trace of recorded changes. Nothing is written but the picture
+that is asked for; the planner is the one the product uses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError
+from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+
+if TYPE_CHECKING:
+    from stoker.simulation.pull_compare import Compared
+    from stoker.simulation.world import World
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+_ACCOUNTS = 2000
+
+_SHORT = {  # what a picture has room for
+    "optimal": "optimal",
+    "optimal, for freshness": "freshness",
+    "optimal, rates known": "known",
+    "tiers": "tiers",
+    "tiers, HOT first": "hot first",
+    "top by heat": "top heat",
+    "uniform": "uniform",
+    "by value": "by value",
+    "by heat": "by heat",
+    "by change rate, known": "by rate",
+}
+
+
+@click.command()
+@click.option(
+    "--accounts",
+    type=click.IntRange(1, 200_000),
+    metavar="N",
+    help=f"How many to make up; {_ACCOUNTS:,} if nothing is said.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(0.001, 1.0),
+    default=0.143,
+    show_default=True,
+    help="Looks per account and day; tiers of 1, 3 and 7 days would take 0.286.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(14, 3660),
+    default=365,
+    show_default=True,
+    help="How many; the second half is measured.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
+@click.option(
+    "--trace",
+    type=_FILE,
+    metavar="FILE",
+    help="Recorded changes instead: CSV of item and unix time, its last days.",
+)
+@click.option(
+    "--importance", type=_FILE, metavar="FILE", help="What items of the trace are worth: CSV."
+)
+@click.option(
+    "--picture",
+    type=_FILE,
+    metavar="FILE.png",
+    help="Draw how long copies are out of date; a file of that name is replaced.",
+)
+@takes_json
+def pulls(
+    accounts: int | None,
+    budget: float,
+    days: int,
+    seed: int,
+    trace: Path | None,
+    importance: Path | None,
+    picture: Path | None,
+    as_json: bool,
+) -> Exit:
+    """How fresh each policy keeps what is known of accounts, at the same budget."""
+    from stoker.simulation.pull_compare import compared
+
+    world = _world(accounts, days, seed, trace, importance)
+    found = compared(world, budget=budget, days=days, seed=seed)
+    if picture is not None:
+        _draw(picture, found)
+    if as_json:
+        show_json(
+            {
+                "accounts": len(world),
+                "budget": budget,
+                "days": days,
+                "seed": seed,
+                "bound": None
+                if found.bounds is None
+                else {
+                    "freshness": found.bounds.freshness,
+                    "missed_changes": found.bounds.harmonic,
+                },
+                "policies": [
+                    {
+                        "policy": each.policy,
+                        "freshness": each.tally.freshness,
+                        "missed_changes": each.tally.harmonic,
+                        "captured": each.tally.capture,
+                        "delay_days": each.tally.delay,
+                        "looks_per_account_day": each.per_day,
+                        "looks_over_budget": each.over,
+                    }
+                    for each in found.policies
+                ],
+            }
+        )
+        return Exit.OK
+    _tell(world, found, budget=budget, days=days)
+    return Exit.OK
+
+
+def _world(
+    accounts: int | None, days: int, seed: int, trace: Path | None, importance: Path | None
+) -> World:
+    if trace is not None:
+        from stoker.simulation.world import recorded
+
+        if accounts is not None:
+            raise ConfigError("--accounts makes accounts up; a trace has its own: leave one out")
+        return recorded(trace, days=days, importance=importance, seed=seed)
+    from stoker.simulation.world import population
+
+    if importance is not None:
+        raise ConfigError("--importance says what items of a trace are worth; give --trace too")
+    return population(accounts or _ACCOUNTS, seed=seed)
+
+
+def _tell(world: World, found: Compared, *, budget: float, days: int) -> None:
+    say(
+        f"{len(world):,} accounts, {budget:g} looks per account and day, "
+        f"days {days // 2 + 1} to {days} of {days}\n"
+    )
+    bounds, tiers = found.bounds, found.tiers.tally
+
+    def against(ours: float, theirs: float) -> str:
+        return f"{ours / theirs - 1:+.0%}" if theirs > 0 else "-"
+
+    rows = [
+        (
+            each.policy,
+            f"{each.tally.freshness:.3f}",
+            "-" if bounds is None else f"{each.tally.freshness / bounds.freshness:.1%}",
+            against(1 - each.tally.freshness, 1 - tiers.freshness),
+            f"{each.tally.harmonic:.3f}",
+            f"{each.tally.capture:.3f}",
+            f"{each.tally.delay:.1f} d",
+            f"{each.per_day:.3f}",
+        )
+        for each in found.policies
+    ]
+    if bounds is not None:
+        rows.append(
+            (
+                "no policy can beat",
+                f"{bounds.freshness:.3f}",
+                "100.0%",
+                against(1 - bounds.freshness, 1 - tiers.freshness),
+                f"{bounds.harmonic:.3f}",
+                "-",
+                "-",
+                f"{budget:.3f}",
+            )
+        )
+    show_table(
+        ("policy", "fresh", "of bound", "stale", "missed", "captured", "delay", "looks"), rows
+    )
+    say(
+        "\nfresh: share of time up to date; stale: time out of date beside tiers; missed: changes "
+        "a copy lacks, the\nk-th counting 1/k; captured: what changes are still worth when found; "
+        "delay: until they are. All by value."
+    )
+
+
+def _draw(picture: Path, found: Compared) -> None:
+    from stoker.cli.export import new_file
+    from stoker.simulation.chart import bar_chart
+
+    labels = [_SHORT[each.policy] for each in found.policies]
+    stale = [1 - each.tally.freshness for each in found.policies]
+    if found.bounds is not None:
+        labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
+    with new_file(picture, replace=True) as stream:
+        stream.write(bar_chart("SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale))

@@ -1,0 +1,133 @@
+"""What nights promise, held against what happened: by counting, with none of the product's rules.
+
+Days are what a calendar on the wall shows, limits what was injected, waits plain differences. So
+a planner that fools itself does not fool this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+
+from stoker.accounts.model import CompanyId
+from stoker.simulation.faults import BadNights, Place
+
+_DAY = timedelta(days=1)
+
+_HANDFUL = 3
+
+GRACE = timedelta(minutes=10)  # after the deadline, for a look that was under way
+
+
+class Promise(StrEnum):
+    """What every night promises, whatever goes wrong."""
+
+    CAPS = "no cap is exceeded"
+    ONE_RUN = "one night for every local day"
+    FLOOR = "nobody waits longer than the floor unless it is said"
+    DEADLINE = "a night ends by its deadline"
+    ONCE = "nobody is looked at twice a day"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """A promise that was broken."""
+
+    promise: Promise
+    tenant: str
+    night: int  # the first is 1
+    day: date  # on the tenant's wall
+    sentence: str
+
+
+class Auditor:
+    """Watches one tenant's nights, and finds what was broken."""
+
+    def __init__(
+        self,
+        place: Place,
+        bad: BadNights,
+        *,
+        first: date,
+        floor: timedelta,
+        limit: Callable[[str, datetime], int],
+    ) -> None:
+        self._place, self._bad, self._first = place, bad, first
+        self._floor, self._limit = floor, limit
+        self._spent: Counter[tuple[str, date]] = Counter()
+        self._looks: Counter[tuple[str, date]] = Counter()
+        self._nights: Counter[date] = Counter()
+        self.breaches: list[Breach] = []
+
+    def began(self, instant: datetime) -> None:
+        """A night began that answers to this instant."""
+        day = self._place.day(instant)
+        self._nights[day] += 1
+        if self._nights[day] > 1:
+            self._broken(Promise.ONE_RUN, day, f"night {self._nights[day]} of the day began")
+
+    def spent(self, cap: str, amount: int, *, at: datetime) -> None:
+        """So much of a cap's unit was given away."""
+        day, limit = self._place.day(at), self._limit(cap, at)
+        self._spent[cap, day] += amount
+        if self._spent[cap, day] > limit:
+            self._broken(Promise.CAPS, day, f"{cap}: {self._spent[cap, day]} of {limit} given away")
+
+    def looked(self, account: str, *, at: datetime) -> None:
+        """An account was looked at."""
+        day = self._place.day(at)
+        self._looks[account, day] += 1
+        if self._looks[account, day] > 1:
+            self._broken(Promise.ONCE, day, f"{account} was looked at again")
+
+    def ended(self, *, at: datetime, deadline: datetime) -> None:
+        """A night ended."""
+        if at > deadline + GRACE:
+            late = int((at - deadline) / timedelta(minutes=1))
+            self._broken(Promise.DEADLINE, self._place.day(deadline), f"ended {late} minutes late")
+
+    def waits(
+        self, looked: Mapping[CompanyId, datetime], *, said: Collection[str], at: datetime
+    ) -> None:
+        """A night is over: these are everybody's last looks, and whom it said it cannot keep.
+
+        While the program was down nobody was looked at, and one night passes until a look that
+        was left out for lack of time or money is planned again.
+        """
+        late = []
+        for account, last in looked.items():
+            wait = at - last - self._floor - 2 * _DAY - self._down_between(last, at)
+            if wait > timedelta(0) and account not in said:
+                late.append(account)
+        if late:
+            named = ", ".join(late[:_HANDFUL])
+            self._broken(Promise.FLOOR, self._place.day(at), f"{len(late)} wait longer: {named}")
+
+    def over(self, days: int) -> None:
+        """The rehearsal is over: see whether a night is missing that the program was there for."""
+        for number in range(days):
+            day = self._first + _DAY * number
+            start, end = self._place.night(day), self._place.night(day + _DAY)
+            there = (end - start) - self._down_between(start, end)
+            if not self._nights[day] and there > timedelta(hours=1):
+                self._broken(Promise.ONE_RUN, day, "no night began")
+
+    def _down_between(self, start: datetime, end: datetime) -> timedelta:
+        total = timedelta(0)
+        for each in self._bad.down:
+            total += max(min(end, each.end) - max(start, each.start), timedelta(0))
+        return total
+
+    def _broken(self, promise: Promise, day: date, sentence: str) -> None:
+        self.breaches.append(
+            Breach(
+                promise=promise,
+                tenant=self._place.tenant,
+                night=(day - self._first).days + 1,
+                day=day,
+                sentence=sentence,
+            )
+        )

@@ -1,0 +1,116 @@
+"""How well copies of accounts are kept, by four yardsticks, exactly.
+
+The share of time a copy is up to date; the changes it has missed, the k-th counting 1/k; what is
+left of a change's worth when a look finds it; and how long that takes. Each is weighed by the
+account's value. Steady chance is integrated in closed form: nothing here is sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from stoker.heat.beliefs import Floats, Ints
+
+FADING = 14.0  # days in which a change that nobody has found loses all but 37 % of its worth
+
+_EULER = 0.5772156649015329
+
+_NEAR, _TERMS = 3.0, 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """For each of these accounts, the time from `since` until `now` on the copy of one look."""
+
+    accounts: Ints
+    value: Floats
+    looked: Floats  # when the copy was made, at or before `since`
+    since: Floats
+    now: float
+    ends_in_look: bool  # otherwise the rehearsal ends, and what is not found stays unfound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What became of copies, each account weighed by its value. Tallies add up."""
+
+    days: float = 0.0
+    fresh: float = 0.0  # days with nothing missed
+    missed: float = 0.0  # days times changes missed, the k-th counting 1/k
+    changes: float = 0.0
+    captured: float = 0.0  # changes found, each by what is left of its worth by then
+    waited: float = 0.0  # days times changes that wait to be found
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            **{
+                each.name: getattr(self, each.name) + getattr(other, each.name)
+                for each in fields(self)
+            }
+        )
+
+    @property
+    def freshness(self) -> float:
+        """Return the share of time that copies are up to date; of no time, all of it."""
+        return self.fresh / self.days if self.days else 1.0
+
+    @property
+    def harmonic(self) -> float:
+        """Return the changes that copies miss at a time, the k-th counting 1/k."""
+        return self.missed / self.days if self.days else 0.0
+
+    @property
+    def capture(self) -> float:
+        """Return the worth that looks find, as a share of all changes' worth in the same time."""
+        return self.captured / self.changes if self.changes else 1.0
+
+    @property
+    def delay(self) -> float:
+        """Return the days from a change until it is found, on average."""
+        # By how many wait at a time, which counts those that are never found as well.
+        return self.waited / self.changes if self.changes else 0.0
+
+
+def steady_tally(rates: Floats, stretch: Stretch) -> Tally:
+    """Return what is expected of copies of accounts that change by chance at these rates."""
+    value, days, whole = stretch.value, stretch.now - stretch.since, stretch.now - stretch.looked
+    begin, end = rates * (stretch.since - stretch.looked), rates * whole
+    # By the time's length rather than as a difference, which loses all digits at small rates.
+    fresh = np.exp(-begin) * _mean_left(rates * days) * days
+    missed = np.divide(
+        missed_within(end) - missed_within(begin), rates, out=np.zeros_like(rates), where=rates > 0
+    )
+    rate = value * rates
+    captured = rate @ (FADING * -np.expm1(-whole / FADING)) if stretch.ends_in_look else 0.0
+    return Tally(
+        days=float(value @ days),
+        fresh=float(value @ fresh),
+        missed=float(value @ missed),
+        changes=float(rate @ days),
+        captured=float(captured),
+        waited=float(rate @ (days * (whole - days / 2))),
+    )
+
+
+def missed_within(x: Floats) -> Floats:
+    """Return the integral of `ein` from 0 to x."""
+    return x * ein(x) - (x + np.expm1(-x))
+
+
+def ein(x: Floats) -> Floats:
+    """Return the expected 1 + 1/2 + … + 1/N of a Poisson number N with this mean."""
+    near, far = np.minimum(x, _NEAR), np.maximum(x, _NEAR)
+    series = np.zeros_like(near)
+    for k in range(_TERMS, 0, -1):  # x - x²/(2·2!) + x³/(3·3!) - …, innermost first
+        series = near / k * (1.0 / k - series)
+    fraction = far.copy()  # the rest of the logarithm, as a continued fraction
+    for k in range(_TERMS, 0, -1):
+        fraction = far + k / (1.0 + k / fraction)
+    return np.where(x < _NEAR, series, np.log(far) + _EULER + np.exp(-far) / fraction)
+
+
+def _mean_left(x: Floats) -> Floats:
+    """Return the mean of e^-s for s from 0 to x."""
+    return np.divide(-np.expm1(-x), x, out=np.ones_like(x), where=x > 0)

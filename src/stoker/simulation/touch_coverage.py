@@ -1,0 +1,136 @@
+"""How long profiles wait under three policies, on the same budgets and the same luck.
+
+The production planner repaired every morning, the same planner asked on Mondays only, and always
+the longest-waiting first, which nothing beats. Policies are rehearsed; the planner is the
+product's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.touches.coverage import LONGEST, Chooser, Odds, rehearsed, repairing_daily
+from stoker.touches.model import Outcome, PlanRule
+from stoker.touches.planner import picks_of
+from stoker.touches.random import Chance, Ints, Purpose
+
+FIRST_MONDAY = date(2026, 1, 5)
+
+REPAIRED, WEEKLY, LONGEST_FIRST = "repaired daily", "planned weekly", "longest wait first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What came of one policy, over all runs."""
+
+    policy: str
+    gaps: tuple[int, ...]  # how many gaps of 0, 1, 2 … days
+    within: float  # share of gaps no longer than the window
+    runs_too_long: float  # share of runs in which anybody waited longer
+    profiles_too_long: float  # share of profiles that ever did
+    longest: int  # days
+    outcomes: dict[Outcome, int]
+
+
+def compared(
+    *,
+    profiles: int,
+    weeks: int,
+    runs: int,
+    odds: Odds,
+    rule: PlanRule,
+    seed: int = 0,
+    zone: str = "UTC",
+) -> tuple[Waits, ...]:
+    """Return how each policy did, the product's own first. Raises ConfigError."""
+    if profiles < 1 or weeks < 1 or runs < 1:
+        raise ConfigError("a rehearsal needs at least a profile, a week and a run")
+    policies: dict[str, Callable[[int], Chooser]] = {
+        REPAIRED: lambda nth: repairing_daily(rule=rule, seed=nth),
+        WEEKLY: lambda nth: _weekly(rule=rule, seed=nth),
+        LONGEST_FIRST: lambda nth: longest_first,
+    }
+    return tuple(
+        _waits(name, policy, profiles, weeks, runs, odds, rule, seed, zone)
+        for name, policy in policies.items()
+    )
+
+
+def in_its_stride(number: int, *, odds: Odds, rule: PlanRule, seed: int) -> Ints:
+    """Return when each was last done where touches have been made for long: evenly spread."""
+    turn = 7 * number / max(rule.target * odds.done, 1)
+    days = max(min(round(turn), rule.window.days), 1)
+    chance = Chance(seed, Purpose.OUTCOMES, 0)
+    return FIRST_MONDAY.toordinal() - 1 - (chance.some(number) * days).astype(np.int64)
+
+
+def longest_first(last_done: Ints, day: date, budget: int) -> Ints:
+    """Pick whoever waited longest, nobody who was done yesterday."""
+    oldest = np.argsort(last_done, kind="stable")
+    return oldest[day.toordinal() - last_done[oldest] > 1][:budget].astype(np.int64, copy=False)
+
+
+def _weekly(*, rule: PlanRule, seed: int) -> Chooser:
+    projected: list[Ints] = []
+
+    def choose(last_done: Ints, day: date, budget: int) -> Ints:
+        if day.isoweekday() == 1:
+            projected[:] = [last_done.copy()]
+        picks = picks_of(projected[0], day=day, budget=budget, rule=rule, seed=seed)
+        projected[0][picks.places] = day.toordinal()
+        return picks.places
+
+    return choose
+
+
+def _waits(
+    name: str,
+    policy: Callable[[int], Chooser],
+    profiles: int,
+    weeks: int,
+    runs: int,
+    odds: Odds,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+) -> Waits:
+    gaps = np.zeros(LONGEST + 1, np.int64)
+    outcomes = dict.fromkeys(Outcome, 0)
+    late_runs = late_profiles = 0
+    for run in range(seed, seed + runs):
+        seen = rehearsed(
+            in_its_stride(profiles, odds=odds, rule=rule, seed=run),
+            monday=FIRST_MONDAY,
+            weeks=weeks,
+            rule=rule,
+            seed=run,
+            zone=zone,
+            odds=odds,
+            choose=policy(run),
+        )
+        gaps += seen.gaps
+        late_runs += bool(len(seen.too_long))
+        late_profiles += len(seen.too_long)
+        for outcome, number in seen.outcomes.items():
+            outcomes[outcome] += number
+    there = np.flatnonzero(gaps)
+    longest = int(there[-1]) if len(there) else 0
+    return Waits(
+        policy=name,
+        gaps=tuple(gaps[: longest + 1].tolist()),
+        within=float(gaps[: rule.window.days + 1].sum() / max(gaps.sum(), 1)),
+        runs_too_long=late_runs / runs,
+        profiles_too_long=late_profiles / (runs * profiles),
+        longest=longest,
+        outcomes=outcomes,
+    )
+
+
+def rehearsed_days(weeks: int) -> list[date]:
+    """Return the days of so many rehearsed weeks."""
+    return [FIRST_MONDAY + timedelta(days=nth) for nth in range(7 * weeks)]

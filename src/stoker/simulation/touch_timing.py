@@ -1,0 +1,127 @@
+"""How touches lie in their days: by hour, from one to the next, and never too near.
+
+The moments are the product's own, before and after they are moved apart. Whether they follow the
+table of rates is asked by Pearson's chi-square, of the process before anything is moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.simulation.touch_coverage import FIRST_MONDAY
+from stoker.touches.model import PlanRule
+from stoker.touches.random import Chance, Floats, Ints, Purpose
+from stoker.touches.times import SECOND, Stretch, day_times, gap_of, moment, open_stretches, thinned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What was seen in so many days."""
+
+    days: int
+    hours: tuple[int, ...]  # those of the wall that are open
+    drawn: tuple[int, ...]  # moments in each, as the process gave them
+    planned: tuple[int, ...]  # after jitter and gap
+    expected: tuple[float, ...]  # by the table of rates
+    chi_square: float
+    p: float
+    shortest: timedelta | None  # between two touches of a day
+    median: timedelta | None
+    longest: timedelta | None
+    too_near: int
+    outside: int
+
+
+def timed(*, days: int, per_day: int, rule: PlanRule, seed: int = 0, zone: str = "UTC") -> Timing:
+    """Return how so many touches a day lie, over so many days. Raises ConfigError."""
+    if days < 1 or per_day < 1:
+        raise ConfigError("a rehearsal of times needs at least a day and a touch a day")
+    drawn, planned, apart, outside = [], [], [], 0
+    weights: dict[int, float] = {}
+    for nth in range(days):
+        day = FIRST_MONDAY + timedelta(days=nth)
+        stretches = open_stretches(day, rule=rule, zone=zone)
+        if not stretches:
+            continue
+        raw = thinned(per_day, stretches, chance=Chance(seed, Purpose.TIMES, nth, 1))
+        times = day_times(per_day, stretches, rule=rule, chance=Chance(seed, Purpose.TIMES, nth))
+        hours = _wall_hours(stretches, zone)
+        for hour, stretch in zip(hours, stretches, strict=True):
+            weights[hour] = weights.get(hour, 0.0) + stretch.rate * (stretch.end - stretch.start)
+        drawn.append(_placed(raw, stretches, hours))
+        planned.append(_placed(times, stretches, hours))
+        outside += int((planned[-1] < 0).sum())
+        apart.append(np.diff(times))
+    seen, moved = _all(drawn), _all(planned)
+    known = sorted(weights)
+    whole = sum(weights.values())
+    expected = tuple(len(seen) * weights[hour] / whole for hour in known)
+    counts = tuple(int((seen == hour).sum()) for hour in known)
+    statistic = chi_square(counts, expected)
+    gaps = _all(apart)
+    return Timing(
+        days=days,
+        hours=tuple(known),
+        drawn=counts,
+        planned=tuple(int((moved == hour).sum()) for hour in known),
+        expected=expected,
+        chi_square=statistic,
+        p=chi_square_p(statistic, freedom=len(known) - 1),
+        shortest=_span(gaps.min()) if len(gaps) else None,
+        median=_span(np.median(gaps)) if len(gaps) else None,
+        longest=_span(gaps.max()) if len(gaps) else None,
+        too_near=int((gaps < gap_of(rule)).sum()),
+        outside=outside,
+    )
+
+
+def chi_square(seen: Sequence[int], expected: Sequence[float]) -> float:
+    """Return Pearson's statistic of counts against what was expected."""
+    return sum(
+        (count - wanted) ** 2 / wanted
+        for count, wanted in zip(seen, expected, strict=True)
+        if wanted > 0
+    )
+
+
+def chi_square_p(statistic: float, *, freedom: int) -> float:
+    """Return how likely a statistic at least as large is, if only chance is at work."""
+    if freedom < 1:
+        return 1.0
+    half = statistic / 2
+    # From one or two degrees on, each further two add one term.
+    at, tail = (1.0, math.exp(-half)) if freedom % 2 == 0 else (0.5, math.erfc(math.sqrt(half)))
+    while at < freedom / 2:
+        if half > 0:
+            tail += math.exp(at * math.log(half) - half - math.lgamma(at + 1))
+        at += 1
+    return min(tail, 1.0)
+
+
+def _wall_hours(stretches: Sequence[Stretch], zone: str) -> list[int]:
+    wall = ZoneInfo(zone)
+    return [moment(stretch.start).astimezone(wall).hour for stretch in stretches]
+
+
+def _placed(at: Ints, stretches: Sequence[Stretch], hours: Sequence[int]) -> Ints:
+    """Return each moment's hour on the wall, or -1 when it is in none of the stretches."""
+    starts = np.array([stretch.start for stretch in stretches])
+    ends = np.array([stretch.end for stretch in stretches])
+    where = np.searchsorted(starts, at, side="right") - 1
+    inside = (where >= 0) & (at < ends[where])
+    return np.where(inside, np.array(hours)[where], -1)
+
+
+def _all(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _span(ticks: float | np.int64 | Floats) -> timedelta:
+    return timedelta(seconds=float(ticks) / SECOND)

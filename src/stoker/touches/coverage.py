@@ -1,0 +1,315 @@
+"""What a week's plan can promise about coverage, before it starts.
+
+Feasible: as long as every touch succeeds, can everybody be reached in time? And with touches that
+fail as often as they did: how likely is it that somebody waits too long? The second answer is a
+probability, found by rehearsing the production planner, and never a guarantee.
+
+Weeks of touches on a make-believe tenant, to learn how long anybody waits.
+
+The days are planned by the production planner; only the outcomes are drawn. Whoever chooses is
+told what really happened so far, and may look away from it: that is how policies are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.touches.model import Outcome, PlanRule, Profile
+from stoker.touches.planner import budgets_of, picks_of
+from stoker.touches.random import Chance, Floats, Ints, Purpose
+from stoker.touches.selection import NEVER, roster_of
+
+LONGEST = 400  # days; longer gaps are counted with these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How often a touch ends otherwise than done."""
+
+    failed: float = 0.0
+    already_reacted: float = 0.0
+    no_posts: float = 0.0
+
+    def __post_init__(self) -> None:
+        parts = (self.failed, self.already_reacted, self.no_posts)
+        if not all(0 <= part <= 1 for part in parts) or sum(parts) >= 1:
+            raise ConfigError(
+                "the shares of touches that come to nothing are each from 0 to 1 and together "
+                "below 1, or nothing would ever be done"
+            )
+
+    @property
+    def done(self) -> float:
+        """Return how often a touch is made."""
+        return 1 - self.failed - self.already_reacted - self.no_posts
+
+
+# Told the day each was last really done, a day and its budget; returns the places it picks.
+Chooser = Callable[[Ints, date, int], Ints]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What came of some weeks."""
+
+    gaps: Ints  # how many gaps of 0, 1, 2 … days; waits not over count once they are too long
+    too_long: Ints  # places of those who waited longer than the window, at least once
+    outcomes: dict[Outcome, int]
+
+
+def repairing_daily(*, rule: PlanRule, seed: int, appeal: Floats | None = None) -> Chooser:
+    """Return the production policy: every morning picks from what really happened."""
+
+    def choose(last_done: Ints, day: date, budget: int) -> Ints:
+        return picks_of(
+            last_done, day=day, budget=budget, rule=rule, seed=seed, appeal=appeal
+        ).places
+
+    return choose
+
+
+def rehearsed(
+    last_done: Ints,
+    *,
+    monday: date,
+    weeks: int,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    odds: Odds,
+    choose: Chooser,
+) -> Rehearsal:
+    """Return what came of so many weeks from a Monday on.
+
+    Whoever was never touched waits from that Monday on; nobody else's past is forgotten.
+    """
+    first = monday.toordinal()
+    state = last_done.copy()
+    waiting_since = np.where(state == NEVER, first, state)
+    gaps = np.zeros(LONGEST + 1, np.int64)
+    late = np.zeros(len(state), bool)
+    ends = np.zeros(4, np.int64)
+    chance = Chance(seed, Purpose.OUTCOMES, first)
+    edges = np.cumsum([odds.done, odds.failed, odds.already_reacted])
+    for week in range(weeks):
+        begins = monday + timedelta(weeks=week)
+        budgets, _ = budgets_of(begins, rule=rule, seed=seed, zone=zone)
+        for place, budget in enumerate(budgets.days):
+            day = begins + timedelta(days=place)
+            picked = choose(state, day, budget)
+            kinds = np.searchsorted(edges, chance.some(len(picked)), side="right")
+            ends += np.bincount(kinds, minlength=4)
+            done = picked[kinds == 0]
+            waited = day.toordinal() - waiting_since[done]
+            known = waited[state[done] != NEVER]
+            gaps += np.bincount(np.minimum(known, LONGEST), minlength=LONGEST + 1)
+            late[done[waited > rule.window.days]] = True
+            state[done] = waiting_since[done] = day.toordinal()
+    open_waits = first + 7 * weeks - waiting_since
+    overdue = open_waits > rule.window.days
+    gaps += np.bincount(np.minimum(open_waits[overdue], LONGEST), minlength=LONGEST + 1)
+    kinds_of_end = (Outcome.DONE, Outcome.FAILED, Outcome.ALREADY_REACTED, Outcome.NO_POSTS)
+    return Rehearsal(
+        gaps=gaps,
+        too_long=np.flatnonzero(late | overdue),
+        outcomes=dict(zip(kinds_of_end, ends.tolist(), strict=True)),
+    )
+
+
+_Z95 = 1.959964  # standard deviations to either side of 95 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feasibility:
+    """Whether everybody can be reached in time, if every touch succeeds."""
+
+    feasible: bool
+    failing_day: date | None  # the first on which more are due than there was room for
+    shortfall: int  # how many touches are missing by then
+    smallest_weekly: int | None  # spread evenly over its open days, so much a week would do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probability:
+    """An estimate and its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What can be promised, and under which assumptions."""
+
+    profiles: int
+    feasibility: Feasibility
+    one_waits: Probability  # that a given profile waits longer than the window
+    any_waits: Probability  # that at least one does
+    window: timedelta
+    weeks: int
+    runs: int
+    success_rate: float
+
+    @property
+    def sentence(self) -> str:
+        """Say it to a tenant."""
+        if not self.profiles:
+            return "there is no active profile to promise anything about; import some first"
+        one, some = self.one_waits, self.any_waits
+        days, found = self.window.days, self.feasibility
+        chances = (
+            f"at {self.success_rate:.0%} success a given profile waits longer than {days} days "
+            f"within {self.weeks} weeks with probability {one.estimate:.2%} (95 % interval "
+            f"{one.low:.2%} to {one.high:.2%}), at least one of {self.profiles} with "
+            f"{some.estimate:.0%} ({some.low:.0%} to {some.high:.0%})"
+        )
+        if found.feasible:
+            return f"feasible if every touch succeeds; {chances}"
+        would_do = "no weekly budget would do, as no day is open by then"
+        if found.smallest_weekly is not None:
+            would_do = f"{found.smallest_weekly} a week would do"
+        return (
+            f"not feasible: by {found.failing_day} {found.shortfall} touches are missing; "
+            f"{would_do}; {chances}"
+        )
+
+
+def certified(
+    profiles: Iterable[Profile],
+    *,
+    monday: date,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    success_rate: float,
+    weeks: int = 10,
+    runs: int = 200,
+    appeals: Mapping[str, float] | None = None,
+) -> Certificate:
+    """Return what can be promised from this Monday on. Raises ConfigError.
+
+    Every run rehearses the weeks with other budgets, picks and outcomes.
+    """
+    if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
+        raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
+    roster = roster_of(profiles, zone=zone, appeals=appeals)
+    last_done = roster.last_done
+    counts = [
+        len(
+            rehearsed(
+                last_done,
+                monday=monday,
+                weeks=weeks,
+                rule=rule,
+                seed=seed + run,
+                zone=zone,
+                odds=Odds(failed=1 - success_rate),
+                choose=repairing_daily(rule=rule, seed=seed + run, appeal=roster.appeal),
+            ).too_long
+        )
+        for run in range(runs)
+    ]
+    return Certificate(
+        profiles=len(last_done),
+        feasibility=feasibility(
+            last_done,
+            monday=monday,
+            budgets=_coming(monday, rule, seed, zone),
+            window=rule.window,
+            weekdays=rule.weekdays,
+        ),
+        one_waits=clustered(counts, len(last_done)),
+        any_waits=wilson(sum(count > 0 for count in counts), runs),
+        window=rule.window,
+        weeks=weeks,
+        runs=runs,
+        success_rate=success_rate,
+    )
+
+
+def feasibility(
+    last_done: Ints,
+    *,
+    monday: date,
+    budgets: Sequence[int],
+    window: timedelta,
+    weekdays: Collection[int] = range(1, 8),
+) -> Feasibility:
+    """Say whether budgets of the days from Monday on reach everybody by their deadlines.
+
+    They do if and only if on no day more profiles are due by then than there was room for.
+    Somebody never touched waits from Monday on; whoever is overdue is due on the first day.
+    """
+    days = len(budgets)
+    due_in = last_done + window.days - monday.toordinal()
+    due_in = np.where(last_done == NEVER, window.days - 1, np.maximum(due_in, 0))
+    due_by = np.cumsum(np.bincount(due_in[due_in < days], minlength=days)[:days])
+    missing = due_by - np.cumsum(np.array(budgets, np.int64))
+    failing = np.flatnonzero(missing > 0)
+    enough = _enough(due_by.tolist(), weekdays)
+    if not len(failing):
+        return Feasibility(feasible=True, failing_day=None, shortfall=0, smallest_weekly=enough)
+    first = int(failing[0])
+    return Feasibility(
+        feasible=False,
+        failing_day=monday + timedelta(days=first),
+        shortfall=int(missing[first]),
+        smallest_weekly=enough,
+    )
+
+
+def _enough(due_by: Sequence[int], weekdays: Collection[int]) -> int | None:
+    """Return the weekly budget, spread evenly over these weekdays, that is never behind."""
+    enough = opened = 0
+    for place, due in enumerate(due_by):
+        opened += place % 7 + 1 in weekdays
+        if due and not opened:
+            return None
+        enough = max(enough, -(-due * len(set(weekdays)) // max(opened, 1)))
+    return enough
+
+
+def wilson(successes: float, number: float) -> Probability:
+    """Return a share and its 95 % interval by Wilson's score, which stays within 0 and 1."""
+    if number <= 0:
+        return Probability(estimate=0.0, low=0.0, high=1.0)
+    share, spread = successes / number, _Z95**2 / number
+    middle = (share + spread / 2) / (1 + spread)
+    half = _Z95 / (1 + spread) * math.sqrt(share * (1 - share) / number + spread / number / 4)
+    return Probability(
+        estimate=share, low=max(min(middle - half, share), 0.0), high=min(middle + half, 1.0)
+    )
+
+
+def clustered(counts: Sequence[int], size: int) -> Probability:
+    """Return the share of all that these counts, each out of `size`, are; runs are independent.
+
+    Within a run one who waits makes others wait, so a run says less than its size promises.
+    """
+    number = len(counts) * size
+    if not number:
+        return Probability(estimate=0.0, low=0.0, high=1.0 if counts else 0.0)
+    share = sum(counts) / number
+    alone = size * share * (1 - share)
+    seen = float(np.var(counts, ddof=1)) if len(counts) > 1 else alone
+    effect = max(seen / alone, 1.0) if alone > 0 else 1.0
+    return wilson(share * number / effect, number / effect)
+
+
+def _coming(monday: date, rule: PlanRule, seed: int, zone: str) -> list[int]:
+    weeks = -(-rule.window.days // 7)
+    days = [
+        budget
+        for week in range(weeks)
+        for budget in budgets_of(monday + timedelta(weeks=week), rule=rule, seed=seed, zone=zone)[
+            0
+        ].days
+    ]
+    return days[: rule.window.days]

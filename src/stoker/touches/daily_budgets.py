@@ -1,0 +1,111 @@
+"""How many touches each day of a week has room for.
+
+Budgets are drawn from a normal distribution that is truncated, not clamped, then balanced so that
+the week adds up to its target and no day leaves its bounds. One day may be a burst, one is light.
+Knows numbers only: what bounds a day is worked out from hours and gaps elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from stoker.touches.model import PlanRule
+from stoker.touches.random import Chance
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the most touches of one day."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """What each day of a week may have, and which day, if any, is the burst."""
+
+    days: tuple[int, ...]
+    burst: int | None = None
+
+
+def week_budgets(bounds: Sequence[Bounds], *, rule: PlanRule, chance: Chance) -> Budgets:
+    """Return budgets inside their bounds that add up to the target, or to all that fits below it.
+
+    The least of all days together must not be above the target: a PlanRule sees to that.
+    """
+    drawn = [
+        truncated_normal(chance.one(), rule.daily_mean, rule.daily_std, each) for each in bounds
+    ]
+    working = [place for place, each in enumerate(bounds) if each.most]
+    bursts = [place for place in working if chance.one() < rule.burst_chance]
+    burst = bursts[0] if bursts else None
+    others = [place for place in working if place != burst]
+    light = others[int(chance.one() * len(others))] if others else None
+    extra = rule.burst_least + int(chance.one() * (rule.burst_most - rule.burst_least + 1))
+    if burst is not None:
+        drawn[burst] += extra
+    if light is not None:
+        drawn[light] -= rule.light_by
+    within = [
+        min(max(number, each.least), each.most) for number, each in zip(drawn, bounds, strict=True)
+    ]
+    target = min(rule.target, sum(each.most for each in bounds))
+    # The two odd days come last: the others make up the difference as long as they can.
+    odd = [place for place in (burst, light) if place is not None]
+    plain = [place for place in working if place not in odd]
+    for places in (plain, odd):
+        _balance(within, places, bounds, target=target, chance=chance)
+    return Budgets(days=tuple(within), burst=burst)
+
+
+def truncated_normal(chance: float, mean: float, std: float, bounds: Bounds) -> int:
+    """Return the whole number at this chance (0 up to 1) of a normal truncated to the bounds.
+
+    What lies outside is shared out over all that is inside, in proportion: no heap at either end.
+    """
+    low, high = bounds.least - _HALF, bounds.most + _HALF
+    if bounds.least == bounds.most or std <= 0:
+        return min(max(round(mean), bounds.least), bounds.most)
+    normal = NormalDist(mean, std)
+    below, above = normal.cdf(low), normal.cdf(high)
+    share = below + chance * (above - below)
+    if not 0 < share < 1:  # the mean is so far outside that no number can tell
+        return bounds.least if mean < low else bounds.most
+    return min(max(round(normal.inv_cdf(share)), bounds.least), bounds.most)
+
+
+def _balance(
+    days: list[int],
+    places: Sequence[int],
+    bounds: Sequence[Bounds],
+    *,
+    target: int,
+    chance: Chance,
+) -> None:
+    missing = target - sum(days)
+    step = 1 if missing > 0 else -1
+    rooms = {
+        place: bounds[place].most - days[place] if step > 0 else days[place] - bounds[place].least
+        for place in places
+    }
+    whole = sum(rooms.values())
+    share = min(abs(missing), whole)
+    if not share:
+        return
+    left = share
+    for place, room in rooms.items():
+        part = share * room // whole
+        days[place] += step * part
+        rooms[place] -= part
+        left -= part
+    # Fewer are left than there are days, so one turn each is enough.
+    for nth in chance.order(len(places)):
+        place = places[nth]
+        if left and rooms[place]:
+            days[place] += step
+            left -= 1

@@ -1,0 +1,159 @@
+"""A tenant's own webhook: something of ours is delivered to it, signed, under an id of its own.
+
+The signature says who sent it and when, over the very bytes that were sent. Whoever receives it
+knows a delivery by its id, so the same one may be sent again. What is delivered, and how often it
+is tried, is not known here.
+
+Touches handed over as lines of a JSON file, for whoever reads it from there.
+
+A line is on the disk before we return. What was handed over just before a crash stands among the
+last lines, and is not written again. Which touches there are is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.base.text import page_safe_json
+from stoker.base.types import Json, TenantId, in_utc
+from stoker.http.api_client import Failure, Vendor
+from stoker.http.client import Http
+from stoker.touches.export import touch_content
+from stoker.touches.model import Touch
+
+LOOK_BACK = 64_000  # bytes
+
+
+class ByFile:
+    """Touches as lines at the end of a file; one that stands in its last lines is not repeated."""
+
+    name = "file"
+
+    def __init__(self, path: Path, *, tenant: TenantId, look_back: int = LOOK_BACK) -> None:
+        self._path = path
+        self._tenant = tenant
+        self._look_back = look_back
+
+    async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
+        content = {**touch_content(self._tenant, delivery, touch), "left_at": now.isoformat()}
+        line = page_safe_json(content).encode() + b"\n"
+        await asyncio.to_thread(self._append, delivery, line)
+
+    def _append(self, delivery: str, line: bytes) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path} cannot be written ({error.strerror}); change touches.file"
+            ) from error
+        try:
+            end = os.fstat(file).st_size
+            looked = min(end, self._look_back)
+            if looked and delivery in _deliveries(os.pread(file, looked, end - looked)):
+                os.fsync(file)  # whoever wrote it may have died before it was on the disk
+                return
+            # What a crash left of a line must not swallow this one.
+            torn = end and os.pread(file, 1, end - 1) != b"\n"
+            whole = b"\n" + line if torn else line
+            if os.write(file, whole) < len(whole):
+                raise OSError(None, "no room for a whole line")
+            os.fsync(file)
+        except OSError as error:
+            raise TransientError(
+                f"{self._path} did not take a line ({error.strerror}); free some room"
+            ) from error
+        finally:
+            os.close(file)
+
+
+def _deliveries(tail: bytes) -> set[str]:
+    """Return what the whole lines at the end of a file delivered."""
+    found = set()
+    for line in tail.split(b"\n")[:-1]:
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue  # the first may be cut off, another torn
+        if isinstance(said, dict) and isinstance(said.get("delivery"), str):
+            found.add(said["delivery"])
+    return found
+
+
+DEADLINE = timedelta(seconds=20)
+
+MOST_BYTES = 64_000  # of an answer nobody reads
+
+SIGNATURE, DELIVERY = "stoker-signature", "stoker-delivery"
+
+SHORTEST_SECRET = 16  # characters; a shorter one could be tried out
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+
+_GONE = Failure(ConfigError, "is not there; check touches.webhook_url")
+
+_REFUSES = Failure(ConfigError, "refuses our signature; check keys.webhook on both sides")
+
+_FAILURES = {401: _REFUSES, 403: _REFUSES, 404: _GONE, 410: _GONE}
+
+
+class Webhook:
+    """Where a tenant takes deliveries in. `secret` signs them and never travels."""
+
+    def __init__(
+        self, http: Http, *, url: str, secret: str, deadline: timedelta = DEADLINE
+    ) -> None:
+        if len(secret) < SHORTEST_SECRET:
+            raise ConfigError(
+                f"the secret of a webhook has at least {SHORTEST_SECRET} characters; "
+                "set a longer one in keys.webhook"
+            )
+        self._secret = secret
+        self._there = Vendor(
+            http,
+            name="the webhook",
+            base_url=url,
+            headers={},
+            deadline=deadline,
+            failures=_FAILURES,
+            most_bytes=MOST_BYTES,
+        )
+
+    async def deliver(self, delivery: str, content: Mapping[str, Json], *, now: datetime) -> None:
+        """Hand something over; any answer that says yes will do.
+
+        Raises TransientError when it should be sent again, under the same id: also when nobody
+        knows whether it arrived. PermanentError: this delivery is refused for good. ConfigError:
+        nothing can be delivered there as things are set.
+        """
+        if not _ID.fullmatch(delivery):
+            raise PermanentError("a delivery's id is one plain word; nothing was sent")
+        try:
+            body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PermanentError("this cannot be delivered as JSON; nothing was sent") from error
+        headers = {
+            "content-type": "application/json",
+            DELIVERY: delivery,
+            SIGNATURE: signature(self._secret, delivery, body, at=now),
+        }
+        try:
+            await self._there.send("POST", "", body=body, headers=headers)
+        except UncertainError as error:
+            raise TransientError(f"{error}; it is sent again under the same id") from error
+
+
+def signature(secret: str, delivery: str, body: bytes, *, at: datetime) -> str:
+    """Return how a delivery is signed: `t=SECONDS,v1=HEX`, HMAC-SHA256 over `SECONDS.ID.BODY`."""
+    seconds = int(in_utc(at).timestamp())
+    signed = f"{seconds}.{delivery}.".encode() + body
+    return f"t={seconds},v1={hmac.new(secret.encode(), signed, sha256).hexdigest()}"

@@ -1,0 +1,257 @@
+"""Weekly plans as JSON and back, as iCalendar (RFC 5545), and as CSV.
+
+Names and addresses come from outside: in a calendar they are escaped and folded, in a CSV file no
+cell begins like a formula. The same plan gives the same bytes.
+
+What a touch says where it is handed over: to a program, and to a person's CRM.
+
+Names and addresses came from strangers: texts are cleaned and bounded, markup is escaped.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from html import escape
+from typing import Any
+
+from stoker.accounts.contacts import sendable_text
+from stoker.base.errors import PermanentError
+from stoker.base.text import cell
+from stoker.base.types import Json, TenantId, in_utc
+from stoker.crm.rows import PARTNER, Cell, CrmRow, external_id
+from stoker.crm.upsert import Write, digest_of
+from stoker.touches.model import PENDING, DaySlot, Outcome, Touch, WeeklyPlan
+
+COLUMNS = (
+    "week",
+    "day",
+    "at",
+    "url",
+    "name",
+    "score",
+    "days_since",
+    "forced",
+    "probability",
+    "status",
+    "handed_at",
+)
+
+_OCTETS = 75  # on one line of a calendar
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+_WEB = re.compile(r"https?://[!-~]+")
+
+_ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\;", ",": "\\,", "\n": "\\n", "\t": " "})
+
+
+def plan_json(plan: WeeklyPlan) -> dict[str, Json]:
+    """Return the plan as JSON has it."""
+    return {
+        "iso_year": plan.iso_year,
+        "iso_week": plan.iso_week,
+        "monday": plan.monday.isoformat(),
+        "total": plan.total,
+        "seed": plan.seed,
+        "zone": plan.zone,
+        "created_at": plan.created_at.isoformat(),
+        "notes": list(plan.notes),
+        "days": [
+            {
+                "day": slot.day.isoformat(),
+                "budget": slot.budget,
+                "burst": slot.burst,
+                "completed": slot.completed,
+                "touches": [touch_json(touch) for touch in slot.touches],
+            }
+            for slot in plan.days
+        ],
+    }
+
+
+def touch_json(touch: Touch) -> dict[str, Json]:
+    """Return a touch as JSON has it."""
+    return {
+        "url": touch.url,
+        "name": touch.name,
+        "day": touch.day.isoformat(),
+        "at": touch.at.isoformat(),
+        "score": touch.score,
+        "days_since": touch.days_since,
+        "forced": touch.forced,
+        "probability": touch.probability,
+        "status": touch.status,
+        "handed_at": touch.handed_at.isoformat() if touch.handed_at else None,
+    }
+
+
+def plan_from_json(value: Any) -> WeeklyPlan:
+    """Return the plan that was written so. Raises PermanentError when it is none."""
+    try:
+        return WeeklyPlan(
+            iso_year=int(value["iso_year"]),
+            iso_week=int(value["iso_week"]),
+            monday=date.fromisoformat(value["monday"]),
+            total=int(value["total"]),
+            seed=int(value["seed"]),
+            zone=str(value["zone"]),
+            created_at=_moment(value["created_at"]),
+            notes=tuple(map(str, value["notes"])),
+            days=tuple(map(_slot, value["days"])),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PermanentError(
+            f"this is no weekly plan ({type(error).__name__}: {error}); "
+            "plan the week again, or give back the file it was"
+        ) from error
+
+
+def touch_from_json(value: Mapping[str, Any]) -> Touch:
+    """Return the touch that was written so. Raises KeyError, TypeError or ValueError."""
+    status, handed = value["status"], value["handed_at"]
+    since = value["days_since"]
+    return Touch(
+        url=str(value["url"]),
+        name=str(value["name"]),
+        day=date.fromisoformat(value["day"]),
+        at=_moment(value["at"]),
+        score=float(value["score"]),
+        days_since=None if since is None else int(since),
+        forced=bool(value["forced"]),
+        probability=float(value["probability"]),
+        outcome=None if status == PENDING else Outcome(status),
+        handed_at=None if handed is None else _moment(handed),
+    )
+
+
+def plan_csv(plan: WeeklyPlan) -> str:
+    """Return the plan's touches as rows under their header, in time order."""
+    out = io.StringIO(newline="")
+    rows = csv.writer(out, lineterminator="\r\n")
+    rows.writerow(COLUMNS)
+    for slot in plan.days:
+        for touch in slot.touches:
+            said = {**touch_json(touch), "week": plan.week, "forced": str(touch.forced).lower()}
+            rows.writerow([cell(said[column]) for column in COLUMNS])  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def plan_ics(plan: WeeklyPlan) -> str:
+    """Return the plan's touches as a calendar. An entry keeps its id whenever it is written."""
+    lines = [
+        "BEGIN:VCALENDAR",
+        "VERSION:2.0",
+        "PRODID:-//Stoker//Touches//EN",
+        "CALSCALE:GREGORIAN",
+        "METHOD:PUBLISH",
+    ]
+    for slot in plan.days:
+        for touch in slot.touches:
+            lines += _event(touch, written_at=plan.created_at)
+    lines.append("END:VCALENDAR")
+    return "".join(f"{part}\r\n" for line in lines for part in _folded(line))
+
+
+def _event(touch: Touch, *, written_at: datetime) -> Iterator[str]:
+    named = hashlib.sha256(f"{touch.day}|{touch.url}".encode(errors="replace")).hexdigest()[:32]
+    wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
+    gone = touch.outcome is not None and not touch.outcome.counts
+    yield "BEGIN:VEVENT"
+    yield f"UID:{named}@stoker"
+    yield f"DTSTAMP:{_stamp(written_at)}"
+    yield f"DTSTART:{_stamp(touch.at)}"
+    yield f"SUMMARY:{_text('Touch ' + (touch.name or touch.url))}"
+    yield "DESCRIPTION:" + _text(f"{touch.url}\n{wait}; {touch.status}")
+    if _WEB.fullmatch(touch.url):
+        yield f"URL:{touch.url}"
+    yield f"STATUS:{'CANCELLED' if gone else 'CONFIRMED'}"
+    yield "END:VEVENT"
+
+
+def _text(text: str) -> str:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", plain).translate(_ESCAPED)
+
+
+def _folded(line: str) -> Iterator[str]:
+    """Yield a line in parts of at most 75 octets, no letter torn apart, the later ones indented."""
+    part, length = "", 0
+    for letter in line:
+        size = len(letter.encode())
+        if length + size > _OCTETS:
+            yield part
+            part, length = " ", 1
+        part, length = part + letter, length + size
+    yield part
+
+
+def _stamp(moment: datetime) -> str:
+    return f"{in_utc(moment):%Y%m%dT%H%M%SZ}"
+
+
+def _slot(value: Mapping[str, Any]) -> DaySlot:
+    return DaySlot(
+        day=date.fromisoformat(value["day"]),
+        budget=int(value["budget"]),
+        burst=bool(value["burst"]),
+        touches=tuple(map(touch_from_json, value["touches"])),
+    )
+
+
+def _moment(text: str) -> datetime:
+    return in_utc(datetime.fromisoformat(text))
+
+
+ACTIVITY = "mail.activity"
+
+_PARTNERS = "base.model_res_partner"
+
+_TODO = "mail.mail_activity_data_todo"
+
+
+def touch_content(tenant: TenantId, delivery: str, touch: Touch) -> dict[str, Json]:
+    """Return a touch as programs get it."""
+    return {"kind": "touch", "delivery": delivery, "tenant": tenant, **touch_json(touch)}
+
+
+def partner_row(tenant: TenantId, touch: Touch) -> CrmRow:
+    """Return whom an activity is about; whoever has that website already is the one."""
+    return CrmRow(
+        model=PARTNER,
+        external_id=external_id(tenant, "profile", touch.url),
+        values={},
+        once={"name": sendable_text(touch.name) or touch.url, "website": touch.url},
+        look=("website", touch.url),
+        alone=True,
+    )
+
+
+def partner_write(row: CrmRow) -> Write:
+    """Return what makes that partner."""
+    return Write(row=row, cells=row.once, digest=digest_of(row), before={}, intent={})
+
+
+def activity_write(
+    tenant: TenantId, delivery: str, touch: Touch, *, partner: int, user: str = ""
+) -> Write:
+    """Return what makes a touch an activity on a partner's record, for a user if one is named."""
+    wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
+    forced = ", overdue" if touch.forced else ""
+    cells: dict[str, Cell] = {
+        "summary": f"Touch {sendable_text(touch.name) or touch.url}",
+        "note": f"<p>{escape(sendable_text(touch.url))}</p><p>{wait}{forced}; due "
+        f"{touch.at:%H:%M} UTC</p>",
+        "date_deadline": touch.day.isoformat(),
+        "res_model_id/id": _PARTNERS,
+        "res_id": str(partner),
+        "activity_type_id/id": _TODO,
+    }
+    if user:
+        cells["user_id/id"] = user
+    row = CrmRow(model=ACTIVITY, external_id=external_id(tenant, "touch", delivery), values={})
+    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent={})

@@ -1,0 +1,413 @@
+"""Profiles, touches and weekly plans, and every number a plan is made by.
+
+A touch is planned here, made by somebody else and comes back as an outcome. Knows what these
+things are and which rules contradict themselves; how a week is planned is said elsewhere. All
+moments are UTC, all days those of the tenant's zone.
+
+What staying in touch needs remembered: profiles, weekly plans, what came of them, counters.
+
+Verbs of a store, as in `ports`: each atomic, each wholly or not at all. Everything is one tenant's
+own, behind its door. Who is touched when is decided in `core.coverage`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from stoker.base.errors import ConfigError
+
+_DAY = timedelta(days=1)
+
+_NONE = timedelta(0)
+
+
+class ProfileStatus(StrEnum):
+    """Whether a profile may be touched; only an active one is."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    PRIVATE = "private"
+    DELETED = "deleted"
+
+
+class Outcome(StrEnum):
+    """What came of a touch. Each uses up its slot; only DONE counts and resets the wait."""
+
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    ALREADY_REACTED = "already_reacted"
+    NO_POSTS = "no_posts"
+
+    @property
+    def counts(self) -> bool:
+        """Say whether the touch was made: it consumes counters, and the wait begins anew."""
+        return self is Outcome.DONE
+
+
+PENDING = "pending"  # the status of a touch without an outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Somebody a tenant stays in touch with. The url is its id."""
+
+    url: str
+    name: str = ""
+    last_done_at: datetime | None = None  # never touched: first in line
+    status: ProfileStatus = ProfileStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """One planned contact. `url` and `day` together name it: nobody is touched twice a day."""
+
+    url: str
+    name: str
+    day: date  # in the tenant's zone
+    at: datetime
+    score: float
+    days_since: int | None  # on that day, by what was known or projected; None: never touched
+    forced: bool
+    probability: float  # of being picked that day, given the day's scores; 1 for a forced one
+    outcome: Outcome | None = None
+    handed_at: datetime | None = None  # when it left Stoker; from then on its time stays
+
+    @property
+    def status(self) -> str:
+        """Return `pending`, or the outcome's name."""
+        return PENDING if self.outcome is None else self.outcome.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """Somebody's word on what came of one touch."""
+
+    url: str
+    day: date
+    outcome: Outcome
+    marked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySlot:
+    """One day of a plan: how many touches it has room for, and those planned, in time order."""
+
+    day: date
+    budget: int
+    touches: tuple[Touch, ...] = ()
+    burst: bool = False
+
+    @property
+    def completed(self) -> int:
+        """Return how many of its touches were made."""
+        return sum(touch.outcome is Outcome.DONE for touch in self.touches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyPlan:
+    """Seven day slots from Monday on, and what they were drawn from."""
+
+    iso_year: int
+    iso_week: int
+    monday: date
+    total: int  # the seven budgets together
+    days: tuple[DaySlot, ...]
+    seed: int
+    zone: str
+    created_at: datetime
+    notes: tuple[str, ...] = ()  # what the rules could not be given, in sentences
+
+    @property
+    def week(self) -> str:
+        """Return the week's name: `2026-W07`."""
+        return f"{self.iso_year:04d}-W{self.iso_week:02d}"
+
+    def slot(self, day: date) -> DaySlot | None:
+        """Return the slot of a day; None when the day is not of this week."""
+        return next((slot for slot in self.days if slot.day == day), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How busy one stretch of the day is, relative to the others: from begins until ends."""
+
+    begins: time
+    ends: time  # midnight is the day's end
+    rate: float
+
+
+OFFICE_RATES = (
+    Rate(time(9), time(10), 0.6),
+    Rate(time(10), time(12), 1.3),
+    Rate(time(12), time(13), 0.8),
+    Rate(time(13), time(15), 1.2),
+    Rate(time(15), time(17), 0.7),
+    Rate(time(17), time(18), 0.4),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRule:
+    """Every number a week is planned by. Raises ConfigError when they contradict each other."""
+
+    weekly_budget: int = 80  # what the days add up to, where that is possible
+    weekly_cap: int = 80
+    daily_mean: float = 12.0
+    daily_std: float = 4.0
+    daily_min: int = 5
+    daily_max: int = 20
+    daily_cap: int = 20
+    hourly_cap: int = 5
+    force_after: timedelta = timedelta(days=12)  # whoever waited longer is included by force
+    force_limit: int = 5  # a day, until the deadline is near
+    window: timedelta = timedelta(days=14)  # nobody should wait longer
+    pressing: timedelta = timedelta(days=3)  # so long before the window ends no limit holds
+    score_per_day: float = 0.8
+    score_ceiling: float = 12.0
+    score_noise: float = 5.0
+    pool_factor: float = 2.0  # the best so many times the day's budget are drawn from
+    appeal_factor: float = 1.0  # what full appeal adds to the weight in that draw, as its multiple
+    opens: time = time(9)
+    closes: time = time(18)  # midnight is the day's end
+    weekdays: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)  # Monday is 1
+    rates: tuple[Rate, ...] = OFFICE_RATES
+    gap: timedelta = timedelta(minutes=3)
+    jitter: timedelta = timedelta(minutes=5)
+    burst_chance: float = 0.15  # per day, for at most one day a week
+    burst_least: int = 3
+    burst_most: int = 5
+    light_by: int = 3
+
+    def __post_init__(self) -> None:
+        for wrong, sentence in self._contradictions():
+            if wrong:
+                raise ConfigError(sentence)
+
+    @property
+    def most(self) -> int:
+        """Return the most touches one day may have."""
+        return min(self.daily_max, self.daily_cap)
+
+    @property
+    def target(self) -> int:
+        """Return what a week's budgets should add up to."""
+        return min(self.weekly_budget, self.weekly_cap)
+
+    def _contradictions(self) -> tuple[tuple[bool, str], ...]:
+        counts = (
+            self.weekly_budget,
+            self.weekly_cap,
+            self.daily_min,
+            self.daily_max,
+            self.daily_cap,
+            self.force_limit,
+            self.burst_least,
+            self.burst_most,
+            self.light_by,
+        )
+        numbers = (
+            self.daily_std,
+            self.score_per_day,
+            self.score_ceiling,
+            self.score_noise,
+            self.appeal_factor,
+        )
+        days = len(set(self.weekdays))
+        return (
+            (min(counts) < 0, "no number of a weekly plan may be below 0"),
+            (
+                not all(0 <= number < math.inf for number in numbers),
+                "the spread of daily budgets, the parts of a score and what appeal adds are "
+                "numbers from 0 up",
+            ),
+            (not math.isfinite(self.daily_mean), "the mean of daily budgets is a plain number"),
+            (self.hourly_cap < 1, "an hourly cap below 1 leaves no room for any touch; raise it"),
+            (
+                self.daily_min > self.most,
+                f"a day of at least {self.daily_min} touches does not fit under a daily maximum "
+                f"of {self.most}; lower the minimum or raise the maximum and the daily cap",
+            ),
+            (
+                not days or not set(self.weekdays) <= set(range(1, 8)),
+                "the weekdays with touches are one or more of 1 (Monday) to 7 (Sunday)",
+            ),
+            (
+                self.daily_min * days > self.target,
+                f"{days} days of at least {self.daily_min} touches are more than {self.target} a "
+                "week; lower the daily minimum or raise the weekly budget and cap",
+            ),
+            (
+                not 1 <= self.pool_factor < math.inf,
+                "the selection pool is at least 1 time the day's budget",
+            ),
+            (
+                not 0 <= self.burst_chance <= 1 or self.burst_least > self.burst_most,
+                "a burst day has a chance from 0 to 1 and adds from its least to its most",
+            ),
+            (
+                min(self.gap, self.jitter, self.force_after, self.pressing) < _NONE
+                or self.window < _DAY,
+                "gap, jitter and the days about forcing are not negative; "
+                "the coverage window is at least a day",
+            ),
+            (
+                max(self.gap, self.jitter) >= _DAY,
+                "the minimum gap and the jitter are each shorter than a day",
+            ),
+            (
+                ends_after(self.closes) <= ends_after(self.opens, opening=True),
+                f"operating hours from {self.opens:%H:%M} to {self.closes:%H:%M} are empty; "
+                "they end later on the day they begin",
+            ),
+            (
+                not all(0 <= piece.rate < math.inf for piece in self.rates)
+                or bool(self.rates and not any(piece.rate for piece in self.rates)),
+                "rates by hour are numbers from 0 up, and one of them is above 0",
+            ),
+        )
+
+
+def ends_after(wall: time, *, opening: bool = False) -> timedelta:
+    """Return how long after midnight a wall time is; as an end, midnight is the next one."""
+    length = timedelta(
+        hours=wall.hour, minutes=wall.minute, seconds=wall.second, microseconds=wall.microsecond
+    )
+    return _DAY if not length and not opening else length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilesPut:
+    """How profiles compared with what was known."""
+
+    new: int = 0
+    changed: int = 0
+    same: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """That one touch left Stoker for who makes it, or was refused there for good."""
+
+    url: str
+    day: date
+    way: str
+    at: datetime
+    refused: str = ""  # why nobody took it; empty: it was taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """On which day a plan was last brought in line with what was known, and with what."""
+
+    on: date
+    roster: int  # as `TouchStore.roster` told
+    rule: str = ""  # the same for the same rule, and another for another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPlan:
+    """A week's plan with what came of it so far.
+
+    A new plan and every outcome change the revision; that a touch left does not.
+    """
+
+    plan: WeeklyPlan
+    revision: int  # 1 for the first
+    handed: Mapping[tuple[date, str], HandOver] = field(default_factory=dict)  # by day and url
+    settled: Settled | None = None  # None also once something came of it since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDay:
+    """One day of a week's plan with what came of it so far, without the rest of the week."""
+
+    slot: DaySlot
+    handed: Mapping[str, HandOver] = field(default_factory=dict)  # by url
+    settled: Settled | None = None  # also when something came of the plan since
+    marked_since: bool = False  # something did
+
+
+class TouchStore(Protocol):
+    """One tenant's profiles, plans and counters."""
+
+    async def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
+        """Put profiles in place of what was known of their urls, if they differ.
+
+        As `core.profiles.merged_profile`: a wait never begins earlier than it did. Atomic.
+        """
+        ...
+
+    async def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+        """Return one page of profiles, in url order."""
+        ...
+
+    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        """Return the profiles of these urls that are known, in url order."""
+        ...
+
+    async def roster(self) -> int:
+        """Return a number that is another one after profiles were put that were new or differed."""
+        ...
+
+    async def plan(self, week: str) -> KeptPlan | None:
+        """Return the plan of a week (`2026-W07`), each touch with what came of it."""
+        ...
+
+    async def day(self, week: str, day: date) -> KeptDay | None:
+        """Return one day of a week's plan; None when there is no plan, or no such day in it."""
+        ...
+
+    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        """Return the touches of one url in the plans of some weeks, in the order of their days."""
+        ...
+
+    async def put_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    ) -> bool:
+        """Keep a plan in place of the one of its week, if that is still the revision seen.
+
+        0 means that there was none. Atomic: of two who saw the same, one is told yes. Outcomes
+        are not taken from the plan given, and none is ever lost to another plan.
+        """
+        ...
+
+    async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
+        """Write down what came of a planned touch; say whether that was news.
+
+        As `core.marking.is_news`. When it was made, the counters grow by one and its profile's
+        wait begins anew: all of it is there afterwards, or none. Raises PermanentError, with
+        nothing written, when the plan of that week has no such touch.
+        """
+        ...
+
+    async def hand_over(self, week: str, handed: HandOver) -> bool:
+        """Write down that a planned touch left; False when it had, or was marked, before.
+
+        Raises PermanentError, with nothing written, when the plan of that week has no such touch.
+        """
+        ...
+
+    async def still_out(self, *, since: datetime) -> int:
+        """Return how many touches were taken from a moment on that nobody has spoken of yet.
+
+        Only touches planned for that moment's day, two days before it, or later, are counted.
+        """
+        ...
+
+    async def marks(self, *, since: date) -> list[Marked]:
+        """Return what came of touches from that day on, by day, then url."""
+        ...
+
+    async def count(self, counters: Sequence[str], amount: int) -> None:
+        """Let counters grow by so much, together. Atomic: nobody's count is lost to another's."""
+        ...
+
+    async def counted(self, counters: Sequence[str]) -> dict[str, int]:
+        """Return how far counters have got, by name; 0 for one that nobody counted on."""
+        ...

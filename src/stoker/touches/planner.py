@@ -1,0 +1,358 @@
+"""A week of touches: budgets, then day after day who and when, on the state projected so far.
+
+A profile planned on Tuesday counts as done on Tuesday when Wednesday is chosen. The same profiles,
+rule and seed give the same plan, byte for byte. What cannot be given is said in the plan's notes.
+How a week goes on after something else happened is for repairing to say.
+
+The rest of a week, planned anew from what really happened.
+
+Past days stay as they were. Today keeps its budget and every touch that was handed out or has an
+outcome; the rest of today and the days after are picked again. A plan that is made on Monday and
+never looked at again forgets whoever's touch failed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.calendar.timezones import zone_named
+from stoker.touches.daily_budgets import Bounds, Budgets, week_budgets
+from stoker.touches.model import DaySlot, Marked, PlanRule, Profile, Touch, WeeklyPlan
+from stoker.touches.random import Chance, Floats, Ints, Purpose
+from stoker.touches.selection import NEVER, Picks, Roster, day_picks, roster_of
+from stoker.touches.times import (
+    cut,
+    day_times,
+    gap_of,
+    grain_of,
+    moment,
+    open_stretches,
+    room,
+    ticks,
+)
+
+_DIGITS = 6  # of scores and probabilities; beyond them processors differ
+
+
+def plan_week(
+    profiles: Iterable[Profile],
+    *,
+    monday: date,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    created_at: datetime,
+    appeals: Mapping[str, float] | None = None,
+) -> WeeklyPlan:
+    """Return the plan of the week that begins on this Monday. Raises ConfigError.
+
+    `appeals`, by url and from 0 to 1, weigh the draw among those who waited about as long.
+    """
+    if monday.isoweekday() != 1:
+        raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
+    roster = roster_of(profiles, zone=zone, appeals=appeals)
+    budgets, notes = budgets_of(monday, rule=rule, seed=seed, zone=zone)
+    last_done = roster.last_done.copy()
+    slots = []
+    for place, budget in enumerate(budgets.days):
+        slot = DaySlot(
+            day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
+        )
+        filled, said = filled_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
+        slots.append(filled)
+        notes += said
+    year, week, _ = monday.isocalendar()
+    return WeeklyPlan(
+        iso_year=year,
+        iso_week=week,
+        monday=monday,
+        total=sum(budgets.days),
+        days=tuple(slots),
+        seed=seed,
+        zone=zone,
+        created_at=in_utc(created_at),
+        notes=notes,
+    )
+
+
+def budgets_of(
+    monday: date, *, rule: PlanRule, seed: int, zone: str
+) -> tuple[Budgets, tuple[str, ...]]:
+    """Return a week's daily budgets, and in sentences what of the rule they could not keep."""
+    bounds, notes = [], []
+    for place in range(7):
+        day = monday + timedelta(days=place)
+        fitting = _fitting(day, rule, zone)
+        most = min(rule.most, fitting)
+        bounds.append(Bounds(min(rule.daily_min, most), most))
+        if fitting < rule.daily_min and day.isoweekday() in rule.weekdays:
+            notes.append(
+                f"{day}: only {fitting} touches fit into its open hours, fewer than the daily "
+                f"minimum of {rule.daily_min}"
+            )
+    drawn = week_budgets(bounds, rule=rule, chance=_chance(seed, Purpose.BUDGETS, monday))
+    if (total := sum(drawn.days)) < rule.target:
+        notes.append(
+            f"the week has room for {total} touches, fewer than the {rule.target} asked for; "
+            "lengthen the hours, or raise the daily maximum, the daily or the hourly cap"
+        )
+    return drawn, tuple(notes)
+
+
+@lru_cache(maxsize=1024)
+def _fitting(day: date, rule: PlanRule, zone: str) -> int:
+    return room(
+        open_stretches(day, rule=rule, zone=zone),
+        gap=gap_of(rule),
+        cap=rule.hourly_cap,
+        taken={},
+        grain=grain_of(rule),
+    )
+
+
+def picks_of(
+    last_done: Ints,
+    *,
+    day: date,
+    budget: int,
+    rule: PlanRule,
+    seed: int,
+    barred: Ints | None = None,
+    forced_already: int = 0,
+    appeal: Floats | None = None,
+) -> Picks:
+    """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
+    return day_picks(
+        last_done,
+        day=day.toordinal(),
+        budget=budget,
+        rule=rule,
+        chance=_chance(seed, Purpose.PICKS, day),
+        barred=barred,
+        forced_already=forced_already,
+        appeal=appeal,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    touches: tuple[Touch, ...]
+    places: Ints
+
+
+def filled_day(
+    slot: DaySlot,
+    roster: Roster,
+    last_done: Ints,
+    *,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    not_before: datetime | None = None,
+) -> tuple[DaySlot, tuple[str, ...]]:
+    """Return the slot with touches up to its budget, and what did not fit, in sentences.
+
+    Touches it has stay as they are. Whoever is planned counts as done in `last_done` from here on.
+    """
+    kept = _Kept(slot.touches, roster.places(touch.url for touch in slot.touches))
+    wanted = max(slot.budget - len(kept.touches), 0)
+    times, said = _times(slot, kept, wanted, rule=rule, seed=seed, zone=zone, since=not_before)
+    picks = picks_of(
+        last_done,
+        day=slot.day,
+        budget=len(times),
+        rule=rule,
+        seed=seed,
+        barred=kept.places,
+        forced_already=sum(touch.forced for touch in kept.touches),
+        appeal=roster.appeal,
+    )
+    if (short := len(times) - len(picks.places)) > 0:
+        said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
+    last_done[picks.places] = slot.day.toordinal()
+    touches = _touches(slot.day, picks, times, roster, seed=seed)
+    if kept.touches:
+        touches = sorted([*kept.touches, *touches], key=lambda touch: (touch.at, touch.url))
+    return replace(slot, touches=tuple(touches)), said
+
+
+def _times(
+    slot: DaySlot,
+    kept: _Kept,
+    wanted: int,
+    *,
+    rule: PlanRule,
+    seed: int,
+    zone: str,
+    since: datetime | None,
+) -> tuple[Ints, tuple[str, ...]]:
+    stretches = open_stretches(slot.day, rule=rule, zone=zone)
+    taken: Counter[int] = Counter()
+    if since is not None or kept.touches:
+        grain = grain_of(rule)
+        standing = sorted(ticks(touch.at) for touch in kept.touches)
+        for stretch in stretches:
+            taken[stretch.hour] += sum(stretch.start <= at < stretch.end for at in standing)
+        begins = 0 if since is None else -(-ticks(since) // grain) * grain
+        stretches = cut(stretches, not_before=begins, kept=standing, gap=gap_of(rule), grain=grain)
+    chance = _chance(seed, Purpose.TIMES, slot.day)
+    times = day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
+    if len(times) < wanted:
+        return times, (
+            f"{slot.day}: {wanted - len(times)} of {slot.budget} touches do not fit into the open "
+            "hours that are left, with the minimum gap and the hourly cap",
+        )
+    return times, ()
+
+
+def _touches(day: date, picks: Picks, times: Ints, roster: Roster, *, seed: int) -> list[Touch]:
+    # Made in the roster's order, because a million profiles are read faster one after the other;
+    # who gets which time is left to chance.
+    by_place = np.argsort(picks.places)
+    turns = _chance(seed, Purpose.TIMES, day, 1).order(len(by_place))
+    columns = zip(
+        picks.places[by_place].tolist(),
+        _spread(times, len(by_place))[turns].tolist(),
+        np.round(picks.scores[by_place], _DIGITS).tolist(),
+        picks.since[by_place].tolist(),
+        picks.forced[by_place].tolist(),
+        np.round(picks.probability[by_place], _DIGITS).tolist(),
+        strict=True,
+    )
+    longest = day.toordinal() - NEVER
+    profiles = roster.profiles
+    made = [
+        Touch(
+            url=(profile := profiles[place]).url,
+            name=profile.name,
+            day=day,
+            at=moment(at),
+            score=score,
+            days_since=None if since == longest else since,
+            forced=forced,
+            probability=probability,
+        )
+        for place, at, score, since, forced, probability in columns
+    ]
+    return [made[turn] for turn in np.argsort(turns).tolist()]
+
+
+def _spread(times: Ints, number: int) -> Ints:
+    # Fewer profiles than times: every so many is used, not the morning alone.
+    return (
+        times if number == len(times) else times[np.arange(number) * len(times) // max(number, 1)]
+    )
+
+
+def _chance(seed: int, purpose: Purpose, day: date, *more: int) -> Chance:
+    return Chance(seed, purpose, day.toordinal(), *more)
+
+
+def marked(plan: WeeklyPlan, outcomes: Iterable[Marked]) -> WeeklyPlan:
+    """Return the plan with outcomes in their touches; those of no touch here are passed over."""
+    known = {(each.url, each.day): each for each in outcomes}
+    return replace(plan, days=tuple(_marked(slot, known) for slot in plan.days))
+
+
+def handed_over(
+    plan: WeeklyPlan, *, day: date, at: datetime, urls: Iterable[str] | None = None
+) -> WeeklyPlan:
+    """Return the plan with a day's pending touches handed out; all of them, or these urls'.
+
+    One that was handed out before keeps its first moment.
+    """
+    wanted = None if urls is None else set(urls)
+
+    def given(touch: Touch) -> Touch:
+        due = touch.handed_at is None and touch.outcome is None
+        if not due or (wanted is not None and touch.url not in wanted):
+            return touch
+        return replace(touch, handed_at=in_utc(at))
+
+    return replace(
+        plan,
+        days=tuple(
+            replace(slot, touches=tuple(map(given, slot.touches))) if slot.day == day else slot
+            for slot in plan.days
+        ),
+    )
+
+
+def repaired(
+    plan: WeeklyPlan,
+    profiles: Iterable[Profile],
+    outcomes: Iterable[Marked],
+    *,
+    rule: PlanRule,
+    now: datetime,
+    appeals: Mapping[str, float] | None = None,
+) -> WeeklyPlan:
+    """Return the plan with what happened in it and, from now on, planned anew.
+
+    Budgets stay. A week that is over comes back with its outcomes, otherwise as it was.
+    """
+    so_far = marked(plan, outcomes)
+    today = in_utc(now).astimezone(zone_named(plan.zone)).date()
+    if today > plan.days[-1].day:
+        return so_far
+    roster = roster_of(profiles, zone=plan.zone, appeals=appeals)
+    last_done = _really_done(so_far, roster)
+    slots, notes = [], [note for note in plan.notes if not _about(note, from_day=today, plan=plan)]
+    for slot in so_far.days:
+        if slot.day < today:
+            slots.append(slot)
+            continue
+        stays = tuple(
+            touch
+            for touch in slot.touches
+            if touch.outcome is not None or touch.handed_at is not None
+        )
+        filled, said = filled_day(
+            replace(slot, touches=stays),
+            roster,
+            last_done,
+            rule=rule,
+            seed=plan.seed,
+            zone=plan.zone,
+            not_before=in_utc(now) if slot.day == today else None,
+        )
+        # What was handed out and is still pending will be done today, as far as tomorrow knows.
+        pending = [touch.url for touch in stays if touch.outcome is None]
+        last_done[roster.places(pending)] = slot.day.toordinal()
+        slots.append(filled)
+        notes += said
+    return replace(so_far, days=tuple(slots), notes=tuple(notes))
+
+
+def _marked(slot: DaySlot, known: Mapping[tuple[str, date], Marked]) -> DaySlot:
+    return replace(
+        slot,
+        touches=tuple(
+            replace(touch, outcome=mark.outcome)
+            if (mark := known.get((touch.url, touch.day))) is not None
+            else touch
+            for touch in slot.touches
+        ),
+    )
+
+
+def _really_done(plan: WeeklyPlan, roster: Roster) -> Ints:
+    last_done = roster.last_done.copy()
+    for slot in plan.days:
+        done = [t.url for t in slot.touches if t.outcome is not None and t.outcome.counts]
+        places = roster.places(done)
+        last_done[places] = last_done[places].clip(min=slot.day.toordinal())
+    return last_done
+
+
+def _about(note: str, *, from_day: date, plan: WeeklyPlan) -> bool:
+    """Say whether a note is about a day that is planned anew."""
+    return any(note.startswith(f"{s.day}: ") for s in plan.days if s.day >= from_day)

@@ -1,0 +1,222 @@
+"""Who is touched on one day, and with what probability each of them was picked.
+
+The longest without a touch come first: whoever waited too long is included by force, the rest is
+drawn from the best of the others, by weight and without putting back. Only in that draw may a
+profile's appeal have a say: it lets nobody wait longer than the pool does. Works on columns, so
+that a million profiles take no longer than they must. A day's picks follow from who was done when;
+nothing here knows names, times or weeks.
+
+Who may be touched, as columns: the active profiles in one order, and the day each was last done.
+
+A plan does not depend on the order profiles come in, only on who they are. Days are the tenant's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from operator import attrgetter
+
+import numpy as np
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import in_utc
+from stoker.calendar.timezones import zone_named
+from stoker.touches.model import PlanRule, Profile, ProfileStatus
+from stoker.touches.random import Chance, Flags, Floats, Ints
+
+NEVER = -1_000_000  # the day, as a number, on which somebody never touched was last done
+
+_REST = 2  # days: done yesterday, not today
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picks:
+    """Columns about those picked: who (places in the roster), and why."""
+
+    places: Ints
+    scores: Floats
+    since: Ints  # days; more than any calendar has for somebody never touched
+    forced: Flags
+    probability: Floats
+
+
+def scored(since: Ints, *, rule: PlanRule, chance: Chance) -> Floats:
+    """Return each profile's score: what its wait is worth up to a ceiling, and some chance."""
+    waits: Floats = np.minimum(rule.score_per_day * since, rule.score_ceiling)
+    return waits + rule.score_noise * chance.some(len(since))
+
+
+def day_picks(
+    last_done: Ints,
+    *,
+    day: int,
+    budget: int,
+    rule: PlanRule,
+    chance: Chance,
+    barred: Ints | None = None,
+    forced_already: int = 0,
+    appeal: Floats | None = None,
+) -> Picks:
+    """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
+
+    `barred` are places not to pick: they have a touch that day already, `forced_already` of them
+    by force. Nobody done the day before is picked. `appeal` is each one's, from 0 to 1.
+    """
+    since = day - last_done
+    scores = scored(since, rule=rule, chance=chance)
+    free = since >= _REST
+    if barred is not None:
+        free[barred] = False
+    limit = max(rule.force_limit - forced_already, 0)
+    forced = _forced(since, scores, free, budget=budget, limit=limit, rule=rule)
+    free[forced] = False
+    others = np.flatnonzero(free)
+    # Chance has its say among the best only, or the longest-waiting could be passed over.
+    pool = others[_best(scores[others], int(rule.pool_factor * budget))]
+    weights = scores[pool]
+    if appeal is not None and len(weights):
+        # Measured by the largest score first, so that no factor makes a weight endless.
+        weights = (
+            weights / max(float(weights.max()), _TINY) * (1 + rule.appeal_factor * appeal[pool])
+        )
+    drawn, probability = sampled(weights, budget - len(forced), chance=chance)
+    places = np.concatenate([forced, pool[drawn]])
+    return Picks(
+        places=places,
+        scores=scores[places],
+        since=since[places],
+        forced=np.arange(len(places)) < len(forced),
+        probability=np.concatenate([np.ones(len(forced)), probability[drawn]]),
+    )
+
+
+def sampled(weights: Floats, number: int, *, chance: Chance) -> tuple[Ints, Floats]:
+    """Draw so many of these without putting back; return their places, and everybody's probability.
+
+    Systematic sampling in shuffled order: the probability of being drawn is the share of the
+    weight times the number, exactly, and 1 for a weight too large for that.
+    """
+    size = len(weights)
+    number = min(number, size)
+    if number <= 0:
+        return np.zeros(0, np.int64), np.zeros(size)
+    probability = inclusion(weights, number)
+    certain = probability >= 1.0
+    order = chance.order(size)
+    order = order[~certain[order]]
+    open_places = number - int(certain.sum())
+    reach = np.cumsum(probability[order])
+    start = chance.one()
+    if not open_places or not len(order):
+        return np.flatnonzero(certain), probability
+    # Sums of fractions end a hair beside the whole number they stand for.
+    reach *= open_places / reach[-1]
+    hits = np.searchsorted(reach, start + np.arange(open_places), side="right")
+    # One step is at least as long as any probability; rounding may still hit a place twice.
+    hits = np.maximum.accumulate(hits - np.arange(open_places)) + np.arange(open_places)
+    hits = np.minimum(hits, len(order) - open_places + np.arange(open_places))
+    return np.concatenate([np.flatnonzero(certain), order[hits]]), probability
+
+
+def inclusion(weights: Floats, number: int) -> Floats:
+    """Return each one's probability of being among so many drawn, in proportion to its weight."""
+    probability = np.zeros(len(weights))
+    rest = np.arange(len(weights))
+    left = number
+    shares = np.where(weights > 0, weights, 0.0)
+    if not shares.any():
+        shares = np.ones(len(weights))
+    # Whoever would be more than certain is certain; the others share what that leaves. Each turn
+    # makes somebody certain, so there are at most as many turns as places.
+    while left > 0 and len(rest):
+        largest = float(shares[rest].max())
+        # Weights are measured by the largest of them: a sum of the very smallest divides nothing.
+        parts = shares[rest] / largest if largest > 0 else np.ones(len(rest))
+        wanted = parts * (left / float(parts.sum()))
+        over = wanted >= 1.0
+        if not over.any():
+            probability[rest] = wanted
+            break
+        probability[rest[over]] = 1.0
+        left -= int(over.sum())
+        rest = rest[~over]
+    return probability
+
+
+def _forced(
+    since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
+) -> Ints:
+    # A touch in five fails, so one last try is no promise: four of them are. From then on the
+    # limit no longer holds, and whoever is near the end of the window goes in, oldest first.
+    pressing = rule.window.days - rule.pressing.days
+    overdue = np.flatnonzero(free & (since > min(rule.force_after.days, pressing - 1)))
+    oldest = overdue[np.lexsort((-scores[overdue], -since[overdue]))]
+    late = int(np.count_nonzero(since[oldest] >= pressing))
+    return oldest[: min(budget, max(limit, late))]
+
+
+def _best(scores: Floats, number: int) -> Ints:
+    if number >= len(scores):
+        return np.arange(len(scores))
+    best = np.argpartition(-scores, number)[:number] if number else np.zeros(0, np.int64)
+    return np.sort(best)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Active profiles by url, and the ordinal of the day each was last done, or NEVER."""
+
+    profiles: Sequence[Profile]
+    last_done: Ints
+    appeal: Floats | None = None  # 0 to 1, where anything is known of it
+
+    def places(self, urls: Iterable[str]) -> Ints:
+        """Return where these stand, passing over those that are not there."""
+        wanted = set(urls)
+        if not wanted:
+            return np.zeros(0, np.int64)
+        found = [place for place, each in enumerate(self.profiles) if each.url in wanted]
+        return np.array(found, np.int64)
+
+
+def roster_of(
+    profiles: Iterable[Profile], *, zone: str, appeals: Mapping[str, float] | None = None
+) -> Roster:
+    """Return the active ones of these profiles; `appeals` are by url, 0 where nothing is said.
+
+    Raises ConfigError when one is listed twice, or an appeal is not from 0 to 1.
+    """
+    wall = zone_named(zone)
+    active = [each for each in profiles if each.status is ProfileStatus.ACTIVE]
+    active.sort(key=attrgetter("url"))
+    for one, other in pairwise(active):
+        if one.url == other.url:
+            raise ConfigError(f"the profile {one.url[:200]!r} is listed twice; keep one of them")
+    days = [
+        NEVER
+        if each.last_done_at is None
+        else _aware(each.last_done_at).astimezone(wall).toordinal()
+        for each in active
+    ]
+    return Roster(
+        profiles=active, last_done=np.array(days, np.int64), appeal=_appeal(active, appeals or {})
+    )
+
+
+def _appeal(active: Sequence[Profile], appeals: Mapping[str, float]) -> Floats | None:
+    if not appeals:
+        return None
+    for url, appeal in appeals.items():
+        if not 0.0 <= appeal <= 1.0:
+            raise ConfigError(f"the appeal of {url[:200]!r} is from 0 to 1, not {appeal!r}")
+    return np.array([appeals.get(each.url, 0.0) for each in active], np.float64)
+
+
+def _aware(last_done_at: datetime) -> datetime:
+    # Asked a million times: only what is wrong takes the long way, to be told what it is.
+    return last_done_at if last_done_at.tzinfo is not None else in_utc(last_done_at)

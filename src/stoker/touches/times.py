@@ -1,0 +1,332 @@
+"""At what times of a day its touches are made.
+
+Moments come from a Poisson process whose rate changes with the hour, by thinning; then they are
+jittered, sorted and moved apart, inside open hours and hourly caps. Nothing here draws again until
+something fits: what fits is known first, and every step is bounded. Counts in ticks, see hours.
+
+When a day is open for touches: stretches of real time, from operating hours on the wall.
+
+Follows the tenant's zone through clock changes: an hour the wall skips is not there, one it shows
+twice is there twice, and a day no calendar has is empty. Everything else counts in ticks,
+microseconds since 1970 in UTC, so that no sum is ever off.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from stoker.budgets.windows import ResetRule, WindowKind, window_at
+from stoker.calendar.timezones import zone_named
+from stoker.touches.model import PlanRule, ends_after
+from stoker.touches.random import Chance, Floats, Ints
+
+SECOND = 1_000_000  # ticks
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TICK = timedelta(microseconds=1)
+
+_HOUR = timedelta(hours=1)
+
+_WIDEST = timedelta(hours=26)  # no wall is further from UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Real time from start until end, in ticks, with one rate, within one hour of counting."""
+
+    start: int
+    end: int
+    rate: float
+    hour: int  # same number, same hour
+
+
+def ticks(moment: datetime) -> int:
+    """Return a moment in ticks."""
+    return (moment - _EPOCH) // _TICK
+
+
+def moment(at: int) -> datetime:
+    """Return the moment of so many ticks, in UTC."""
+    return _EPOCH + timedelta(0, 0, at)
+
+
+def open_stretches(day: date, *, rule: PlanRule, zone: str) -> tuple[Stretch, ...]:
+    """Return when touches may be made that day, in order; none when it has no such time."""
+    if day.isoweekday() not in rule.weekdays:
+        return ()
+    midnight = datetime.combine(day, time(), UTC)
+    pieces = _pieces(day, zone)
+    found = []
+    for begins, ends, rate in _rated(rule):
+        for starts_at, ends_at, offset in pieces:
+            start = max(midnight + begins - offset, starts_at)
+            end = min(midnight + ends - offset, ends_at)
+            if start < end:
+                # An hour that clocks are set in may be longer or come twice; counters know.
+                usual = len(pieces) == 1
+                hour = begins // _HOUR if usual else ticks(_counted_from(start, zone))
+                found.append(Stretch(ticks(start), ticks(end), rate, hour))
+    return tuple(sorted(found, key=lambda stretch: stretch.start))
+
+
+def room(
+    stretches: Sequence[Stretch], *, gap: int, cap: int, taken: Mapping[int, int], grain: int
+) -> int:
+    """Return how many touches fit, so far apart and at most so many an hour.
+
+    `taken` is how many an hour has already; no two moments are nearer than the grain.
+    """
+    free_from, fitting = 0, 0
+    used = dict(taken)
+    for stretch in stretches:
+        start = max(stretch.start, free_from)
+        if start >= stretch.end:
+            continue
+        left = max(cap - used.get(stretch.hour, 0), 0)
+        here = min(left, (stretch.end - grain - start) // gap + 1) if gap else left
+        used[stretch.hour] = used.get(stretch.hour, 0) + here
+        fitting += here
+        free_from = start + here * gap
+    return fitting
+
+
+def cut(
+    stretches: Iterable[Stretch], *, not_before: int, kept: Sequence[int], gap: int, grain: int
+) -> tuple[Stretch, ...]:
+    """Return what is left of stretches from a moment on, the gap around kept times taken out.
+
+    Kept times are in order.
+    """
+    apart, left = max(gap, grain), []
+    for stretch in stretches:
+        start = max(stretch.start, not_before)
+        for at in kept[bisect_right(kept, start - apart) :]:
+            # Exactly one gap before it is still far enough, so the end is one grain further.
+            end = min(at - apart + grain, stretch.end)
+            if start < end:
+                left.append(replace(stretch, start=start, end=end))
+            start = max(start, at + apart)
+            if start >= stretch.end or end == stretch.end:
+                start = max(start, stretch.end)
+                break
+        if start < stretch.end:
+            left.append(replace(stretch, start=start))
+    return tuple(left)
+
+
+def _rated(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]]:
+    opens, closes = ends_after(rule.opens, opening=True), ends_after(rule.closes)
+    rates = [
+        (ends_after(each.begins, opening=True), ends_after(each.ends), each.rate)
+        for each in rule.rates
+    ]
+    edges = {opens, closes, *(hour * _HOUR for hour in range(25))}
+    edges |= {edge for begins, ends, _ in rates for edge in (begins, ends)}
+    inside = sorted(edge for edge in edges if opens <= edge <= closes)
+    found = []
+    for begins, ends in pairwise(inside):
+        # Where nothing is said about an open hour, it is like any other.
+        rate = next((rate for start, end, rate in rates if start <= begins < end), 1.0)
+        if rate > 0:
+            found.append((begins, ends, rate))
+    return found
+
+
+@lru_cache(maxsize=512)
+def _pieces(day: date, zone: str) -> tuple[tuple[datetime, datetime, timedelta], ...]:
+    """Return the day as real time in pieces with one offset each: from, until, wall minus UTC."""
+    wall = zone_named(zone)
+
+    def offset(at: datetime) -> timedelta:
+        return at.astimezone(wall).utcoffset() or timedelta(0)
+
+    first = datetime.combine(day, time(), UTC)
+    looks = [first + _HOUR * hour for hour in range(-26, 51)]
+    changes = [
+        _change(before, after, offset)
+        for before, after in pairwise(looks)
+        if offset(before) != offset(after)
+    ]
+    edges = [first - _WIDEST, *changes, first + 2 * _WIDEST]
+    pieces = []
+    for start, end in pairwise(edges):
+        apart = offset(start)
+        begins = max(start, first - apart)
+        ends = min(end, first + timedelta(days=1) - apart)
+        if begins < ends:
+            pieces.append((begins, ends, apart))
+    return tuple(pieces)
+
+
+def _change(before: datetime, after: datetime, offset: Callable[[datetime], timedelta]) -> datetime:
+    """Return the first whole second with the later offset."""
+    old = offset(before)
+    span = int((after - before).total_seconds())
+    low, high = 0, span
+    while high - low > 1:
+        middle = (low + high) // 2
+        if offset(before + timedelta(seconds=middle)) == old:
+            low = middle
+        else:
+            high = middle
+    return before + timedelta(seconds=high)
+
+
+def _counted_from(at: datetime, zone: str) -> datetime:
+    return window_at(WindowKind.HOUR, at, reset=ResetRule(zone)).start
+
+
+_TICK_TIMING = 1e-6  # seconds
+
+_ROUNDS = 40  # of thinning; each accepts a part of what it drew, so one or two are usual
+
+
+def grain_of(rule: PlanRule) -> int:
+    """Return the ticks between moments we tell apart: a second, if gaps are whole seconds."""
+    return 1 if gap_of(rule) % SECOND else SECOND
+
+
+def gap_of(rule: PlanRule) -> int:
+    """Return the minimum gap in ticks."""
+    return round(rule.gap.total_seconds() / _TICK_TIMING)
+
+
+def day_times(
+    number: int,
+    stretches: Sequence[Stretch],
+    *,
+    rule: PlanRule,
+    chance: Chance,
+    taken: Mapping[int, int] | None = None,
+) -> Ints:
+    """Return so many times in order, or as many as fit; at least the gap apart, all of them open.
+
+    `taken` is how many touches an hour already has.
+    """
+    gap, grain, used = gap_of(rule), grain_of(rule), taken or {}
+    fitting = room(stretches, gap=gap, cap=rule.hourly_cap, taken=used, grain=grain)
+    number = min(number, fitting)
+    if number <= 0:
+        return np.zeros(0, np.int64)
+    wished = jittered(thinned(number, stretches, chance=chance), stretches, rule, chance=chance)
+    wished = np.sort(wished // grain * grain)
+    if (quick := _apart(wished, stretches, gap=gap, grain=grain)) is not None and not used:
+        starts = np.array([stretch.start for stretch in stretches])
+        hours = np.array([stretch.hour for stretch in stretches])
+        where = np.searchsorted(starts, quick, side="right") - 1
+        each = np.unique(hours[where], return_counts=True)[1]
+        if each.max() <= rule.hourly_cap:
+            return quick
+    rooms = {stretch.hour: rule.hourly_cap - used.get(stretch.hour, 0) for stretch in stretches}
+    early = _earliest(wished.tolist(), stretches, rooms, gap=gap)
+    late = _latest(number, stretches, rooms, gap=gap, grain=grain)
+    # Both keep gaps, hours and caps; so does the smaller of the two, place by place.
+    return np.minimum(early, late)
+
+
+def thinned(number: int, stretches: Sequence[Stretch], *, chance: Chance) -> Ints:
+    """Return so many moments of the process, in no order, before anything is moved.
+
+    Given how many there are, the moments of such a process are independent of each other, each
+    with the rate as its density; so candidates are spread evenly and kept by their rate.
+    """
+    starts, ends, rates = _columns(stretches)
+    busiest = float(rates.max())
+    share = float(((ends - starts) * rates).sum()) / (float(ends[-1] - starts[0]) * busiest)
+    kept: list[Ints] = []
+    missing = number
+    for _ in range(_ROUNDS):
+        tries = int(missing / share * 1.1) + 8
+        at = starts[0] + (chance.some(tries) * (ends[-1] - starts[0])).astype(np.int64)
+        where = np.searchsorted(starts, at, side="right") - 1
+        rate = np.where(at < ends[where], rates[where], 0.0)
+        accepted = at[chance.some(tries) * busiest < rate][:missing]
+        kept.append(accepted)
+        missing -= len(accepted)
+        if not missing:
+            return np.concatenate(kept)
+    # Hours nearly all closed: the same density, without drawing what would be thrown away.
+    weight = np.cumsum((ends - starts) * rates)
+    where = np.searchsorted(weight, chance.some(missing) * weight[-1], side="right")
+    inside = starts[where] + (chance.some(missing) * (ends - starts)[where]).astype(np.int64)
+    return np.concatenate([*kept, inside])
+
+
+def jittered(at: Ints, stretches: Sequence[Stretch], rule: PlanRule, *, chance: Chance) -> Ints:
+    """Return moments moved by up to the jitter, turned back at the ends of the day."""
+    reach = rule.jitter.total_seconds() / _TICK_TIMING
+    first, last = stretches[0].start, stretches[-1].end - 1
+    moved = at + ((2 * chance.some(len(at)) - 1) * reach).astype(np.int64)
+    # Turned back, not stopped: at an end where all are stopped they would stand in a heap.
+    moved = np.where(moved < first, 2 * first - moved, moved)
+    moved = np.where(moved > last, 2 * last - moved, moved)
+    return np.clip(moved, first, last)
+
+
+def _apart(at: Ints, stretches: Sequence[Stretch], *, gap: int, grain: int) -> Ints | None:
+    """Return the moments moved apart, when the day is one unbroken stretch; otherwise None."""
+    pairs = pairwise(stretches)
+    if any(one.end != other.start for one, other in pairs):
+        return None
+    steps = np.arange(len(at)) * gap
+    later = np.maximum.accumulate(np.maximum(at, stretches[0].start) - steps) + steps
+    return np.minimum(later, stretches[-1].end - grain - steps[::-1])
+
+
+def _earliest(
+    wished: Sequence[int], stretches: Sequence[Stretch], rooms: Mapping[int, int], *, gap: int
+) -> Ints:
+    """Return each moment as early as it may be, not before it is wished; too late is for ever."""
+    found = np.full(len(wished), np.iinfo(np.int64).max)
+    left = dict(rooms)
+    here, free_from = 0, 0
+    for place, wish in enumerate(wished):
+        at = max(wish, free_from)
+        while here < len(stretches) and (
+            at >= stretches[here].end or left[stretches[here].hour] <= 0
+        ):
+            here += 1
+        if here == len(stretches):
+            break
+        at = max(at, stretches[here].start)
+        left[stretches[here].hour] -= 1
+        found[place] = at
+        free_from = at + gap
+    return found
+
+
+def _latest(
+    number: int,
+    stretches: Sequence[Stretch],
+    rooms: Mapping[int, int],
+    *,
+    gap: int,
+    grain: int,
+) -> Ints:
+    """Return so many moments, each as late as it may be."""
+    found = np.zeros(number, np.int64)
+    left = dict(rooms)
+    here = len(stretches) - 1
+    free_until = stretches[here].end - grain
+    for place in range(number - 1, -1, -1):
+        while free_until < stretches[here].start or left[stretches[here].hour] <= 0:
+            here -= 1
+        at = min(free_until, stretches[here].end - grain)
+        left[stretches[here].hour] -= 1
+        found[place] = at
+        free_until = at - gap
+    return found
+
+
+def _columns(stretches: Sequence[Stretch]) -> tuple[Ints, Ints, Floats]:
+    starts = np.array([stretch.start for stretch in stretches], np.int64)
+    ends = np.array([stretch.end for stretch in stretches], np.int64)
+    return starts, ends, np.array([stretch.rate for stretch in stretches])

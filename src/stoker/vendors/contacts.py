@@ -1,0 +1,252 @@
+"""Whom to write to at a company, and how large it is: what is asked, what comes back, its worth.
+
+First who there is, which names nobody's address; then the addresses of those worth their price.
+Both are answers of their own, because both are paid for. Who is asked is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.model import Contact
+from stoker.base.errors import PermanentError
+from stoker.base.jsontools import has_list, list_in, text_in, whole_in
+from stoker.base.types import Json
+from stoker.http.url import web_address
+
+MOST_PEOPLE = 100
+
+GOOD_FOR, NOTHING_GOOD_FOR = timedelta(days=60), timedelta(days=14)
+
+LARGEST_STAFF = 5_000_000  # nobody employs more; a larger number is a mistake
+
+_RANKS = ("founder", "owner", "c-suite", "partner", "vice president", "vp", "director", "manager")
+
+_NOT_KEPT = "what is kept here is no such answer; it is asked for anew"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody at a company, as far as is told without being paid for."""
+
+    id: str  # the vendor's
+    name: str
+    title: str = ""
+    seniority: str = ""
+    has_email: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Who there is at a company."""
+
+    people: tuple[Person, ...] = ()
+
+    @property
+    def good_for(self) -> timedelta:
+        """Nobody found is worth asking again sooner."""
+        return GOOD_FOR if self.people else NOTHING_GOOD_FOR
+
+    def as_json(self) -> Json:
+        """Return it as it is kept."""
+        return {
+            "people": [
+                {
+                    "id": person.id,
+                    "name": person.name,
+                    "title": person.title,
+                    "seniority": person.seniority,
+                    "has_email": person.has_email,
+                }
+                for person in self.people
+            ]
+        }
+
+    def worth_revealing(self, most: int) -> tuple[Person, ...]:
+        """Return those whose addresses to pay for: known to have one, the most senior first."""
+        reachable = [person for person in self.people if person.has_email]
+        return tuple(sorted(reachable, key=_rank)[:most])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleAt:
+    """Who works at a company, found by its domain."""
+
+    domain: str
+    titles: tuple[str, ...] = ()  # empty: any
+    most: int = 25
+
+    def __post_init__(self) -> None:
+        _domain(self.domain)
+        if not 1 <= self.most <= MOST_PEOPLE:
+            raise PermanentError(f"1 to {MOST_PEOPLE} people are found at a time, not {self.most}")
+
+    def as_json(self) -> Json:
+        """Return what is asked."""
+        return {"people_at": self.domain, "titles": sorted(self.titles), "most": self.most}
+
+    def answered(self, kept: Json) -> People:
+        """Return a kept answer."""
+        if not has_list(kept, "people"):
+            raise PermanentError(_NOT_KEPT)
+        people = [
+            Person(
+                id=text_in(row, "id"),
+                name=text_in(row, "name"),
+                title=text_in(row, "title"),
+                seniority=text_in(row, "seniority"),
+                has_email=isinstance(row, dict) and row.get("has_email") is True,
+            )
+            for row in list_in(kept, "people", most=MOST_PEOPLE)
+        ]
+        return People(people=tuple(people))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revealed:
+    """Addresses by the vendor's id; and of whom nothing may or can be told, with its reason."""
+
+    emails: tuple[tuple[str, str], ...] = ()
+    withheld: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def good_for(self) -> timedelta:
+        """No address is worth asking again sooner."""
+        return GOOD_FOR if self.emails else NOTHING_GOOD_FOR
+
+    def as_json(self) -> Json:
+        """Return it as it is kept."""
+        return {
+            "emails": [list(pair) for pair in self.emails],
+            "withheld": [list(pair) for pair in self.withheld],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reveal:
+    """The work addresses of people found before, by the vendor's ids."""
+
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(set(self.ids)) == len(self.ids) <= MOST_PEOPLE or not all(self.ids):
+            raise PermanentError(f"1 to {MOST_PEOPLE} people are revealed at a time, each once")
+
+    def as_json(self) -> Json:
+        """Return what is asked."""
+        return {"reveal": sorted(self.ids)}
+
+    def answered(self, kept: Json) -> Revealed:
+        """Return a kept answer."""
+        if not has_list(kept, "emails") or not has_list(kept, "withheld"):
+            raise PermanentError(_NOT_KEPT)
+        return Revealed(
+            emails=tuple(_pairs(list_in(kept, "emails", most=MOST_PEOPLE))),
+            withheld=tuple(_pairs(list_in(kept, "withheld", most=MOST_PEOPLE))),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyFacts:
+    """What a vendor of company data says: how many work there, since when it is there."""
+
+    employees: int | None = None
+    employees_low: int | None = None
+    employees_high: int | None = None
+    founded: int | None = None
+
+    @property
+    def good_for(self) -> timedelta:
+        """Companies grow slowly; one nobody knew may be known later."""
+        return GOOD_FOR if self != CompanyFacts() else NOTHING_GOOD_FOR
+
+    def as_json(self) -> Json:
+        """Return it as it is kept."""
+        return {
+            "employees": self.employees,
+            "low": self.employees_low,
+            "high": self.employees_high,
+            "founded": self.founded,
+        }
+
+    def findings(self, *, source: str) -> tuple[Finding, ...]:
+        """Return what this says about a company, with its origin."""
+        said: list[tuple[Field, str, float]] = []
+        if self.employees is not None:
+            said.append((Field.EMPLOYEES, str(self.employees), 0.8))
+        elif self.employees_low is not None and self.employees_high is not None:
+            said.append((Field.EMPLOYEES, f"{self.employees_low}-{self.employees_high}", 0.7))
+        if self.founded is not None:
+            said.append((Field.FOUNDED, str(self.founded), 0.7))
+        return tuple(
+            Finding.found(field, value, source=source, how=How.VENDOR, confidence=sure)
+            for field, value, sure in said
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyAt:
+    """What is known of a company, found by its domain."""
+
+    domain: str
+
+    def __post_init__(self) -> None:
+        _domain(self.domain)
+
+    def as_json(self) -> Json:
+        """Return what is asked."""
+        return {"company_at": self.domain}
+
+    def answered(self, kept: Json) -> CompanyFacts:
+        """Return a kept answer."""
+        if not isinstance(kept, dict) or "employees" not in kept:
+            raise PermanentError(_NOT_KEPT)
+        return CompanyFacts(
+            employees=staff(whole_in(kept, "employees")),
+            employees_low=staff(whole_in(kept, "low")),
+            employees_high=staff(whole_in(kept, "high")),
+            founded=whole_in(kept, "founded"),
+        )
+
+
+def contacts_of(people: Iterable[Person], revealed: Revealed, *, source: str) -> list[Contact]:
+    """Return the people whose addresses were told, as contacts."""
+    emails = dict(revealed.emails)
+    return [
+        Contact(
+            name=person.name,
+            title=person.title,
+            seniority=person.seniority,
+            email=emails[person.id],
+            source=source,
+            confidence=0.8,
+        )
+        for person in people
+        if person.id in emails
+    ]
+
+
+def staff(number: int | None) -> int | None:
+    """Return how many work somewhere, if it can be so many."""
+    return number if number is not None and 1 <= number <= LARGEST_STAFF else None
+
+
+def _domain(domain: str) -> None:
+    if web_address(f"http://{domain}/").host != domain:
+        raise PermanentError("a company is found by its domain alone, in small letters")
+
+
+def _rank(person: Person) -> tuple[int, str]:
+    said = f"{person.seniority} {person.title}".casefold()
+    place = next((place for place, word in enumerate(_RANKS) if word in said), len(_RANKS))
+    return place, person.id
+
+
+def _pairs(rows: Iterable[Json]) -> Iterable[tuple[str, str]]:
+    for row in rows:
+        if not isinstance(row, list | tuple) or len(row) != 2:
+            raise PermanentError(_NOT_KEPT)
+        yield str(row[0]), str(row[1])

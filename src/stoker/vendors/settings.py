@@ -1,0 +1,172 @@
+"""How each vendor is called: where, how fast, how many calls at once, and what a look counts.
+
+One section per connector, named like it. Rates belong to a key, and so to the installation; what a
+look counts is each tenant's own. How calls are held to these numbers is the engine's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+from stoker.config.fields import (
+    TEXT,
+    choice,
+    integer,
+    number,
+)
+from stoker.config.fields import (
+    setting as _is,
+)
+from stoker.config.fields import (
+    tenant_setting as _each,
+)
+from stoker.http.fields import BASE_URL
+from stoker.rate_limits.rate_limit import Rate
+
+_CALLS, _PER_S, _BURST = integer(1, 1_000_000), number(0.001, 86_400), integer(1, 1_000_000)
+
+_AT_ONCE, _UNITS = integer(1, 10_000), integer(1, 1000)
+
+_SAID_CALLS = "Calls allowed in per_s seconds, for all tenants together."
+
+_SAID_PER_S = "Seconds in which that many calls may go."
+
+_SAID_BURST = "Calls that may go at once after a pause; those after them go slower for it."
+
+_SAID_AT_ONCE = "Calls under way at once, for all tenants and workers together."
+
+_SAID_URL = "Where its API is; its key goes there and nowhere else."
+
+_PRICE = number(0, 10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSection:
+    """How one vendor is called."""
+
+    own_key: ClassVar[bool] = False  # each tenant calls with a key of its own
+
+    calls: int = _is(_CALLS, 60, _SAID_CALLS)
+    per_s: float = _is(_PER_S, 60.0, _SAID_PER_S)
+    burst: int = _is(_BURST, 1, _SAID_BURST)
+    share: float = _is(number(0.001, 1), 1.0, "The part of the vendor's quota that is ours to use.")
+    concurrency: int = _is(_AT_ONCE, 8, _SAID_AT_ONCE)
+    shallow_units: int | None = _each(
+        _UNITS, None, "Pull units of a shallow look; pulls.shallow_units, if not set."
+    )
+    deep_units: int | None = _each(
+        _UNITS, None, "Pull units of a deep look; pulls.deep_units, if not set."
+    )
+
+    def rate(self) -> Rate:
+        """Return how fast calls may go. Raises ConfigError when the numbers contradict."""
+        per = timedelta(seconds=self.per_s)
+        return Rate(calls=self.calls, per=per, burst=self.burst, share=self.share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tavily(ConnectorSection):
+    """How Tavily is called. A development key allows 100 calls a minute."""
+
+    base_url: str = _is(BASE_URL, "https://api.tavily.com", _SAID_URL)
+    calls: int = _is(_CALLS, 100, _SAID_CALLS)
+    burst: int = _is(_BURST, 5, _SAID_BURST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAi(ConnectorSection):
+    """How OpenAI is called, by which model, and what that costs in USD."""
+
+    base_url: str = _is(BASE_URL, "https://api.openai.com", _SAID_URL)
+    # Companies come to it several at a time; with no burst, turns nobody waits for are lost.
+    burst: int = _is(_BURST, 8, _SAID_BURST)
+    model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
+    effort: str = _is(
+        choice("none", "minimal", "low", "medium", "high"),
+        "low",
+        "How long the model thinks; thinking is paid for.",
+    )
+    max_output_tokens: int = _is(
+        integer(100, 100_000), 4000, "Tokens one answer may have, thinking included."
+    )
+    input_price: float = _is(_PRICE, 0.20, "USD for a million tokens it reads.")
+    cached_price: float = _is(_PRICE, 0.02, "USD for a million tokens it has read before.")
+    output_price: float = _is(_PRICE, 1.20, "USD for a million tokens it writes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lusha(ConnectorSection):
+    """How Lusha is called. The smallest plans allow 40 calls a minute."""
+
+    base_url: str = _is(BASE_URL, "https://api.lusha.com", _SAID_URL)
+    calls: int = _is(_CALLS, 40, _SAID_CALLS)
+    burst: int = _is(_BURST, 2, _SAID_BURST)  # a company is asked about twice in a row
+    concurrency: int = _is(_AT_ONCE, 4, _SAID_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroBounce(ConnectorSection):
+    """How ZeroBounce is called, in batches. Too fast, and it shuts us out for ten minutes."""
+
+    base_url: str = _is(BASE_URL, "https://api.zerobounce.net", _SAID_URL)
+    calls: int = _is(_CALLS, 5, _SAID_CALLS)
+    # Its minute and a little more: requests do not arrive as evenly as they are sent.
+    per_s: float = _is(_PER_S, 63.0, _SAID_PER_S)
+    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odoo(ConnectorSection):
+    """How a tenant's own Odoo is called; each number is for one tenant."""
+
+    own_key: ClassVar[bool] = True
+
+    url: str | None = _each(
+        BASE_URL, None, "Where the tenant's Odoo is; without it, nothing is exported.", "ODOO_URL"
+    )
+    database: str | None = _each(TEXT, None, "The name of the tenant's database.", "ODOO_DB")
+    login: str | None = _each(
+        TEXT, None, "Whose key it is; needed before version 19 only.", "ODOO_LOGIN"
+    )
+    protocol: str = _each(
+        choice("auto", "json2", "xmlrpc"),
+        "auto",
+        "How it is spoken to; auto asks the server for its version.",
+    )
+
+    calls: int = _is(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")
+    burst: int = _is(_BURST, 10, _SAID_BURST)
+    concurrency: int = _is(_AT_ONCE, 4, "Calls under way at once, for each tenant.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataGov(ConnectorSection):
+    """How data.gov.sg is searched: 4 times in 10 seconds without a key."""
+
+    base_url: str = _is(
+        BASE_URL, "https://api-production.data.gov.sg", "Where it says what there is to download."
+    )
+    calls: int = _is(_CALLS, 4, _SAID_CALLS)
+    per_s: float = _is(_PER_S, 10.0, _SAID_PER_S)
+    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataGovDownloads(ConnectorSection):
+    """How files of data.gov.sg are downloaded: 2 in 10 seconds without a key."""
+
+    base_url: str = _is(BASE_URL, "https://api-open.data.gov.sg", "Where downloads are asked for.")
+    calls: int = _is(_CALLS, 2, _SAID_CALLS)
+    per_s: float = _is(_PER_S, 10.0, _SAID_PER_S)
+    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boards(ConnectorSection):
+    """How job boards are read, and where they are. None of them wants a key."""
+
+    greenhouse_url: str = _is(BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is.")
+    lever_url: str = _is(BASE_URL, "https://api.lever.co", "Where Lever is.")
+    ashby_url: str = _is(BASE_URL, "https://api.ashbyhq.com", "Where Ashby is.")

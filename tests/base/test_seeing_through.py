@@ -1,0 +1,185 @@
+import asyncio
+import gc
+from contextlib import suppress
+
+import pytest
+
+from stoker.base.cancellation import as_long_as, cut_off, seen_through
+from stoker.base.errors import TransientError
+
+LONG = 10  # seconds, which nobody waits for unless something is broken
+NOT_OURS = TransientError("it is somebody else's by now")
+
+
+async def tries_to_stop(task, *, times):
+    for _ in range(times):
+        await asyncio.sleep(0)
+        task.cancel()
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 5])
+def test_work_is_seen_through_however_often_one_is_cancelled_meanwhile(times):
+    done = []
+
+    async def writing():
+        for step in range(20):
+            await asyncio.sleep(0)
+            done.append(step)
+        return "written"
+
+    async def work():
+        waiting = asyncio.create_task(seen_through(writing()))
+        await tries_to_stop(waiting, times=times)
+        await asyncio.wait({waiting})
+        return waiting
+
+    ended = asyncio.run(work())
+    assert done == list(range(20))
+    assert ended.cancelled() is bool(times)
+    assert times or ended.result() == "written"
+
+
+def test_what_goes_wrong_while_nobody_is_impatient_is_raised():
+    async def breaking():
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(seen_through(breaking()))
+
+
+def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
+    cancelled = 0
+
+    async def stubborn():
+        nonlocal cancelled
+        while cancelled < 3:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            cancelled += 1
+
+    async def work():
+        doing = asyncio.create_task(stubborn())
+        await asyncio.sleep(0)
+        cutting = asyncio.create_task(cut_off(doing))
+        await tries_to_stop(cutting, times=2)
+        await asyncio.wait({cutting})
+        return doing.done(), cutting.cancelled()
+
+    assert asyncio.run(work()) == (True, True)
+    assert cancelled == 3
+
+
+def complaints_about(scenario):
+    """Run something; return what asyncio complains of once nobody remembers it any more."""
+
+    async def whole():
+        complaints = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, about: complaints.append(about["message"])
+        )
+        await scenario()
+        gc.collect()
+        return complaints
+
+    return asyncio.run(whole())
+
+
+def test_what_goes_wrong_after_one_became_impatient_is_not_complained_of():
+    async def breaking():
+        for _ in range(5):
+            await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    async def scenario():
+        waiting = asyncio.create_task(seen_through(breaking()))
+        await tries_to_stop(waiting, times=1)
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+
+    assert complaints_about(scenario) == []
+
+
+class Waiting:
+    """Work that goes on for long or for so many steps; some that is cut off ends all the same."""
+
+    def __init__(self, *, steps=None, clings=False):
+        self.steps, self.clings, self.came_to = steps, clings, "nothing"
+        self.began = asyncio.Event()
+
+    async def __call__(self):
+        self.began.set()
+        try:
+            if self.steps is None:
+                await asyncio.sleep(LONG)
+            for _ in range(self.steps or 0):
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.came_to = "cut off"
+            if not self.clings:
+                raise
+        else:
+            self.came_to = "its end"
+        return "a turn"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_comes_to_its_end_before_anybody_looks_is_returned(ours):
+    work = Waiting(steps=5)
+    got = asyncio.run(as_long_as(lambda: ours, work(), otherwise=NOT_OURS))
+    assert (got, work.came_to) == ("a turn", "its end")
+
+
+def test_what_is_waited_for_is_looked_after_as_long_as_it_is_ours():
+    looks = []
+
+    async def work():
+        enough = asyncio.Event()
+
+        def ours():
+            looks.append("ours")
+            enough.set()
+            return True
+
+        async def waiting():
+            await asyncio.wait_for(enough.wait(), LONG)
+            return "a turn"
+
+        return await as_long_as(ours, waiting(), otherwise=NOT_OURS)
+
+    assert asyncio.run(work()) == "a turn"
+    assert looks == ["ours"]
+
+
+def test_what_is_not_ours_any_more_is_cut_off_and_said_so():
+    work = Waiting()
+    with pytest.raises(TransientError) as raised:
+        asyncio.run(as_long_as(lambda: False, work(), otherwise=NOT_OURS))
+    assert raised.value is NOT_OURS
+    assert work.came_to == "cut off"
+
+
+def test_what_comes_to_its_end_although_it_is_cut_off_is_returned():
+    work = Waiting(clings=True)
+    got = asyncio.run(as_long_as(lambda: False, work(), otherwise=NOT_OURS))
+    assert (got, work.came_to) == ("a turn", "cut off")
+
+
+def test_what_goes_wrong_while_it_is_ours_is_raised_as_it_is():
+    async def breaking():
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(as_long_as(lambda: True, breaking(), otherwise=NOT_OURS))
+
+
+def test_a_waiter_that_is_cancelled_cuts_the_work_off_and_passes_that_on():
+    work = Waiting()
+
+    async def scenario():
+        waiter = asyncio.create_task(as_long_as(lambda: True, work(), otherwise=NOT_OURS))
+        await work.began.wait()
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        return waiter.cancelled(), work.came_to
+
+    assert asyncio.run(scenario()) == (True, "cut off")

@@ -1,0 +1,301 @@
+"""What is special about money in SQL: last lines of defence, row security, one call for it all."""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, time, timedelta
+
+import psycopg
+import pytest
+
+import pg
+from stoker.backends.postgres import PostgresBackend
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.errors import PermanentError, TransientError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request, Used
+from stoker.budgets.limits_store import DOOR
+from stoker.budgets.postgres_writes import write_moves_at_once
+from stoker.budgets.reservations import OPEN, Phase
+from stoker.budgets.store import SqlMoney
+from stoker.budgets.verify import verified
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.db.database import Missed
+from stoker.db.postgres import WRITE, TenantDatabase
+from stoker.db.row_security import lint
+
+ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100)
+SHARED = Cap(
+    scope=Scope.CONNECTOR, unit="credits", window=WindowKind.DAY, limit=100, connector="lusha"
+)
+
+
+async def reserve(money, key, number=10):
+    return await money.reserve(
+        Request(key=key, connector="lusha", amounts={"credits": number}),
+        caps=[DAILY, SHARED],
+        reset=ResetRule(),
+        owner="me",
+        until=NOW + timedelta(minutes=1),
+        now=NOW,
+    )
+
+
+@pytest.fixture
+def database(postgres):
+    return pg.fresh_database(postgres)
+
+
+@pytest.fixture
+def sqlite_file(tmp_path):
+    path = tmp_path / "stoker.db"
+
+    async def scenario():
+        backend = SqliteBackend(path)
+        await backend.migrate()
+        await reserve(backend.tenant(ACME).money, "k")
+        await backend.close()
+
+    asyncio.run(scenario())
+    return path
+
+
+@pytest.mark.parametrize("row", ["5, 7, 'garbage'", "-5, NULL, NULL", "NULL, 7, NULL"])
+@pytest.mark.parametrize("table", ["cap_changes", "shared_cap_changes"])
+def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row, table):
+    whose = "'acme', " if table == "cap_changes" else ""
+    with closing(sqlite3.connect(sqlite_file)) as naive:
+        naive.execute(f"INSERT INTO {table} VALUES ({whose}'{DAILY.id}', {row})")
+        naive.commit()
+
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        try:
+            with pytest.raises(TransientError, match=re.escape(f"{DAILY.id} cannot be read")):
+                await reserve(backend.tenant(ACME).money, "next")
+            return await backend.tenant(ACME).money.usage()
+        finally:
+            await backend.close()
+
+    [usage] = asyncio.run(scenario())
+    assert usage.used == Used(reserved=10)
+
+
+@pytest.mark.parametrize("column", ["settled", "reserved"])
+@pytest.mark.parametrize("table", ["budgets", "shared_budgets"])
+def test_a_total_below_zero_is_refused_by_the_file_itself(sqlite_file, table, column):
+    with (
+        closing(sqlite3.connect(sqlite_file)) as db,
+        pytest.raises(sqlite3.IntegrityError, match="CHECK"),
+    ):
+        db.execute(f"UPDATE {table} SET {column} = -1")
+
+
+@pytest.mark.parametrize("column", ["settled", "reserved"])
+@pytest.mark.parametrize("table", ["budgets", "shared_budgets"])
+def test_a_total_below_zero_is_refused_by_the_server_itself(database, table, column):
+    admin_url, app_url = database
+
+    async def scenario():
+        backend = PostgresBackend(app_url)
+        await reserve(backend.tenant(ACME).money, "k")
+        await backend.close()
+
+    asyncio.run(scenario())
+    with (
+        psycopg.connect(admin_url) as admin,
+        pytest.raises(psycopg.errors.CheckViolation),
+    ):
+        admin.execute(f"UPDATE stoker.{table} SET {column} = -1")
+
+
+def test_open_promises_are_found_without_walking_past_the_closed_ones(sqlite_file):
+    with closing(sqlite3.connect(sqlite_file)) as db:
+        plan = db.execute(
+            "EXPLAIN QUERY PLAN SELECT key FROM holds WHERE tenant_id = 'acme' "
+            "AND until_at <= 'x' AND closed_at IS NULL AND phase IN ('HELD', 'SENT')"
+        ).fetchall()
+    assert "open_holds" in str(plan)
+
+
+def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):
+    with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as db:
+        db.execute("UPDATE budgets SET settled = 50")
+
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        verdict = await verified(backend.tenant(ACME))
+        await backend.close()
+        return verdict.problems
+
+    assert asyncio.run(scenario())
+
+
+def test_row_security_has_no_findings_with_the_money_tables(database):
+    with psycopg.connect(database[0]) as admin:
+        assert lint(admin) == []
+
+
+@pytest.mark.parametrize(
+    "table", ["shared_budgets", "shared_cap_changes", "shared_stops", "rates", "places"]
+)
+def test_a_shared_table_that_comes_to_name_tenants_is_found(database, table):
+    with psycopg.connect(database[0]) as admin:
+        admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
+        assert [str(finding) for finding in lint(admin)] == [
+            f"shared table with a tenant_id ({table})"
+        ]
+        admin.rollback()
+
+
+def test_the_function_that_writes_moves_runs_as_its_caller_on_a_pinned_path(database):
+    with psycopg.connect(database[0]) as admin:
+        [[definer, settings, owner]] = admin.execute(
+            "SELECT prosecdef, proconfig, pg_get_userbyid(proowner) FROM pg_proc "
+            "WHERE proname = 'write_moves'"
+        ).fetchall()
+    assert (definer, settings, owner) == (False, ["search_path=pg_catalog"], "stoker_owner")
+
+
+def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        await reserve(backend.tenant(ACME).money, "k")
+        for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
+            with pytest.raises(PermanentError, match="tenant"):
+                await backend.transact(
+                    None, WRITE, lambda tx, table=table: tx.rows(f"SELECT * FROM {table}")
+                )
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(database):
+    stolen = (
+        '{"holds": [{"key": "k", "phase": "RELEASED", "reason": "", "actual": {}, '
+        '"seen_phase": "SENT", "seen_until_at": "2026-02-07T01:31:00+00:00"}], '
+        '"totals": [], "notes": []}'
+    )
+
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        await reserve(backend.tenant(ACME).money, "k")
+        with pytest.raises(Missed):
+            await backend.transact(
+                UMBRELLA, WRITE, lambda tx: tx.rows("SELECT write_moves(:asked)", asked=stolen)
+            )
+        assert (await backend.tenant(ACME).money.hold("k")).phase is Phase.SENT
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
+    async def story(money):
+        for key in "abcdef":
+            await reserve(money, key)
+        await money.settle("a", {"credits": 30}, now=NOW)
+        await money.release("b", reason="no – 'quoted' \\ 🙂", now=NOW)
+        await money.keep_aside("c", reason="unknown", now=NOW)
+        await money.expire(now=NOW + timedelta(hours=1))
+        assert isinstance(await reserve(money, "g", 99), Refused)
+        return await money.holds(phases=list(Phase)), await money.usage()
+
+    async def scenario():
+        backend = PostgresBackend(database[1])
+        at_once = await story(backend.tenant(ACME).money)
+        # The shared cap is used by both, so each in its own time.
+        for key in "def":
+            await backend.tenant(ACME).money.release(key, reason="", now=NOW)
+        one_by_one = SqlMoney(TenantDatabase(backend, UMBRELLA), UMBRELLA)
+        assert await story(one_by_one) == at_once
+        for tenant in (ACME, UMBRELLA):
+            assert (await verified(backend.tenant(tenant))).problems == ()
+        acme = await backend.tenant(ACME).ledger.entries()
+        umbrella = await backend.tenant(UMBRELLA).ledger.entries()
+        assert umbrella == acme[: len(umbrella)]
+        await backend.close()
+
+    asyncio.run(scenario())
+
+
+class NoDoors:
+    """The naive twin: a database in which nobody waits for others to open a window."""
+
+    def __init__(self, database):
+        self._database = database
+
+    def __getattr__(self, name):
+        return getattr(self._database, name)
+
+    async def write(self, work):
+        return await self._database.write(lambda tx: work(Hurried(tx)))
+
+
+class Hurried:
+    def __init__(self, transaction):
+        self._transaction = transaction
+
+    def __getattr__(self, name):
+        return getattr(self._transaction, name)
+
+    def change(self, query, **values):
+        return 0 if query == DOOR else self._transaction.change(query, **values)
+
+
+ROUNDS = 12
+RULES = [ResetRule(), *(ResetRule("UTC", time(hour, 30)) for hour in (1, 6, 17, 23))]
+
+
+async def overspent(url, database_of):
+    """Ask at once, under many rules, for more than half of a budget; count the second grants."""
+    backend = PostgresBackend(url, connections=8)
+    spent = 0
+    for number in range(ROUNDS):
+        tenant = TenantId(f"t{number}")
+        database = database_of(TenantDatabase(backend, tenant))
+        money = SqlMoney(database, tenant, write=write_moves_at_once)
+        answers = await asyncio.gather(
+            *(
+                money.reserve(
+                    Request(key=f"k{n}", connector="lusha", amounts={"credits": 60}),
+                    caps=[DAILY],
+                    reset=RULES[n % len(RULES)],
+                    owner="me",
+                    until=NOW + timedelta(minutes=1),
+                    now=NOW,
+                )
+                for n in range(10)
+            )
+        )
+        spent += sum(not isinstance(answer, Refused) for answer in answers) - 1
+        assert (await verified(backend.tenant(tenant))).problems == ()
+    await backend.close()
+    return spent
+
+
+def test_many_at_once_who_reset_by_different_rules_open_one_budget(database, record_property):
+    found = asyncio.run(overspent(database[1], lambda door: door))
+    record_property("fault", f"rules for resetting at once: n={ROUNDS} budgets, {found} overspent")
+    assert found == 0
+
+
+def test_a_database_without_doors_is_caught(database):
+    assert asyncio.run(overspent(database[1], NoDoors)) > 0
+
+
+def test_promises_survive_closing_and_opening(sqlite_file):
+    async def scenario():
+        backend = SqliteBackend(sqlite_file)
+        money = backend.tenant(ACME).money
+        [hold] = await money.holds(phases=list(OPEN))
+        assert hold.key == "k"
+        assert [usage.used for usage in await money.usage()] == [Used(reserved=10)]
+        await backend.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,101 @@
+"""What a gate lets people know: costs above their promise, and outcomes nobody knows."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from stoker.base.errors import TransientError, UncertainError
+from stoker.base.events import OutcomeUncertain, Overrun
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Request
+from stoker.budgets.gate import Gate
+from stoker.budgets.model import Done
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock, Recorder
+
+ACME = TenantId("acme")
+LEASE = timedelta(seconds=60)
+CAP = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100)
+
+
+class Desk:
+    """One tenant's money and everything its gates tell."""
+
+    def __init__(self):
+        self.clock, self.told = FakeClock(), Recorder()
+        self.money = MemoryBackend().tenant(ACME).money
+
+    def promises(self, owner):
+        return Promises(
+            self.money,
+            caps=[CAP],
+            reset=ResetRule(),
+            owner=owner,
+            clock=self.clock,
+            lease=LEASE,
+            tenant=ACME,
+            observer=self.told,
+        )
+
+    async def pay(self, *, cost=5, raises=None):
+        async def step():
+            if raises is not None:
+                raise raises
+            return Done(answer="found", cost={"credits": cost})
+
+        request = Request(key="k", connector="lusha", amounts={"credits": 5})
+        return await Gate(self.promises("me"), clock=self.clock).pay_for(request, step)
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def test_a_cost_above_its_promise_is_told_with_how_much(desk):
+    asyncio.run(desk.pay(cost=7))
+
+    [event] = desk.told.of(Overrun)
+    assert (event.tenant, event.connector, event.at) == (ACME, "lusha", desk.clock.now())
+    assert event.sentence() == "lusha charged 2 credits more than was promised for k"
+
+
+def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):
+    with suppress(UncertainError):
+        asyncio.run(desk.pay(raises=UncertainError("timed out after 30 s")))
+
+    [event] = desk.told.of(OutcomeUncertain)
+    assert (event.tenant, event.key) == (ACME, "k")
+    assert "timed out after 30 s" in event.sentence()
+    assert "stoker holds" in event.sentence()
+
+
+@pytest.mark.parametrize("cost", [0, 4, 5])
+def test_what_cost_no_more_than_promised_is_no_news(desk, cost):
+    asyncio.run(desk.pay(cost=cost))
+    assert desk.told.of(Overrun) + desk.told.of(OutcomeUncertain) == []
+
+
+def test_what_was_given_back_is_no_news(desk):
+    with suppress(TransientError):
+        asyncio.run(desk.pay(raises=TransientError("busy")))
+    assert desk.told.of(Overrun) + desk.told.of(OutcomeUncertain) == []
+
+
+def test_what_a_dead_process_may_have_sent_is_told_by_whoever_finds_it(desk):
+    request = Request(key="k", connector="lusha", amounts={"credits": 5})
+
+    async def found():
+        await desk.promises("dead").given(request)
+        desk.clock.advance(timedelta(days=1))
+        await desk.promises("alive").tend()
+        await desk.promises("alive").tend()
+
+    asyncio.run(found())
+    [event] = desk.told.of(OutcomeUncertain)
+    assert event.key == "k"

@@ -1,0 +1,545 @@
+"""When a schedule is due, and what becomes of the instants nobody was there for."""
+
+from datetime import UTC, datetime, time, timedelta, timezone
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError
+from stoker.calendar.recurrence import (
+    MOST_MISSED,
+    CatchUp,
+    Cron,
+    Interval,
+    Window,
+    compute_next_run,
+    due,
+    instants,
+    latest_instant,
+    preview,
+    should_run,
+    upcoming,
+)
+from stoker.calendar.timezones import Fold, Gap
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+NIGHTLY = Window(time(2, 30))
+HOURLY = Cron("0 * * * *", "UTC")
+
+
+def utc(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def texts(moments):
+    return [f"{moment:%m-%d %H:%M}" for moment in moments]
+
+
+def on(first, last, schedule):
+    return texts(instants(schedule, after=utc(first), until=utc(last)))
+
+
+# Any schedule, any time: zones that set their clocks in every way there is.
+
+zones = st.sampled_from(
+    [
+        "UTC",
+        "Asia/Singapore",
+        "America/New_York",
+        "Europe/Dublin",
+        "Africa/Casablanca",
+        "America/Nuuk",
+        "America/St_Johns",
+        "Antarctica/Troll",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+        "Asia/Kathmandu",
+    ]
+)
+lines = st.sampled_from(
+    [
+        "0 1 * * *",
+        "30 2 * * *",
+        "*/20 * * * *",
+        "15 0,1,2,23 * * *",
+        "0 0 13 * FRI",
+        "30 1 * MAR,NOV SUN",
+    ]
+)
+crons = st.builds(Cron, lines, zones, st.sampled_from(Gap), st.sampled_from(Fold))
+windows = st.builds(Window, st.times().map(lambda at: at.replace(second=0, microsecond=0)))
+intervals = st.builds(Interval, st.timedeltas(MINUTE, 40 * DAY))
+moments = st.timedeltas(timedelta(0), 33 * 365 * DAY).map(lambda later: utc("2007-01-01") + later)
+spans = st.timedeltas(timedelta(0), 12 * DAY)
+
+
+@given(moments, crons | windows | intervals)
+def test_the_next_run_is_strictly_after_now(now, schedule):
+    assert compute_next_run(now, schedule) > now
+
+
+@given(moments, spans, crons | windows | intervals)
+def test_a_later_now_never_has_an_earlier_next_run(now, later, schedule):
+    assert compute_next_run(now, schedule) <= compute_next_run(now + later, schedule)
+
+
+@given(moments, crons | windows | intervals)
+def test_a_preview_is_the_next_run_again_and_again(now, schedule):
+    upcoming = preview(now, schedule, 5)
+
+    assert upcoming == [compute_next_run(before, schedule) for before in [now, *upcoming[:-1]]]
+
+
+@given(moments, crons | windows | intervals)
+def test_the_same_inputs_give_the_same_answer_whatever_zone_now_is_written_in(now, schedule):
+    elsewhere = now.astimezone(timezone(timedelta(hours=-7)))
+
+    assert compute_next_run(elsewhere, schedule) == compute_next_run(now, schedule)
+    assert compute_next_run(elsewhere, schedule).tzinfo is UTC
+    assert latest_instant(elsewhere, schedule) == latest_instant(now, schedule)
+
+
+@given(moments, crons | windows)
+def test_no_instant_lies_between_the_latest_and_the_next(now, schedule):
+    latest, upcoming = latest_instant(now, schedule), compute_next_run(now, schedule)
+
+    assert latest <= now < upcoming
+    assert list(instants(schedule, after=latest, until=upcoming)) == [upcoming]
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "Pacific/Apia", "UTC"])
+@pytest.mark.parametrize("line", ["30 23 * * WED", "0 0 1 * *", "0 12 30 12 *", "0 0 31 12 *"])
+def test_looking_back_finds_what_looking_forward_found(line, zone):
+    rare = Cron(line, zone)
+    found = list(instants(rare, after=utc("2009-06-01"), until=utc("2013-06-01")))
+
+    assert len(found) >= 4
+    for before, instant in pairwise(found):
+        assert latest_instant(instant, rare) == instant
+        assert latest_instant(instant - timedelta.resolution, rare) == before
+
+
+@given(moments, spans, crons | windows)
+def test_something_should_run_exactly_when_an_instant_has_passed_since_the_last_run(
+    last, later, schedule
+):
+    now = last + later
+
+    passed = list(instants(schedule, after=last, until=now))
+    assert should_run(now, last, schedule) == bool(passed)
+
+
+@given(moments, spans, intervals)
+def test_an_interval_should_run_exactly_when_it_has_gone_by(last, later, schedule):
+    assert should_run(last + later, last, schedule) == (later >= schedule.every)
+
+
+@given(moments, spans, crons | windows)
+def test_instants_come_in_order_and_each_once(after, length, schedule):
+    found = list(instants(schedule, after=after, until=after + length))
+
+    assert found == sorted(set(found))
+
+
+@given(moments, spans, spans, crons | windows)
+def test_two_spans_put_together_have_the_instants_of_both(after, one, other, schedule):
+    middle, end = after + one, after + one + other
+
+    halves = [*instants(schedule, after=after, until=middle)]
+    halves += instants(schedule, after=middle, until=end)
+    assert halves == list(instants(schedule, after=after, until=end))
+
+
+@given(moments, spans, crons | windows, st.sampled_from(CatchUp), st.integers(1, 50))
+def test_every_instant_since_the_last_is_decided_exactly_once(
+    last, later, schedule, catch_up, at_most
+):
+    now = last + later
+
+    answer = due(now, last, schedule, catch_up=catch_up, at_most=at_most)
+    decided = sorted(answer.run + answer.missed)
+    assert decided == list(instants(schedule, after=last, until=now))
+    assert len(decided) == len(set(decided))
+    assert list(answer.run) == sorted(answer.run)
+    assert list(answer.missed) == sorted(answer.missed)
+    assert not answer.missed or not answer.run or answer.missed[-1] < answer.run[0]
+
+
+@given(moments, spans, intervals, st.sampled_from(CatchUp), st.integers(1, 50))
+def test_every_multiple_of_an_interval_is_decided_exactly_once(
+    last, later, schedule, catch_up, at_most
+):
+    answer = due(last + later, last, schedule, catch_up=catch_up, at_most=at_most)
+
+    decided = answer.run + answer.missed
+    passed = later // schedule.every
+    expected = {last + schedule.every * n for n in range(1, passed + 1)}
+    newest = set(
+        answer.run[-1:]
+    )  # answers for the moment it starts, in place of the latest multiple
+    assert set(decided) - newest <= expected
+    assert all(last + passed * schedule.every <= at <= last + later for at in newest)
+    assert len(set(decided)) == len(decided) >= min(passed, MOST_MISSED)
+
+
+@given(moments, crons | windows | intervals, st.sampled_from(CatchUp))
+def test_what_was_decided_is_not_due_again(now, schedule, catch_up):
+    first = due(now, None, schedule, catch_up=catch_up)
+
+    again = due(now, first.run[-1], schedule, catch_up=catch_up)
+    assert (again.run, again.missed) == ((), ())
+
+
+@given(moments, st.timedeltas(timedelta(microseconds=1), 400 * DAY), crons | windows | intervals)
+def test_nothing_is_due_while_the_clock_is_behind_the_last_decision(now, behind, schedule):
+    answer = due(now, now + behind, schedule)
+
+    assert (answer.run, answer.missed) == ((), ())
+    assert not should_run(now, now + behind, schedule)
+
+
+@given(moments, crons | windows | intervals)
+def test_a_schedule_that_never_ran_should_run_now(now, schedule):
+    assert should_run(now, None, schedule)
+    assert due(now, None, schedule).run == (latest_instant(now, schedule),)
+
+
+# Intervals and windows
+
+
+def test_an_interval_is_due_again_one_interval_from_now():
+    assert compute_next_run(NOON, Interval(90 * MINUTE)) == NOON + 90 * MINUTE
+
+
+@pytest.mark.parametrize("millis", [0, 3, 999])
+def test_two_schedulers_that_begin_in_the_same_second_name_the_same_instant(millis):
+    answer = due(NOON + timedelta(milliseconds=millis), None, Interval(HOUR))
+
+    assert answer.run == (NOON,)
+
+
+def test_an_interval_counts_on_from_the_run_that_came_late():
+    answer = due(NOON + 3 * HOUR + 7 * MINUTE, NOON, Interval(HOUR))
+
+    assert texts(answer.run) == ["03-04 15:07"]
+    assert texts(answer.missed) == ["03-04 13:00", "03-04 14:00"]
+    assert not should_run(NOON + 4 * HOUR, answer.run[-1], Interval(HOUR))
+
+
+def test_an_interval_that_is_not_caught_up_lets_its_multiples_go():
+    answer = due(NOON + 3 * HOUR + 7 * MINUTE, NOON, Interval(HOUR), catch_up=CatchUp.NONE)
+
+    assert answer.run == ()
+    assert texts(answer.missed) == ["03-04 13:00", "03-04 14:00", "03-04 15:00"]
+
+
+def test_what_is_coming_is_counted_from_the_last_run():
+    assert upcoming(NOON, Interval(HOUR), 2, last=NOON - 20 * MINUTE) == [
+        NOON + 40 * MINUTE,
+        NOON + 100 * MINUTE,
+    ]
+    assert upcoming(NOON, Interval(HOUR), 1, last=NOON - 3 * HOUR) == [NOON]
+    assert upcoming(NOON, Interval(HOUR), 1, last=None) == [NOON]
+    assert upcoming(NOON, NIGHTLY, 3, last=None) == preview(NOON, NIGHTLY, 3)
+
+
+def test_a_missed_window_is_caught_up_once():
+    ran_at = utc("2026-03-01T02:31")
+
+    assert should_run(NOON, ran_at, NIGHTLY)
+    assert not should_run(NOON, utc("2026-03-04T02:30"), NIGHTLY)
+    answer = due(NOON, utc("2026-03-01T02:30"), NIGHTLY)
+    assert texts(answer.run) == ["03-04 02:30"]
+    assert texts(answer.missed) == ["03-02 02:30", "03-03 02:30"]
+
+
+def test_a_window_is_due_at_its_very_minute_and_not_before():
+    assert not should_run(utc("2026-03-04T02:29:59"), utc("2026-03-03T02:30"), NIGHTLY)
+    assert should_run(utc("2026-03-04T02:30"), utc("2026-03-03T02:30"), NIGHTLY)
+
+
+def test_the_default_cron_is_one_in_the_morning_in_singapore():
+    assert texts(preview(NOON, Cron(), 2)) == ["03-04 17:00", "03-05 17:00"]
+
+
+# Gaps and folds
+
+
+def test_a_time_that_is_jumped_over_runs_at_the_first_moment_after_the_gap():
+    new_york = Cron("30 2 * * *", "America/New_York")
+
+    runs = on("2026-03-07T00:00", "2026-03-10T00:00", new_york)
+    assert runs == ["03-07 07:30", "03-08 07:00", "03-09 06:30"]
+
+
+def test_a_time_that_is_jumped_over_can_be_skipped_instead():
+    new_york = Cron("30 2 * * *", "America/New_York", gap=Gap.SKIP)
+
+    assert on("2026-03-07T00:00", "2026-03-10T00:00", new_york) == ["03-07 07:30", "03-09 06:30"]
+
+
+def test_all_that_a_gap_swallows_runs_once_together_with_what_runs_there_anyway():
+    quarters = Cron("*/15 2,3 * * *", "America/New_York")
+
+    runs = on("2026-03-08T00:00", "2026-03-09T00:00", quarters)
+    assert runs == ["03-08 07:00", "03-08 07:15", "03-08 07:30", "03-08 07:45"]
+
+
+@pytest.mark.parametrize(
+    ("fold", "expected"),
+    [
+        (Fold.FIRST, ["11-01 05:30"]),
+        (Fold.LAST, ["11-01 06:30"]),
+        (Fold.BOTH, ["11-01 05:30", "11-01 06:30"]),
+    ],
+)
+def test_a_time_that_comes_twice_runs_as_often_as_the_schedule_says(fold, expected):
+    new_york = Cron("30 1 * * *", "America/New_York", fold=fold)
+
+    assert on("2026-11-01T00:00", "2026-11-02T00:00", new_york) == expected
+
+
+def test_starting_between_the_two_does_not_bring_the_first_one_back():
+    new_york = Cron("30 1 * * *", "America/New_York")
+
+    assert texts([compute_next_run(utc("2026-11-01T05:45"), new_york)]) == ["11-02 06:30"]
+    assert texts([latest_instant(utc("2026-11-01T06:45"), new_york)]) == ["11-01 05:30"]
+
+
+def test_half_an_hour_is_jumped_and_repeated_on_lord_howe():
+    island = Cron("15 2 * * *", "Australia/Lord_Howe", fold=Fold.BOTH)
+    back = Cron("45 1 * * *", "Australia/Lord_Howe", fold=Fold.BOTH)
+
+    assert on("2026-10-03T00:00", "2026-10-04T00:00", island) == ["10-03 15:30"]
+    assert on("2026-04-04T00:00", "2026-04-05T00:00", back) == ["04-04 14:45", "04-04 15:15"]
+
+
+def test_a_whole_day_that_was_left_out_runs_once_at_the_start_of_the_next():
+    apia = Cron("0 */6 * * *", "Pacific/Apia")  # there was no 30 December 2011
+
+    runs = on("2011-12-30T00:00", "2011-12-31T04:00", apia)
+    assert runs == ["12-30 04:00", "12-30 10:00", "12-30 16:00", "12-30 22:00", "12-31 04:00"]
+
+
+def test_a_daily_run_on_a_day_that_was_left_out_is_shifted_or_skipped():
+    shift, skip = (Cron("0 12 * * *", "Pacific/Apia", gap=gap) for gap in Gap)
+
+    runs = on("2011-12-29T00:00", "2012-01-01T00:00", shift)
+    assert runs == ["12-29 22:00", "12-30 10:00", "12-30 22:00", "12-31 22:00"]
+    assert on("2011-12-29T00:00", "2012-01-01T00:00", skip) == [
+        "12-29 22:00",
+        "12-30 22:00",
+        "12-31 22:00",
+    ]
+
+
+def test_a_zone_that_moves_without_summer_time_follows_the_same_rules():
+    pyongyang = Cron("45 23 * * *", "Asia/Pyongyang")  # 2018-05-04 23:30 became 5 May 00:00
+
+    runs = on("2018-05-03T00:00", "2018-05-06T00:00", pyongyang)
+    assert runs == ["05-03 15:15", "05-04 15:00", "05-05 14:45"]
+
+
+def test_a_leap_day_on_a_sunday_is_found_decades_away():
+    rare = Cron("0 0 29 2 */7", "America/New_York")
+
+    assert f"{compute_next_run(utc('2088-03-01T00:00'), rare):%Y-%m-%d %H}" == "2128-02-29 05"
+    assert f"{latest_instant(utc('2128-02-01T00:00'), rare):%Y-%m-%d %H}" == "2088-02-29 05"
+
+
+# Catching up
+
+
+def test_after_downtime_the_latest_runs_once_and_the_reason_says_what_was_missed():
+    answer = due(NOON, NOON - 4 * HOUR, HOURLY)
+
+    assert texts(answer.run) == ["03-04 12:00"]
+    assert texts(answer.missed) == ["03-04 09:00", "03-04 10:00", "03-04 11:00"]
+    assert answer.reason == (
+        "3 earlier instants were missed while nothing was running; only the latest runs"
+    )
+
+
+def test_catching_up_on_all_runs_oldest_first_up_to_the_maximum():
+    answer = due(NOON, NOON - 4 * HOUR, HOURLY, catch_up=CatchUp.ALL, at_most=3)
+
+    assert texts(answer.run) == ["03-04 10:00", "03-04 11:00", "03-04 12:00"]
+    assert texts(answer.missed) == ["03-04 09:00"]
+    assert answer.reason == (
+        "1 earlier instant was missed while nothing was running; the latest 3 run"
+    )
+
+
+def test_catching_up_on_all_misses_nothing_when_there_is_room():
+    answer = due(NOON, NOON - 2 * HOUR, HOURLY, catch_up=CatchUp.ALL)
+
+    assert texts(answer.run) == ["03-04 11:00", "03-04 12:00"]
+    assert answer.missed == ()
+    assert answer.reason == "2 instants passed; all of them run"
+
+
+@pytest.mark.parametrize(("late", "runs"), [(timedelta(0), 1), (5 * MINUTE, 1), (6 * MINUTE, 0)])
+def test_without_catching_up_only_what_has_just_passed_runs(late, runs):
+    answer = due(NOON + late, NOON - 2 * HOUR, HOURLY, catch_up=CatchUp.NONE)
+
+    assert len(answer.run) == runs
+    assert len(answer.missed) == 2 - runs
+
+
+def test_how_late_is_too_late_can_be_said():
+    late = NOON + 6 * MINUTE
+
+    answer = due(late, NOON - HOUR, HOURLY, catch_up=CatchUp.NONE, grace=10 * MINUTE)
+    assert answer.run == (NOON,)
+
+
+def test_an_instant_that_is_let_go_says_so():
+    answer = due(NOON + 6 * MINUTE, NOON - HOUR, HOURLY, catch_up=CatchUp.NONE)
+
+    assert answer.reason == "1 instant was missed while nothing was running; catching up is off"
+
+
+def test_a_run_on_its_own_says_since_when_it_is_due():
+    assert due(NOON, NOON - HOUR, HOURLY).reason == "due since 2026-03-04 12:00 UTC"
+
+
+def test_a_clock_that_went_back_is_named_as_the_reason():
+    assert due(NOON - HOUR, NOON, HOURLY).reason == (
+        "2026-03-04 12:00 UTC is already decided, but the clock says 2026-03-04 11:00; "
+        "nothing is due until it catches up"
+    )
+
+
+def test_nothing_due_says_so():
+    assert due(NOON + MINUTE, NOON, HOURLY).reason == "nothing is due yet"
+
+
+EVERY_MINUTE = [Cron("* * * * *", "Europe/Paris", fold=Fold.BOTH), Interval(MINUTE)]
+
+
+@pytest.mark.parametrize("schedule", EVERY_MINUTE, ids=["cron", "interval"])
+@pytest.mark.parametrize("last", [utc("2025-03-04T12:00"), utc("1971-01-01T00:00")])
+def test_long_downtime_is_counted_in_full_and_listed_in_part(schedule, last):
+    answer = due(NOON, last, schedule)
+
+    passed = (NOON - last) // MINUTE
+    # Clocks set forward lose no minute of UTC, so every minute there was is counted.
+    assert f"{passed - 1} earlier instants were missed" in answer.reason
+    assert f"the latest {MOST_MISSED} are listed" in answer.reason
+    assert answer.run == (NOON,)
+    assert answer.missed == tuple(NOON - n * MINUTE for n in range(MOST_MISSED, 0, -1))
+
+
+def test_what_is_let_go_after_long_downtime_is_listed_in_part_too():
+    answer = due(NOON + HOUR / 2, NOON - 30_000 * HOUR, HOURLY, catch_up=CatchUp.NONE)
+
+    assert answer.run == ()
+    assert len(answer.missed) == MOST_MISSED
+    assert answer.missed[-1] == NOON
+    assert answer.reason.startswith("30000 instants were missed")
+
+
+@given(moments, st.timedeltas(30 * DAY, 500 * DAY), st.sampled_from(Gap), st.sampled_from(Fold))
+def test_what_is_only_counted_is_counted_right(last, later, gap, fold):
+    schedule = Cron("*/20 * * * *", "America/New_York", gap, fold)
+
+    answer = due(last + later, last, schedule)
+    passed = sum(1 for _ in instants(schedule, after=last, until=last + later))
+    assert f"{passed - 1} earlier instants" in answer.reason
+
+
+@pytest.mark.parametrize("year", [1970, 2038])
+def test_a_clock_that_jumps_to_another_age_neither_breaks_nor_repeats(year):
+    jumped = NOON.replace(year=year)
+
+    answer = due(jumped, NOON, NIGHTLY)
+    assert len(answer.run) == (1 if year > NOON.year else 0)
+    assert due(NOON, NOON, NIGHTLY).run == ()
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize("schedule", [Interval(HOUR), NIGHTLY, Cron()])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda now, schedule: compute_next_run(now, schedule),
+        lambda now, schedule: preview(now, schedule, 3),
+        lambda now, schedule: latest_instant(now, schedule),
+        lambda now, schedule: should_run(now, None, schedule),
+        lambda now, schedule: should_run(NOON, now, schedule),
+        lambda now, schedule: due(now, None, schedule),
+        lambda now, schedule: due(NOON, now, schedule),
+    ],
+)
+def test_a_time_without_a_zone_is_refused(schedule, ask):
+    with pytest.raises(ConfigError, match="no time zone"):
+        ask(NOON.replace(tzinfo=None), schedule)
+
+
+def test_instants_refuse_a_time_without_a_zone_before_the_first_is_asked_for():
+    with pytest.raises(ConfigError, match="no time zone"):
+        instants(NIGHTLY, after=NOON.replace(tzinfo=None), until=NOON)
+
+
+def test_a_clock_in_an_impossible_year_is_refused():
+    with pytest.raises(ConfigError, match="set the clock"):
+        compute_next_run(datetime(9999, 12, 31, 23, 59, tzinfo=UTC), NIGHTLY)
+
+
+@pytest.mark.parametrize("every", [timedelta(0), -HOUR, timedelta(seconds=59), timedelta.max])
+def test_an_interval_that_cannot_be_kept_is_refused(every):
+    with pytest.raises(ConfigError, match="1 minute"):
+        Interval(every)
+
+
+@pytest.mark.parametrize(
+    "text", ["24:00", "2:30", "02:60", "0230", "02:30:00", "noon", "", "٠٢:٣٠"]
+)
+def test_a_window_that_is_not_a_minute_of_the_day_is_refused(text):
+    with pytest.raises(ConfigError, match="HH:MM"):
+        Window.parse(text)
+
+
+def test_a_window_is_written_as_hours_and_minutes():
+    assert Window.parse("02:30") == NIGHTLY
+
+
+@pytest.mark.parametrize("at", [time(2, 30, 1), time(2, 30, tzinfo=timezone(HOUR))])
+def test_a_window_is_a_whole_minute_in_utc(at):
+    with pytest.raises(ConfigError, match="whole minute in UTC"):
+        Window(at)
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"),
+    [
+        ("Asia/Singapor", "did you mean Asia/Singapore?"),
+        ("america/new york", "did you mean America/New_York?"),
+        ("Paris", "did you mean Europe/Paris?"),
+        ("XYZ", "use a name such as"),
+        ("", "use a name such as"),
+        ("../../etc/passwd", "use a name such as"),
+        ("Europe", "use a name such as"),
+        ("Asia/\0", "use a name such as"),
+    ],
+)
+def test_an_unknown_zone_is_refused_with_the_one_that_may_be_meant(zone, hint):
+    with pytest.raises(ConfigError) as refused:
+        Cron(zone=zone)
+
+    assert hint in str(refused.value)
+
+
+def test_an_impossible_line_is_refused_when_the_schedule_is_made():
+    with pytest.raises(ConfigError, match="never runs"):
+        Cron("0 0 31 2 *")
+
+
+def test_catching_up_on_all_needs_room_for_one():
+    with pytest.raises(ConfigError, match="at least 1"):
+        due(NOON, None, NIGHTLY, catch_up=CatchUp.ALL, at_most=0)

@@ -1,0 +1,202 @@
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.types import TenantId
+from stoker.cli.doctor import examined
+from stoker.cli.main import main
+from stoker.cli.output import Exit, run_async
+from stoker.config.commands import SMALL_CAPS, first_file
+from stoker.config.load import load
+from stoker.scheduling.model import Slot, SlotState
+from stoker.settings import KNOWN
+from stoker.testing import FakeClock
+
+
+@pytest.fixture
+def stoker(tmp_path, capsys):
+    """Run a command in a directory of its own; return its exit code, stdout and stderr."""
+
+    def stoker(*arguments):
+        code = main(["-C", str(tmp_path), *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return stoker
+
+
+def settings_with(tmp_path, **flags):
+    dotted = {key.replace("__", "."): value for key, value in flags.items()}
+    return load(file=None, env_file=None, environment={}, flags=dotted).located(tmp_path)
+
+
+def test_init_writes_a_file_that_reads_back_with_small_caps_and_nothing_else(stoker, tmp_path):
+    code, out, _ = stoker("init")
+    settings = load(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
+
+    given = {line.key for line in settings.shown() if line.origin != "default"}
+    assert code == Exit.OK
+    assert given == set(SMALL_CAPS)
+    assert all(settings.value(key) == small for key, small in SMALL_CAPS.items())
+    assert "stoker doctor" in out
+
+
+def test_small_caps_are_smaller_than_the_defaults():
+    defaults = load(file=None, env_file=None, environment={}, flags={})
+
+    assert all(0 < small < defaults.value(key) for key, small in SMALL_CAPS.items())
+
+
+def test_the_first_file_speaks_of_every_setting_and_its_defaults_are_true(tmp_path):
+    text = first_file()
+    file = tmp_path / "stoker.toml"
+    # Every commented default, switched on, must be the default.
+    lines = [
+        line.removeprefix("# ") if line.startswith("# ") and " = " in line else line
+        for line in text.split("# One table per tenant")[0].splitlines()
+    ]
+    file.write_text("\n".join(lines))
+    settings = load(file=file, env_file=None, environment={}, flags={})
+    defaults = load(file=None, env_file=None, environment={}, flags={})
+
+    for key, about in KNOWN.items():
+        assert about.env[0] in text
+        if key not in SMALL_CAPS:
+            assert settings.value(key) == defaults.value(key), key
+
+
+def test_init_tells_programs_what_it_wrote(stoker, tmp_path):
+    code, out, _ = stoker("init", "--json")
+
+    assert (code, json.loads(out)) == (Exit.OK, {"wrote": str(tmp_path / "stoker.toml")})
+
+
+def test_init_leaves_a_file_alone_unless_it_is_forced(stoker, tmp_path):
+    file = tmp_path / "stoker.toml"
+    file.write_text("[retention]\ndays = 1\n")
+
+    code, _, err = stoker("init")
+    assert code == Exit.CONFIG
+    assert err == f"stoker: {file} is already there; --force replaces it\n"
+    assert file.read_text() == "[retention]\ndays = 1\n"
+
+    assert stoker("init", "--force")[0] == Exit.OK
+    assert "small on purpose" in file.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["stoker.toml"]
+
+
+def test_init_where_nothing_can_be_written_is_one_clear_line(stoker, tmp_path):
+    missing = tmp_path / "no" / "such" / "place.toml"
+    code, _, err = stoker("--config", str(missing), "init")
+
+    assert code == Exit.CONFIG
+    assert err == f"stoker: {missing} cannot be written: No such file or directory\n"
+
+
+def test_config_show_prints_every_setting_with_its_origin(stoker, tmp_path):
+    (tmp_path / "stoker.toml").write_text("[retention]\ndays = 5\n[tenants.acme]\n")
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-canary-1\n")
+    code, out, _ = stoker("--set", "logging.level=debug", "config", "show", "--json")
+    shown = json.loads(out)
+
+    assert code == Exit.OK
+    assert set(KNOWN) <= set(shown)
+    assert shown["retention.days"] == {"value": "5", "origin": "stoker.toml:2"}
+    assert shown["keys.openai"] == {"value": "[secret]", "origin": ".env:1"}
+    assert shown["logging.level"] == {"value": "debug", "origin": "flag"}
+    assert shown["tenants.acme.enabled"]["value"] == "true"
+
+    _, table, _ = stoker("config", "show")
+    assert "canary" not in table + out
+    assert any(
+        line.split() == ["retention.days", "5", "stoker.toml:2"] for line in table.split("\n")
+    )
+
+
+def test_doctor_looks_and_changes_nothing(stoker, tmp_path):
+    code, out, _ = stoker("doctor", "--json")
+    found = json.loads(out)
+
+    assert code == Exit.OK
+    assert found["ok"]
+    assert list(tmp_path.iterdir()) == []
+    what = {check["what"] for check in found["checks"]}
+    assert {"settings", "keys.openai", "time zone", "clock", "schema version"} <= what
+    assert "next run, default" in what
+    assert found["caps"]["default"]["caps.tavily_queries"] == 800
+
+
+def test_doctor_tells_every_problem_of_the_settings_and_exits_with_1(stoker, tmp_path):
+    (tmp_path / "stoker.toml").write_text('[retention]\ndays = -1\n[logging]\nlevel = "loud"\n')
+    code, out, _ = stoker("doctor", "--json")
+
+    assert code == Exit.PROBLEMS
+    assert [check["ok"] for check in json.loads(out)["checks"]] == [False, False]
+
+
+def test_doctor_finds_a_store_that_is_none(stoker, tmp_path):
+    (tmp_path / "stoker.db").write_bytes(b"these are my notes, not a database\n" * 100)
+    code, out, _ = stoker("doctor")
+
+    assert code == Exit.PROBLEMS
+    assert "WRONG" in out
+    assert "not a SQLite database" in out
+    assert (tmp_path / "stoker.db").read_bytes().startswith(b"these are my notes")
+
+
+def test_doctor_shows_each_tenant_s_own_caps_and_next_run(stoker, tmp_path):
+    (tmp_path / "stoker.toml").write_text(
+        '[tenants.acme]\ntimezone = "Europe/Paris"\n[tenants.acme.caps]\ntavily_queries = 3\n'
+        "[tenants.bolt.scheduling]\nenabled = false\n[tenants.idle]\nenabled = false\n"
+    )
+    code, out, _ = stoker("doctor", "--json")
+    found = json.loads(out)
+    detail = {check["what"]: check["detail"] for check in found["checks"]}
+
+    assert code == Exit.OK
+    assert found["caps"]["acme"]["caps.tavily_queries"] == 3
+    assert found["caps"]["bolt"]["caps.tavily_queries"] == 800
+    assert "idle" not in found["caps"]
+    assert detail["next run, acme"].endswith("(01:00 in Europe/Paris)")
+    assert "enabled is false" in detail["next run, bolt"]
+
+
+def test_doctor_says_so_when_nobody_takes_part(tmp_path):
+    settings = settings_with(tmp_path, scheduling__tenant_exclude="default")
+    checks = run_async(examined(settings, clock=FakeClock()))
+
+    assert [check.what for check in checks if not check.ok] == ["tenants"]
+
+
+@pytest.mark.parametrize("year", [1970, 2025, 2100])
+def test_doctor_notices_a_clock_that_cannot_be_right(tmp_path, year):
+    clock = FakeClock(datetime(year, 6, 1, tzinfo=UTC))
+    checks = run_async(examined(settings_with(tmp_path), clock=clock))
+
+    assert [check.what for check in checks if not check.ok] == ["clock"]
+
+
+def test_doctor_notices_a_clock_behind_what_is_already_recorded(tmp_path):
+    clock = FakeClock()
+    ahead = clock.now() + timedelta(hours=1)
+
+    async def decided():
+        backend = SqliteBackend(tmp_path / "stoker.db")
+        await backend.migrate()
+        slot = Slot(schedule="x", instant=ahead, state=SlotState.MISSED, decided_at=ahead)
+        await backend.tenant(TenantId("default")).schedule.decide_slot(slot, fence=None)
+        await backend.close()
+
+    run_async(decided())
+    checks = run_async(examined(settings_with(tmp_path), clock=clock))
+
+    assert [check.what for check in checks if not check.ok] == ["clock, default"]
+
+
+def test_doctor_works_with_every_embedded_store(tmp_path):
+    for backend in ("sqlite", "json", "memory"):
+        settings = settings_with(tmp_path, storage__backend=backend)
+        checks = run_async(examined(settings, clock=FakeClock()))
+        assert all(check.ok for check in checks), backend

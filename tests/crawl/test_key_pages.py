@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.crawl.key_pages import HOME, KINDS, OTHER, KeyPage, key_pages, page_address, page_kind
+from stoker.http.url import web_address
+
+HOME_PAGE = web_address("http://acme.test/")
+words = st.sampled_from([word for some in KINDS.values() for word in some] + ["x", "y", "z1"])
+paths = st.lists(words, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+texts = st.sampled_from(["", "About us", "Contact", "Our Team", "Read more", "Careers"])
+link_lists = st.lists(st.tuples(paths, texts), max_size=40)
+
+
+def addressed(links):
+    found = ((page_address(HOME_PAGE, href), text) for href, text in links)
+    return [(address, text) for address, text in found if address is not None]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind"),
+    [
+        ("/about-us", "", "about"),
+        ("/company/about.html", "", "about"),
+        ("/p/17", "Contact Us", "contact"),
+        ("/our-team/", "", "team"),
+        ("/en/careers", "", "careers"),
+        ("/meet-leadership", "", "team"),
+        ("/x", "关于我们", "about"),
+        ("/tentang-kami", "", "about"),
+        ("/blog/about-water", "", "news"),
+        ("/index.php", "", OTHER),
+        ("/q", "read more", OTHER),
+    ],
+)
+def test_a_pages_kind_is_told_by_its_path_or_the_words_on_its_link(path, text, kind):
+    assert page_kind(path, text) == kind
+
+
+def test_pages_about_the_company_come_first_and_news_last():
+    links = [("/blog", ""), ("/x", ""), ("/careers", ""), ("/contact", ""), ("/about", "")]
+
+    found = key_pages(addressed(links), most=5)
+
+    assert [page.kind for page in found] == ["about", "contact", "careers", "news", OTHER]
+
+
+def test_one_page_of_each_kind_comes_before_two_of_any():
+    links = [("/about", ""), ("/about/history", ""), ("/pricing", "")]
+
+    assert [page.kind for page in key_pages(addressed(links), most=2)] == ["about", "pricing"]
+
+
+@given(link_lists, st.integers(1, 10))
+def test_never_more_than_asked_for_and_no_page_twice(links, most):
+    found = key_pages(addressed(links), most=most)
+
+    assert len(found) <= most
+    assert len({page.url for page in found}) == len(found)
+
+
+@given(link_lists)
+def test_what_was_read_already_is_not_wanted_again(links):
+    first = key_pages(addressed(links), most=5)
+    again = key_pages(addressed(links), most=50, not_again=[page.url for page in first])
+
+    assert not {page.url for page in first} & {page.url for page in again}
+
+
+@given(st.permutations(["/about", "/contact", "/team", "/careers", "/pricing"]))
+def test_the_order_of_links_of_different_kinds_does_not_matter(hrefs):
+    found = key_pages(addressed([(href, "") for href in hrefs]), most=5)
+
+    assert [page.kind for page in found] == ["about", "contact", "team", "careers", "pricing"]
+
+
+@pytest.mark.parametrize(
+    "href",
+    [
+        *("mailto:a@b.c", "tel:+65", "javascript:void(0)", "#top", "data:text/html,x", "ftp://x/"),
+        *("/a.pdf", "/logo.PNG", "/events?day=2026-01-01", "/calendar/2026", "/2026/01/02/post"),
+        *("/a/b/c/d/e", "/a/b/a/b", "/page/2", "/search?q=x", "/x?" + "y" * 200, "http://["),
+        *("/tag/blue", "/login", "/wp-admin/", "/news/2026-11"),
+    ],
+)
+def test_what_is_no_page_or_has_no_end_is_left_alone(href):
+    assert page_address(HOME_PAGE, href) is None
+
+
+def test_addresses_that_differ_in_what_counts_clicks_are_one():
+    hrefs = ["/about?utm_source=x", "/about?ref=footer", "/about/", "/about", "/about?session=2"]
+
+    assert len(key_pages(addressed([(href, "") for href in hrefs]), most=9)) == 1
+
+
+def test_the_home_page_under_other_names_is_not_a_key_page():
+    hrefs = ["/", "/index.html", "/?lang=en", "http://www.acme.test/"]
+
+    links = addressed([(href, "") for href in hrefs])
+    assert key_pages(links, most=9, not_again=["http://acme.test/"]) == []
+
+
+def test_a_key_page_knows_its_kind():
+    assert key_pages(addressed([("/jobs", "")]), most=1) == [
+        KeyPage(url="http://acme.test/jobs", kind="careers")
+    ]
+    assert HOME not in KINDS

@@ -1,0 +1,156 @@
+"""One clock per host, in one process or in many."""
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.crawl import politeness
+from stoker.crawl.politeness import OwnHosts, SharedHosts
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock
+
+GAP = timedelta(seconds=0.5)
+
+
+def own(clock):
+    return OwnHosts(clock=clock)
+
+
+def shared(clock):
+    return SharedHosts(shared=MemoryBackend().shared(), clock=clock)
+
+
+@pytest.fixture(params=[own, shared])
+def making(request):
+    return request.param
+
+
+async def visits(hosts, clock, host, count, *, gap=GAP):
+    times = []
+    for _ in range(count):
+        await hosts.turn(host, gap=gap)
+        times.append(clock.now())
+    return times
+
+
+def test_requests_to_one_host_are_a_gap_apart_whoever_makes_them(making):
+    clock = FakeClock()
+    hosts = making(clock)
+
+    async def crowd():
+        found = await asyncio.gather(*(visits(hosts, clock, "a.test", 3) for _ in range(4)))
+        return sorted(time for times in found for time in times)
+
+    assert all(later - earlier >= GAP for earlier, later in pairwise(asyncio.run(crowd())))
+
+
+def test_hosts_do_not_wait_for_each_other(making):
+    clock = FakeClock()
+    hosts = making(clock)
+
+    async def two():
+        await hosts.turn("a.test", gap=timedelta(minutes=5))
+        before = clock.now()
+        await hosts.turn("b.test", gap=timedelta(minutes=5))
+        return clock.now() - before
+
+    assert asyncio.run(two()) == timedelta(0)
+
+
+def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(making):
+    clock = FakeClock()
+    hosts = making(clock)
+    until = clock.now() + timedelta(seconds=40)
+
+    async def told():
+        await hosts.push_back("a.test", until=until)
+        await hosts.push_back("a.test", until=clock.now())
+        return await visits(hosts, clock, "a.test", 1)
+
+    [at] = asyncio.run(told())
+    assert at >= until
+
+
+def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(making):
+    clock = FakeClock()
+    hosts = making(clock)
+    began = clock.now()
+
+    async def told():
+        await hosts.push_back("a.test", until=began + timedelta(days=400))
+        return await visits(hosts, clock, "a.test", 1, gap=timedelta(days=400))
+
+    [at] = asyncio.run(told())
+    assert at - began <= timedelta(hours=1, seconds=1)
+
+
+def test_a_gap_longer_than_an_hour_is_an_hour(making):
+    clock = FakeClock()
+
+    first, second = asyncio.run(visits(making(clock), clock, "a.test", 2, gap=timedelta(days=400)))
+    assert second - first == timedelta(hours=1)
+
+
+@given(st.lists(st.floats(0.01, 30), min_size=2, max_size=8))
+def test_each_request_is_its_own_gap_after_the_one_before(gaps):
+    clock = FakeClock()
+    hosts = OwnHosts(clock=clock)
+
+    async def walk():
+        times = []
+        for gap in gaps:
+            await hosts.turn("a.test", gap=timedelta(seconds=gap))
+            times.append(clock.now())
+        return times
+
+    times = asyncio.run(walk())
+    for (earlier, later), gap in zip(pairwise(times), gaps[1:], strict=True):
+        assert later - earlier >= timedelta(seconds=gap)
+
+
+async def asked_of(hosts, word, number, *, gap=GAP):
+    for each in range(number):
+        await hosts.turn(f"{word}{each}.test", gap=gap)
+
+
+def test_hosts_that_may_be_asked_again_are_let_go():
+    clock = FakeClock()
+    hosts = OwnHosts(clock=clock)
+
+    async def nights():
+        for hour in range(20):
+            await asked_of(hosts, f"h{hour}-", politeness.MOST_HOSTS)
+            clock.advance(politeness.KEPT_FOR)
+
+    asyncio.run(nights())
+    assert len(hosts._hosts) <= 2 * politeness.MOST_HOSTS
+
+
+def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
+    clock = FakeClock()
+    hosts = OwnHosts(clock=clock)
+    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.KEPT_FOR
+
+    async def crowd():
+        began = clock.now()
+        await hosts.push_back("pushed.test", until=began + pushed)
+        await hosts.turn("slow.test", gap=slow)
+        await asked_of(hosts, "h", politeness.MOST_HOSTS)
+        clock.advance(timedelta(minutes=10))
+        await hosts.turn("new.test", gap=GAP)
+        asked_at = clock.now()
+        await asked_of(hosts, "n", 2 * politeness.MOST_HOSTS)
+        assert "h0.test" not in hosts._hosts
+        # Its robots.txt was the first we asked it for, and says what gap it wants.
+        await hosts.turn("new.test", gap=new)
+        times = {"new": clock.now() - asked_at}
+        for host in ("slow", "pushed"):
+            await hosts.turn(f"{host}.test", gap=GAP if host == "pushed" else slow)
+            times[host] = clock.now() - began
+        return times
+
+    assert asyncio.run(crowd()) == {"new": new, "slow": slow, "pushed": pushed}

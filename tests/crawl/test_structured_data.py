@@ -1,0 +1,198 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from kit.reading_pages import page
+from stoker.accounts.facts import Field, How, best
+from stoker.crawl.structured_data import lenient_json, organization_findings, structured_findings
+
+URL = "http://acme.test/"
+ACME = {
+    "@context": "https://schema.org",
+    "@type": "Organization",
+    "name": "Acme",
+    "legalName": "ACME PTE. LTD.",
+    "url": "https://www.acme.test/home",
+    "email": "mailto:hello@acme.test",
+    "telephone": "+65 6123 4567",
+    "taxID": "197401143C",
+    "foundingDate": "1974-05-01",
+    "numberOfEmployees": {"@type": "QuantitativeValue", "minValue": 50, "maxValue": 100},
+    "description": "Anvils for every need.",
+    "address": {
+        "@type": "PostalAddress",
+        "streetAddress": "1 Anvil Road",
+        "postalCode": "049315",
+        "addressCountry": {"@type": "Country", "name": "Singapore"},
+    },
+    "sameAs": ["https://www.linkedin.com/company/acme/", "https://acme.example/"],
+    "founder": {"@type": "Person", "name": "Wile Coyote"},
+    "employee": [{"@type": "Person", "name": "Road Runner", "jobTitle": "Head of Sales"}],
+    "parentOrganization": {"@type": "Organization", "name": "Mother Holdings"},
+    "review": {"@type": "Review", "author": {"@type": "Organization", "name": "Critic"}},
+}
+WANTED = {
+    Field.NAME: {"Acme"},
+    Field.LEGAL_NAME: {"ACME PTE. LTD."},
+    Field.WEBSITE: {"https://www.acme.test/"},
+    Field.EMAIL: {"hello@acme.test"},
+    Field.PHONE: {"+6561234567"},
+    Field.UEN: {"197401143C"},
+    Field.FOUNDED: {"1974"},
+    Field.EMPLOYEES: {"50-100"},
+    Field.ABOUT: {"Anvils for every need."},
+    Field.ADDRESS: {"1 Anvil Road"},
+    Field.POSTAL_CODE: {"049315"},
+    Field.COUNTRY: {"SG"},
+    Field.SOCIAL: {"https://www.linkedin.com/company/acme"},
+    Field.PERSON: {"Wile Coyote | Founder", "Road Runner | Head of Sales"},
+}
+
+
+def found(markup, url=URL):
+    markup = page(markup, url=url).markup.decode()
+    return structured_findings(LexborHTMLParser(markup), url=url)
+
+
+def linked(data):
+    said = data if isinstance(data, str) else json.dumps(data)
+    return f'<html><head><script type="application/ld+json">{said}</script></head></html>'
+
+
+def by_field(findings):
+    return {
+        field: {each.value for each in findings if each.field is field}
+        for field in Field
+        if any(each.field is field for each in findings)
+    }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ACME,
+        [ACME],
+        {"@context": "https://schema.org", "@graph": [{"@type": "WebSite"}, ACME]},
+        {"@type": "WebPage", "publisher": ACME},
+        {"@graph": [[{"@type": "WebPage", "about": {"mainEntity": ACME}}]]},
+        {**ACME, "@type": ["https://schema.org/Corporation", "Thing"]},
+        {**ACME, "@type": "schema:LocalBusiness"},
+    ],
+)
+def test_a_company_is_found_in_every_shape_of_linked_data(shape):
+    findings = found(linked(shape))
+    assert by_field(findings) == WANTED
+    assert {each.how for each in findings} == {How.JSON_LD}
+    assert all(each.source == URL and each.evidence for each in findings)
+
+
+def test_parts_given_by_reference_are_followed():
+    data = {
+        "@graph": [
+            {"@id": "#place", "@type": "PostalAddress", "postalCode": "049315"},
+            {"@type": "Organization", "name": "Acme", "address": {"@id": "#place"}},
+        ]
+    }
+    assert best(found(linked(data)), Field.POSTAL_CODE).value == "049315"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"@type":"Organization","name":"Acme",}',
+        '<![CDATA[{"@type":"Organization","name":"Acme"}]]>',
+        '{"@type":"Organization","name":"Acme","description":"two\nlines"}',
+        '{"@type":"Organization","name":"Acme"};',
+        '{"@type":"Organization","name":"Acme","name":"Acme"}',
+        '{"@type":"Organization","name":"Acme","n":NaN}',
+    ],
+)
+def test_broken_linked_data_is_read_as_far_as_it_goes(broken):
+    assert best(found(linked(broken)), Field.NAME).value == "Acme"
+
+
+@pytest.mark.parametrize(
+    "hopeless", ["", "{", "nonsense", "[" * 100_000, '{"a":' * 5_000, "9" * 100_000, '"\\ud800"']
+)
+def test_hopeless_linked_data_says_nothing(hopeless):
+    assert found(linked(hopeless)) == []
+
+
+def test_a_page_about_another_company_is_no_first_hand_word():
+    other = {"@type": "Organization", "name": "Customer", "url": "https://customer.test/"}
+    findings = found(linked([other, {"@type": "Organization", "name": "Acme"}]))
+    assert best(findings, Field.NAME).value == "Acme"
+
+
+def test_microdata_says_the_same_as_linked_data():
+    findings = found(
+        '<div itemscope itemtype="https://schema.org/Organization">'
+        '<span itemprop="name">Acme</span><meta itemprop="legalName" content="ACME PTE. LTD.">'
+        '<a itemprop="email" href="mailto:hello@acme.test">write</a>'
+        '<span itemprop="telephone">6123 4567</span>'
+        '<div itemprop="address" itemscope itemtype="https://schema.org/PostalAddress">'
+        '<span itemprop="streetAddress">1 Anvil Road</span>'
+        '<span itemprop="postalCode">049315</span></div>'
+        '<div itemprop="employee" itemscope itemtype="https://schema.org/Person">'
+        '<b itemprop="name">Road Runner</b><i itemprop="jobTitle">Head of Sales</i></div></div>'
+    )
+    assert by_field(findings) == {
+        Field.NAME: {"Acme"},
+        Field.LEGAL_NAME: {"ACME PTE. LTD."},
+        Field.EMAIL: {"hello@acme.test"},
+        Field.PHONE: {"+6561234567"},
+        Field.ADDRESS: {"1 Anvil Road"},
+        Field.POSTAL_CODE: {"049315"},
+        Field.PERSON: {"Road Runner | Head of Sales"},
+    }
+    assert {each.how for each in findings} == {How.MICRODATA}
+
+
+def test_meta_tags_say_a_name_and_what_it_is_about():
+    findings = found(
+        '<meta property="og:site_name" content="Acme"><meta name="description" content="Anvils.">'
+        '<meta name="description" content="Not this one."><meta name="keywords" content="x">'
+    )
+    assert by_field(findings) == {Field.NAME: {"Acme"}, Field.ABOUT: {"Anvils."}}
+
+
+def test_markup_nested_very_deep_ends():
+    deep = "<div itemscope><p itemprop=name>" * 3_000
+    assert found(deep) == []
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from([*ACME, "@id", "@graph", "@value", "name", "minValue", "value"]),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(json_values)
+def test_no_linked_data_makes_reading_raise(data):
+    for said in (data, {"@type": "Organization", "address": data, "numberOfEmployees": data}):
+        for each in organization_findings(said, url=URL, how=How.JSON_LD):
+            assert each.value
+            assert 0 < each.confidence <= 1
+            each.value.encode()
+
+
+@given(json_values.map(lambda data: {**ACME, "name": data, "employee": data, "email": data}))
+def test_one_odd_property_does_not_spoil_the_others(data):
+    findings = organization_findings(data, url=URL, how=How.JSON_LD)
+    assert best(findings, Field.UEN).value == "197401143C"
+
+
+@given(st.text(max_size=300))
+def test_no_text_makes_lenient_json_raise(text):
+    lenient_json(text)

@@ -1,0 +1,117 @@
+"""A look at a site, asked for by a person: paid first, remembered after, refused with a reason."""
+
+import asyncio
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+
+from stoker.base.errors import ConflictError, PermanentError, TransientError
+from stoker.base.types import TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused
+from stoker.budgets.gate import Gate
+from stoker.budgets.model import Done
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.crawl.model import Outcome, PageSeen, SiteVisit
+from stoker.crawl.service import look_at
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock
+
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+SEEN = PageSeen(url="http://acme.test/", status=200, etag='"1"', seen_at=AT, changed_at=AT)
+
+
+class Site:
+    """A crawler that sees one page; it notes what it is told that we know."""
+
+    name = "crawl"
+
+    def __init__(self, *, fails=None):
+        self.known, self._fails = [], fails
+
+    def price(self, question):
+        if "://" in question.url:
+            raise PermanentError("this is no address")
+        return {"pull_units": 1}
+
+    async def ask(self, question, *, key):
+        self.known.append(list(question.known))
+        if self._fails:
+            raise self._fails
+        outcome = Outcome.UNCHANGED if question.known else Outcome.READ
+        visit = SiteVisit(site="acme.test", outcome=outcome, reason="it was read", seen=(SEEN,))
+        return Done(answer=visit, cost={"pull_units": 1})
+
+
+def looks(site, *wishes, limit=10):
+    """Take these looks in turn; return what came of them, and what was counted and remembered."""
+
+    async def journey():
+        clock, store = FakeClock(), MemoryBackend().tenant(TenantId("acme"))
+        cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=limit)
+        promises = Promises(
+            store.money,
+            caps=[cap],
+            reset=ResetRule(),
+            owner="one",
+            clock=clock,
+            lease=timedelta(seconds=60),
+            tenant=store.tenant,
+        )
+        told = []
+        for number, wish in enumerate(wishes):
+            how = {"url": "acme.test", "unlike_others": str(number), **wish}
+            try:
+                told.append(
+                    await look_at(
+                        site="acme.test",
+                        crawler=site,
+                        pages=store.pages,
+                        gate=Gate(promises, clock=clock),
+                        passage=nullcontext(),
+                        **how,
+                    )
+                )
+            except (PermanentError, TransientError, ConflictError) as error:
+                told.append(error)
+        used = sum(each.used.settled for each in await store.money.usage())
+        return told, used, await store.pages.pages("acme.test")
+
+    return asyncio.run(journey())
+
+
+def test_a_second_look_knows_what_the_first_saw_unless_all_is_wanted_again():
+    site = Site()
+    told, used, remembered = looks(site, {}, {}, {"again": True})
+    assert [visit.outcome for visit in told] == ["read", "unchanged", "read"]
+    assert site.known == [[], [SEEN], []]
+    assert (used, remembered) == (3, [SEEN])
+
+
+def test_a_look_that_does_not_fit_is_refused_and_nobody_is_visited():
+    site = Site()
+    (first, second), used, _ = looks(site, {}, {}, limit=1)
+    assert first.outcome is Outcome.READ
+    assert isinstance(second, Refused)
+    assert (len(site.known), used) == (1, 1)
+
+
+def test_what_is_no_address_is_refused_before_anything_is_paid():
+    site = Site()
+    [error], used, _ = looks(site, {"url": "file:///etc/passwd"})
+    assert isinstance(error, PermanentError)
+    assert (site.known, used) == ([], 0)
+
+
+def test_a_look_that_came_to_nothing_costs_nothing_and_leaves_what_was_known():
+    [error], used, remembered = looks(Site(fails=TransientError("later")), {})
+    assert isinstance(error, TransientError)
+    assert (used, remembered) == (0, [])
+
+
+def test_the_same_look_is_not_taken_twice():
+    site = Site()
+    (first, second), used, _ = looks(site, {}, {"unlike_others": "0"})
+    assert first.outcome is Outcome.READ
+    assert isinstance(second, ConflictError)
+    assert (len(site.known), used) == (1, 1)

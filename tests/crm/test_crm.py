@@ -1,0 +1,116 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.accounts.contacts import sendable_text
+from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore, Verdict
+from stoker.base.types import TenantId
+from stoker.crm.rows import LEAD, PARTNER, external_id, rows_of, why_not_sendable
+
+TENANT = TenantId("acme")
+anything = st.text(st.characters(), max_size=60)
+tenants = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
+
+
+def scored(value=0.8, rationale="Fits."):
+    return LeadScore(
+        value=value, bucket=Bucket.HIGH, features={}, feature_hash="f", rationale=rationale
+    )
+
+
+def contact(**known):
+    return Contact(source="site", confidence=known.pop("confidence", 0.5), **known)
+
+
+def dossier(*contacts, score=None, **known):
+    company = Company(id=CompanyId("200900001A"), **{"name": "Acme", **known})
+    return Dossier(company=company, contacts=contacts, score=score)
+
+
+@given(anything, anything, anything, anything, anything, anything)
+def test_whatever_was_found_becomes_rows_that_can_be_sent(id_, name, title, email, phone, words):
+    person = contact(name=name or "x", title=title, email=email, phone=phone)
+    company = Company(id=CompanyId(id_), name=name, website=email, postal_code=title)
+    rows = rows_of(
+        Dossier(company=company, contacts=(person,), score=scored(rationale=words)),
+        tenant=TENANT,
+        least=0.5,
+    )
+
+    assert [why_not_sendable(row) for row in rows] == [""] * len(rows)
+    assert all(value != "" for row in rows for value in row.values.values())
+
+
+@given(anything)
+def test_a_text_made_sendable_stays_as_it_is(text):
+    once = sendable_text(text)
+    assert sendable_text(once) == once
+
+
+@given(
+    st.lists(
+        st.tuples(tenants, st.sampled_from(["company", "contact", "lead"]), anything),
+        unique=True,
+        max_size=8,
+    )
+)
+def test_two_things_never_share_an_id(things):
+    cleaned = {(tenant, kind, key) for tenant, kind, key in things if "\0" not in key}
+    printable = {each for each in cleaned if not any("\ud800" <= c <= "\udfff" for c in each[2])}
+    assert len({external_id(*each) for each in printable}) == len(printable)
+
+
+def test_a_company_comes_before_its_contacts_and_its_lead():
+    people = (contact(name="Mei", email="mei@acme.test"), contact(email="info@acme.test"))
+    company, mei, info, lead = rows_of(
+        dossier(*people, score=scored(), website="https://acme.test"), tenant=TENANT, least=0.5
+    )
+
+    assert company.external_id == "stoker.acme_company_200900001A"
+    assert {**company.values, "comment": ""} == {
+        "name": "Acme",
+        "company_registry": "200900001A",
+        "website": "https://acme.test",
+        "comment": "",
+    }
+    assert all("Where this is from" in row.values["comment"] for row in (company, mei, info))
+    assert "Where this is from" in lead.values["description"]
+    assert (mei.values["name"], info.values["name"]) == ("Mei", "info@acme.test")
+    assert mei.links == info.links == {"parent_id": company.external_id}
+    assert lead.links == {"partner_id": company.external_id}
+    assert (company.model, mei.model, lead.model) == (PARTNER, PARTNER, LEAD)
+
+
+def test_a_lead_is_made_from_the_least_score_on():
+    def kinds(value, least):
+        rows = rows_of(dossier(score=scored(value)), tenant=TENANT, least=least)
+        return [row.model for row in rows]
+
+    assert kinds(0.5, 0.5) == [PARTNER, LEAD]
+    assert kinds(0.49, 0.5) == kinds(1.0, None) == [PARTNER]
+
+
+def test_an_address_nobody_should_write_to_is_left_out():
+    bad = contact(name="Mei", email="mei@acme.test", verdict=Verdict.INVALID)
+    trap = contact(email="trap@acme.test", verdict=Verdict.RISKY)
+    rows = rows_of(dossier(bad, trap, score=scored()), tenant=TENANT, least=0)
+
+    assert not [row for row in rows if {"email", "email_from"} & set(row.values)]
+    assert len(rows) == 3  # the trap was nothing but its address
+
+
+def test_markup_and_addresses_that_do_things_do_nothing_in_the_crm():
+    words = '<script>alert(1)</script><img src=x onerror="a">'
+    _, lead = rows_of(
+        dossier(score=scored(rationale=words), website="javascript:alert(1)"),
+        tenant=TENANT,
+        least=0,
+    )
+
+    assert "<script" not in lead.values["description"]
+    assert "<img" not in lead.values["description"]
+    assert "website" not in lead.values
+
+
+def test_the_same_person_twice_is_one_row():
+    twice = (contact(email="Mei@acme.test"), contact(email="mei@acme.test", name="Mei"))
+    assert len(rows_of(dossier(*twice), tenant=TENANT)) == 2

@@ -1,0 +1,23 @@
+import pytest
+
+from stoker.crm.rows import CrmRecord
+from stoker.crm.upsert import ACTIVE, MAKER, WRITER, is_archived, worked_on
+
+
+def record(**values):
+    return CrmRecord(id=7, external_id="stoker.x", values=values)
+
+
+@pytest.mark.parametrize(
+    ("values", "archived"),
+    [({ACTIVE: True}, False), ({ACTIVE: None}, True), ({ACTIVE: False}, True), ({}, False)],
+)
+def test_a_record_is_archived_only_where_the_crm_says_so(values, archived):
+    assert is_archived(record(**values)) is archived
+
+
+def test_a_record_was_worked_on_when_somebody_else_than_its_maker_wrote_it_last():
+    assert worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [8, "Mei"]}))
+    assert not worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [5, "Stoker"]}))
+    assert not worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [1, "OdooBot"]}))
+    assert not worked_on(record(**{MAKER: [5, "Stoker"]}))

@@ -1,0 +1,426 @@
+"""Job boards and feeds, read from the make-believe ones and from servers that talk nonsense."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.discovery.ashby import ASHBY
+from stoker.discovery.boards import Board, Boards
+from stoker.discovery.feeds import Feeds, read_feed
+from stoker.discovery.greenhouse import GREENHOUSE
+from stoker.discovery.lever import A_PAGE, LEVER
+from stoker.discovery.model import MOST_POSTINGS, Validators, taken
+from stoker.http.client import Http
+from stoker.sandbox.http import Told
+from stoker.sandbox.server import Sandbox
+from stoker.sandbox.world.jobs import openings_of
+
+BOARDS = {layout.name: layout for layout in (GREENHOUSE, LEVER, ASHBY)}
+each_board = pytest.mark.parametrize("kind", BOARDS)
+
+
+def board(http, kind, *, at=None, **more):
+    return Board(http, BOARDS[kind], base_url=at or f"http://{kind}.test", **more)
+
+
+NONSENSE = "http://board.test"
+
+
+def in_sandbox(work, **how):
+    async def run():
+        async with Sandbox(**{"companies": 200, **how}) as box:
+            http = Http(user_agent="Stoker test", sandbox=box.address)
+            try:
+                return await work(box, http)
+            finally:
+                await http.close()
+
+    return asyncio.run(run())
+
+
+def said_by(handler, work):
+    """Ask a server that answers as it is told to."""
+    return in_sandbox(
+        lambda _, http: work(http), vendors={"board.test": lambda world, dials, tallies: handler}
+    )
+
+
+def read(kind, body, *, status=200):
+    handler = lambda asked: Told(status=status, body=body)  # noqa: E731
+    return said_by(handler, lambda http: board(http, kind, at=NONSENSE).postings("acme"))
+
+
+def on_board(world, kind):
+    companies = (world.company(at) for at in range(200))
+    return next(
+        each for each in companies if each.board == kind and openings_of(world, each, night=0)
+    )
+
+
+@each_board
+def test_every_opening_comes_with_company_place_and_moment(kind):
+    async def work(box, http):
+        company = on_board(box.world, kind)
+        found = await board(http, kind).postings(company.slug, company=company.brand)
+        return company, openings_of(box.world, company, night=0), found
+
+    company, openings, found = in_sandbox(work)
+
+    assert not found.rejects
+    assert not found.more
+    assert [(job.title, job.location, job.posted_at, job.company) for job in found.jobs] == [
+        (each.title, each.location, each.posted_at, company.brand) for each in openings
+    ]
+    assert {job.source for job in found.jobs} == {kind}
+
+
+@each_board
+def test_an_unchanged_board_is_not_read_again(kind):
+    async def work(box, http):
+        one = board(http, kind)
+        slug = on_board(box.world, kind).slug
+        first = await one.postings(slug)
+        again = await one.postings(slug, known=first.validators)
+        return first, again
+
+    first, again = in_sandbox(work)
+
+    assert first.validators.etag
+    assert (again.unchanged, again.jobs) == (True, ())
+    assert again.validators == first.validators
+
+
+@each_board
+def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
+    async def work(_, http):
+        await board(http, kind).postings("no-such-board")
+
+    with pytest.raises(PermanentError):
+        in_sandbox(work)
+
+
+@each_board
+@pytest.mark.parametrize("name", ["", "../admin", "a b", "a/b", "a?b", "x" * 101])
+def test_a_boards_name_cannot_lead_elsewhere(kind, name):
+    async def work(box, http):
+        with pytest.raises(PermanentError):
+            await board(http, kind).postings(name)
+        return box.tallies.requests
+
+    assert in_sandbox(work) == 0
+
+
+def wrapped(kind, jobs):
+    return json.dumps(jobs if kind == "lever" else {"jobs": jobs}).encode()
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9**9) | st.just(0.5) | st.text(max_size=20),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["jobs", "title", "text", "absolute_url", "hostedUrl", "jobUrl", "location"]
+            ),
+            inside,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+GOOD = {
+    "absolute_url": "https://a.test/1",
+    "hostedUrl": "https://a.test/1",
+    "jobUrl": "https://a.test/1",
+    "title": "Engineer",
+    "text": "Engineer",
+}
+
+
+@each_board
+@settings(max_examples=25)
+@given(bad=st.lists(anything, max_size=5))
+def test_bad_postings_never_lose_the_good_one(kind, bad):
+    jobs = read(kind, wrapped(kind, [*bad, GOOD])).jobs
+    assert "https://a.test/1" in [job.url for job in jobs]
+
+
+@each_board
+@pytest.mark.parametrize("body", [b"", b"null", b'{"jobs": 3}', b"[", b"<html>", b'"x"', b"{}"])
+def test_an_answer_of_the_wrong_shape_is_one_to_ask_for_again(kind, body):
+    with pytest.raises(TransientError):
+        read(kind, body)
+
+
+@each_board
+@pytest.mark.parametrize(
+    ("status", "kind_of_error"),
+    [
+        (404, PermanentError),
+        (403, PermanentError),
+        (429, TransientError),
+        (500, TransientError),
+        (503, TransientError),
+        (302, ConfigError),
+        (304, PermanentError),
+    ],
+)
+def test_what_a_board_refuses_with_says_what_to_do(kind, status, kind_of_error):
+    with pytest.raises(kind_of_error):
+        read(kind, b"{}", status=status)
+
+
+def test_lever_is_read_page_by_page_to_its_end():
+    everything = [
+        {"hostedUrl": f"https://a.test/{nth}", "text": f"Job {nth}"} for nth in range(250)
+    ]
+
+    def handler(asked):
+        skip, limit = int(asked.argument("skip")), int(asked.argument("limit"))
+        return Told(
+            headers={"etag": '"x"'}, body=json.dumps(everything[skip : skip + limit]).encode()
+        )
+
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
+
+    assert [job.title for job in found.jobs] == [each["text"] for each in everything]
+    assert found.validators == Validators()  # of a first page, which says nothing of the others
+
+
+def test_only_the_first_page_is_asked_for_with_what_is_known():
+    page = [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(A_PAGE)]
+
+    def handler(asked):
+        if asked.argument("skip") != "0":
+            return Told(status=304) if "if-none-match" in asked.headers else Told(body=b"[]")
+        return Told(body=json.dumps(page).encode())
+
+    found = said_by(
+        handler,
+        lambda http: board(http, "lever", at=NONSENSE).postings(
+            "acme", known=Validators(etag='"x"')
+        ),
+    )
+
+    assert len(found.jobs) == A_PAGE
+
+
+def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
+    when = "Sun, 01 Nov 2026 18:00:00 GMT"
+
+    def handler(asked):
+        if asked.headers.get("if-modified-since") == when:
+            return Told(status=304)
+        headers = {"last-modified": when, "etag": "x" * 5000}
+        return Told(headers=headers, body=wrapped("ashby", [GOOD]))
+
+    async def work(http):
+        one = board(http, "ashby", at=NONSENSE)
+        first = await one.postings("acme")
+        return first, await one.postings("acme", known=first.validators)
+
+    first, again = said_by(handler, work)
+
+    assert first.validators == Validators(last_modified=when)
+    assert again.unchanged
+
+
+def test_a_board_that_repeats_itself_for_ever_is_left():
+    asked_for = []
+    page = json.dumps(
+        [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(A_PAGE)]
+    ).encode()
+
+    def handler(asked):
+        asked_for.append(asked.number)
+        return Told(body=page)
+
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
+
+    assert (len(found.jobs), len(asked_for)) == (A_PAGE, 2)
+
+
+def test_what_ashby_does_not_list_is_not_taken():
+    hidden = {**GOOD, "jobUrl": "https://a.test/2", "isListed": False}
+    assert [job.url for job in read("ashby", wrapped("ashby", [hidden, GOOD])).jobs] == [
+        "https://a.test/1"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rss", "atom"])
+def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
+    async def work(box, http):
+        company = next(
+            each
+            for each in (box.world.company(at) for at in range(50))
+            if openings_of(box.world, each, night=0)
+        )
+        url = f"http://feeds.test/{company.slug}/jobs.{kind}"
+        found = await Feeds(http).postings(url, company=company.brand)
+        again = await Feeds(http).postings(url, known=found.validators)
+        return openings_of(box.world, company, night=0), found, again, company
+
+    openings, found, again, company = in_sandbox(work)
+
+    assert [(job.title, job.posted_at) for job in found.jobs] == [
+        (each.title, each.posted_at) for each in openings
+    ]
+    assert all(job.url.startswith(f"http://{company.domain}/careers/") for job in found.jobs)
+    assert (again.unchanged, again.jobs) == (True, ())
+
+
+def hostile(name):
+    return in_sandbox(lambda _, http: Feeds(http).postings(f"http://feeds.test/hostile/{name}"))
+
+
+def test_a_feed_with_entities_of_its_own_is_refused_unread():
+    with pytest.raises(PermanentError):
+        hostile("bomb.rss")
+
+
+def test_a_document_type_alone_is_reason_enough():
+    with pytest.raises(PermanentError, match="entities"):
+        read_feed(b'<!DOCTYPE rss SYSTEM "http://elsewhere.test/rss.dtd"><rss></rss>')
+
+
+def test_a_feed_too_deep_is_read_down_to_there():
+    item = b"<item><title>Kept</title><link>http://feeds.test/1</link></item>"
+    _, raws, _ = read_feed(b"<rss><channel>" + item + b"<a>" * 200 + b"</a>" * 200)
+
+    assert [raw.title for raw in raws] == ["Kept", ""]
+    assert raws[1].unreadable
+
+
+def test_a_feed_that_breaks_off_gives_what_came_before():
+    found = hostile("broken.rss")
+
+    assert [job.title for job in found.jobs] == ["Kept"]
+    assert found.rejects[0].because == "the feed breaks off here"
+
+
+@pytest.mark.parametrize("name", ["items.rss", "huge.rss"])
+def test_a_feed_without_end_is_read_so_far(name):
+    found = hostile(name)
+
+    assert len(found.jobs) == MOST_POSTINGS
+    assert found.more
+    assert found.jobs[1].title == "Job 1"
+
+
+def test_dates_in_every_shape_are_understood_or_left_out():
+    moments = [job.posted_at for job in hostile("dates.rss").jobs]
+    six = datetime(2026, 11, 1, 18, tzinfo=UTC)
+
+    assert moments == [
+        six,
+        datetime(2026, 11, 1, 10, tzinfo=UTC),
+        datetime(2026, 11, 1, 23, tzinfo=UTC),
+        six,
+        six,
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_only_the_items_own_words_count():
+    body = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>Jobs</title>
+      <entry><source><title>Elsewhere</title><link href="http://elsewhere.test/"/></source>
+      <link rel="self" href="http://feeds.test/self"/><link href="http://feeds.test/1"/>
+      <title>Cook &amp; <![CDATA[<b>]]></title></entry></feed>"""
+    title, raws, _ = read_feed(body)
+    (job,) = taken("feed", raws, company=title).jobs
+
+    assert (job.title, job.company) == ("Cook &", "Jobs")
+    assert job.url == "http://feeds.test/1"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"{}", b"\xff\xfe", b"<rss"])
+def test_what_is_no_feed_is_said_to_be_none(body):
+    with pytest.raises(PermanentError):
+        read_feed(body)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_get_past_the_reader_of_feeds(body):
+    for each in (body, b"<rss><channel><item><title>" + body, b"<feed>" + body + b"</feed>"):
+        try:
+            _, raws, _ = read_feed(each)
+        except PermanentError:
+            continue
+        taken("feed", raws)
+
+
+@each_board
+def test_every_call_waits_for_its_turn(kind):
+    hosts = []
+
+    @asynccontextmanager
+    async def turn(host):
+        hosts.append(host)
+        yield
+
+    page = [{**GOOD, "hostedUrl": f"https://a.test/{nth}"} for nth in range(A_PAGE)]
+
+    def handler(asked):
+        return Told(body=wrapped(kind, page if asked.argument("skip") == "0" else [GOOD]))
+
+    async def work(http):
+        one = board(http, kind, at=NONSENSE, turn=turn)
+        found = await one.postings("acme")
+        await one.check()
+        return found
+
+    found = said_by(handler, work)
+
+    assert found.requests == (2 if kind == "lever" else 1)
+    assert hosts == ["board.test"] * (found.requests + 1)
+
+
+def test_a_feed_waits_for_its_turn_at_its_own_host():
+    hosts = []
+
+    @asynccontextmanager
+    async def turn(host):
+        hosts.append(host)
+        yield
+
+    async def work(_, http):
+        with pytest.raises(PermanentError):
+            await Feeds(http, turn=turn).postings("http://feeds.test/nobody/jobs.rss")
+
+    in_sandbox(work)
+    assert hosts == ["feeds.test"]
+
+
+@pytest.mark.parametrize("kind", ["lever", "ashby"])
+def test_what_a_board_says_of_the_work_is_looked_at(kind):
+    said = {"descriptionPlain": "We use Python.", "workplaceType": "remote", "isRemote": True}
+    (listing,) = read(kind, wrapped(kind, [{**GOOD, **said}])).listings
+    assert (listing.enriched.stack, listing.enriched.remote) == (("python",), True)
+
+
+def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
+    body = b"""<rss><channel><item><title>Cook</title><link>http://feeds.test/1</link>
+      <description>&lt;p&gt;Python, &amp;amp; AWS&lt;/p&gt;</description></item></channel></rss>"""
+    (listing,) = taken("feed", read_feed(body)[1]).listings
+    assert listing.enriched.stack == ("aws", "python")
+
+
+@pytest.mark.parametrize(
+    ("status", "there"), [(404, True), (403, True), (429, False), (500, False)]
+)
+def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
+    async def work(http):
+        return await Boards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
+
+    health = said_by(lambda asked: Told(status=status), work)
+    assert health.ok is there
+    assert all(kind in health.detail for kind in BOARDS)

@@ -1,0 +1,119 @@
+"""Files of postings: whole or not at all, harmless to open, the same bytes for the same rows."""
+
+import asyncio
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError, TransientError
+from stoker.base.text import restored
+from stoker.base.types import Job
+from stoker.discovery.enrichment import JobScoreRule, enriched, job_score
+from stoker.discovery.export import JOBS, SCORED, PostingFiles, file_names
+from stoker.memory.backend import MemoryRuns
+from stoker.runs.model import Run, RunKey
+
+AT = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
+RUN = Run(key=RunKey(AT, 1), kind="discovery")
+
+
+def job(nth, title="Cook", **more):
+    return Job.found(source="lever", url=f"https://a.test/{nth}", title=title, **more)
+
+
+async def kept(jobs):
+    runs = MemoryRuns()
+    await runs.insert_run(RUN)
+    await runs.insert_jobs(RUN.key, jobs)
+    says = [enriched(each) for each in jobs]
+    await runs.insert_enriched(RUN.key, says)
+    await runs.insert_scores(RUN.key, [job_score(each, JobScoreRule()) for each in says])
+    return runs
+
+
+def written(place, jobs, *, more=True):
+    async def write():
+        return await PostingFiles(place).write(await kept(jobs), RUN, enriched=more)
+
+    rows = asyncio.run(write())
+    return rows, {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def test_files_are_named_by_the_run():
+    assert file_names("20261116_013000", enriched=True) == (
+        "jobs_discovered_20261116_013000.csv",
+        "jobs_enriched_20261116_013000.json",
+        "jobs_scored_20261116_013000.csv",
+    )
+
+
+def test_a_run_without_postings_has_files_that_say_so(tmp_path):
+    rows, files = written(tmp_path, [])
+    assert rows == 0
+    assert files["jobs_enriched_20261116_013000.json"] == b"[]\n"
+    for name, columns in (("discovered", JOBS), ("scored", SCORED)):
+        (line,) = files[f"jobs_{name}_20261116_013000.csv"].decode().splitlines()
+        assert line == ",".join(f'"{column}"' for column in columns)
+
+
+titles = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+
+
+@settings(max_examples=40)
+@given(
+    titles=st.lists(
+        titles | st.sampled_from(["=1+1", "@x", "\t-2", "'a", "a\r\nb", '"']), max_size=5
+    )
+)
+def test_whatever_postings_say_it_is_harmless_and_can_be_read_back(tmp_path_factory, titles):
+    place = tmp_path_factory.mktemp("files")
+    jobs = [job(nth, title) for nth, title in enumerate(titles)]
+    _, files = written(place, jobs)
+    text = files["jobs_discovered_20261116_013000.csv"].decode()
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+
+    assert not any(row["title"].startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows)
+    assert {row["id"]: restored(row["title"]) for row in rows} == {
+        each.id: each.title for each in jobs
+    }
+    assert b"<" not in files["jobs_enriched_20261116_013000.json"]
+    assert len(json.loads(files["jobs_enriched_20261116_013000.json"])) == len(jobs)
+
+
+def test_many_pages_are_one_file_in_id_order(tmp_path):
+    jobs = [job(nth) for nth in range(2_500)]
+    rows, files = written(tmp_path, jobs)
+    _, again = written(tmp_path / "again", jobs[::-1])
+
+    assert rows == 7_500
+    assert files == again
+    scored = csv.DictReader(io.StringIO(files["jobs_scored_20261116_013000.csv"].decode()))
+    found = list(scored)
+    assert [row["id"] for row in found] == sorted(each.id for each in jobs)
+    assert {(row["title"], row["bucket"]) for row in found} == {("Cook", "weak")}
+
+
+class Breaking(MemoryRuns):
+    """Runs that can be read up to a point."""
+
+    async def jobs(self, at, *, after="", limit=1000):
+        if after:
+            raise TransientError("the store is away")
+        return [job(nth) for nth in range(limit)]
+
+
+def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
+    with pytest.raises(TransientError):
+        asyncio.run(PostingFiles(tmp_path).write(Breaking(), RUN, enriched=False))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        asyncio.run(PostingFiles(tmp_path / "file").write(MemoryRuns(), RUN, enriched=False))

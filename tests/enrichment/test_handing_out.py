@@ -1,0 +1,67 @@
+"""Units handed out: whoever falls silent for longer than its lease has none any more."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from contracts.accounts import company, dossier
+from stoker.base.types import Depth, TenantId
+from stoker.enrichment.model import Unit, UnitState
+from stoker.enrichment.work_queue import LEASE, StoreUnits
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock
+
+NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+RUN = "20261116_120000"
+A_MOMENT = timedelta(seconds=1)
+
+
+def with_a_unit(work):
+    async def whole():
+        store, clock = MemoryBackend().tenant(TenantId("acme")), FakeClock(NOON)
+        known = company()
+        await store.accounts.upsert_companies([known], now=NOON)
+        await store.nights.plan_units(RUN, [Unit(company=known.id, place=0, depth=Depth.DEEP)])
+        hand = StoreUnits(store.nights, RUN, owner="one", clock=clock)
+        [unit] = await hand.take(1)
+        finished = await work(hand, clock, unit)
+        return finished, await store.nights.count_units(RUN)
+
+    return asyncio.run(whole())
+
+
+def ended(unit):
+    return Unit(
+        company=unit.company,
+        place=unit.place,
+        depth=unit.depth,
+        owner="one",
+        state=UnitState.DONE,
+        ended_at=NOON,
+    )
+
+
+def test_who_shows_signs_of_life_finishes_however_long_it_takes():
+    async def work(hand, clock, unit):
+        for _ in range(10):
+            clock.advance(LEASE - A_MOMENT)
+            assert await hand.keep_alive() == 1
+        return await hand.finish(ended(unit), None)
+
+    assert with_a_unit(work) == (True, {UnitState.DONE: 1})
+
+
+@pytest.mark.parametrize("sleeps", ["time passes", "only the wall clock goes on"])
+def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothing(sleeps):
+    async def work(hand, clock, unit):
+        if sleeps == "time passes":
+            clock.advance(LEASE + A_MOMENT)
+        else:
+            clock.jump(NOON + LEASE + A_MOMENT)
+        assert not hand.still_ours()
+        assert await hand.keep_alive() == 0
+        assert await hand.take(1) == []
+        return await hand.finish(ended(unit), dossier())
+
+    assert with_a_unit(work) == (False, {UnitState.TAKEN: 1})

@@ -1,0 +1,114 @@
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+
+from stoker.accounts.model import CompanyId
+from stoker.base.errors import TransientError
+from stoker.base.types import Depth, TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Refused, Request
+from stoker.budgets.gate import Gate, attempt
+from stoker.budgets.reserver import Promises
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.enrichment.pull_units import Look, Looking
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+ONE, TWO = CompanyId("202000001A"), CompanyId("202000002B")
+RULE = ResetRule()
+
+
+async def came_to_nothing(gate, company):
+    """Promise a deep look of today in a run of its own, and take the promise back."""
+
+    async def fails():
+        raise TransientError("nothing was done")
+
+    key = f"look/{company}/20300101T0000/DEEP/3"
+    request = Request(
+        key=key, connector="crawl", amounts={"pull_units": 3}, run="earlier", account=company
+    )
+    with contextlib.suppress(TransientError):
+        await gate.pay_for(attempt(request, 1), fails)
+
+
+def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",), before=None):
+    """Ask for looks in turn, each at its moment; return what came of them."""
+
+    async def journey():
+        clock, store = FakeClock(NOON), MemoryBackend().tenant(TenantId("acme"))
+        cap = Cap(scope=Scope.TENANT, unit="pull_units", window=window, limit=limit)
+        told = []
+        for owner, (company, depth, days) in enumerate(asked):
+            clock.jump(NOON + timedelta(days=days))
+            promises = Promises(
+                store.money,
+                caps=[cap],
+                reset=RULE,
+                owner=f"process {owner}",
+                clock=clock,
+                lease=timedelta(seconds=60),
+                tenant=store.tenant,
+            )
+            gate = Gate(promises, clock=clock)
+            if before is not None:
+                await before(gate, company)
+            looking = Looking(
+                gate,
+                store.money,
+                prices={Depth.SHALLOW: 1, Depth.DEEP: 3},
+                reset=RULE,
+                run=runs[owner % len(runs)],
+            )
+            told.append(await looking.allowed(company, depth, now=clock.now()))
+        return told, sum(each.used.total for each in await store.money.usage())
+
+    return asyncio.run(journey())
+
+
+def test_a_look_is_paid_for_once_a_day_whoever_comes_back():
+    (first, again, tomorrow), used = looks(
+        100, (ONE, Depth.DEEP, 0), (ONE, Depth.DEEP, 0), (ONE, Depth.DEEP, 1)
+    )
+    assert first == tomorrow == Look(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert again == Look(depth=Depth.DEEP)
+    assert used == 6
+
+
+def test_another_run_of_the_same_day_looks_again_without_paying():
+    (first, again), used = looks(
+        3,
+        (ONE, Depth.DEEP, 0),
+        (ONE, Depth.DEEP, 0),
+        runs=("20300101_120000", "20300101_130000"),
+    )
+    assert first == Look(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert again == Look(depth=Depth.DEEP)
+    assert used == 3
+
+
+def test_a_deep_look_that_does_not_fit_becomes_a_shallow_one_and_that_is_refused_last():
+    (first, second, third), used = looks(
+        4, (ONE, Depth.DEEP, 0), (TWO, Depth.DEEP, 0), (CompanyId("X"), Depth.DEEP, 0)
+    )
+    assert first.depth is Depth.DEEP
+    assert second == Look(depth=Depth.SHALLOW, cost={"pull_units": 1})
+    assert isinstance(third, Refused)
+    assert third.resets_at is not None
+    assert used == 4
+
+
+def test_a_cap_on_the_pull_units_of_a_run_counts_looks():
+    (first, second), used = looks(
+        3, (ONE, Depth.DEEP, 0), (TWO, Depth.DEEP, 0), window=WindowKind.RUN
+    )
+    assert first == Look(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert isinstance(second, Refused)
+    assert used == 3
+
+
+def test_a_promise_of_another_run_that_came_to_nothing_is_no_look_that_was_paid_for():
+    (look,), used = looks(100, (ONE, Depth.DEEP, 0), before=came_to_nothing)
+    assert look == Look(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert used == 3

@@ -1,0 +1,193 @@
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.accounts.model import CompanyId
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.events import NightProgress, UnitsShed
+from stoker.base.types import Depth, TenantId
+from stoker.enrichment.deadline import PAGE, NightWatch, Times
+from stoker.enrichment.model import Unit, UnitState
+from stoker.enrichment.work_queue import StoreUnits
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock, Recorder
+from vendor_desk import Failing
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+RUN = "20300101_120000"
+HOUR = timedelta(hours=1)
+
+
+class Flow:
+    """How far a flow has come, as the watch is told."""
+
+    def __init__(self, ended, under_way):
+        self.ended, self.under_way = ended, under_way
+
+
+def units(number):
+    return [
+        Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+        for place in range(number)
+    ]
+
+
+def resting(vendors):
+    """Say that vendors want to be left alone for so long after noon."""
+
+    async def rests():
+        return {name: NOON + until for name, until in vendors.items()}
+
+    return rests
+
+
+async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=None):
+    clock, told = FakeClock(NOON), Recorder()
+    store = MemoryBackend().tenant(TenantId("acme"))
+    await store.nights.plan_units(RUN, units(planned))
+    hand = StoreUnits(store.nights, RUN, owner="one", clock=clock)
+    for unit in await hand.take(ended + under_way):
+        if unit.place < ended:
+            await hand.finish(
+                Unit(
+                    company=unit.company,
+                    place=unit.place,
+                    depth=unit.depth,
+                    state=UnitState.DONE,
+                    owner=unit.owner,
+                ),
+                None,
+            )
+    await clock.sleep(after)
+    watch = NightWatch(
+        store,
+        RUN,
+        flow=Flow(ended, under_way),
+        times=Times(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
+        clock=clock,
+        observer=told,
+        rests=resting(rests or {}),
+    )
+    shed = await watch.look()
+    return shed, await store.nights.units(RUN), told
+
+
+def test_a_night_that_ends_in_time_leaves_nobody_out():
+    shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 4, ended=50, under_way=5))
+    assert shed == 0
+    [progress] = told.of(NightProgress)
+    assert (progress.ended, progress.under_way, progress.left) == (50, 5, 45)
+    assert not progress.late
+    assert progress.finish < NOON + HOUR
+
+
+def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
+    shed, left, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=25, under_way=5))
+    # 25 in half an hour, 5 are under way: 20 more are done by the hour, 50 are not.
+    assert shed == 50
+    gone = [unit.place for unit in left if unit.state is UnitState.SHED]
+    assert gone == list(range(50, 100))
+    assert all(unit.reasons for unit in left if unit.state is UnitState.SHED)
+    assert [event.units for event in told.of(UnitsShed)] == [50]
+
+
+def test_a_slow_beginning_alone_leaves_nobody_out():
+    shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=3, under_way=5))
+    assert shed == 0
+    assert told.of(NightProgress)[0].late
+
+
+def test_after_the_deadline_nothing_more_is_begun():
+    shed, left, _ = asyncio.run(watched(planned=20, after=HOUR, ended=2, under_way=3))
+    assert shed == 15
+    assert {unit.state for unit in left} == {UnitState.DONE, UnitState.TAKEN, UnitState.SHED}
+
+
+def test_of_more_than_a_page_that_wait_the_most_valuable_stay_and_no_others():
+    planned = 3 * PAGE
+    shed, left, _ = asyncio.run(watched(planned=planned, after=HOUR / 2, ended=25, under_way=5))
+    assert shed == planned - 50
+    assert [unit.place for unit in left if unit.state is UnitState.WAITING] == list(range(30, 50))
+
+
+async def watched_to_the_end(**fails):
+    """Keep watch over a night whose one unit stays under way, in a store that fails like this."""
+    clock, told = FakeClock(NOON), Recorder()
+    store = MemoryBackend().tenant(TenantId("acme"))
+    await store.nights.plan_units(RUN, units(1))
+    await StoreUnits(store.nights, RUN, owner="one", clock=clock).take(1)
+    watch = NightWatch(
+        replace(store, nights=Failing(store.nights, **fails)),
+        RUN,
+        flow=Flow(0, 1),
+        times=Times(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
+        clock=clock,
+        observer=told,
+        rests=resting({}),
+        every=timedelta(minutes=1),
+    )
+    await watch.keep_watch()
+    return clock.now(), [progress.at for progress in told.of(NightProgress)]
+
+
+def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
+    ended_at, looks = asyncio.run(watched_to_the_end())
+    assert ended_at == NOON + HOUR + timedelta(minutes=10)
+    assert looks == [NOON + timedelta(minutes=minute) for minute in range(1, 71)]
+
+
+def test_a_store_that_is_away_for_a_moment_does_not_end_the_watch():
+    gone = [TransientError("restarting"), UncertainError("no answer")]
+    _, looks = asyncio.run(watched_to_the_end(count_units=gone))
+    assert looks == [NOON + timedelta(minutes=minute) for minute in range(3, 71)]
+
+
+def test_a_watch_that_can_never_look_again_says_so():
+    gone = [PermanentError("the table is gone")]
+    with pytest.raises(PermanentError, match="the table is gone"):
+        asyncio.run(watched_to_the_end(count_units=gone))
+
+
+def progress(**how):
+    """What is told of a night of twenty that are all under way."""
+    _, _, told = asyncio.run(watched(planned=20, ended=0, under_way=20, **how))
+    return told.of(NightProgress)[0]
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_says_which_and_until_when():
+    rests = {"lusha": 36 * MINUTE, "zerobounce": 41 * MINUTE}
+    told = progress(after=35 * MINUTE, rests=rests)
+    assert (told.finish, told.late) == (NOON + 41 * MINUTE, False)
+    assert (told.waits_for, told.waits_until) == ("zerobounce", NOON + 41 * MINUTE)
+    assert told.sentence() == (
+        f"run {RUN}: 0 done, 20 under way, 0 left; not through before 12:41:00 UTC: "
+        "zerobounce wants to be left alone until then"
+    )
+
+
+def test_a_night_that_would_end_later_anyway_names_the_vendor_besides():
+    told = progress(after=5 * MINUTE, rests={"zerobounce": 15 * MINUTE})
+    assert told.finish == NOON + HOUR / 2
+    assert told.sentence().endswith(
+        "through at about 12:30:00 UTC; zerobounce wants to be left alone until 12:15:00 UTC"
+    )
+
+
+def test_a_night_whose_vendor_wants_to_be_left_alone_past_the_deadline_is_late():
+    told = progress(after=55 * MINUTE, rests={"zerobounce": 65 * MINUTE})
+    assert told.late
+    assert "not through before 13:05:00 UTC, after its deadline: zerobounce" in told.sentence()
+
+
+def test_a_night_of_which_nothing_has_ended_in_the_quoted_time_claims_no_end():
+    told = progress(after=35 * MINUTE)
+    assert (told.finish, told.late) == (None, False)
+    assert told.sentence().endswith("0 left; nothing has ended since 12:00:00 UTC")
+    late = progress(after=61 * MINUTE)
+    assert late.late
+    assert late.sentence().endswith("12:00:00 UTC, and its deadline has passed")

@@ -1,0 +1,169 @@
+"""What is special about heat and pulls in SQL: indexes, and what the app may never undo."""
+
+import asyncio
+
+import apsw
+import psycopg
+import pytest
+
+import pg
+from stoker.backends.sqlite import SqliteBackend
+from stoker.db.database import asked
+from stoker.db.row_security import lint
+from stoker.heat.store import (
+    BELIEFS,
+    BELIEFS_OF,
+    HEATS,
+    HOTTEST,
+    KNOWN_LOOKS,
+    KNOWN_SIGNALS,
+    PART,
+    PLANS,
+    PRUNE_LOOKS,
+    PRUNE_SIGNALS,
+    SIGNALS,
+    SOME_BELIEFS,
+    SOME_HEATS,
+    STANDING,
+    STRENGTHS,
+    SWAP_HEAT,
+    TIERS,
+)
+from stoker.registry.load_store import KNOWN, KNOWN_LINES
+from stoker.vendors.answer_cache import ANSWERS
+
+
+def some(question, *values):
+    """A question about many ids, spelled out."""
+    [(query, named)] = asked(question, values)
+    for name, value in reversed(named.items()):
+        query = query.replace(f":{name}", repr(value))
+    return query
+
+
+ASKED = {  # what is asked, and the index that must serve it without sorting
+    "a page of heats": (HEATS, "account_heats_pkey"),
+    "the hottest of a tier": (HOTTEST, "heats_by_score"),
+    "some heats": (some(SOME_HEATS, "T1", "T2"), "account_heats_pkey"),
+    "some tiers": (some(TIERS, "T1", "T2"), "account_heats_pkey"),
+    "a page of beliefs": (BELIEFS, "account_beliefs_pkey"),
+    "a page of columns": (STANDING, "account_heats_pkey"),
+    "beliefs beside it": (BELIEFS_OF, "account_beliefs_pkey"),
+    "signals beside it": (STRENGTHS, "signals_by_account"),
+    "some beliefs": (some(SOME_BELIEFS, "T1", "T2"), "account_beliefs_pkey"),
+    "an account's signals": (SIGNALS, "signals_by_account"),
+    "which signals are known": (some(KNOWN_SIGNALS, "a", "b"), "account_signals_pkey"),
+    "which looks are known": (some(KNOWN_LOOKS, "a", "b"), "looks_learned_pkey"),
+    "old signals": (PRUNE_SIGNALS.split("(", 1)[1].rstrip(")\n"), "signals_by_time"),
+    "old looks": (PRUNE_LOOKS.split("(", 1)[1].rstrip(")\n"), "looks_by_time"),
+    "the newest plans": (PLANS, "pull_plans_pkey"),
+    "a part of a plan": (PART, "pull_plan_parts_pkey"),
+    "which entities are known": (some(KNOWN, "T1", "T2"), "registry_seen_pkey"),
+    "which rejects are known": (some(KNOWN_LINES, 1, 2), "registry_rejects_load_id_line_key"),
+    "which answers are kept": (some(ANSWERS, "a", "b"), "vendor_answers_pkey"),
+}
+SQLITE_NAMES = {
+    "pull_plans_pkey": "sqlite_autoindex_pull_plans_1",
+    "pull_plan_parts_pkey": "sqlite_autoindex_pull_plan_parts_1",
+    "registry_rejects_load_id_line_key": "sqlite_autoindex_registry_rejects_1",
+    "vendor_answers_pkey": "sqlite_autoindex_vendor_answers_1",
+}
+VALUES = {
+    ":tenant": "'acme'",
+    ":before": "'2026-02-07T01:30:00.000000+00:00'",
+    ":account": "'T1'",
+    ":last": "'T2'",
+    ":number": "0",
+    ":after": "'T1'",
+    ":limit": "10",
+    ":tier": "'HOT'",
+    ":run": "'r'",
+    ":id": "'load 1'",
+}
+
+
+def spelled_out(question):
+    for name, value in VALUES.items():
+        question = question.replace(name, value)
+    return question
+
+
+@pytest.fixture
+def database(postgres):
+    return pg.fresh_database(postgres)
+
+
+@pytest.fixture
+def file(tmp_path):
+    async def made():
+        backend = SqliteBackend(tmp_path / "stoker.db")
+        await backend.migrate()
+        await backend.close()
+
+    asyncio.run(made())
+    return str(tmp_path / "stoker.db")
+
+
+def test_an_index_serves_each_question(database):
+    with psycopg.connect(database[0]) as admin:
+        admin.execute("SET search_path = stoker")
+        for setting in ("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"):
+            admin.execute(f"SET enable_{setting} = off")
+        for what, (question, index) in ASKED.items():
+            answered = admin.execute(f"EXPLAIN {spelled_out(question)}").fetchall()
+            plan = "\n".join(row[0] for row in answered)
+            assert index in plan, what
+            assert "Sort" not in plan, what
+
+
+def test_an_index_serves_each_question_in_sqlite_too(file):
+    db = apsw.Connection(file)
+    for what, (question, index) in ASKED.items():
+        plan = [
+            row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {spelled_out(question)}").fetchall()
+        ]
+        names = (SQLITE_NAMES.get(index, index), "PRIMARY KEY")
+        assert any(name in step for step in plan for name in names), (what, plan)
+        assert not any("TEMP B-TREE" in step for step in plan), (what, plan)
+    db.close()
+
+
+def test_a_heat_is_found_by_its_key_before_it_is_compared(database, file):
+    """A sweep asks this a million times."""
+    query = SWAP_HEAT.replace("?", "NULL")
+    with psycopg.connect(database[0]) as admin:
+        admin.execute("SET search_path = stoker; SET plan_cache_mode = force_generic_plan")
+        places = iter(range(1, 99))
+        numbered = "".join(f"${next(places)}" if letter == "?" else letter for letter in SWAP_HEAT)
+        admin.execute(f"PREPARE swap AS {numbered}")
+        nulls = ", ".join(["NULL"] * SWAP_HEAT.count("?"))
+        plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE swap({nulls})"))
+        [found_by] = [line for line in plan.splitlines() if "Index Cond" in line]
+        assert "account_id = $" in found_by
+    db = apsw.Connection(file)
+    steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()]
+    db.close()
+    assert any("SEARCH" in step and "account_id=?" in step for step in steps), steps
+
+
+def test_row_security_has_no_findings_with_the_tables_of_heat_and_pulls(database):
+    with psycopg.connect(database[0]) as admin:
+        assert lint(admin) == []
+
+
+@pytest.mark.parametrize("table", ["account_heats", "account_beliefs"])
+def test_the_app_cannot_forget_heats_or_beliefs(database, table):
+    with (
+        psycopg.connect(database[1]) as app,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        app.execute(f"DELETE FROM stoker.{table}")
+
+
+@pytest.mark.parametrize("table", ["account_signals", "looks_learned", "pull_plans"])
+def test_the_app_cannot_change_what_was_told_or_decided(database, table):
+    with (
+        psycopg.connect(database[1]) as app,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        app.execute(f"UPDATE stoker.{table} SET at = now()")

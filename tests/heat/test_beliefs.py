@@ -1,0 +1,200 @@
+"""How often accounts change, as far as looks have shown."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError
+from stoker.heat.beliefs import (
+    BeliefRule,
+    Beliefs,
+    chance_changed,
+    counted,
+    drifted,
+    missed_changes,
+    observed,
+)
+from stoker.heat.tiers import Tier
+
+QUARTER = timedelta(days=90)
+PRIOR = Beliefs(changes=np.array([1.0]), days=np.array([20.0]))
+numbers = st.floats(0, allow_nan=False, allow_infinity=False, exclude_min=True)
+sound = st.floats(1e-3, 1e6)
+ages = st.floats(0, allow_nan=False)
+
+
+def belief(changes, days):
+    return Beliefs(changes=np.array([changes]), days=np.array([days]))
+
+
+def looked(before, changed, age, *, elapsed=0.0, prior=PRIOR):
+    return observed(
+        before,
+        np.array([changed]),
+        age=np.array([age]),
+        elapsed=np.array([elapsed]),
+        prior=prior,
+        half_life=QUARTER,
+    )
+
+
+def rate(beliefs):
+    return float(1 / beliefs.days_between[0])
+
+
+@given(numbers, numbers, ages, ages, st.booleans())
+@example(5e-324, 1e308, 0.0, 5e-324, True)
+@example(1e308, 5e-324, float("inf"), float("inf"), True)
+def test_whatever_a_look_shows_what_is_believed_stays_a_belief(changes, days, age, elapsed, found):
+    after = looked(belief(changes, days), found, age, elapsed=elapsed)
+    for column in (after.changes, after.days, after.days_between):
+        assert np.isfinite(column).all()
+        assert (column > 0).all()
+    assert 0 <= chance_changed(after, [age])[0] <= 1
+    assert 0 <= missed_changes(after, [age])[0] < np.inf
+
+
+@given(sound, sound, st.floats(0, 1e6))
+def test_a_change_is_a_reason_to_believe_in_more_and_a_quiet_look_in_fewer(changes, days, age):
+    before = belief(changes, days)
+    assert rate(looked(before, True, age)) >= rate(before) * (1 - 1e-12)
+    quiet = looked(before, False, age)
+    assert quiet.changes[0] == before.changes[0]
+    assert quiet.days[0] == before.days[0] + age
+
+
+def exact_moments(a, b, t):
+    """Mean and variance of the rate after a change within t: a difference of two Gammas."""
+    with localcontext() as context:
+        context.prec = 80
+        a, b, t = Decimal(a), Decimal(b), Decimal(t)
+        u = b / (b + t)
+        p = (a * u.ln()).exp()
+        first = a / b * (1 - p * u) / (1 - p)
+        second = a * (a + 1) / b**2 * (1 - p * u * u) / (1 - p)
+        return float(first), float(second - first**2)
+
+
+@pytest.mark.parametrize("a", [1e-4, 0.3, 1.0, 7.5, 1e5])
+@pytest.mark.parametrize("b", [1e-3, 12.0, 1e5])
+@pytest.mark.parametrize("share", [1e-9, 1e-3, 0.4, 1.0, 30.0, 1e6])
+def test_after_a_change_mean_and_spread_are_those_of_the_exact_answer(a, b, share):
+    age = min(b * share, 1e9)
+    after = looked(belief(a, b), True, age)
+    mean, variance = exact_moments(a, b, age)
+    assert after.changes[0] / after.days[0] == pytest.approx(mean, rel=1e-9)
+    assert after.changes[0] / after.days[0] ** 2 == pytest.approx(variance, rel=1e-6)
+
+
+def test_sixty_looks_are_as_good_as_remembering_all_of_them():
+    chance = np.random.default_rng(7)
+    spans = chance.uniform(1, 14, 60)
+    found = chance.random(60) < 1 - np.exp(-0.09 * spans)
+    grid = np.linspace(1e-5, 1.5, 300_001)
+    logs = -20.0 * grid  # the prior: as if one change had been counted in twenty days
+    seen = PRIOR
+    for span, changed in zip(spans, found, strict=True):
+        seen = looked(seen, bool(changed), span)
+        logs += np.log(-np.expm1(-grid * span)) if changed else -grid * span
+    likely = np.exp(logs - logs.max())
+    mean = (likely * grid).sum() / likely.sum()
+    spread = np.sqrt((likely * (grid - mean) ** 2).sum() / likely.sum())
+    assert rate(seen) == pytest.approx(mean, rel=5e-3)
+    assert np.sqrt(seen.changes[0]) / seen.days[0] == pytest.approx(spread, rel=5e-3)
+
+
+@given(sound, sound, st.floats(0, 1e5))
+def test_without_news_a_belief_goes_back_to_where_it_came_from(changes, days, elapsed):
+    before = belief(changes, days)
+    after = drifted(before, [elapsed], prior=PRIOR, half_life=QUARTER)
+    for name in ("changes", "days"):
+        old, new, home = (float(getattr(each, name)[0]) for each in (before, after, PRIOR))
+        slack = 1e-12 * max(old, home)
+        assert min(old, home) - slack <= new <= max(old, home) + slack
+    gone = drifted(before, [1e6], prior=PRIOR, half_life=QUARTER)
+    assert gone.changes[0] == pytest.approx(1.0)
+    assert gone.days[0] == pytest.approx(20.0)
+
+
+def test_half_of_what_was_learned_is_left_after_a_half_life():
+    after = drifted(belief(9.0, 100.0), [90.0], prior=PRIOR, half_life=QUARTER)
+    assert after.changes[0] == pytest.approx(5.0)
+    assert after.days[0] == pytest.approx(60.0)
+
+
+def capped(before, age):
+    """Forget by capping the evidence, without the pull toward the prior: the naive twin."""
+    days = before.days + age
+    share = np.minimum(1.0, 200.0 / days)
+    return Beliefs(changes=before.changes * share, days=days * share)
+
+
+def test_a_quiet_year_silences_nobody_for_good_and_capping_the_evidence_would():
+    ours = naive = PRIOR
+    for _ in range(1000):
+        ours, naive = looked(ours, False, 7.0, elapsed=7.0), capped(naive, 7.0)
+    assert 1e-3 < rate(ours) < rate(PRIOR)
+    assert rate(naive) < 1e-6
+    assert rate(looked(ours, True, 7.0, elapsed=7.0)) > 2 * rate(ours)
+
+
+@given(sound, sound, st.integers(0, 10**9), st.floats(0, 1e6))
+def test_where_changes_can_be_counted_they_are_just_added(changes, days, seen, age):
+    before = belief(changes, days)
+    after = counted(before, [seen], age=[age], elapsed=[0.0], prior=PRIOR, half_life=QUARTER)
+    assert after.changes[0] == before.changes[0] + seen
+    assert after.days[0] == before.days[0] + age
+
+
+def test_the_chance_that_a_copy_is_out_of_date_is_the_share_that_changed_when_rates_are_drawn():
+    drawn = np.random.default_rng(3).gamma(2.0, 1 / 30.0, 200_000)
+    seen = -np.expm1(-drawn * 12.0)
+    assert chance_changed(belief(2.0, 30.0), [12.0])[0] == pytest.approx(seen.mean(), rel=5e-3)
+    assert missed_changes(belief(2.0, 30.0), [12.0])[0] == pytest.approx(0.8)
+
+
+def test_before_history_a_hot_account_changes_most_and_a_cold_one_least():
+    ranks = np.array([Tier.HOT.rank, Tier.WARM.rank, Tier.COLD.rank])
+    prior = BeliefRule(weight=2.0).prior(ranks)
+    assert prior.days_between.tolist() == [2.0, 7.0, 20.0]
+    assert prior.changes.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1.0, -float("inf")])
+def test_what_is_no_age_or_belief_is_refused_in_one_line(bad):
+    with pytest.raises(ConfigError, match="an age in days is a number from 0"):
+        chance_changed(PRIOR, [1.0, bad])
+    with pytest.raises(ConfigError, match="a belief's days"):
+        belief(1.0, bad)
+    with pytest.raises(ConfigError, match="a number of changes"):
+        counted(PRIOR, [bad], age=[1.0], elapsed=[1.0], prior=PRIOR, half_life=QUARTER)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weight": 0.0},
+        {"weight": float("nan")},
+        {"half_life": timedelta(0)},
+        {"cold_changes_every": timedelta(0)},
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(wrong):
+    with pytest.raises(ConfigError):
+        replace(BeliefRule(), **wrong)
+    with pytest.raises(ConfigError, match="more than 0"):
+        belief(0.0, 1.0)
+
+
+def test_no_accounts_are_no_trouble():
+    nobody = BeliefRule().prior(np.zeros(0, np.int64))
+    none = np.zeros(0)
+    after = observed(
+        nobody, none.astype(bool), age=none, elapsed=none, prior=nobody, half_life=QUARTER
+    )
+    assert after.days.shape == (0,)

@@ -1,0 +1,97 @@
+"""`stoker heat` and `stoker signals`, asked the way a person does."""
+
+import asyncio
+import json
+
+import pytest
+
+from stoker import app as wiring
+from stoker.accounts.model import Company, CompanyId
+from stoker.cli.main import main
+from stoker.cli.output import Exit
+
+ROWS = (
+    "account,at,strength,source\n"
+    "200000001A,2026-11-15T08:00:00Z,0.9,webinar\n"
+    "200000001A,2026-11-15T09:00:00Z,1,=cmd()\n"
+    "nobody,2026-11-15T09:00:00Z,1,x\n"
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "stoker.toml").write_text("[tenants.acme]\n")
+    (tmp_path / "rows.csv").write_text(ROWS)
+
+    async def fill():
+        settings = wiring.settings(directory=tmp_path, config=None, flags={})
+        async with wiring.opened(settings) as app:
+            accounts = app.backend.tenant("acme").accounts
+            ids = [CompanyId(f"20000000{n}A") for n in range(1, 4)]
+            companies = [Company(id=each, name=f"Company {each}") for each in ids]
+            await accounts.upsert_companies(companies, now=app.clock.now())
+            await accounts.put_candidates(ids, rule="default")
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+@pytest.fixture
+def stoker(home, capsys):
+    def asking(*words):
+        code = main(["-C", str(home), "--set", "logging.level=error", *words])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return code, said.out, said.err
+
+    return asking
+
+
+def test_signals_are_read_once_and_move_an_account_to_the_top(stoker):
+    code, out, _ = stoker("signals", "import", "rows.csv")
+    assert code == Exit.PROBLEMS
+    assert "2 signals are new, 0 were known; 1 accounts of acme have moved" in out
+    assert "no company 'nobody' is known to acme" in out
+    assert "0 signals are new, 2 were known" in stoker("signals", "import", "rows.csv")[1]
+
+    code, out, _ = stoker("heat", "sweep")
+    assert (code, "acme" in out) == (0, True)
+    code, out, _ = stoker("heat", "top", "--json")
+    top = json.loads(out)
+    assert top[0]["account_id"] == "200000001A"
+    assert len(top) == 3
+    assert top[0]["factors"]["signal_recency"] > 0
+    code, out, _ = stoker("heat", "show", "acme/200000001A")
+    assert "webinar" in out
+    assert "IMPORTED" in out
+
+
+def test_json_lines_are_read_too_and_a_broken_line_costs_itself(stoker, home):
+    (home / "rows.jsonl").write_text(
+        '{"account": "200000002A", "at": "2026-11-15T08:00:00Z"}\nno json\n[1]\n' + "x" * 70_000
+    )
+    code, out, _ = stoker("signals", "import", "rows.jsonl", "--json")
+    told = json.loads(out)
+    assert code == Exit.PROBLEMS
+    assert (told["new"], told["bad"]) == (1, 3)
+    assert [each["line"] for each in told["rows"]] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("signals", "import", "absent.csv"), "cannot be read"),
+        (("signals", "import", "stoker.toml"), "must name its columns"),
+        (("heat", "show", "acme/200000003A"), "stoker heat sweep"),
+        (("heat", "show", "umbrella/1"), "umbrella"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_line(stoker, words, sentence):
+    code, _, err = stoker(*words)
+    assert code != 0
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_an_empty_store_says_what_to_do_next(stoker):
+    assert "stoker heat sweep" in stoker("heat", "top")[1]

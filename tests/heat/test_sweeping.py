@@ -1,0 +1,84 @@
+"""A sweep says of every account what asking about that account alone would say."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.heat.heat import (
+    HeatRule,
+    Signal,
+    SignalKind,
+    all_heated,
+    heat_at,
+    heated,
+    swept,
+    unheard,
+)
+from stoker.heat.tiers import TierRule
+
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+RULE, TIERS = HeatRule(), TierRule()
+
+shares = st.floats(0.0, 1.0)
+hours = st.floats(-1e5, 1e5).map(lambda hours: NOW + timedelta(hours=hours))
+
+
+@st.composite
+def heats(draw):
+    said = draw(st.lists(st.tuples(shares, st.lists(st.tuples(shares, hours), max_size=4), hours)))
+    return [
+        heated(
+            unheard(f"A{n}", now=NOW),
+            [
+                Signal(id=f"{k}", account=f"A{n}", kind=SignalKind.POSTING, at=at, strength=strong)
+                for k, (strong, at) in enumerate(signals)
+            ],
+            posture=posture,
+            now=now,
+            rule=RULE,
+            tiers=TIERS,
+        )
+        for n, (posture, signals, now) in enumerate(said)
+    ]
+
+
+@given(heats(), hours)
+def test_a_sweep_says_what_asking_about_each_account_says(some, now):
+    alone = [heat_at(heat, now=now, rule=RULE, tiers=TIERS) for heat in some]
+    assert swept(some, now=now, rule=RULE, tiers=TIERS) == alone
+
+
+@given(heats(), hours)
+def test_sweeping_twice_at_one_moment_is_sweeping_once(some, now):
+    once = swept(some, now=now, rule=RULE, tiers=TIERS)
+    assert swept(once, now=now, rule=RULE, tiers=TIERS) == once
+
+
+@given(heats(), st.lists(st.tuples(shares, hours), max_size=3), st.none() | shares, hours)
+def test_many_accounts_are_heated_as_each_would_be_alone(some, said, posture, now):
+    signals = {
+        heat.account: [
+            Signal(id=f"{n}", account=heat.account, kind=SignalKind.POSTING, at=at, strength=strong)
+            for n, (strong, at) in enumerate(said)
+        ]
+        for heat in some[::2]
+    }
+    postures = {} if posture is None else {heat.account: posture for heat in some[1:]}
+    alone = [
+        heated(
+            heat,
+            signals.get(heat.account, ()),
+            posture=postures.get(heat.account),
+            now=now,
+            rule=RULE,
+            tiers=TIERS,
+        )
+        for heat in some
+    ]
+    together = {"signals": signals, "postures": postures, "rule": RULE, "tiers": TIERS}
+    assert all_heated(some, now=now, **together) == alone
+
+
+def test_nothing_to_sweep_is_swept():
+    assert swept([], now=NOW, rule=RULE, tiers=TIERS) == []

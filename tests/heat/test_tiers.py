@@ -1,0 +1,159 @@
+"""Tiers: up at once, down slowly, never flapping; what each is promised."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import Depth
+from stoker.heat.tiers import BY_RANK, Tier, TierRule, TierStanding, deserved, looks, tier_after
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+RULE = TierRule()
+scores = st.floats(0, 1)
+ages = st.lists(st.integers(-3, 60).map(lambda quarters: NOW - quarters * HOUR / 4), max_size=8)
+standings = st.builds(
+    TierStanding,
+    tier=st.sampled_from(BY_RANK),
+    since=st.integers(0, 100).map(lambda hours: NOW - hours * HOUR),
+    below_since=st.none() | st.integers(0, 60).map(lambda hours: NOW - hours * HOUR),
+)
+
+
+def after(standing, *, score=0.0, latest=(), now=NOW, rule=RULE):
+    return tier_after(standing, score=score, latest=latest, now=now, rule=rule)
+
+
+def swept(standing, *, score, hours, rule=RULE):
+    """Ask every hour; return the tiers seen."""
+    seen = []
+    for hour in range(hours + 1):
+        standing = after(standing, score=score, now=NOW + hour * HOUR, rule=rule)
+        seen.append(standing.tier)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("score", "minutes_ago", "tier"),
+    [
+        (0.0, [], Tier.COLD),
+        (0.39, [], Tier.COLD),
+        (0.4, [], Tier.WARM),
+        (0.7, [], Tier.HOT),
+        (0.0, [360], Tier.WARM),
+        (0.0, [361], Tier.COLD),
+        (0.0, [0, 60], Tier.HOT),
+        (0.0, [0, 61], Tier.WARM),
+        (0.0, [-1, 0], Tier.WARM),  # what is dated ahead counts when its time has come
+    ],
+)
+def test_a_tier_is_deserved_by_score_or_by_signals_close_together(score, minutes_ago, tier):
+    latest = [NOW - timedelta(minutes=each) for each in minutes_ago]
+    assert deserved(score, latest, now=NOW, rule=RULE) is tier
+
+
+@given(standings, scores, ages)
+def test_nobody_is_below_what_it_deserves_and_promotion_is_at_once(standing, score, latest):
+    found = after(standing, score=score, latest=latest)
+    wanted = deserved(score, latest, now=NOW, rule=RULE)
+    assert found.tier.rank >= wanted.rank
+    if wanted.rank > standing.tier.rank:
+        assert found == TierStanding(tier=wanted, since=NOW)
+
+
+@given(standings, scores, ages)
+def test_asking_twice_at_one_moment_changes_nothing_more(standing, score, latest):
+    for rule in (RULE, replace(RULE, hot_cooldown=timedelta(0), warm_cooldown=timedelta(0))):
+        once = after(standing, score=score, latest=latest, rule=rule)
+        assert after(once, score=score, latest=latest, rule=rule) == once
+
+
+@given(standings, scores, ages, st.integers(0, 60))
+def test_one_more_signal_never_lowers_a_tier(standing, score, latest, quarters):
+    more = [*latest, NOW - quarters * HOUR / 4]
+    few, many = (
+        after(standing, score=score, latest=latest),
+        after(standing, score=score, latest=more),
+    )
+    assert many.tier.rank >= few.tier.rank
+
+
+def test_a_hot_account_gone_quiet_is_warm_after_four_hours_and_cold_a_day_later():
+    seen = swept(TierStanding(tier=Tier.HOT, since=NOW - HOUR), score=0.1, hours=40)
+    assert [seen.count(tier) for tier in (Tier.HOT, Tier.WARM)] == [4, 24]
+    assert seen[-1] is Tier.COLD
+
+
+@given(st.lists(scores, min_size=2, max_size=60))
+def test_an_account_leaves_a_tier_at_most_once_per_cooldown_however_its_score_jumps(jumps):
+    standing = TierStanding(tier=Tier.HOT, since=NOW - 100 * HOUR)
+    left = []
+    for nth, score in enumerate(jumps):
+        now = NOW + nth * HOUR / 2
+        moved = after(standing, score=score, now=now)
+        if moved.tier.rank < standing.tier.rank:
+            assert moved.tier.rank == standing.tier.rank - 1
+            left.append(now)
+        standing = moved
+    assert all(later - earlier >= RULE.hot_cooldown for earlier, later in pairwise(left))
+
+
+def test_a_score_that_jumps_around_the_threshold_flaps_without_a_cooldown_and_not_with_it():
+    def changes(rule):
+        standing, seen = TierStanding(tier=Tier.WARM, since=NOW), []
+        for hour in range(48):
+            score = 0.71 if hour % 2 else 0.69
+            standing = after(standing, score=score, now=NOW + hour * HOUR, rule=rule)
+            seen.append(standing.tier)
+        return sum(one is not other for one, other in pairwise(seen))
+
+    assert changes(RULE) == 1
+    assert changes(replace(RULE, hot_cooldown=timedelta(0))) > 40
+
+
+@pytest.mark.parametrize(
+    ("tier", "score", "quiet", "every", "depth"),
+    [
+        (Tier.HOT, 0.9, 0, timedelta(hours=1), Depth.DEEP),
+        (Tier.WARM, 0.5, 0, timedelta(hours=6), Depth.SHALLOW),
+        (Tier.COLD, 0.0, 47, timedelta(days=3), Depth.SHALLOW),
+        (Tier.COLD, 0.0, 48, timedelta(days=7), Depth.SHALLOW),
+        (Tier.COLD, 0.4, 48, timedelta(days=3), Depth.SHALLOW),
+    ],
+)
+def test_what_a_tier_is_promised(tier, score, quiet, every, depth):
+    found = looks(tier, score=score, quiet=quiet * HOUR, rule=RULE)
+    assert (found.every, found.depth, found.on_signal) == (every, depth, tier is Tier.HOT)
+
+
+@given(scores, scores, st.integers(0, 100))
+def test_a_cold_account_is_looked_at_every_three_to_seven_days_and_never_rarer_for_more_heat(
+    one, other, hours
+):
+    cooler, hotter = sorted([one, other])
+    rare = looks(Tier.COLD, score=cooler, quiet=hours * HOUR, rule=RULE)
+    often = looks(Tier.COLD, score=hotter, quiet=hours * HOUR, rule=RULE)
+    assert RULE.cold_every <= often.every <= rare.every <= RULE.coldest_every
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hot_from": 0.3},
+        {"warm_from": float("nan")},
+        {"hot_signals": 9},
+        {"warm_signals": 0},
+        {"hot_cooldown": -HOUR},
+        {"hot_within": 0 * HOUR},
+        {"hot_every": 0 * HOUR},
+        {"warm_every": timedelta(days=4)},
+    ],
+)
+def test_rules_that_contradict_themselves_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        TierRule(**wrong)

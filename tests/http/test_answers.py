@@ -1,0 +1,87 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.http.response import MOST_HEAD, Answer
+
+MOST = 1_000
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def taken(*pieces, method="GET"):
+    answer = Answer(method=method, most=MOST)
+    for piece in pieces:
+        answer.take(piece)
+    return answer
+
+
+@given(st.lists(st.integers(0, len(OK)), max_size=8))
+def test_an_answer_is_the_same_in_whatever_pieces_it_comes(cuts):
+    edges = sorted({0, *cuts, len(OK)})
+    answer = taken(*[OK[a:b] for a, b in pairwise(edges)])
+    assert (answer.done, answer.keep, answer.broken) == (True, True, "")
+    assert (answer.status, answer.body.whole()) == (200, b"ok")
+
+
+@pytest.mark.parametrize("more", [b"H", OK, OK[:20], b"x", b"\0"])
+def test_a_connection_is_not_kept_when_more_came_than_the_answer(more):
+    for answer in (taken(OK + more), taken(OK, more)):
+        assert answer.body.whole() == b"ok"
+        assert (answer.done, answer.keep, answer.broken) == (True, False, "")
+
+
+def test_a_connection_is_not_kept_when_the_server_says_so():
+    assert not taken(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).keep
+    assert not taken(OK.replace(b"1.1", b"1.0")).keep
+
+
+@pytest.mark.parametrize(
+    ("beginning", "endless"),
+    [
+        (CHUNKED + b"1;", b"x" * 1000),
+        (CHUNKED + b"0\r\nX: ", b"x" * 1000),
+        (CHUNKED + b"0\r\n", b"X: y\r\n" * 100),
+        (CHUNKED, b"1\r\nx\r\n" * 100),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 1000),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x" * 1000),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 100),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 ", b"x" * 1000),
+    ],
+)
+def test_an_answer_without_end_is_ended(beginning, endless):
+    answer, size = taken(beginning), len(beginning)
+    while not answer.done and size < 100 * MOST_HEAD:
+        answer.take(endless)
+        size += len(endless)
+    assert answer.done
+    assert not answer.keep
+    assert answer.broken or answer.cut
+
+
+def test_a_few_words_before_the_answer_are_fine():
+    before = b"HTTP/1.1 103 Early Hints\r\nX-Early: 1\r\n\r\n" * 10
+    answer = taken(before + OK)
+    assert (answer.status, answer.keep) == (200, True)
+    assert "x-early" not in answer.headers
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_garbage_is_broken_or_waited_for_but_never_a_crash(data, lost):
+    answer = taken(data)
+    answer.lost() if lost else answer.closed()
+    assert answer.done
+    assert not answer.keep
+
+
+def test_closing_ends_only_an_answer_that_has_no_other_end():
+    for head, whole in ((b"HTTP/1.1 200 OK\r\n\r\n", True), (OK[:-2], False), (CHUNKED, False)):
+        answer = taken(head)
+        answer.closed()
+        assert (not answer.broken) == whole
+        broken = taken(head)
+        broken.lost()
+        assert broken.broken

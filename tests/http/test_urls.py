@@ -1,0 +1,193 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.base.errors import PermanentError
+from stoker.http.addresses import is_public_text
+from stoker.http.url import LONGEST_URL, WebAddress, joined, web_address
+
+REFUSED = [
+    "",
+    "example.com",
+    "//example.com",
+    "http:/example.com",
+    "http:example.com",
+    "http://",
+    "http:///etc/passwd",
+    "ftp://example.com/",
+    "file:///etc/passwd",
+    "gopher://example.com:70/_x",
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "ws://example.com",
+    "http+unix://%2Fvar%2Frun/x",
+    "http://localhost/",
+    "http://intranet/",
+    "http://metadata/",
+    "http://127.0.0.1/",
+    "http://127.1/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0x7f.0.0.1/",
+    "http://0177.0.0.1/",
+    "http://017700000001/",
+    "http://127.0.0.1./",
+    "http://1.2.3/",
+    "http://1.2.3.4.5/",
+    "http://256.1.1.1/",
+    "http://08.8.8.8/",
+    "http://foo.0x7f000001/",
+    "http://①②⑦.⓪.⓪.①/",
+    "http://１２７.０.０.１/",
+    "http://127。0。0。1/",
+    "http://[::1]/",
+    "http://[::]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://[64:ff9b::7f00:1]/",
+    "http://[2002:7f00:1::]/",
+    "http://[fe80::1%25eth0]/",
+    "http://[2606:4700::1111%25lo]/",
+    "http://[2606:4700::1111%lo]/",
+    "http://[2606:4700::1111/",
+    "http://2606:4700::1111]/",
+    "http://[8.8.8.8]/",
+    "http://[]/",
+    "http://user@example.com/",
+    "http://user:pass@example.com/",
+    "http://@example.com/",
+    "http://example.com@127.0.0.1/",
+    "http://127.0.0.1\\@example.com/",
+    "http://example.com\\.evil.com/",
+    "http://example.com:22/",
+    "http://example.com:8080/",
+    "http://example.com:0/",
+    "http://example.com:65536/",
+    "http://example.com:-80/",
+    "http://example.com:８０/",
+    "http://example.com:80a/",
+    "http://example.com:80:80/",
+    "http://example .com/",
+    "http://exa\tmple.com/",
+    "http://example.com/a b",
+    "http://example.com/\r\nX: y",
+    "http://example.com/\0",
+    "http://exam%70le.com/",
+    "http://example..com/",
+    "http://.example.com/",
+    "http://-example.com/",
+    "http://example-.com/",
+    "http://" + "a" * 64 + ".com/",
+    "http://" + "a." * 130 + "com/",
+    "http://example.com/\u202egnp.exe",
+    "http://exam\u200bple.com/",
+    "http://\ud800.com/",
+    "http://example.com/" + "a" * LONGEST_URL,
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_an_address_that_could_mean_something_else_is_refused(text):
+    with pytest.raises(PermanentError):
+        web_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("http://example.com", "http://example.com/"),
+        ("  HTTPS://Example.COM:443/A?b=C#d ", "https://example.com/A?b=C"),
+        ("http://example.com:80", "http://example.com/"),
+        ("http://example.com:443/", "http://example.com:443/"),
+        ("http://example.com:", "http://example.com/"),
+        ("http://example.com.", "http://example.com/"),
+        ("http://example.com?q=1", "http://example.com/?q=1"),
+        ("http://example.com/?", "http://example.com/?"),
+        ("http://bücher.example/ä?ö", "http://xn--bcher-kva.example/%C3%A4?%C3%B6"),
+        ("http://日本。jp/", "http://xn--wgv71a.jp/"),
+        ("http://8.8.8.8/", "http://8.8.8.8/"),
+        ("https://[2606:4700:0::1111]/x", "https://[2606:4700::1111]/x"),
+        ("http://a_b.example.com/", "http://a_b.example.com/"),
+        ("http://example.com/a%20b\\c", "http://example.com/a%20b%5Cc"),
+        ("http://example.com/x@y:z", "http://example.com/x@y:z"),
+        ("http://tavily.test/search", "http://tavily.test/search"),
+    ],
+)
+def test_an_address_is_written_one_way(text, written):
+    assert str(web_address(text)) == written
+    assert web_address(written) == web_address(text)
+
+
+@given(st.text(max_size=60) | st.text("0123456789abcdefx.:[]%@/\\?#①１。", max_size=30))
+def test_an_address_is_refused_or_safe_whatever_is_written_there(text):
+    try:
+        address = web_address(f"http://{text}")
+    except PermanentError:
+        return
+    assert address.port in (80, 443)
+    assert address.host.isascii()
+    assert str(address).isascii()
+    assert not set(str(address)) & set(" \t\r\n\0\\@") or "@" in address.target
+    last = address.host.rpartition(".")[2]
+    if ":" in address.host or last.isdigit():
+        assert is_public_text(address.host)
+    else:
+        assert "." in address.host
+    assert web_address(str(address)) == address
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_a_query_never_shows_in_a_sentence(secret):
+    try:
+        address = web_address("https://example.com/path?key=canary" + secret)
+    except PermanentError:
+        return
+    assert "canary" not in address.shown
+
+
+def test_a_refusal_does_not_repeat_the_address():
+    with pytest.raises(PermanentError) as refused:
+        web_address("http://user:canary@example.com/?canary")
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("reference", "written"),
+    [
+        ("/b", "https://example.com/b"),
+        ("c?d#e", "https://example.com/a/c?d"),
+        ("../../x", "https://example.com/x"),
+        ("//other.com/y", "https://other.com/y"),
+        ("http://other.com", "http://other.com/"),
+        ("\\\\other.com\\y", "https://other.com/y"),
+        ("?q", "https://example.com/a/b?q"),
+    ],
+)
+def test_a_link_leads_where_a_browser_would_go(reference, written):
+    assert str(joined(web_address("https://example.com/a/b"), reference)) == written
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "javascript:1",
+        "file:///etc",
+        "http://[::1]/",
+        "//127.0.0.1/",
+        "http://[",
+        "a\nb",
+        "mailto:x@y.z",
+    ],
+)
+def test_a_link_to_where_we_do_not_go_is_refused(reference):
+    with pytest.raises(PermanentError):
+        joined(web_address("https://example.com/a/b"), reference)
+
+
+@given(st.text(max_size=50))
+def test_a_link_is_refused_or_safe_whatever_it_says(reference):
+    try:
+        address = joined(web_address("https://example.com/a/b"), reference)
+    except PermanentError:
+        return
+    assert isinstance(address, WebAddress)
+    assert address.port in (80, 443)

@@ -1,0 +1,171 @@
+"""A tenant's make-believe Odoo, a real store that remembers what went there, and a colleague."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from running_box import RunningBox
+from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.base.types import Depth, TenantId
+from stoker.crm.export import CrmExport
+from stoker.crm.odoo import Odoo
+from stoker.crm.rows import LEAD, PARTNER, rows_of
+from stoker.crm.sync import send_rows
+from stoker.crm.undo import undo_run
+from stoker.enrichment.model import Unit, UnitState
+from stoker.http.client import Http
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.model import RunKey, run_at, run_name
+from stoker.runs.service import OpenRun
+
+START = datetime(2026, 11, 16, 18, tzinfo=UTC)
+TENANT = TenantId("acme")
+PROTOCOLS = ["json2", "xmlrpc"]
+
+
+class Ticking:
+    """A clock on which every look is a second later, and nobody waits."""
+
+    def __init__(self):
+        self._ticks = count()
+        self.slept = []
+
+    def now(self):
+        return START + timedelta(seconds=next(self._ticks))
+
+    def elapsed(self):
+        return timedelta(seconds=next(self._ticks))
+
+    async def sleep(self, duration):
+        self.slept.append(duration)
+        await asyncio.sleep(0)
+
+
+class Office:
+    """A tenant's CRM, what we remember of it, and a colleague who works in it."""
+
+    def __init__(self, box, http, *, protocol=""):
+        self.box, self._http, self._protocol = box, http, protocol
+        self.store = MemoryBackend().tenant(TENANT)
+        self.clock = Ticking()
+        self.crm = self.odoo()
+
+    def odoo(self, *, database="acme", key="", deadline=timedelta(seconds=2)):
+        return Odoo(
+            self._http,
+            url="http://odoo.test",
+            database=database,
+            key=key or f"odoo-{database}-ours",
+            login="stoker",
+            protocol=self._protocol,
+            deadline=deadline,
+            sleep=lambda _: asyncio.sleep(0),
+        )
+
+    def forget(self):
+        """Begin a new store, as when there is no backup."""
+        self.store = MemoryBackend().tenant(TENANT)
+
+    async def night(self, *dossiers, run="n1", least=0.5):
+        rows = [row for each in dossiers for row in rows_of(each, tenant=TENANT, least=least)]
+        return await send_rows(
+            rows, crm=self.crm, store=self.store.nights, run=run, now=self.clock.now()
+        )
+
+    async def know(self, *dossiers):
+        """Let a night have found this out."""
+        nights, now = self.store.nights, self.clock.now()
+        run = run_name(now)
+        planned = [
+            Unit(company=each.company.id, place=place, depth=Depth.DEEP)
+            for place, each in enumerate(dossiers)
+        ]
+        await self.store.accounts.upsert_companies([each.company for each in dossiers], now=now)
+        await nights.plan_units(run, planned)
+        for unit, known in zip(planned, dossiers, strict=True):
+            ended = replace(unit, state=UnitState.DONE, ended_at=now)
+            assert await nights.finish_unit(run, ended, replace(known, looked_at=now, run=run))
+
+    def opened(self, run):
+        return OpenRun(
+            key=RunKey(run_at(run), 1),
+            kind="nightly",
+            store=self.store,
+            clock=self.clock,
+            observer=lambda event: None,
+        )
+
+    async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
+        opens = opens or (lambda _: crm or self.crm)
+        return await CrmExport(opens, least=least, page=page).export(self.opened(run))
+
+    async def undo(self, run, *, dry=False):
+        return await undo_run(
+            run, crm=self.crm, store=self.store.nights, now=self.clock.now(), dry=dry
+        )
+
+    def person(self, model, method, **arguments):
+        headers = {"Authorization": "bearer odoo-acme-human-mei", "X-Odoo-Database": "acme"}
+        path = f"/json/2/{model}/{method}"
+        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+
+    def edit(self, name, model=PARTNER, **values):
+        record = self.records(model, active_test=False)[name]
+        assert self.person(model, "write", ids=[record["id"]], vals=values) is True
+
+    def records(self, model=PARTNER, **context):
+        found = self.person(model, "search_read", domain=[], context=context)
+        names = [each["name"] for each in found]
+        assert len(set(names)) == len(names), f"there twice: {names}"
+        return {each["name"]: each for each in found}
+
+    def truth(self):
+        """Everything in the CRM but who touched it when."""
+        volatile = {"write_date", "write_uid", "create_date", "create_uid"}
+        return {
+            (model, name): {key: each[key] for key in each.keys() - volatile}
+            for model in (PARTNER, LEAD)
+            for name, each in self.records(model, active_test=False).items()
+        }
+
+    def requests(self):
+        return len(self.box.box.log)
+
+    def writes(self):
+        return self.box.tallies.charged("odoo", unit="writes")
+
+
+def in_office(work, *, protocol=""):
+    async def run(box):
+        http = Http(user_agent="Stoker test", sandbox=box.box.address)
+        try:
+            await work(Office(box, http, protocol=protocol))
+        finally:
+            await http.close()
+
+    with RunningBox(companies=5) as box:
+        asyncio.run(run(box))
+
+
+def dossier(
+    name="Acme", *, uen="200900001A", score=0.9, website="https://acme.test", phone="1", mail=None
+):
+    mail = mail or f"mei@{uen.lower()}.test"
+    return Dossier(
+        company=Company(id=CompanyId(uen), name=name, website=website),
+        contacts=(
+            Contact(
+                name="Mei" if uen == "200900001A" else f"Mei {uen}",
+                email=mail,
+                phone=phone,
+                source="s",
+                confidence=0.9,
+            ),
+        ),
+        score=LeadScore(
+            value=score, bucket=Bucket.HIGH, features={}, feature_hash="f", rationale="Fits."
+        ),
+    )

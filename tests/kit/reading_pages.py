@@ -1,0 +1,21 @@
+"""Pages as the crawler hands them to extractors, made of markup in a test."""
+
+from datetime import UTC, datetime
+
+from stoker.crawl.model import Page, PageSeen
+from stoker.crawl.page import read_page
+
+NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
+
+
+def page(markup, *, url="http://acme.test/", kind="home"):
+    body = markup.encode() if isinstance(markup, str) else markup
+    reading = read_page(body)
+    return Page(
+        url=url,
+        kind=kind,
+        title=reading.title,
+        text=reading.text,
+        markup=reading.markup.encode(),
+        seen=PageSeen(url=url, status=200, seen_at=NOW, changed_at=NOW),
+    )

@@ -1,0 +1,31 @@
+"""A tenant with profiles, a clock to turn, and touches kept somewhere real."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+from stoker.base.types import TenantId
+from stoker.memory.backend import MemoryBackend
+from stoker.testing import FakeClock
+from stoker.touches.model import PlanRule, Profile
+from stoker.touches.service import Touching
+
+ACME = TenantId("acme")
+ZONE = "Asia/Singapore"
+MONDAY_AT_EIGHT = datetime(2026, 2, 9, 0, 0, tzinfo=UTC)  # in Singapore
+HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
+
+
+def people(number):
+    return [Profile(url=f"https://people.test/{n:04d}", name=f"Person {n}") for n in range(number)]
+
+
+def memory():
+    return MemoryBackend().tenant(ACME).touches
+
+
+async def opened(store=None, *, number=100, at=MONDAY_AT_EIGHT, rule=None, zone=ZONE):
+    """Return a tenant's touches, some profiles among them, and the clock they go by."""
+    store, clock = store or memory(), FakeClock(at)
+    await store.put_profiles(people(number))
+    touching = Touching(store, rule=rule or PlanRule(), zone=zone, clock=clock, tenant=ACME)
+    return SimpleNamespace(touching=touching, store=store, clock=clock)

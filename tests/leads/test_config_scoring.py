@@ -1,0 +1,46 @@
+"""How leads are scored is each tenant's own setting, and reaches its nights."""
+
+import pytest
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import TenantId
+from stoker.budgets.windows import ResetRule
+from stoker.config.load import load
+from stoker.leads.scoring import ScoreRule
+from stoker.nightly.setup import order_of
+from stoker.settings import Settings
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+OWN = """
+[score]
+size_weight = 0.5
+[tenants.acme]
+score.reachable_weight = 2
+score.medium_from = 0.3
+[tenants.bolt]
+"""
+
+
+def read(tmp_path, toml):
+    (tmp_path / "stoker.toml").write_text(toml)
+    return load(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
+
+
+def test_settings_nobody_changed_score_as_the_core_does():
+    assert Settings().score.rule() == ScoreRule()
+
+
+def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):
+    said = read(tmp_path, OWN)
+    acme, bolt = (
+        order_of(said.for_tenant(tenant), reset=ResetRule()).score for tenant in (ACME, BOLT)
+    )
+    assert (acme.weights["reachable"], bolt.weights["reachable"]) == (2, 0.25)
+    assert acme.weights["size"] == bolt.weights["size"] == 0.5
+    assert (acme.medium_from, bolt.medium_from) == (0.3, 0.4)
+    assert said.for_tenant(ACME).snapshot()["score"]["reachable_weight"] == 2
+
+
+def test_buckets_that_cannot_both_hold_are_refused_where_settings_are_read(tmp_path):
+    with pytest.raises(ConfigError, match="Medium no later than High"):
+        read(tmp_path, "[tenants.acme]\nscore.high_from = 0.2\n")

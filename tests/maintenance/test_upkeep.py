@@ -1,0 +1,130 @@
+"""What upkeep tells a tenant. What it does over weeks is in `journeys`."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from stoker import app as wiring
+from stoker.accounts.model import CompanyId
+from stoker.base.events import OutcomeUncertain
+from stoker.base.types import TenantId
+from stoker.budgets.charges import Request
+from stoker.heat.heat import Signal, SignalKind
+from stoker.maintenance.service import CHECKED_FOR
+from stoker.runs.model import RunState
+from stoker.testing import FakeClock, Recorder
+from stoker.vendors.model import Kept
+
+ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
+
+
+def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
+    (tmp_path / "stoker.toml").write_text(
+        '[storage]\nbackend = "json"\n[tenants.acme]\n[tenants.umbrella]\n'
+    )
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            scheduler = app.scheduler((ACME, UMBRELLA))
+            theirs = await scheduler.start_now(app.task(UMBRELLA))
+            damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
+            damaged.write_text("{")
+            clock.advance(CHECKED_FOR)
+            return await scheduler.start_now(app.task(ACME))
+
+    run = asyncio.run(scenario())
+
+    assert run.state is RunState.FAILED
+    assert "stoker doctor" in run.reason
+    assert UMBRELLA not in run.reason
+
+
+def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
+    told = Recorder()
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=told) as app:
+            [tenant] = settings.active_tenants()
+            store, now = app.backend.tenant(tenant), clock.now()
+            for key, at_once in (("kept", False), ("sent", True)):
+                await store.money.reserve(
+                    Request(
+                        key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
+                    ),
+                    caps=await app.caps_for(tenant),
+                    reset=app.reset_for(tenant),
+                    owner="gone",
+                    until=now + timedelta(minutes=1),
+                    now=now,
+                )
+            clock.advance(timedelta(minutes=2))
+            return await app.scheduler((tenant,)).start_now(app.task(tenant))
+
+    run = asyncio.run(scenario())
+
+    assert run.state is RunState.DONE
+    assert run.manifest.counts["holds_expired"] == 1
+    assert run.manifest.counts["holds_uncertain"] == 1
+    assert [event.key for event in told.of(OutcomeUncertain)] == ["sent"]
+    assert any("tavily" in cap for cap in run.manifest.budgets)
+
+
+@pytest.mark.parametrize("prunes", [True, False])
+def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_path, prunes):
+    (tmp_path / "stoker.toml").write_text(
+        f"retention.enabled = {str(prunes).lower()}\nretention.days = 30\n"
+    )
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            [tenant] = settings.active_tenants()
+            answers, now = app.backend.tenant(tenant).answers, clock.now()
+            ages = {"corpus/old": 31, "corpus/new": 29, "tavily/good": -1}
+            for key, days in ages.items():
+                until = now - timedelta(days=days)
+                kept = Kept(
+                    key=key, connector="crawl", answer={}, cost={}, at=until, good_until=until
+                )
+                await answers.keep_answers([kept])
+            run = await app.scheduler(()).start_now(app.task(tenant))
+            return run.manifest.counts["pruned_answers"], set(await answers.answers(list(ages)))
+
+    pruned, left = asyncio.run(scenario())
+    assert pruned == int(prunes)
+    assert left == {"corpus/new", "tavily/good"} | (set() if prunes else {"corpus/old"})
+
+
+@pytest.mark.parametrize("prunes", [True, False])
+def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes):
+    (tmp_path / "stoker.toml").write_text(
+        f"retention.enabled = {str(prunes).lower()}\nheat.half_life_hours = 240\n[tenants.acme]\n"
+    )
+    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+
+    async def scenario():
+        clock = FakeClock()
+        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+            attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
+            signals = [
+                Signal(
+                    id=f"{days}",
+                    account=CompanyId("a"),
+                    kind=SignalKind.IMPORTED,
+                    at=clock.now() - timedelta(days=days),
+                )
+                for days in (401, 399)
+            ]
+            await attention.add_signals(
+                signals, rule=own.rule(), tiers=own.tiers(), now=clock.now()
+            )
+            await app.scheduler((ACME,)).start_now(app.task(ACME))
+            return [each.id for each in await attention.signals(CompanyId("a"))]
+
+    assert asyncio.run(scenario()) == (["399"] if prunes else ["399", "401"])

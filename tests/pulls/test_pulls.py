@@ -1,0 +1,434 @@
+"""The day's plan: no cap exceeded, the best first, a reason for everybody, a gap that holds."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pull_cases import NOW, TODAY, case, slowly
+from stoker.base.errors import ConfigError
+from stoker.heat.beliefs import Beliefs
+from stoker.pulls.columns import (
+    CHOSEN,
+    NEVER,
+    Policy,
+    PullRule,
+    Why,
+    accounts_of,
+    limits_of,
+    tick_units,
+)
+from stoker.pulls.offers import offered, worths
+from stoker.pulls.planner import DEEP, NO_SLOT, NOT, SHALLOW, plan_day, slots
+
+seeds = st.integers(0, 2**32 - 1)
+policies = st.sampled_from(Policy)
+
+
+def units_of(accounts, plan):
+    return np.select(
+        [plan.depth == SHALLOW, plan.depth == DEEP], [accounts.units, accounts.deep_units], 0
+    )
+
+
+def alike(size, **columns):
+    return accounts_of(
+        Beliefs(changes=np.ones(size), days=np.full(size, 10.0)),
+        **{"looked": TODAY - 5.0, **columns},
+    )
+
+
+@settings(max_examples=60)
+@given(seeds, policies)
+def test_no_cap_is_exceeded_and_everybody_has_a_reason(seed, policy):
+    accounts, limits, rule = case(seed, policy=policy)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    spent = units_of(accounts, plan)
+    by_tenant = np.bincount(accounts.tenant, weights=spent, minlength=limits.tenants)
+    assert (by_tenant <= np.maximum(limits.budget, 0)).all()
+    assert (plan.spent == by_tenant).all()
+    for tenant, connector in product(*map(range, limits.connector_cap.shape)):
+        there = (accounts.tenant == tenant) & (accounts.connector == connector)
+        assert spent[there].sum() <= limits.connector_cap[tenant, connector]
+    for domain, cap in enumerate(limits.domain_cap):
+        assert spent[accounts.domain == domain].sum() <= cap
+    assert (np.isin(plan.why, CHOSEN) == (plan.depth > NOT)).all()
+    assert (plan.why != Why.FREE).all()
+    assert sorted(plan.chosen.tolist()) == np.flatnonzero(plan.depth).tolist()
+
+
+@settings(max_examples=60)
+@given(seeds, policies)
+def test_the_plan_is_the_one_a_slow_planner_makes_one_offer_at_a_time(seed, policy):
+    accounts, limits, rule = case(seed, policy=policy)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
+
+
+@settings(max_examples=8)
+@given(seeds)
+def test_a_long_line_of_which_only_the_front_is_considered_gives_the_same_plan(seed):
+    accounts, limits, rule = case(seed, most=900, tight=0.02)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
+
+
+def test_somebody_behind_the_front_is_found_when_a_connector_refuses_all_of_it():
+    accounts = alike(
+        92,
+        value=[100.0] * 90 + [1.0, 1e-6],
+        connector=[0] * 90 + [1, 1],
+        looked=TODAY - np.array([5.0] * 91 + [90.0]),
+        units=[1] * 91 + [2],
+    )
+    limits, rule = limits_of([2], connector_cap=[[1, -1]]), PullRule()
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    assert plan.chosen.tolist() == [0, 90]
+    assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
+
+
+@settings(max_examples=30)
+@given(seeds, policies)
+def test_planning_twice_or_with_the_prices_it_was_measured_by_gives_the_same_plan(seed, policy):
+    accounts, limits, rule = case(seed, policy=policy)
+    once = plan_day(accounts, limits, now=NOW, rule=rule)
+    for price in (None, once.reference):
+        again = plan_day(accounts, limits, now=NOW, rule=rule, price=price)
+        assert (again.why == once.why).all()
+        assert (again.depth == once.depth).all()
+        assert again.gap == once.gap
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_nobody_left_out_by_value_offers_more_than_somebody_chosen_for_it(seed):
+    accounts, limits, rule = case(seed)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    for tenant in range(limits.tenants):
+        own = accounts.tenant == tenant
+        inside = plan.score[own & np.isin(plan.why, (Why.WORTH, Why.SIGNAL))]
+        outside = plan.score[own & (plan.why == Why.LOWER_VALUE)]
+        if len(inside) and len(outside):
+            assert outside.max() <= inside.min()
+            assert plan.price[tenant] <= inside.min()
+            assert plan.price[tenant] >= outside.max()
+
+
+@settings(max_examples=40)
+@given(seeds, policies)
+def test_the_floor_takes_at_most_its_share_and_says_whom_it_cannot_keep(seed, policy):
+    accounts, limits, rule = case(seed, policy=policy, tight=0.5)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    cost = np.where(plan.why == Why.FLOOR, accounts.units, 0)
+    floor = np.bincount(accounts.tenant, weights=cost, minlength=limits.tenants)
+    assert (floor <= np.maximum(limits.budget, 0) * 0.2).all()
+    waited = offered(accounts, now=TODAY, rule=rule).waited > 0
+    assert plan.unkept.tolist() == np.flatnonzero(waited & (plan.depth == NOT)).tolist()
+    assert plan.overdue.sum() == waited.sum()
+
+
+def test_the_longest_waiting_come_first_within_the_floors_share_and_no_further():
+    ages = np.array([1.0] * 50 + [61.0, 70.0, 65.0])
+    values = np.array([100.0] * 50 + [1e-6] * 3)
+    accounts = alike(53, looked=TODAY - ages, value=values, deep_value=0)
+    plan = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule())
+    assert np.flatnonzero(plan.why == Why.FLOOR).tolist() == [51, 52]
+    assert plan.unkept.tolist() == [50]
+    assert plan.floor_needs[0] == pytest.approx(53 / 60)
+    none = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule(floor=None))
+    assert not (none.why == Why.FLOOR).any()
+    assert len(none.unkept) == 0
+
+
+def test_whoever_would_have_waited_too_long_by_the_next_plan_is_overdue_now():
+    accounts = alike(3, looked=TODAY - np.array([58.9, 59.1, 60.1]))
+    assert plan_day(accounts, limits_of([9]), now=NOW, rule=PullRule()).overdue.tolist() == [2]
+    hourly = PullRule(tick=timedelta(hours=1))
+    assert plan_day(accounts, limits_of([9]), now=NOW, rule=hourly).overdue.tolist() == [1]
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_no_plan_under_the_same_budget_is_worth_more_than_the_bound(seed):
+    accounts, limits, rule = case(seed, most=5, tenants=1, floor=None)
+    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    offers = offered(accounts, now=TODAY, rule=rule)
+    age = np.maximum(TODAY - accounts.looked, 0)
+    surface, deep = worths(accounts, age, now=TODAY, rule=rule)
+    able = offers.look > 0
+    best = 0.0
+    for depths in product(range(3), repeat=len(accounts)):
+        depth = np.array(depths)
+        trial = replace(plan, depth=depth)
+        units = units_of(accounts, trial)
+        if units.sum() > limits.budget[0] or (depth > 0)[~able].any():
+            continue
+        caps = enumerate(limits.connector_cap[0])
+        if any(units[accounts.connector == each].sum() > cap for each, cap in caps):
+            continue
+        if any(units[accounts.domain == d].sum() > cap for d, cap in enumerate(limits.domain_cap)):
+            continue
+        best = max(best, float((surface * (depth > 0) + deep * (depth == 2)).sum()))
+    assert plan.value <= best * (1 + 1e-9) + 1e-12
+    assert best <= plan.bound * (1 + 1e-9) + 1e-12
+    assert 0.0 <= plan.gap <= 1.0
+
+
+def test_a_plan_of_many_accounts_is_proven_close_to_the_best():
+    rng = np.random.default_rng(3)
+    size = 5000
+    accounts = accounts_of(
+        Beliefs(changes=rng.gamma(1, 1, size) + 0.1, days=rng.gamma(2, 10, size) + 1),
+        value=np.exp(rng.normal(0, 1.3, size)),
+        deep_value=np.exp(rng.normal(0, 1.3, size)),
+        looked=TODAY - rng.exponential(10, size) - 1,
+        deep_looked=TODAY - rng.exponential(30, size) - 1,
+        connector=rng.integers(0, 3, size),
+    )
+    limits = limits_of([700], connector_cap=[[200, 300, 400]])
+    plan = plan_day(accounts, limits, now=NOW, rule=PullRule(floor=None))
+    assert plan.gap < 0.01
+    assert plan.spent[0] >= 698
+    tiers = plan_day(accounts, limits, now=NOW, rule=PullRule(floor=None, policy=Policy.TIERS))
+    assert tiers.gap > plan.gap
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize(
+    "caps",
+    [
+        limits_of([0]),
+        limits_of([-1]),
+        limits_of([2]),
+        limits_of([50], connector_cap=[[2]]),
+        limits_of([50], domain_cap=[2]),
+    ],
+)
+def test_looks_that_no_cap_can_ever_let_through_do_not_count_against_a_plan(caps, policy):
+    accounts = alike(4, units=3, deep_units=5, deep_value=1.0, domain=0, tier=2)
+    plan = plan_day(accounts, caps, now=NOW, rule=PullRule(policy=policy))
+    assert (len(plan.chosen), plan.value, plan.bound, plan.gap) == (0, 0.0, 0.0, 0.0)
+
+
+def test_depth_that_never_fits_does_not_count_against_a_plan():
+    accounts = alike(3, units=1, deep_units=100, deep_value=1.0)
+    plan = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule())
+    assert plan.depth.tolist() == [SHALLOW] * 3
+    assert plan.gap < 1e-5
+
+
+def test_depth_is_an_upgrade_where_it_is_worth_less_and_one_offer_where_it_is_worth_more():
+    accounts = alike(2, deep_looked=TODAY - 5.0, value=1.0, deep_value=[0.5, 50.0])
+    offers = offered(accounts, now=TODAY, rule=PullRule())
+    assert offers.deeper[0] < offers.look[0]
+    assert offers.deeper[1] == offers.look[1] > offers.look[0]
+    depth = {
+        budget: plan_day(accounts, limits_of([budget]), now=NOW, rule=PullRule()).depth.tolist()
+        for budget in range(7)
+    }
+    assert depth == {
+        0: [NOT, NOT],
+        1: [NOT, SHALLOW],  # what cannot be paid for whole is paid for as far as it goes
+        2: [SHALLOW, SHALLOW],  # three units are more than there are
+        3: [NOT, DEEP],
+        4: [SHALLOW, DEEP],
+        5: [SHALLOW, DEEP],
+        6: [DEEP, DEEP],
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "limits", "why"),
+    [
+        ({}, limits_of([9]), Why.WORTH),
+        ({"looked": TODAY - 0.1}, limits_of([9]), Why.FRESH_ENOUGH),
+        ({"value": 0.0}, limits_of([9]), Why.LOWER_VALUE),
+        ({}, limits_of([0]), Why.CAP_TENANT_DAY),
+        ({}, limits_of([-1]), Why.BUDGET_UNREADABLE),
+        ({}, limits_of([9], connector_cap=[[0]]), Why.CAP_CONNECTOR_DAY),
+        ({"domain": 0}, limits_of([9], domain_cap=[0]), Why.CAP_SHARED_DAY),
+        ({"barred": int(Why.PAUSED)}, limits_of([9]), Why.PAUSED),
+        ({"barred": int(Why.COOLING_DOWN)}, limits_of([-1]), Why.COOLING_DOWN),
+        ({"looked": NEVER}, limits_of([9]), Why.WORTH),
+    ],
+)
+def test_the_reason_is_the_first_thing_that_refuses(columns, limits, why):
+    plan = plan_day(alike(1, **columns), limits, now=NOW, rule=PullRule())
+    assert Why(plan.why[0]) is why
+
+
+def test_who_is_worth_the_price_but_not_chosen_is_told_which_cap_was_full():
+    accounts = alike(
+        6,
+        value=[9, 8, 7, 6, 5, 4],
+        connector=[0, 0, 1, 1, 1, 1],
+        domain=[0, -1, 0, -1, -1, -1],
+    )
+    limits = limits_of([3], connector_cap=[[1, 5]], domain_cap=[1])
+    plan = plan_day(accounts, limits, now=NOW, rule=PullRule())
+    assert [Why(each) for each in plan.why] == [
+        Why.WORTH,
+        Why.CAP_CONNECTOR_DAY,
+        Why.CAP_SHARED_DAY,
+        Why.WORTH,
+        Why.WORTH,
+        Why.LOWER_VALUE,
+    ]
+
+
+def test_signals_make_an_account_older_than_it_is_and_it_is_told_so():
+    accounts = alike(3, value=[1.0, 1.1, 1.2], signals=[2.0, 0.0, 0.0])
+    plan = plan_day(accounts, limits_of([1]), now=NOW, rule=PullRule())
+    assert [Why(each) for each in plan.why] == [Why.SIGNAL, Why.LOWER_VALUE, Why.LOWER_VALUE]
+    deaf = plan_day(accounts, limits_of([1]), now=NOW, rule=PullRule(signal_changes=0.0))
+    assert Why(deaf.why[2]) is Why.WORTH
+
+
+def test_the_tiers_policy_keeps_to_the_table_hottest_first():
+    accounts = alike(
+        6,
+        tier=[2, 2, 1, 1, 0, 0],
+        heat=[0.9, 0.8, 0.5, 0.6, 0.1, 0.2],
+        quiet=30.0,
+        looked=TODAY - np.array([1.0, 1.0, 1.0, 1.0, 3.0, 7.0]),
+        deep_looked=TODAY - np.array([1.0, 0.0, 9.0, 9.0, 9.0, 9.0]),
+    )
+    hourly = PullRule(policy=Policy.TIERS, tick=timedelta(hours=1))
+    plan = plan_day(accounts, limits_of([99]), now=NOW, rule=hourly)
+    assert plan.depth.tolist() == [DEEP, NOT, SHALLOW, SHALLOW, NOT, SHALLOW]
+    assert plan.chosen.tolist() == [0, 3, 2, 5]
+    told = replace(accounts, signals=np.array([0, 1, 0, 0, 0, 0], np.float32))
+    plan = plan_day(told, limits_of([99]), now=NOW, rule=hourly)
+    assert plan.depth[1] == SHALLOW
+    short = plan_day(accounts, limits_of([4]), now=NOW, rule=hourly)
+    assert short.depth.tolist() == [DEEP, NOT, NOT, SHALLOW, NOT, NOT]
+
+
+extremes = st.sampled_from([0.0, 5e-324, 2.2e-308, 1e-40, 1.0, 1e30])
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(extremes | st.floats(0, 1e30), extremes | st.floats(0, 1e30), st.floats(-1e6, 0)),
+        min_size=0,
+        max_size=12,
+    ),
+    st.integers(0, 20),
+)
+def test_whatever_the_values_and_ages_a_plan_is_made_and_keeps_its_budget(rows, budget):
+    columns = np.array(rows, np.float64).reshape(-1, 3)
+    accounts = alike(
+        len(rows),
+        value=columns[:, 0],
+        deep_value=columns[:, 1],
+        looked=TODAY + columns[:, 2],
+        deep_looked=NEVER,
+    )
+    for policy in Policy:
+        plan = plan_day(accounts, limits_of([budget]), now=NOW, rule=PullRule(policy=policy))
+        assert plan.spent[0] <= budget
+        assert 0.0 <= plan.gap <= 1.0
+
+
+def test_nobody_to_look_at_is_a_plan_too():
+    plan = plan_day(alike(0), limits_of([5]), now=NOW, rule=PullRule())
+    assert (len(plan.why), plan.spent.tolist(), plan.gap) == (0, [0], 0.0)
+
+
+def test_slots_come_in_the_order_of_worth_as_fast_as_each_connector_allows():
+    connector = np.array([0, 1, 0, 0, 1, 2])
+    chosen = np.array([3, 1, 0, 2, 4, 5])
+    assert slots(connector, chosen, np.array([2.0, 0.5, 0.0])).tolist() == [0, 0, 0, 1, 2, NO_SLOT]
+    late = slots(np.zeros(2000, np.int64), np.arange(2000), np.array([1.0]))
+    assert late[1439] == 1439
+    assert (late[1440:] == NO_SLOT).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value": float("nan")},
+        {"value": -1.0},
+        {"looked": np.array([0.0, 1.0])},
+        {"tenant": [1, 0, 0]},
+        {"units": 0},
+        {"units": 4},
+        {"barred": 1},
+        {"heat": 1.5},
+        {"colour": 1},
+    ],
+)
+def test_columns_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        alike(3, **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"budget": [-2]}, {"budget": [0.5]}, {"budget": 3}, {"budget": [1], "connector_cap": [1]}],
+)
+def test_limits_that_make_no_sense_are_refused(wrong):
+    budget = wrong.pop("budget")
+    with pytest.raises(ConfigError):
+        limits_of(budget, **wrong)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [limits_of([1]), limits_of([1, 1], connector_cap=[[1], [1]]), limits_of([1, 1], domain_cap=[])],
+)
+def test_accounts_that_the_limits_say_nothing_about_are_refused(limits):
+    accounts = alike(3, tenant=1, connector=1, domain=1)
+    if limits.tenants == 2 and not limits.connector_cap.shape[1]:
+        plan_day(accounts, limits, now=NOW, rule=PullRule())  # no caps at all say: none
+    else:
+        with pytest.raises(ConfigError):
+            plan_day(accounts, limits, now=NOW, rule=PullRule())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tick": timedelta(0)},
+        {"floor": timedelta(hours=1)},
+        {"floor_share": 0.6},
+        {"floor_share": float("nan")},
+        {"signal_changes": -1.0},
+        {"value_spread": 0.5},
+        {"deep_again": timedelta(hours=1)},
+    ],
+)
+def test_rules_that_cannot_work_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        PullRule(**wrong)
+
+
+@given(
+    st.integers(0, 10**12),
+    st.integers(-(10**6), 10**7),
+    st.integers(1, 30 * 24 * 60),
+)
+def test_a_plan_of_many_a_day_uses_its_share_and_the_last_one_all_that_is_left(left, seconds, tick):
+    rule = PullRule(tick=timedelta(minutes=tick), floor=None)
+    until = NOW + timedelta(seconds=seconds)
+    share = tick_units(left, now=NOW, until=until, rule=rule)
+    assert 0 <= share <= left
+    if timedelta(seconds=seconds) <= rule.tick:
+        assert share == left
+    else:
+        assert share >= left * (rule.tick / timedelta(seconds=seconds)) * (1 - 1e-9)
+
+
+def test_a_day_of_hourly_plans_spends_the_days_units_evenly():
+    rule, left, spent = PullRule(tick=timedelta(hours=1)), 300, []
+    for hour in range(24):
+        now = NOW + timedelta(hours=hour)
+        spent.append(tick_units(left, now=now, until=NOW + timedelta(hours=24), rule=rule))
+        left -= spent[-1]
+    assert left == 0
+    assert max(spent) - min(spent) <= 1

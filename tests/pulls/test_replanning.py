@@ -1,0 +1,132 @@
+"""Plans made again: the same as they were, or changed by what was changed and nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pull_cases import NOW, TODAY, case
+from stoker.base.errors import ConfigError
+from stoker.enrichment.forecast import Expected
+from stoker.pulls.columns import NEVER, Policy, Why
+from stoker.pulls.constraints import Hindrance, within_hindrances
+from stoker.pulls.plan_record import PlanInputs, decision_columns, digest, kept, recalled
+from stoker.pulls.planner import DEEP, NOT, SHALLOW, in_turn
+from stoker.pulls.replay import (
+    WhatIf,
+    altered,
+    differing,
+    fresh_share,
+    moved,
+    outcome,
+    planned_again,
+)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def inputs_of(seed, **given):
+    accounts, limits, rule = case(seed, tenants=1, **given)
+    ids = [f"A{row:05}" for row in range(len(accounts))]
+    limits = replace(limits, domain_cap=np.zeros(0, np.int64))
+    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule)
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_planning_again_differs_nowhere_from_what_was_kept(seed):
+    inputs = inputs_of(seed)
+    _, decided = planned_again(inputs, now=NOW)
+    before = recalled(kept(decided))
+    _, again = planned_again(altered(inputs, WhatIf()), now=NOW)
+    assert list(differing(before, again)) == []
+    assert digest(decision_columns(before)) == digest(decision_columns(again))
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(0, 60), st.integers(0, 60), st.sampled_from(Policy))
+def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, policy):
+    inputs = inputs_of(seed)
+    before, decided = planned_again(inputs, now=NOW)
+    other = altered(inputs, WhatIf(units=units, connector_units=crawl, policy=policy))
+    after, changed = planned_again(other, now=NOW)
+    assert int(after.spent[0]) <= units
+    gained, lost = moved(decided, changed)
+    assert len(after.chosen) - len(before.chosen) == len(gained) - len(lost)
+    assert not set(gained) & set(lost)
+    assert other.accounts is inputs.accounts
+    assert other.rule.policy is policy
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_freshness_is_a_share_and_looks_never_lower_it(seed):
+    inputs = inputs_of(seed)
+    plan, _ = planned_again(inputs, now=NOW)
+    nobody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), NOT), now=TODAY)
+    found = outcome(inputs, plan, now=NOW)
+    everybody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), DEEP), now=TODAY)
+    assert 0.0 <= nobody <= found.freshness + 1e-12
+    assert found.freshness <= everybody + 1e-12 <= 1.0 + 1e-9
+    assert found.looks == len(plan.chosen)
+
+
+LUSHA = Expected(connector="lusha", calls=0.5, cost={"calls": 1})
+TAVILY = Expected(connector="tavily", calls=1.0, cost={"calls": 1})
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(0, 5), st.integers(0, 12))
+def test_a_vendors_calls_say_how_many_looks_may_be_deep_beside_what_else_does(seed, calls, past):
+    inputs = inputs_of(seed)
+    other = Hindrance(why=Why.RATE_LIMIT, connector="tavily", looks=past)
+    inputs = replace(inputs, hindrances=(other,), limits=within_hindrances(inputs.limits, [other]))
+    changed = altered(inputs, WhatIf(calls={"lusha": calls}), needs=[LUSHA, TAVILY])
+    plan, _ = planned_again(changed, now=NOW)
+    assert changed.limits.deep_cap.tolist() == [min(2 * calls, past)]
+    assert outcome(changed, plan, now=NOW).deep <= min(2 * calls, past)
+    again = altered(changed, WhatIf(calls={"lusha": 10**6}), needs=[LUSHA, TAVILY])
+    assert again.limits.deep_cap.tolist() == [past]
+    assert [each.connector for each in again.hindrances] == ["tavily", "lusha"]
+
+
+def test_accounts_never_looked_at_count_as_out_of_date():
+    inputs = inputs_of(11)
+    never = replace(
+        inputs.accounts,
+        looked=np.full(len(inputs.accounts), NEVER),
+        deep_looked=np.full(len(inputs.accounts), NEVER),
+    )
+    depth = np.full(len(never), NOT)
+    assert fresh_share(never, depth, now=TODAY) < 0.2
+    worthless = replace(never, value=np.zeros(len(never)), deep_value=np.zeros(len(never)))
+    assert fresh_share(worthless, depth, now=TODAY) == 0.0
+
+
+def test_every_account_that_differs_is_named_also_when_only_its_worth_does():
+    inputs = inputs_of(3)
+    _, decided = planned_again(inputs, now=NOW)
+    depth, score = decided.depth.copy(), decided.score.copy()
+    depth[0] = DEEP if depth[0] != DEEP else SHALLOW
+    score[1] = np.nextafter(score[1], np.float32(np.inf))
+    found = list(differing(decided, replace(decided, depth=depth, score=score)))
+    assert [each.account for each in found] == list(inputs.ids[:2])
+    assert found[0].depth_after == depth[0]
+    with pytest.raises(ConfigError, match="other accounts"):
+        list(differing(decided, replace(decided, account=[f"B{id_}" for id_ in inputs.ids])))
+    with pytest.raises(ConfigError, match="from 0 up"):
+        altered(inputs, WhatIf(units=-1))
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_whoever_waited_too_long_has_its_turn_first_and_nobody_is_lost(seed):
+    inputs = inputs_of(seed, tight=0.5)
+    plan, _ = planned_again(inputs, now=NOW)
+    order = in_turn(plan)
+    assert sorted(order.tolist()) == sorted(plan.chosen.tolist())
+    floor = plan.why[order] == Why.FLOOR
+    assert not floor[int(floor.sum()) :].any()
+    assert order[~floor].tolist() == [row for row in plan.chosen if plan.why[row] != Why.FLOOR]

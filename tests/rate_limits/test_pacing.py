@@ -1,0 +1,448 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as how
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError, TransientError
+from stoker.memory.backend import MemoryBackend
+from stoker.rate_limits import rate_limit as limits
+from stoker.rate_limits.rate_limit import (
+    LONGEST_PUSH_BACK,
+    OwnPace,
+    Places,
+    Rate,
+    SharedPace,
+    paced,
+    spread_until,
+)
+from stoker.testing import FakeClock
+
+untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SECOND = timedelta(seconds=1)
+RATE = Rate(calls=10, per=SECOND)
+
+
+def own(rate, clock):
+    return OwnPace(rate, clock=clock)
+
+
+def shared(rate, clock):
+    return SharedPace("lusha", rate, shared=MemoryBackend().shared(), clock=clock)
+
+
+both = pytest.mark.parametrize("pace_of", [own, shared])
+
+rates = st.builds(
+    lambda calls, per, burst: Rate(
+        calls=calls, per=timedelta(milliseconds=per), burst=min(burst, calls)
+    ),
+    st.integers(1, 50),
+    st.integers(1, 5000),
+    st.integers(1, 50),
+)
+pauses = st.lists(st.integers(0, 2_000_000).map(lambda us: timedelta(microseconds=us)), max_size=60)
+
+
+def turns(pace, clock, pauses):
+    """Return when each turn came, with so long a pause before each."""
+
+    async def scenario():
+        came = []
+        for pause in pauses:
+            clock.advance(pause)
+            await pace.turn()
+            came.append(clock.now())
+        return came
+
+    return asyncio.run(scenario())
+
+
+@both
+@untimed
+@given(rate=rates, pauses=pauses)
+def test_no_stretch_of_time_ever_sees_more_calls_than_the_rate_allows(pace_of, rate, pauses):
+    clock = FakeClock()
+
+    came = turns(pace_of(rate, clock), clock, pauses)
+
+    for nth, first in enumerate(came):
+        assert sum(first <= at < first + rate.per for at in came[nth:]) <= rate.calls
+
+
+@untimed
+@given(rate=rates, pauses=pauses)
+def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pauses):
+    clock, model = FakeClock(), FakeClock()
+    came = turns(own(rate, clock), clock, pauses)
+
+    next_at, expected = None, []
+    for pause in pauses:
+        model.advance(pause)
+        turn = limits.turn(rate, next_at, now=model.now())
+        if not turn.allowed:
+            model.advance(turn.at - model.now())
+            turn = limits.turn(rate, next_at, now=model.now())
+        next_at = turn.next_at
+        expected.append(model.now())
+
+    # The wait is rounded up by a microsecond, so that it is never too short.
+    lateness = [ours - theirs for ours, theirs in zip(came, expected, strict=True)]
+    assert all(timedelta(0) <= late <= timedelta(microseconds=len(came)) for late in lateness)
+
+
+@both
+def test_a_burst_goes_at_once_and_the_rest_at_the_steady_pace(pace_of):
+    clock = FakeClock()
+    rate = Rate(calls=10, per=SECOND, burst=4)
+    start = clock.now()
+
+    came = turns(pace_of(rate, clock), clock, [timedelta(0)] * 6)
+
+    assert came[:4] == [start] * 4
+    assert came[4] - start >= rate.interval
+
+
+@both
+def test_callers_go_in_the_order_of_asking(pace_of):
+    clock = FakeClock()
+
+    async def scenario():
+        pace, went = pace_of(RATE, clock), []
+
+        async def caller(number):
+            await pace.turn()
+            went.append(number)
+
+        await asyncio.gather(*(caller(number) for number in range(20)))
+        return went
+
+    assert asyncio.run(scenario()) == list(range(20))
+
+
+@both
+def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
+    clock = FakeClock()
+
+    async def scenario():
+        pace = pace_of(RATE, clock)
+        await pace.turn()
+        waiting = [asyncio.create_task(pace.turn()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return clock.now()
+
+    started = FakeClock().now()
+    assert asyncio.run(scenario()) - started <= 2 * RATE.interval + timedelta(milliseconds=1)
+
+
+class Oversleeps(FakeClock):
+    """A clock of a busy machine: every wait is a second too long."""
+
+    async def sleep(self, duration):
+        await super().sleep(duration + SECOND)
+
+
+@both
+def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
+    clock, rate = Oversleeps(), Rate(calls=10, per=SECOND, burst=2)
+
+    async def scenario():
+        pace, went = pace_of(rate, clock), []
+
+        async def caller():
+            await pace.turn()
+            went.append(clock.now())
+
+        await asyncio.gather(*(caller() for _ in range(9)))
+        return went
+
+    went = asyncio.run(scenario())
+    for nth in range(len(went) - rate.burst):
+        assert went[nth + rate.burst] - went[nth] >= rate.interval
+
+
+@both
+@pytest.mark.parametrize("burst", [1, 5])
+def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
+    clock = FakeClock()
+    until = clock.now() + 30 * SECOND
+
+    async def scenario():
+        pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
+        await pace.push_back(until=until)
+        await pace.turn()
+        return clock.now()
+
+    assert asyncio.run(scenario()) >= until
+
+
+@both
+@pytest.mark.parametrize("burst", [1, 5])
+def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
+    clock = FakeClock()
+    start = clock.now()
+    rate = Rate(calls=10, per=SECOND, burst=burst)
+
+    async def scenario():
+        pace = pace_of(rate, clock)
+        told = [await pace.opens_at() for _ in range(3)]
+        for _ in range(burst):
+            await pace.turn()
+        told.append(await pace.opens_at())
+        went = clock.now()
+        await pace.push_back(until=start + 30 * SECOND)
+        told.append(await pace.opens_at())
+        return told, went
+
+    told, went = asyncio.run(scenario())
+    assert (told[:3], went) == ([start] * 3, start)
+    assert told[3:] == [start + rate.interval, start + 30 * SECOND]
+
+
+@both
+def test_a_push_back_reaches_those_who_wait_already(pace_of):
+    clock = FakeClock()
+    until = clock.now() + 30 * SECOND
+
+    async def scenario():
+        pace = pace_of(RATE, clock)
+        await pace.turn()
+        waiting = asyncio.create_task(pace.turn())
+        await pace.push_back(until=until)
+        await waiting
+        return clock.now()
+
+    assert asyncio.run(scenario()) >= until
+
+
+@both
+def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
+    clock = FakeClock()
+    start = clock.now()
+
+    async def scenario():
+        pace = pace_of(RATE, clock)
+        await pace.turn()
+        await pace.push_back(until=start - 30 * SECOND)
+        await pace.turn()
+        return clock.now()
+
+    assert asyncio.run(scenario()) >= start + RATE.interval
+
+
+@both
+def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pace_of):
+    clock = FakeClock()
+    start = clock.now()
+
+    async def scenario():
+        pace = pace_of(RATE, clock)
+        await pace.push_back(until=start + timedelta(seconds=1e9))
+        await pace.turn()
+        return clock.now()
+
+    assert asyncio.run(scenario()) <= start + LONGEST_PUSH_BACK + RATE.interval
+
+
+@both
+def test_an_attempt_that_fails_has_used_its_turn_up(pace_of):
+    clock = FakeClock()
+    start = clock.now()
+
+    async def scenario():
+        pace = pace_of(RATE, clock)
+        for _ in range(3):
+            with pytest.raises(TransientError):
+                async with paced(pace):
+                    raise TransientError("503")
+        return clock.now()
+
+    assert asyncio.run(scenario()) >= start + 2 * RATE.interval
+
+
+def test_processes_that_share_a_key_share_its_turns():
+    clock, store = FakeClock(), MemoryBackend().shared()
+
+    async def scenario():
+        paces = [SharedPace("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
+        for pace in paces:
+            await pace.turn()
+        return clock.now()
+
+    assert asyncio.run(scenario()) >= FakeClock().now() + 2 * RATE.interval
+
+
+def test_a_store_that_gives_no_turn_lets_nothing_go():
+    class Silent:
+        async def turn(self, key, rate, *, now):
+            raise TransientError("the database is locked")
+
+    async def scenario():
+        async with paced(SharedPace("lusha", RATE, shared=Silent(), clock=FakeClock())):
+            raise AssertionError("it went")
+
+    with pytest.raises(TransientError):
+        asyncio.run(scenario())
+
+
+# What a vendor says is left
+
+
+@untimed
+@given(
+    left=st.integers(0, 10_000),
+    seconds=st.integers(0, 100_000),
+    share=st.floats(0.1, 1.0),
+)
+def test_what_a_vendor_has_left_only_slows_us_down_and_never_beyond_its_reset(left, seconds, share):
+    rate, now = Rate(calls=100, per=SECOND, share=share), FakeClock().now()
+    resets_at = now + seconds * SECOND
+
+    until = spread_until(rate, left=left, resets_at=resets_at, now=now)
+
+    assert until is None or now + rate.interval < until <= resets_at
+
+
+def test_nothing_left_means_nothing_before_the_reset():
+    now = FakeClock().now()
+
+    assert spread_until(RATE, left=0, resets_at=now + SECOND, now=now) == now + SECOND
+
+
+def test_of_what_is_left_only_our_share_is_counted_on():
+    now = FakeClock().now()
+    rate = Rate(calls=100, per=SECOND, share=0.5)
+
+    until = spread_until(rate, left=18, resets_at=now + 100 * SECOND, now=now)
+
+    assert until == now + 10 * SECOND
+
+
+def test_plenty_left_does_not_slow_us_down():
+    now = FakeClock().now()
+
+    assert spread_until(RATE, left=1000, resets_at=now + SECOND, now=now) is None
+
+
+# Places
+
+
+class Street:
+    """Processes that share places with so many seats."""
+
+    def __init__(self, places=2, lease=timedelta(seconds=60)):
+        self.clock = FakeClock()
+        self.store = MemoryBackend().shared()
+        self.places, self.lease = places, lease
+        self.inside = self.most = 0
+
+    def process(self, owner):
+        return Places(
+            "lusha",
+            self.places,
+            shared=self.store,
+            owner=owner,
+            clock=self.clock,
+            lease=self.lease,
+        )
+
+    async def visit(self, process):
+        async with process.place():
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.inside -= 1
+
+
+def test_no_more_calls_than_places_go_at_once_however_many_processes_there_are():
+    street = Street(places=2)
+
+    async def scenario():
+        processes = [street.process(f"p{nth}") for nth in range(4)]
+        await asyncio.gather(*(street.visit(process) for process in processes * 5))
+
+    asyncio.run(scenario())
+    assert street.most == 2
+
+
+def test_a_place_is_left_also_when_the_call_fails():
+    street = Street(places=1)
+
+    async def scenario():
+        for owner in ("one", "other"):
+            with pytest.raises(TransientError):
+                async with street.process(owner).place():
+                    raise TransientError("503")
+        return street.clock.elapsed()
+
+    assert asyncio.run(scenario()) < street.lease  # nobody waited for it to come free by itself
+
+
+def test_a_place_once_left_is_not_taken_again():
+    street = Street(places=1, lease=timedelta(seconds=0.003))
+
+    async def scenario():
+        await street.visit(street.process("one"))
+        await asyncio.sleep(0.02)  # more than enough for a sign of life, if there were one
+        now = street.clock.now()
+        return await street.store.take_place(
+            "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+        )
+
+    assert asyncio.run(scenario())
+
+
+def test_giving_up_while_waiting_leaves_the_places_as_they_were():
+    street = Street(places=1)
+
+    async def scenario():
+        one = street.process("one")
+        async with one.place():
+            waiting = asyncio.create_task(street.visit(street.process("other")))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await street.visit(street.process("third"))
+
+    asyncio.run(scenario())
+    assert street.most == 1
+
+
+def test_the_place_of_a_process_that_died_comes_free():
+    street = Street(places=1)
+
+    async def scenario():
+        now = street.clock.now()
+        assert await street.store.take_place(
+            "lusha", places=1, owner="dead/1", until=now + street.lease, now=now
+        )
+        await street.visit(street.process("alive"))  # waiting turns the clock
+        return street.clock.now() - now
+
+    assert asyncio.run(scenario()) >= street.lease
+
+
+def test_a_place_is_kept_for_as_long_as_the_call_takes():
+    street = Street(places=1, lease=timedelta(seconds=0.03))
+
+    async def scenario():
+        async with street.process("one").place():
+            for _ in range(12):
+                await asyncio.sleep(0.01)
+                street.clock.advance(timedelta(seconds=0.005))
+                now = street.clock.now()
+                assert not await street.store.take_place(
+                    "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+                )
+
+    asyncio.run(scenario())
+
+
+def test_there_is_at_least_one_place():
+    with pytest.raises(ConfigError, match="at least one place"):
+        Street(places=0).process("one")

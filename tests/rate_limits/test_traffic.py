@@ -1,0 +1,282 @@
+"""One process's traffic: the same pace, place and turnstile for whoever asks twice."""
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from stoker.base.errors import ConfigError
+from stoker.base.types import TenantId
+from stoker.memory.backend import MemoryBackend
+from stoker.rate_limits.limiter import Passages, Traffic, Way
+from stoker.rate_limits.rate_limit import OwnPace, Rate, SharedPace
+from stoker.testing import FakeClock
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+SECOND = timedelta(seconds=1)
+WAYS = {
+    "lusha": Way(rate=Rate(calls=1, per=SECOND), places=2),
+    "odoo": Way(rate=Rate(calls=1, per=SECOND), places=1, own_key=True),
+    "fast": Way(rate=Rate(calls=1000, per=SECOND), places=1),
+}
+
+
+def way(connector):
+    if connector not in WAYS:
+        raise ConfigError(f"there are no settings for connector {connector!r}")
+    return WAYS[connector]
+
+
+def traffic(clock, *, shared=None, weights=None, owner="me"):
+    return Traffic(way, shared=shared, owner=owner, clock=clock, weights=weights)
+
+
+@pytest.fixture(params=["alone", "shared"])
+def going(request):
+    """Traffic of a process alone, and of one that shares its keys; with its clock."""
+    clock = FakeClock()
+    shared = MemoryBackend().shared() if request.param == "shared" else None
+    return traffic(clock, shared=shared), clock
+
+
+def test_whoever_asks_twice_gets_the_same(going):
+    ours, _ = going
+    for ask in (ours.pace, ours.places, ours.turnstile):
+        assert ask("lusha", tenant=ACME) is ask("lusha", tenant=BOLT)
+        assert ask("lusha") is ask("lusha", tenant=BOLT)
+    with pytest.raises(ConfigError, match="a key of its own; say whose"):
+        ours.pace("odoo")
+    for ask in (ours.pace, ours.turnstile):
+        assert ask("lusha", tenant=ACME) is not ask("odoo", tenant=ACME)
+        assert ask("odoo", tenant=ACME) is not ask("odoo", tenant=BOLT)
+
+
+def test_a_process_alone_asks_nobody_and_many_ask_the_store():
+    clock = FakeClock()
+    assert isinstance(traffic(clock).pace("lusha", tenant=ACME), OwnPace)
+    assert traffic(clock).places("lusha", tenant=ACME) is None
+    many = traffic(clock, shared=MemoryBackend().shared())
+    assert isinstance(many.pace("lusha", tenant=ACME), SharedPace)
+    assert many.places("lusha", tenant=ACME) is not None
+
+
+async def calls(ours, clock, tenant, connector, count, *, cost=1, sent=None):
+    passages = Passages(ours, tenant, clock=clock)
+    times = []
+    for _ in range(count):
+        async with passages.through(connector, cost):
+            times.append(clock.now())
+            if sent is not None:
+                sent.append(tenant)
+    return times
+
+
+def test_tenants_with_one_key_share_its_rate_and_tenants_with_keys_of_their_own_do_not(going):
+    ours, clock = going
+
+    async def both(connector):
+        a, b = await asyncio.gather(
+            calls(ours, clock, ACME, connector, 4), calls(ours, clock, BOLT, connector, 4)
+        )
+        return sorted(a + b)
+
+    times = asyncio.run(both("lusha"))
+    assert all(later - earlier >= SECOND for earlier, later in pairwise(times))
+    own = asyncio.run(calls(ours, clock, ACME, "odoo", 4))
+    assert own[-1] - own[0] >= 3 * SECOND
+
+
+def test_two_processes_that_share_a_key_keep_one_rate():
+    clock, shared = FakeClock(), MemoryBackend().shared()
+    one, two = (traffic(clock, shared=shared, owner=owner) for owner in ("one", "two"))
+
+    async def both():
+        found = await asyncio.gather(
+            calls(one, clock, ACME, "lusha", 4), calls(two, clock, ACME, "lusha", 4)
+        )
+        return sorted(found[0] + found[1])
+
+    times = asyncio.run(both())
+    assert times[-1] - times[0] >= 7 * SECOND
+
+
+def test_two_processes_that_share_a_key_share_its_places():
+    clock, shared = FakeClock(), MemoryBackend().shared()
+    inside, most = set(), 0
+
+    async def call(owner, ours):
+        nonlocal most
+        for _ in range(5):
+            async with Passages(ours, ACME, clock=clock).through("fast"):
+                inside.add(owner)
+                most = max(most, len(inside))
+                await asyncio.sleep(0.002)
+                inside.discard(owner)
+
+    async def both():
+        crowd = {name: traffic(clock, shared=shared, owner=name) for name in ("one", "two")}
+        await asyncio.gather(*(call(name, ours) for name, ours in crowd.items()))
+
+    asyncio.run(both())
+    assert most == 1
+
+
+def test_tenants_wait_by_turns_whatever_the_others_queue(going):
+    ours, clock = going
+    sent = []
+
+    async def crowd():
+        many = [calls(ours, clock, ACME, "fast", 1, sent=sent) for _ in range(20)]
+        few = [calls(ours, clock, BOLT, "fast", 1, sent=sent) for _ in range(4)]
+        await asyncio.gather(*many, *few)
+
+    asyncio.run(crowd())
+    assert max(place for place, who in enumerate(sent) if who == BOLT) <= 9
+
+
+def test_weights_are_shares_of_what_waits():
+    clock, sent = FakeClock(), []
+    ours = traffic(clock, weights={ACME: 3})
+
+    async def crowd():
+        crowds = [
+            calls(ours, clock, who, "fast", 1, sent=sent) for who in [ACME] * 12 + [BOLT] * 12
+        ]
+        await asyncio.gather(*crowds)
+
+    asyncio.run(crowd())
+    assert sent[1:13].count(ACME) >= 8  # the first went in before anybody waited
+
+
+def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_tenant_with_the_key(going):
+    ours, clock = going
+    until = clock.now() + 30 * SECOND
+
+    async def told():
+        await Passages(ours, ACME, clock=clock).wait_until("lusha", until)
+        await Passages(ours, ACME, clock=clock).wait_until("lusha", clock.now())  # never sooner
+        return await calls(ours, clock, BOLT, "lusha", 1)
+
+    [at] = asyncio.run(told())
+    assert at >= until
+
+
+class Standing(FakeClock):
+    """Time stands still; a bell rings when somebody would sleep."""
+
+    def __init__(self):
+        super().__init__()
+        self.somebody_sleeps = asyncio.Event()
+
+    async def sleep(self, duration):
+        self.somebody_sleeps.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("way_there", ["through", "front"])
+def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, way_there):
+    clock = Standing()
+    ours = traffic(clock, shared=MemoryBackend().shared() if shares else None)
+    passages, others = (Passages(ours, each, clock=clock) for each in (ACME, BOLT))
+
+    async def goes():
+        async with getattr(passages, way_there)("lusha"):
+            raise AssertionError("it went")
+
+    async def waits():
+        clock.somebody_sleeps.clear()
+        waiting = asyncio.create_task(goes())
+        await clock.somebody_sleeps.wait()
+        found = await passages.rests(), await others.rests()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return *found, await passages.rests()
+
+    async def told():
+        async with passages.through("lusha"):
+            of_rate = await waits()
+        until = clock.now() + 30 * SECOND
+        await passages.wait_until("lusha", until)
+        return of_rate, until, await waits(), await others.rests(besides=["lusha"])
+
+    of_rate, until, resting, besides = asyncio.run(told())
+    assert of_rate == ({}, {}, {})
+    assert resting == ({"lusha": until}, {}, {})
+    assert besides == {"lusha": until}
+
+
+def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
+    ours, clock = going
+    passages = Passages(ours, ACME, clock=clock)
+
+    async def told(left):
+        resets_at = clock.now() + 60 * SECOND
+        await passages.heed_quota("lusha", left=left, resets_at=resets_at)
+        before = clock.now()
+        [at] = await calls(ours, clock, ACME, "lusha", 1)
+        return at - before
+
+    assert asyncio.run(told(10_000)) <= SECOND
+    clock.advance(10 * SECOND)
+    assert asyncio.run(told(2)) >= 20 * SECOND
+
+
+def test_a_place_is_left_whatever_becomes_of_the_call(going):
+    ours, clock = going
+    passages = Passages(ours, ACME, clock=clock)
+
+    async def fails():
+        for _ in range(5):
+            with pytest.raises(ConfigError):
+                async with passages.through("lusha"):
+                    raise ConfigError("no")
+        gave_up = asyncio.create_task(calls(ours, clock, ACME, "lusha", 1))
+        await asyncio.sleep(0)
+        gave_up.cancel()
+        await asyncio.gather(gave_up, return_exceptions=True)
+        return await asyncio.wait_for(calls(ours, clock, ACME, "lusha", 3), 10)
+
+    assert len(asyncio.run(fails())) == 3
+
+
+def test_a_connector_without_settings_is_refused_before_anything_waits(going):
+    ours, clock = going
+
+    async def ask():
+        async with Passages(ours, ACME, clock=clock).through("tavly"):
+            raise AssertionError("it went")
+
+    with pytest.raises(ConfigError, match="tavly"):
+        asyncio.run(ask())
+
+
+def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_next_one_come(
+    going,
+):
+    ours, clock = going
+    passages = Passages(ours, ACME, clock=clock)
+    seen = []
+
+    async def one(name, *, goes):
+        async with passages.front("lusha") as front:
+            seen.append((name, clock.elapsed()))
+            if goes:
+                async with front.ahead():
+                    assert front.ahead() is None
+                    await asyncio.sleep(0.05)
+                    seen.append((f"{name} is through", clock.elapsed()))
+
+    async def scenario():
+        await one("left", goes=False)
+        await asyncio.gather(one("first", goes=True), one("second", goes=True))
+
+    asyncio.run(scenario())
+    assert seen == [
+        ("left", 0 * SECOND),
+        ("first", 0 * SECOND),
+        ("second", SECOND),  # while the first call is still under way: there are two places
+        ("first is through", SECOND),
+        ("second is through", SECOND),
+    ]

@@ -1,0 +1,346 @@
+"""The portal's client against the make-believe portal: lists, downloads, limits, refusals."""
+
+import asyncio
+import resource
+import tracemalloc
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from running_box import RunningBox
+from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.http.client import Http, Reply
+from stoker.rate_limits.rate_limit import OwnPace, Rate
+from stoker.registry.download import ATTEMPTS, DataGov, Published, fetch
+from stoker.registry.files import register_files
+from stoker.registry.model import PARTS
+from stoker.sandbox.http import Told, json_told
+from stoker.testing import FakeClock
+
+HOST = "data-gov.test"
+DATASET = "d_" + "0" * 32
+LISTED = "ACRA Information on Corporate Entities ('Q')"
+
+
+@pytest.fixture(scope="module")
+def box():
+    with RunningBox(companies=300) as running:
+        yield running
+
+
+@pytest.fixture
+def dialled(box):
+    """Turn dials of the portal for one test."""
+    turned = []
+
+    def turn(dial, value):
+        turned.append(dial)
+        box.dials.turn(f"data_gov.{dial}", value)
+
+    yield turn
+    for dial in turned:
+        box.dials.turn(f"data_gov.{dial}", 0)
+
+
+def asked(address, work, *, clock=None):
+    """Run some work with a client; return what it returned and how long it waited for turns."""
+
+    async def whole():
+        told = clock or FakeClock()
+        pace = OwnPace(Rate(calls=2, per=timedelta(seconds=10)), clock=told)
+        http = Http(user_agent="Tests/1", sandbox=address)
+        url = f"http://{HOST}"
+        portal = DataGov(
+            http, clock=told, lists=pace, downloads=pace, list_url=url, download_url=url
+        )
+        try:
+            return await work(portal), told.elapsed()
+        finally:
+            await http.close()
+
+    return asyncio.run(whole())
+
+
+def scripted(told):
+    """A portal that answers every path by a function of the path."""
+    return RunningBox(companies=10, vendors={HOST: lambda *_: lambda question: told(question.path)})
+
+
+def test_all_parts_are_listed_with_one_release(box):
+    files, _ = asked(box.box.address, lambda portal: portal.files())
+
+    assert {file.part for file in files} == PARTS
+    assert {file.release for file in files} == {"2025-09-30"}
+    assert len({file.id for file in files}) == 27
+
+
+def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
+    async def work(portal):
+        [file] = [each for each in await portal.files() if each.part == "C"]
+        await portal.download(file, to=tmp_path / "c.csv")
+
+    _, waited = asked(box.box.address, work)
+
+    [file] = register_files(tmp_path / "c.csv", part="C")
+    assert len(list(file.rows())) > 5
+    # A list, an initiation and two polls: each five seconds after the one before.
+    assert timedelta(seconds=15) <= waited < timedelta(seconds=21)
+
+
+def test_being_told_too_many_means_waiting_and_asking_again(box, dialled):
+    dialled("fault.busy", 0.5)
+    for _ in range(5):
+        files, _ = asked(box.box.address, lambda portal: portal.files())
+        assert len(files) == 27
+
+
+def test_a_portal_that_is_always_busy_is_left_for_later(box, dialled):
+    dialled("status", 429)
+    with pytest.raises(TransientError, match=f"{ATTEMPTS} times"):
+        asked(box.box.address, lambda portal: portal.files())
+
+
+def test_a_portal_that_shuts_us_out_says_what_to_do(box, dialled):
+    dialled("status", 403)
+    with pytest.raises(ConfigError, match="stoker registry import"):
+        asked(box.box.address, lambda portal: portal.files())
+    health, _ = asked(box.box.address, lambda portal: portal.check())
+    assert not health.ok
+
+
+def test_the_check_says_what_there_is(box):
+    health, _ = asked(box.box.address, lambda portal: portal.check())
+    assert (health.ok, health.detail) == (True, "27 files of release 2025-09-30")
+
+
+@pytest.mark.parametrize("fault", ["error", "unavailable", "close", "cut_json", "garbage"])
+def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialled, fault):
+    dialled(f"fault.{fault}", 0.3)
+    files, _ = asked(box.box.address, lambda portal: portal.files())
+    assert len(files) == 27
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"code": 0, "data": {}},
+        {"code": 0, "data": {"collectionMetadata": {"lastUpdatedAt": "2025-12-31"}}},
+        {"code": 0, "data": {"datasetMetadata": [{"datasetId": DATASET, "name": LISTED}]}},
+        {
+            "code": 0,
+            "data": {
+                "collectionMetadata": {"lastUpdatedAt": "2025-12-31T00:00:00+08:00"},
+                "datasetMetadata": [
+                    {"datasetId": "../../admin", "name": LISTED},
+                    {"datasetId": DATASET, "name": "Something else ('Q')"},
+                    {"datasetId": [DATASET], "name": LISTED},
+                    "Q",
+                    None,
+                ],
+            },
+        },
+        {"code": 7, "data": None},
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(said):
+    with scripted(lambda _: json_told(said)) as running, pytest.raises(PermanentError):
+        asked(running.box.address, lambda portal: portal.files())
+
+
+def test_too_many_is_also_heard_when_only_the_body_says_so():
+    def told(_):
+        return json_told({"code": 24, "errorMsg": "too many"})
+
+    with scripted(told) as running, pytest.raises(TransientError, match="24"):
+        asked(running.box.address, lambda portal: portal.files())
+
+
+def downloads(answers, tmp_path):
+    """Download from a portal that has these answers to polls, and a file."""
+    given = iter(answers)
+
+    def told(path):
+        if path.endswith("/poll-download"):
+            return json_told({"code": 0, "data": next(given)}, status=201)
+        if path.endswith("/initiate-download"):
+            return json_told({"code": 0, "data": {}}, status=201)
+        return Told(body=b"the file") if path == "/good" else Told(status=403, body=b"<Error/>")
+
+    file = Published(id=DATASET, part="Q", release="2025-12-31")
+    with scripted(told) as running:
+        asked(running.box.address, lambda portal: portal.download(file, to=tmp_path / "f"))
+    return (tmp_path / "f").read_bytes()
+
+
+def test_a_download_is_asked_after_until_it_is_ready(tmp_path):
+    pending, ready = {"status": "DOWNLOAD_PENDING"}, {"status": "?", "url": f"http://{HOST}/good"}
+    assert downloads([pending] * 20 + [ready], tmp_path) == b"the file"
+
+
+@pytest.mark.parametrize(
+    ("polled", "says"),
+    [
+        ({"status": "DOWNLOAD_FAILED"}, "ready"),
+        ({"url": f"http://{HOST}/expired?signature=s3cret"}, "403"),
+        ({"url": "http://files.example.com/x"}, "https"),
+        ({"url": "https://127.0.0.1/x"}, "public"),
+        ({"url": "https://169.254.169.254/latest"}, "public"),
+        ({"url": "file:///etc/passwd"}, "http"),
+    ],
+)
+def test_a_file_that_is_not_given_out_or_is_somewhere_else_is_refused(polled, says, tmp_path):
+    with pytest.raises(PermanentError, match=says) as caught:
+        downloads([polled], tmp_path)
+    assert "s3cret" not in str(caught.value)
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_download_that_never_gets_ready_is_left_for_later(tmp_path):
+    with pytest.raises(TransientError, match="part Q"):
+        downloads([{"status": "DOWNLOAD_PENDING"}] * 100, tmp_path)
+
+
+def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
+    tries = []
+
+    def told(path):
+        tries.append(path)
+        whole = Told(body=b"the file")
+        return whole if len(tries) > 1 else whole.but(lying_length=1_000)
+
+    async def once(address):
+        http = Http(user_agent="Tests/1", sandbox=address)
+        try:
+            await fetch(http, f"http://{HOST}/f", to=tmp_path / "f")
+        finally:
+            await http.close()
+
+    with scripted(told) as running:
+        with pytest.raises(TransientError, match="nothing was kept"):
+            asyncio.run(once(running.box.address))
+        assert not (tmp_path / "f").exists()
+        asyncio.run(once(running.box.address))
+    assert (tmp_path / "f").read_bytes() == b"the file"
+
+
+class Redirected:
+    """A client whose calls all end at one address, as after redirects."""
+
+    def __init__(self, url, body=b"x"):
+        self._url, self._body = url, body
+
+    async def send(self, call):
+        call.into(self._body)
+        many = len(self._body)
+        return Reply(status=200, headers={}, body=b"", url=self._url, cut=False, wire_bytes=many)
+
+
+def test_a_file_that_a_redirect_offers_without_encryption_is_not_taken(tmp_path):
+    wanted, file = "https://files.example/f", tmp_path / "f"
+    with pytest.raises(PermanentError, match="without https"):
+        asyncio.run(fetch(Redirected("http://files.example/f"), wanted, to=file))
+    assert list(tmp_path.iterdir()) == []
+    asyncio.run(fetch(Redirected("https://store.example/f"), wanted, to=file))
+    assert file.read_bytes() == b"x"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def fetched(told, to, **how):
+    """Fetch a file from somebody who has this to tell."""
+
+    async def work(address):
+        http = Http(user_agent="Tests/1", sandbox=address)
+        try:
+            await fetch(http, f"http://{HOST}/f", to=to, **how)
+        finally:
+            await http.close()
+
+    with scripted(lambda _: told) as running:
+        asyncio.run(work(running.box.address))
+
+
+@contextmanager
+def files_of_at_most(many):
+    """No file of this process grows beyond so many bytes, as on a disk without room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (many, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_left(tmp_path):
+    with (
+        files_of_at_most(4_000_000),
+        pytest.raises(TransientError, match=r"cannot be kept at .* \(File too large\); make room"),
+    ):
+        fetched(Told(body=bytes(6_000_000)), tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TransientError, match="No such file or directory"):
+        fetched(Told(body=b"x"), tmp_path / "none" / "f")
+
+
+def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
+    pieces, piece = 480, b"row,of,a,file\n" * 4_700  # 30 MB
+    tracemalloc.start()
+    try:
+        fetched(Told(stream=(piece for _ in range(pieces))), tmp_path / "f")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "f").stat().st_size == pieces * len(piece)
+    assert peak < 10_000_000
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_what_comes_instead_of_a_file_is_neither_kept_nor_read_to_its_end(status, tmp_path):
+    with pytest.raises((PermanentError, TransientError), match=str(status)):
+        fetched(Told(status=status, stream=(b"<Error/>" * 10_000 for _ in count())), tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_stays(tmp_path):
+    with pytest.raises(PermanentError, match="more than 1,000 bytes"):
+        fetched(Told(body=b"x" * 1_001), tmp_path / "f", most=1_000)
+    assert list(tmp_path.iterdir()) == []
+    fetched(Told(body=b"x" * 1_000), tmp_path / "f", most=1_000)
+    assert (tmp_path / "f").stat().st_size == 1_000
+
+
+def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
+    seen = []
+
+    def told(question):
+        seen.append((question.path, question.headers.get("x-api-key"), question.search))
+        if question.path.endswith("/poll-download"):
+            return json_told({"code": 0, "data": {"url": f"http://{HOST}/good"}}, status=201)
+        return json_told({"code": 0, "data": {}})
+
+    async def work(address):
+        clock, http = FakeClock(), Http(user_agent="Tests/1", sandbox=address)
+        pace, url = (
+            OwnPace(Rate(calls=100, per=timedelta(seconds=1)), clock=clock),
+            f"http://{HOST}",
+        )
+        portal = DataGov(
+            http,
+            clock=clock,
+            lists=pace,
+            downloads=pace,
+            list_url=url,
+            download_url=url,
+            key="k3y-of-ours",
+        )
+        file = Published(id=DATASET, part="Q", release="2025-12-31")
+        try:
+            await portal.download(file, to=tmp_path / "f")
+        finally:
+            await http.close()
+
+    with RunningBox(companies=10, vendors={HOST: lambda *_: told}) as running:
+        asyncio.run(work(running.box.address))
+
+    assert [key for _, key, _ in seen] == ["k3y-of-ours", "k3y-of-ours", None]

@@ -1,0 +1,592 @@
+"""A run is asked to stop: by whom, how its work heeds that, and when nobody is there to ask."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.accounts.model import CompanyId, SentRow
+from stoker.backends.sqlite import SqliteBackend
+from stoker.base.cancellation import cut_off
+from stoker.base.errors import ConflictError, PermanentError, TransientError
+from stoker.base.events import RunAskedToStop, RunEnded, RunGivenUp
+from stoker.base.types import Depth, TenantId
+from stoker.budgets.caps import Cap, Scope
+from stoker.budgets.charges import Request
+from stoker.budgets.reservations import Phase
+from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.enrichment.model import Unit
+from stoker.runs.cancel import cancelled
+from stoker.runs.cancel_watcher import Heeding
+from stoker.runs.leases import SKEW, released, taken
+from stoker.runs.model import CancelRequest, Manifest, RunState
+from stoker.runs.service import Ending, Runner, run_lease
+from stoker.testing import FakeClock, Recorder
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+LENGTH = timedelta(seconds=30)
+SOON = Heeding(looks_every=timedelta(milliseconds=5))
+REASON = "cancelled by ann@desk with: stoker runs cancel"
+
+
+class Bench:
+    """A runner on a store of its own, and leases taken by hand."""
+
+    def __init__(self, store, heeding=SOON):
+        self.store, self.clock, self.heard = store, FakeClock(), Recorder()
+        self.runner = Runner(clock=self.clock, observer=self.heard, heeding=heeding)
+
+    async def lease(self, owner="somebody"):
+        """Take the lease of this kind of work, whoever had it."""
+        seen = await self.store.schedule.lease(run_lease("work"))
+        now = self.clock.now()
+        wanted = taken("run/work", seen, owner=owner, task="", now=now, length=LENGTH)
+        assert await self.store.schedule.swap_lease(seen, wanted)
+        return wanted
+
+    async def begin(self):
+        lease = await self.lease()
+        return await self.runner.begin(self.store, lease, kind="work", manifest=Manifest())
+
+    async def with_units(self):
+        """Begin a run that has chosen two companies."""
+        run = await self.begin()
+        units = [Unit(company=CompanyId(f"c{n}"), place=n, depth=Depth.DEEP) for n in range(2)]
+        await self.store.nights.plan_units(run.name, units)
+        return run
+
+    async def cancel(self, run, by="ann@desk"):
+        return await cancelled(self.store, run, by=by, runner=self.runner)
+
+
+@pytest.fixture
+def on_bench(tmp_path):
+    """Run an async scenario at a bench, on a SQLite file."""
+
+    def run(scenario, **how):
+        async def whole():
+            backend = SqliteBackend(tmp_path / "stoker.db")
+            try:
+                await backend.migrate()
+                return await scenario(Bench(backend.tenant(TenantId("acme")), **how))
+            finally:
+                await backend.close()
+
+        return asyncio.run(whole())
+
+    return run
+
+
+async def waits(_):
+    await asyncio.Event().wait()
+
+
+class Gentle:
+    """Work that comes to its end by itself once it is told."""
+
+    kind = "work"
+
+    def __init__(self, ending):
+        self.ending, self.began = ending, asyncio.Event()
+
+    async def __call__(self, run):
+        told = asyncio.Event()
+        with run.told_to_stop_by(told.set):
+            self.began.set()
+            await told.wait()
+        if isinstance(self.ending, Exception):
+            raise self.ending
+        return self.ending
+
+
+async def asked_while(bench, work, run=None):
+    """Carry out work, ask its run to stop, and return the run as it ended."""
+    run = run or await bench.begin()
+    doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+    await bench.cancel(run)
+    return await doing
+
+
+def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed(on_bench):
+    async def scenario(bench):
+        ended = await asked_while(bench, waits, await bench.with_units())
+        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
+        assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
+        assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
+        assert await bench.store.runs.run(ended.at) == ended
+        [heard] = bench.heard.of(RunAskedToStop)
+        assert heard.sentence() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
+
+    on_bench(scenario)
+
+
+def test_work_that_stops_by_itself_says_what_it_came_to(on_bench):
+    ending = Ending(
+        state=RunState.PARTIAL,
+        reason="2 of 5 were not begun",
+        counts={"seen": 3},
+        reasons=("a site was slow",),
+        remaining=("d", "e"),
+        resume_at=NOON,
+    )
+
+    async def scenario(bench):
+        ended = await asked_while(bench, Gentle(ending))
+        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
+        manifest = ended.manifest
+        assert (manifest.counts, manifest.remaining) == ({"seen": 3}, ("d", "e"))
+        assert manifest.reasons == ("2 of 5 were not begun", "a site was slow")
+        assert manifest.resume_at is None
+
+    on_bench(scenario)
+
+
+def test_work_that_was_done_when_it_was_asked_is_done(on_bench):
+    async def scenario(bench):
+        ended = await asked_while(bench, Gentle(Ending(counts={"seen": 5})))
+        assert (ended.state, ended.reason) == (RunState.DONE, "")
+
+    on_bench(scenario)
+
+
+def test_work_that_failed_when_it_was_asked_has_failed(on_bench):
+    async def scenario(bench):
+        ended = await asked_while(bench, Gentle(PermanentError("the register is gone")))
+        assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
+
+    on_bench(scenario)
+
+
+def test_work_that_takes_too_long_to_stop_is_cut_off(on_bench):
+    async def promises_and_waits(run):
+        with run.told_to_stop_by(lambda: None):
+            await asyncio.Event().wait()
+
+    async def scenario(bench):
+        ended = await asked_while(bench, promises_and_waits)
+        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
+
+    short = timedelta(milliseconds=5)
+    on_bench(scenario, heeding=Heeding(looks_every=short, settles_within=short))
+
+
+def test_a_run_nobody_asked_to_stop_goes_on(on_bench):
+    async def scenario(bench):
+        run, other = await bench.begin(), await bench.begin()
+        await bench.cancel(other)
+
+        async def takes_a_while(_):
+            await asyncio.sleep(0.1)
+            return Ending()
+
+        ended = await bench.runner.carry_out(bench.store, run, takes_a_while)
+        assert ended.state is RunState.DONE
+        assert not bench.heard.of(RunAskedToStop)
+
+    on_bench(scenario)
+
+
+class Flaky:
+    """A run store that cannot be asked about requests at first."""
+
+    def __init__(self, real):
+        self._real, self.failures = real, 3
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def cancel_request(self, at):
+        self.failures -= 1
+        if self.failures >= 0:
+            raise TransientError("restarting")
+        return await self._real.cancel_request(at)
+
+
+def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(on_bench):
+    async def scenario(bench):
+        bench.store = replace(bench.store, runs=Flaky(bench.store.runs))
+        assert (await asked_while(bench, waits)).state is RunState.CANCELLED
+        assert bench.store.runs.failures < 0
+
+    on_bench(scenario)
+
+
+def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, waits))
+        await asyncio.sleep(0)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        ended = await bench.store.runs.run(run.at)
+        assert (ended.state, ended.reason) == (
+            RunState.CANCELLED,
+            "stopped before it was finished",
+        )
+        assert ended.manifest.remaining == ("c0", "c1")
+
+    on_bench(scenario)
+
+
+async def interrupted(bench, work, *, times=1):
+    """Carry out work and press Ctrl-C so often; return the run as it ended."""
+    run = await bench.with_units()
+    doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+    await work.began.wait()
+    for _ in range(times):
+        doing.cancel()
+        await asyncio.sleep(0.02)
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    return await bench.store.runs.run(run.at)
+
+
+class Settling:
+    """Work that needs a while to come to its end once it is told."""
+
+    kind = "work"
+
+    def __init__(self, takes):
+        self.takes, self.began, self.settled = takes, asyncio.Event(), False
+
+    async def __call__(self, run):
+        told = asyncio.Event()
+        with run.told_to_stop_by(told.set):
+            self.began.set()
+            await told.wait()
+        await asyncio.sleep(self.takes)
+        self.settled = True
+        return Ending(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
+
+
+def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
+    work = Settling(takes=0.1)
+
+    async def scenario(bench):
+        ended = await interrupted(bench, work)
+        assert work.settled
+        assert (ended.state, ended.reason) == (
+            RunState.CANCELLED,
+            "stopped before it was finished",
+        )
+        assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
+        [heard] = bench.heard.of(RunAskedToStop)
+        assert "Ctrl-C or a signal asked it to stop" in heard.sentence()
+
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize(
+    ("times", "heeding"),
+    [(2, SOON), (1, replace(SOON, stops_within=timedelta(milliseconds=20)))],
+)
+def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(on_bench, times, heeding):
+    work = Settling(takes=60)
+
+    async def scenario(bench):
+        ended = await interrupted(bench, work, times=times)
+        assert not work.settled
+        assert ended.state is RunState.CANCELLED
+
+    on_bench(scenario, heeding=heeding)
+
+
+def test_work_that_is_cut_off_at_once_is_not_asked_first(on_bench):
+    work = Settling(takes=60)
+
+    async def scenario(bench):
+        run = await bench.begin()
+        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+        await work.began.wait()
+        await cut_off(doing, at_once=True)
+        assert not bench.heard.of(RunAskedToStop)
+
+    on_bench(scenario)
+
+
+def test_ctrl_c_while_it_stops_ends_it_all_the_same(on_bench):
+    settling, told = asyncio.Event(), asyncio.Event()
+
+    async def settles_for_long(run):
+        with run.told_to_stop_by(told.set):
+            await told.wait()
+            settling.set()
+            await asyncio.Event().wait()
+
+    async def scenario(bench):
+        run = await bench.begin()
+        work = bench.runner.carry_out(bench.store, run, settles_for_long)
+        doing = asyncio.ensure_future(work)
+        await bench.cancel(run)
+        await settling.wait()
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        assert (await bench.store.runs.run(run.at)).state is RunState.CANCELLED
+
+    on_bench(scenario)
+
+
+def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(on_bench):
+    cleaning, again = asyncio.Event(), []
+
+    async def cleans_up_for_long(_):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                again.append("cut off")
+
+    async def scenario(bench):
+        run = await bench.begin()
+        work = bench.runner.carry_out(bench.store, run, cleans_up_for_long)
+        doing = asyncio.ensure_future(work)
+        await bench.cancel(run)
+        await cleaning.wait()
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        assert again == ["cut off"]
+        assert (await bench.store.runs.run(run.at)).state is RunState.CANCELLED
+
+    on_bench(scenario)
+
+
+# Asking
+
+
+def test_a_run_under_way_is_only_asked(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        told = await bench.cancel(run)
+        assert (told.run, told.gone) == (run, False)
+        assert told.request == CancelRequest(by="ann@desk", at=NOON)
+        assert await bench.store.runs.run(run.at) == run
+
+    on_bench(scenario)
+
+
+def test_twice_is_once(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        first = await bench.cancel(run)
+        await bench.clock.sleep(timedelta(seconds=1))
+        assert await bench.cancel(run, by="bob") == first
+
+    on_bench(scenario)
+
+
+def test_a_run_that_has_ended_is_left_as_it_is(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        ended = await bench.runner.close(bench.store, run, Ending(), timings=[])
+        told = await bench.cancel(run)
+        assert (told.run, told.request, told.gone) == (ended, None, False)
+        assert await bench.store.runs.cancel_request(run.at) is None
+
+    on_bench(scenario)
+
+
+async def lapses(bench):
+    await bench.clock.sleep(LENGTH + SKEW)
+
+
+async def is_given_back(bench):
+    held = await bench.store.schedule.lease("run/work")
+    await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+
+
+async def is_somebody_elses(bench):
+    await bench.lease("another process")
+
+
+@pytest.mark.parametrize("lost", [lapses, is_given_back, is_somebody_elses])
+def test_a_run_whose_process_is_gone_is_cancelled_at_once(on_bench, lost):
+    async def scenario(bench):
+        run = await bench.with_units()
+        await lost(bench)
+        told = await bench.cancel(run)
+        assert told.gone
+        assert told.run.state is RunState.CANCELLED
+        assert told.run.reason.startswith(f"{REASON}; its process stopped without a word")
+        assert told.run.manifest.remaining == ("c0", "c1")
+        assert await bench.store.runs.run(run.at) == told.run
+        assert [event.state for event in bench.heard.of(RunEnded)] == ["CANCELLED"]
+        again = await bench.cancel(run, by="bob")
+        assert (again.run, again.gone) == (told.run, False)
+
+    on_bench(scenario)
+
+
+class EndsFirst:
+    """A run store into which a run's own process writes its end just before anybody else does."""
+
+    def __init__(self, real, end):
+        self._real, self._end = real, end
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def finish_run(self, run):
+        await self._real.finish_run(self._end)
+        await self._real.finish_run(run)
+
+
+def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_own_word(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        await lapses(bench)
+        end = run.ended(RunState.DONE, at=bench.clock.now())
+        bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
+        told = await bench.cancel(run)
+        assert (told.run, told.gone) == (end, False)
+        assert told.request.by == "ann@desk"
+        assert not bench.heard.of(RunEnded)
+
+    on_bench(scenario)
+
+
+def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        await bench.clock.sleep(LENGTH + SKEW - timedelta(seconds=1))
+        assert not (await bench.cancel(run)).gone
+        await bench.clock.sleep(timedelta(seconds=1))
+        told = await bench.cancel(run, by="bob")
+        assert told.gone
+        assert told.run.reason.startswith(REASON)  # the first one to ask
+
+    on_bench(scenario)
+
+
+CREDITS = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10)
+
+
+async def spends(bench, run):
+    """Settle one credit under a run, lose track of another, and write a row into the CRM."""
+    now = bench.clock.now()
+    for key in ("settled", "lost"):
+        request = Request(key=key, connector="lusha", amounts={"credits": 1}, run=run.name)
+        await bench.store.money.reserve(
+            request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
+        )
+    await bench.store.money.settle("settled", {"credits": 1}, now=now)
+    row = SentRow(
+        external_id="x",
+        model="res.partner",
+        digest="d",
+        values={},
+        before={},
+        run=run.name,
+        at=now,
+    )
+    await bench.store.nights.keep_sent([row])
+
+
+def assert_told(ended):
+    """Assert that a run says what `spends` did, and which companies it left."""
+    assert ended.manifest.cost == {"lusha/credits": 1}
+    assert ended.manifest.counts["unknown lusha/credits"] == 1
+    assert ended.manifest.counts["crm_written"] == 1
+    assert ended.manifest.counts["units_waiting"] == 2
+    assert ended.manifest.selected == ended.manifest.remaining == ("c0", "c1")
+
+
+def test_a_run_found_dead_says_what_it_spent_wrote_and_left(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+        await spends(bench, run)
+        [closed] = await bench.runner.close_dead(bench.store, await bench.lease(), kind="work")
+        assert closed.state is RunState.FAILED
+        assert_told(closed)
+        assert await bench.store.runs.run(run.at) == closed
+
+    on_bench(scenario)
+
+
+def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+
+        await spends(bench, run)
+
+        async def counts_and_waits(opened):
+            opened.counted["candidates"] = 7
+            await asyncio.Event().wait()
+
+        ended = await asked_while(bench, counts_and_waits, run)
+        assert ended.state is RunState.CANCELLED
+        assert_told(ended)
+        assert ended.manifest.counts["candidates"] == 7
+
+    on_bench(scenario)
+
+
+def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+
+        async def spends_and_fails(_):
+            await spends(bench, run)
+            raise PermanentError("the register is gone")
+
+        ended = await bench.runner.carry_out(bench.store, run, spends_and_fails)
+        assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
+        assert_told(ended)
+
+    on_bench(scenario)
+
+
+def test_work_that_was_done_when_ctrl_c_came_is_done(on_bench):
+    async def scenario(bench):
+        ended = await interrupted(bench, Gentle(Ending(counts={"seen": 5})))
+        assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
+
+    on_bench(scenario)
+
+
+def test_what_a_gone_process_had_promised_and_never_sent_comes_back(on_bench):
+    cap = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10)
+
+    async def scenario(bench):
+        run, now = await bench.begin(), bench.clock.now()
+        request = Request(
+            key="k", connector="lusha", amounts={"credits": 1}, run=run.name, sends_at_once=False
+        )
+        await bench.store.money.reserve(
+            request, caps=[cap], reset=ResetRule(), owner="gone", until=now + LENGTH, now=now
+        )
+        await lapses(bench)
+        assert (await bench.cancel(run)).gone
+        assert (await bench.store.money.hold("k")).phase is Phase.EXPIRED
+
+    on_bench(scenario)
+
+
+def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_had_asked(on_bench):
+    async def scenario(bench):
+        run = await bench.with_units()
+        await bench.cancel(run)
+        [closed] = await bench.runner.close_dead(bench.store, await bench.lease(), kind="work")
+        assert closed.state is RunState.CANCELLED
+        assert closed.reason.startswith(REASON)
+        assert closed.manifest.remaining == ("c0", "c1")
+        assert not bench.heard.of(RunGivenUp)
+
+    on_bench(scenario)
+
+
+def test_a_process_that_was_only_held_still_finds_the_request_and_stops(on_bench):
+    async def scenario(bench):
+        run = await bench.begin()
+        await lapses(bench)
+        assert (await bench.cancel(run)).gone
+        with pytest.raises(ConflictError):  # its run has ended, and not by its word
+            await bench.runner.carry_out(bench.store, run, waits)
+
+    on_bench(scenario)

@@ -1,0 +1,109 @@
+"""Which runs say RUNNING though nobody carries them out, and what becomes of them."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from stoker.base.types import TenantId
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.cancel import given_up, gone
+from stoker.runs.leases import SKEW, released, taken
+from stoker.runs.model import GONE, CancelRequest, Run, RunKey, RunState
+from stoker.runs.service import Runner, run_lease
+from stoker.testing import FakeClock, Recorder
+
+LENGTH = timedelta(seconds=30)
+
+
+class Bench:
+    """A tenant's store in which runs begin and nobody carries them out."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.store = MemoryBackend().tenant(TenantId("acme"))
+        self.runner = Runner(clock=self.clock, observer=Recorder())
+
+    async def lease(self, kind, owner):
+        seen, now = await self.store.schedule.lease(run_lease(kind)), self.clock.now()
+        wanted = taken(run_lease(kind), seen, owner=owner, task="", now=now, length=LENGTH)
+        assert await self.store.schedule.swap_lease(seen, wanted)
+        return wanted
+
+    async def begun(self, kind, owner="dead"):
+        lease = await self.lease(kind, owner)
+        run = Run(key=RunKey(self.clock.now(), lease.epoch), kind=kind)
+        await self.store.runs.insert_run(run)
+        self.clock.advance(timedelta(seconds=1))
+        return run
+
+    async def gone(self):
+        runs = await self.store.runs.runs()
+        return [run.kind for run in await gone(self.store, runs, now=self.clock.now())]
+
+
+def test_a_run_is_gone_when_its_lease_is_free_lapsed_or_anothers():
+    async def scenario():
+        bench = Bench()
+        await bench.begun("taken")
+        await bench.begun("free")
+        await bench.begun("lapsed")
+        bench.clock.advance(LENGTH + SKEW)
+        await bench.lease("taken", "other")
+        held = await bench.store.schedule.lease(run_lease("free"))
+        await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+        await bench.begun("going", "alive")
+        return await bench.gone()
+
+    assert sorted(asyncio.run(scenario())) == ["free", "lapsed", "taken"]
+
+
+@pytest.mark.parametrize("waits", [timedelta(0), LENGTH + SKEW - timedelta(seconds=2)])
+def test_a_run_is_not_gone_before_its_lease_is(waits):
+    async def scenario():
+        bench = Bench()
+        await bench.begun("going")
+        bench.clock.advance(waits)
+        return await bench.gone()
+
+    assert asyncio.run(scenario()) == []
+
+
+def test_runs_of_every_kind_are_ended_and_one_that_was_asked_to_stop_as_cancelled():
+    async def scenario():
+        bench = Bench()
+        await bench.begun("nightly")
+        asked = await bench.begun("discovery")
+        request = CancelRequest(by="ann", at=bench.clock.now())
+        await bench.store.runs.ask_to_cancel(asked.at, request)
+        bench.clock.advance(LENGTH + SKEW)
+        us = await bench.begun("upkeep", "us")
+        return await given_up(bench.store, by=us, runner=bench.runner)
+
+    ended = {run.kind: (run.state, run.reason) for run in asyncio.run(scenario())}
+    assert ended == {
+        "nightly": (RunState.FAILED, GONE),
+        "discovery": (RunState.CANCELLED, f"cancelled by ann with: stoker runs cancel; {GONE}"),
+    }
+
+
+def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone():
+    async def scenario():
+        bench = Bench()
+        await bench.begun("nightly", "us")
+        us = await bench.begun("upkeep", "us")
+        bench.clock.advance(timedelta(hours=8))
+        return await given_up(bench.store, by=us, runner=bench.runner)
+
+    assert asyncio.run(scenario()) == []
+
+
+def test_nobody_ends_the_run_it_is_itself():
+    async def scenario():
+        bench = Bench()
+        us = await bench.begun("upkeep", "us")
+        held = await bench.store.schedule.lease(run_lease("upkeep"))
+        await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+        return await given_up(bench.store, by=us, runner=bench.runner)
+
+    assert asyncio.run(scenario()) == []

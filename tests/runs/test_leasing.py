@@ -1,0 +1,151 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from stoker.base.cancellation import is_meant_at_once
+from stoker.base.errors import ConflictError
+from stoker.base.events import LeaseLost
+from stoker.base.types import TenantId
+from stoker.memory.backend import MemoryBackend
+from stoker.runs.leases import SKEW, Leaseholder
+from stoker.testing import FakeClock, Recorder
+
+LENGTH = timedelta(seconds=30)
+
+
+class Two:
+    """Two processes that share a store, each with a clock of its own."""
+
+    def __init__(self, length=LENGTH):
+        self.store = MemoryBackend().tenant(TenantId("acme"))
+        self.clocks = FakeClock(), FakeClock()
+        self.heard = Recorder()
+        self.one, self.other = (
+            Leaseholder(owner=name, clock=clock, observer=self.heard, length=length)
+            for name, clock in zip(("one", "other"), self.clocks, strict=True)
+        )
+
+    def take(self, holder):
+        return asyncio.run(holder.take(self.store, "run/upkeep", task="t"))
+
+
+def test_a_lease_that_is_held_is_not_taken():
+    two = Two()
+
+    assert two.take(two.one) is not None
+    assert two.take(two.other) is None
+
+
+def test_a_lease_given_back_can_be_taken_at_once_under_a_higher_epoch():
+    two = Two()
+    held = two.take(two.one)
+
+    asyncio.run(two.one.give_back(two.store, held))
+
+    assert two.take(two.other).epoch == held.epoch + 1
+
+
+def test_giving_back_a_lease_that_is_no_longer_ours_leaves_it_with_its_holder():
+    two = Two()
+    ours = two.take(two.one)
+    two.clocks[1].advance(LENGTH + SKEW)
+    theirs = two.take(two.other)
+
+    asyncio.run(two.one.give_back(two.store, ours))
+
+    assert asyncio.run(two.store.schedule.lease("run/upkeep")) == theirs
+
+
+def test_a_lease_that_lapsed_is_taken_over():
+    two = Two()
+    two.take(two.one)
+
+    two.clocks[1].advance(LENGTH + SKEW)
+
+    assert two.take(two.other) is not None
+
+
+def test_a_holder_whose_clock_is_behind_ours_is_not_taken_for_dead_at_once():
+    two = Two()
+    two.take(two.one)
+    two.clocks[1].jump(two.clocks[1].now() + LENGTH + SKEW / 2)
+
+    assert two.take(two.other) is None
+
+
+def test_a_wall_clock_an_hour_behind_does_not_keep_a_dead_holder_alive():
+    two = Two()
+    two.take(two.one)
+    two.clocks[1].jump(two.clocks[1].now() - timedelta(hours=1))
+
+    assert two.take(two.other) is None
+    two.clocks[1].advance(LENGTH)
+
+    assert two.take(two.other) is not None
+
+
+def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_others_clock():
+    two = Two(length=timedelta(seconds=0.15))
+
+    async def work():
+        for _ in range(8):
+            await asyncio.sleep(0.05)
+            two.clocks[0].advance(timedelta(seconds=0.05))
+            assert await two.other.take(two.store, "run/upkeep", task="t") is None
+        return "worked"
+
+    async def scenario():
+        held = await two.one.take(two.store, "run/upkeep", task="t")
+        return await two.one.while_held(two.store, held, work())
+
+    assert asyncio.run(scenario()) == "worked"
+
+
+def test_work_is_stopped_at_once_when_its_lease_is_lost():
+    two = Two(length=timedelta(seconds=0.06))
+    meant = []
+
+    async def work():
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError as told:
+            meant.append(is_meant_at_once(told))
+            raise
+
+    async def scenario():
+        held = await two.one.take(two.store, "run/upkeep", task="t")
+        two.clocks[1].advance(timedelta(seconds=1) + SKEW)
+        assert await two.other.take(two.store, "run/upkeep", task="t")
+        await two.one.while_held(two.store, held, work())
+
+    with pytest.raises(ConflictError, match="lost"):
+        asyncio.run(scenario())
+    assert meant == [True]
+    assert [event.lease for event in two.heard.of(LeaseLost)] == ["run/upkeep"]
+
+
+def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
+    two = Two(length=timedelta(seconds=0.3))
+    over = []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.5)
+            over.append("in order")
+            raise
+
+    async def scenario():
+        held = await two.one.take(two.store, "run/upkeep", task="t")
+        doing = asyncio.ensure_future(two.one.while_held(two.store, held, work()))
+        await asyncio.sleep(0.01)
+        doing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        return held, await two.store.schedule.lease("run/upkeep")
+
+    held, seen = asyncio.run(scenario())
+    assert over == ["in order"]
+    assert seen.beat > held.beat

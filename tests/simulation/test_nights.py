@@ -1,0 +1,218 @@
+"""Nights on a virtual clock: nothing breaks for the product, and what cuts corners is caught."""
+
+import ast
+import inspect
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stoker.budgets.charges import charges
+from stoker.calendar.recurrence import Due
+from stoker.pulls.planner import plan_day
+from stoker.simulation import nights as rehearsal
+from stoker.simulation.commands import simulate
+from stoker.simulation.faults import (
+    BadNights,
+    Place,
+    Stretch,
+    Trouble,
+    bad_nights,
+    first_day,
+    places,
+    troubles,
+)
+from stoker.simulation.invariants import Auditor, Promise
+from stoker.simulation.nights import Order, Practice, rehearsed
+
+SMALL = Order(accounts=60, units=45, credits=8, companies=3)
+NIGHTS = 30
+EVERYTHING = frozenset(Trouble)
+
+
+def broken(practice, *injected):
+    found = rehearsed(nights=NIGHTS, injected=injected, order=SMALL, practice=practice)
+    return {each.promise for each in found.breaches}, found
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return rehearsed(nights=NIGHTS, injected=EVERYTHING, order=SMALL)
+
+
+def test_no_promise_breaks_whatever_goes_wrong(ours):
+    assert ours.breaches == []
+
+
+def test_what_is_injected_does_happen(ours):
+    assert ours.killed == 3
+    assert ours.pushed_back > 20
+    assert ours.shed > 10
+    assert ours.refused > 10
+    assert ours.nights == 3 * NIGHTS - 3  # of two days without the program only one night is missed
+
+
+def test_the_same_seed_gives_the_same_nights(ours):
+    assert rehearsed(nights=NIGHTS, injected=EVERYTHING, order=SMALL) == ours
+
+
+def test_without_trouble_every_night_is_done_and_nothing_is_left_out():
+    found = rehearsed(nights=14, order=SMALL)
+    assert (found.breaches, found.shed, found.killed, found.pushed_back) == ([], 0, 0, 0)
+    assert found.nights == 2 * 14
+
+
+def test_the_rehearsal_asks_the_product_and_the_auditor_none_of_it():
+    assert {"due", "select", "plan_day", "considered", "first_refusal", "to_shed", "turn"} <= {
+        name.asname or name.name
+        for node in ast.walk(ast.parse(inspect.getsource(rehearsal)))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stoker.")
+        for name in node.names
+    }
+    source = ast.parse(inspect.getsource(inspect.getmodule(Auditor)))
+    imported = {node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom)}
+    assert {each for each in imported if each.startswith("stoker.")} - {
+        "stoker.simulation.faults"
+    } == {
+        "stoker.accounts.model"  # what an account is called
+    }
+
+
+def test_a_schedule_that_reads_the_wall_is_caught_on_both_nights_clocks_are_set():
+    def by_the_wall(now, last, schedule):
+        hour, minute = reversed([int(part) for part in schedule.expression.split()[:2]])
+        wall = now.astimezone(ZoneInfo(schedule.zone))
+        due = (wall.hour, wall.minute - wall.minute % 10) == (hour, minute)
+        return Due(run=(now,) if due and now != last else (), reason="")
+
+    promises, found = broken(Practice(due=by_the_wall), Trouble.DST)
+    assert promises >= {Promise.ONE_RUN}
+    ones = [each for each in found.breaches if each.promise is Promise.ONE_RUN]
+    assert {(each.tenant, each.day) for each in ones} == {
+        ("london", date(2026, 3, 29)),
+        ("sydney", date(2026, 4, 5)),
+    }
+
+
+def test_a_gate_that_read_its_caps_in_the_morning_is_caught_when_one_is_cut():
+    def unaware(request, caps, standing, *, reset, now):
+        wanted = charges(request, caps, {}, reset=reset, now=now, opened=standing.opened)
+        for charge in wanted:
+            used = standing.opened.get((charge.cap, charge.window))
+            if used and used.total + charge.amount > charge.limit:
+                return rehearsal.granted(request, caps, standing, reset=reset, now=now)
+        return tuple(wanted)
+
+    promises, found = broken(Practice(grants=unaware), Trouble.CAP_CUT)
+    assert promises == {Promise.CAPS}
+    assert {each.night for each in found.breaches} <= set(range(NIGHTS * 65 // 100, NIGHTS))
+
+
+def test_nights_that_leave_nothing_out_are_caught_when_vendors_are_slow():
+    promises, _ = broken(Practice(sheds=lambda waiting, **_: ()), Trouble.TOO_MANY)
+    assert promises == {Promise.DEADLINE}
+
+
+def test_a_plan_that_gives_up_on_some_without_saying_so_is_caught():
+    def only_the_best(accounts, limits, *, now, rule):
+        known = accounts.posture > 0.3
+        some = replace(
+            accounts,
+            value=np.where(known, accounts.value, 0.0),
+            deep_value=np.where(known, accounts.deep_value, 0.0),
+        )
+        return plan_day(some, limits, now=now, rule=replace(rule, floor=None))
+
+    assert broken(Practice(plan=only_the_best))[0] == {Promise.FLOOR}
+
+
+def test_a_program_that_forgets_what_it_missed_is_caught_after_an_outage():
+    from stoker.calendar.recurrence import CatchUp, due
+
+    def forgetful(now, last, schedule):
+        return due(now, last, schedule, catch_up=CatchUp.NONE, grace=timedelta(minutes=15))
+
+    assert Promise.ONE_RUN in broken(Practice(due=forgetful), Trouble.OUTAGE)[0]
+
+
+PLACE = Place(tenant="a", zone="Europe/London", at=time(1, 30))
+START = datetime(2026, 3, 1, 1, 30, tzinfo=UTC)
+
+
+def auditor(**bad):
+    return Auditor(
+        PLACE,
+        BadNights(**bad),
+        first=date(2026, 3, 1),
+        floor=timedelta(days=10),
+        limit=lambda cap, at: 5,
+    )
+
+
+def test_the_auditor_counts_caps_looks_nights_waits_and_minutes_by_the_wall():
+    found = auditor()
+    found.began(START)
+    for _ in range(5):
+        found.spent("cap", 1, at=START)
+    found.looked("x", at=START)
+    found.ended(at=START + timedelta(minutes=100), deadline=START + timedelta(minutes=90))
+    found.waits({"x": START - timedelta(days=12)}, said=(), at=START)
+    found.over(1)
+    assert found.breaches == []
+    found.began(START + timedelta(hours=3))
+    found.spent("cap", 1, at=START)
+    found.looked("x", at=START + timedelta(hours=20))
+    found.ended(at=START + timedelta(minutes=101), deadline=START + timedelta(minutes=90))
+    late = {"x": START - timedelta(days=12, minutes=1)}
+    found.waits(late, said=("x",), at=START)
+    assert len(found.breaches) == 4
+    found.waits(late, said=(), at=START)
+    found.over(2)
+    assert {each.promise for each in found.breaches} == set(Promise)
+    assert [each.night for each in found.breaches] == [1, 1, 1, 1, 1, 2]
+
+
+def test_a_wait_in_which_the_program_was_down_is_not_held_against_it():
+    down = Stretch(start=START - timedelta(days=5), end=START - timedelta(days=3))
+    found = auditor(down=(down,))
+    found.waits({"x": START - timedelta(days=14)}, said=(), at=START)
+    assert found.breaches == []
+    found.waits({"x": START - timedelta(days=14, minutes=1)}, said=(), at=START)
+    assert len(found.breaches) == 1
+
+
+@pytest.mark.parametrize("nights", [12, 40, 90, 365])
+def test_clocks_are_set_and_everything_goes_wrong_within_the_rehearsal(nights):
+    begins, ends = first_day(nights), first_day(nights) + timedelta(days=nights)
+    assert begins <= date(2026, 3, 29) < ends
+    assert begins <= date(2026, 4, 5) < ends
+    for place in places(EVERYTHING):
+        bad = bad_nights(place, nights=nights, injected=EVERYTHING)
+        for stretch in (*bad.down, *bad.pushed, *bad.cut):
+            assert begins <= place.day(stretch.start) < ends
+
+
+def test_the_command_says_zero_broken_and_what_happened():
+    asked = ["nights", "--nights", "14", "--accounts", "40", "--json"]
+    result = CliRunner().invoke(simulate, asked, standalone_mode=False)
+    told = json.loads(result.output)
+    assert told["breaches"] == []
+    assert set(told["broken"].values()) == {0}
+    assert told["injected"] == sorted(EVERYTHING)
+    assert (told["tenants"], told["counts"]["nights"] > 30) == (3, True)
+    shown = CliRunner().invoke(
+        simulate, ["nights", "--nights", "12", "--accounts", "20", "--inject", ""]
+    )
+    assert "no cap is exceeded" in shown.output
+    assert "going wrong: nothing" in shown.output
+
+
+def test_a_trouble_nobody_knows_is_refused():
+    assert troubles(" outage , 429 ") == {Trouble.OUTAGE, Trouble.TOO_MANY}
+    assert troubles("") == frozenset()
+    with pytest.raises(Exception, match="no trouble is called 'flood'; there are outage, dst"):
+        troubles("outage,flood")

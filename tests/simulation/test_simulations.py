@@ -1,0 +1,130 @@
+"""Simulations run the production planner, and show what a planner that looks away would do."""
+
+import ast
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+import stoker.simulation
+from stoker.base.errors import ConfigError
+from stoker.cli.main import main
+from stoker.simulation.chart import bar_chart
+from stoker.simulation.touch_coverage import LONGEST_FIRST, REPAIRED, WEEKLY, compared
+from stoker.simulation.touch_scores import formulas
+from stoker.simulation.touch_timing import chi_square_p, timed
+from stoker.touches.coverage import Odds
+from stoker.touches.model import PlanRule
+
+RULE = PlanRule()
+USUAL = Odds(failed=0.1, already_reacted=0.05, no_posts=0.05)
+HERE = Path(stoker.simulation.__file__).parent
+
+
+def imported(name):
+    tree = ast.parse((HERE / name).read_text(encoding="utf-8"))
+    return {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_the_simulator_imports_the_production_planner():
+    assert "stoker.touches.planner.picks_of" in imported("touch_coverage.py")
+    assert "stoker.touches.coverage.rehearsed" in imported("touch_coverage.py")
+    assert "stoker.touches.planner.picks_of" in imported("touch_scores.py")
+    assert "stoker.touches.times.day_times" in imported("touch_timing.py")
+
+
+def test_repaired_daily_nearly_everybody_is_reached_in_time_and_planning_weekly_is_caught():
+    found = {
+        each.policy: each
+        for each in compared(profiles=100, weeks=12, runs=15, odds=USUAL, rule=RULE)
+    }
+    assert found[REPAIRED].within >= 0.995
+    assert found[WEEKLY].within < 0.95
+    assert found[REPAIRED].within <= found[LONGEST_FIRST].within + 0.001
+    assert min(sum(each.gaps) for each in found.values()) > 10_000
+
+
+def test_a_rehearsal_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="at least a profile"):
+        compared(profiles=0, weeks=1, runs=1, odds=USUAL, rule=RULE)
+    with pytest.raises(ConfigError, match="at least a day"):
+        timed(days=0, per_day=1, rule=RULE)
+
+
+def test_who_waited_longer_is_picked_more_often_and_the_old_formula_forgot_the_quiet():
+    new, old = formulas(profiles=100, weeks=20, odds=USUAL, rule=RULE)
+    frequencies = [bucket.frequency for bucket in new.buckets if bucket.seen]
+    assert frequencies == sorted(frequencies)
+    assert new.within > 0.99 > old.within
+    assert new.forced_picks > 0
+    assert old.forced_picks == 0
+
+
+def test_touches_follow_the_table_of_rates_and_are_never_too_near():
+    found = timed(days=500, per_day=12, rule=RULE, zone="Asia/Singapore")
+    assert found.hours == tuple(range(9, 18))
+    assert found.p > 0.01
+    assert (found.too_near, found.outside) == (0, 0)
+    assert found.shortest >= RULE.gap
+
+
+def test_times_spread_evenly_over_the_day_would_be_caught():
+    even = timed(days=500, per_day=12, rule=PlanRule(rates=()))
+    shares = [rate / 8.2 for rate in (0.6, 1.3, 1.3, 0.8, 1.2, 1.2, 0.7, 0.7, 0.4)]
+    expected = [share * sum(even.drawn) for share in shares]
+    statistic = sum((a - b) ** 2 / b for a, b in zip(even.drawn, expected, strict=True))
+    assert chi_square_p(statistic, freedom=8) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("statistic", "freedom", "p"),
+    [(3.841, 1, 0.05), (5.991, 2, 0.05), (15.507, 8, 0.05), (20.090, 8, 0.01), (0.0, 5, 1.0)],
+)
+def test_the_tail_of_chi_square_is_that_of_the_tables(statistic, freedom, p):
+    assert chi_square_p(statistic, freedom=freedom) == pytest.approx(p, rel=2e-3)
+
+
+def test_a_picture_is_a_png_that_can_be_read_back():
+    data = bar_chart("Gaps", ["a", "b"], [1, 3])
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, parts = 8, {}
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length])[0] == zlib.crc32(
+            kind + body
+        )
+        parts[kind] = body
+        at += 12 + length
+    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
+    assert len(zlib.decompress(parts[b"IDAT"])) == height * (width + 1)
+    assert bar_chart("", [], []) != data
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["coverage", "--runs", "2", "--weeks", "3"],
+        ["scores", "--weeks", "3"],
+        ["timing", "--days", "20"],
+    ],
+)
+def test_every_simulation_prints_a_table_and_json_and_draws(command, tmp_path, capsys):
+    picture = tmp_path / "bars.png"
+    assert main(["simulate", *command, "--plot", str(picture)]) == 0
+    assert "█" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["simulate", *command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_rates_that_leave_nothing_to_be_done_are_a_sentence(capsys):
+    assert main(["simulate", "coverage", "--failure-rate", "1", "--runs", "1"]) == 2
+    assert "together below 1" in capsys.readouterr().err

@@ -1,0 +1,346 @@
+"""What handing touches over promises: when due, within the limits, once written down, one id."""
+
+import asyncio
+import hmac
+import json
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+
+import pytest
+
+from kit.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, opened
+from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.crm.odoo import Odoo
+from stoker.http.client import Http
+from stoker.sandbox.http import Told
+from stoker.sandbox.server import Sandbox
+from stoker.touches.deliver import ByCrm, ByWebhook, HandedOver, hand_over
+from stoker.touches.delivery import DELIVERY, SIGNATURE, ByFile, Webhook
+from stoker.touches.export import plan_ics
+from stoker.touches.model import PlanRule, Profile, ProfileStatus
+
+SECRET = "a secret that is long enough"
+EVENING = MONDAY_AT_EIGHT + timedelta(hours=9, minutes=59)
+PLENTY = PlanRule(hourly_cap=100)
+
+
+class Desk:
+    """A way that keeps what it was given; it fails as it is told to, by url."""
+
+    name = "desk"
+
+    def __init__(self):
+        self.taken, self.tried, self.failing = {}, [], {}
+
+    async def deliver(self, delivery, touch, *, now):
+        self.tried.append(touch.url)
+        if errors := self.failing.get(touch.url):
+            raise errors.pop(0) if len(errors) > 1 else errors[0]
+        self.taken[delivery] = touch
+
+
+def over(at, way, **how):
+    return hand_over(at.touching, way, chance=lambda: 0.0, **how)
+
+
+def test_only_what_is_due_leaves_and_each_only_once():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        assert (await over(at, way)).left == ()
+        at.clock.jump(queue[2].at)
+        told = await over(at, way)
+        assert told == HandedOver(left=tuple(queue[:3]), refused={}, later={}, waiting=0)
+        assert (await over(at, way)).left == ()
+        at.clock.jump(EVENING)
+        assert (await over(at, way)).left == tuple(queue[3:])
+        assert list(way.taken.values()) == queue
+
+    asyncio.run(scenario())
+
+
+def test_a_dry_run_hands_nothing_over():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        at.clock.jump(EVENING)
+        assert (await over(at, way, dry=True)).left == tuple(queue)
+        assert way.tried == []
+        assert (await over(at, way)).left == tuple(queue)
+
+    asyncio.run(scenario())
+
+
+def test_no_more_leave_than_the_limits_have_room_for_also_counting_those_still_out():
+    async def scenario():
+        at, way = await opened(), Desk()
+        queue = await at.touching.get_todays_queue()
+        at.clock.jump(EVENING)
+        told = await over(at, way)
+        assert len(told.left) == 5
+        assert told.waiting == len(queue) - 5
+        assert told.because == "5 may be made per hour; 0 were, 0 are out"
+        assert (await over(at, way)).because == "5 may be made per hour; 0 were, 5 are out"
+        await at.touching.mark_outcome(queue[0].url, "skipped")
+        assert len((await over(at, way)).left) == 1
+        await at.touching.mark_outcome(queue[1].url, "done")
+        assert len((await over(at, way)).left) == 0
+
+    asyncio.run(scenario())
+
+
+def test_no_more_leave_than_were_asked_for():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        at.clock.jump(EVENING)
+        told = await over(at, way, limit=2)
+        assert (len(told.left), told.waiting) == (2, len(queue) - 2)
+        assert (await over(at, way, limit=0)).left == ()
+
+    asyncio.run(scenario())
+
+
+def test_what_may_pass_is_tried_again_and_left_for_another_time():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        once, always = queue[0].url, queue[1].url
+        busy = TransientError("busy")
+        way.failing = {always: [busy]}
+        at.clock.jump(queue[1].at)
+        told = await over(at, way)
+        assert told.later == {always: "busy"}
+        assert way.tried == [once] + [always] * 3
+        way.failing = {}
+        assert [touch.url for touch in (await over(at, way)).left] == [always]
+
+    asyncio.run(scenario())
+
+
+def test_a_way_that_wants_to_be_left_alone_for_long_is():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        way.failing = {queue[0].url: [TransientError("later", retry_after=HOUR)]}
+        at.clock.jump(queue[0].at)
+        assert (await over(at, way)).later == {queue[0].url: "later"}
+        assert len(way.tried) == 1
+        assert at.clock.now() == queue[0].at
+
+    asyncio.run(scenario())
+
+
+def test_what_is_refused_for_good_is_told_and_not_tried_again():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        way.failing = {queue[0].url: [PermanentError("no such person")]}
+        at.clock.jump(queue[0].at)
+        assert (await over(at, way)).refused == {queue[0].url: "no such person"}
+        assert await over(at, way) == HandedOver(left=(), refused={}, later={}, waiting=0)
+        kept = await at.touching.current()
+        assert kept.handed[queue[0].day, queue[0].url].refused == "no such person"
+        assert await at.touching.mark_outcome(queue[0].url, "skipped")
+
+    asyncio.run(scenario())
+
+
+def test_a_wrong_setting_stops_everything_and_loses_nothing_that_left():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        way.failing = {queue[1].url: [ConfigError("no secret is set")]}
+        at.clock.jump(EVENING)
+        with pytest.raises(ConfigError):
+            await over(at, way)
+        way.failing = {}
+        assert (await over(at, way)).left == tuple(queue[1:])
+
+    asyncio.run(scenario())
+
+
+def test_whoever_was_paused_meanwhile_is_not_handed_over():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        first, *rest = await at.touching.get_todays_queue()
+        await at.store.put_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
+        at.clock.jump(EVENING)
+        assert (await over(at, way)).left == tuple(rest)
+
+    asyncio.run(scenario())
+
+
+class Dying:
+    """A way after which the process dies, before anything is written down."""
+
+    name = "desk"
+
+    def __init__(self, way):
+        self._way = way
+
+    async def deliver(self, delivery, touch, *, now):
+        await self._way.deliver(delivery, touch, now=now)
+        raise KeyboardInterrupt
+
+
+def test_a_crash_after_delivering_delivers_again_under_the_same_id():
+    async def scenario():
+        at, way = await opened(rule=PLENTY), Desk()
+        queue = await at.touching.get_todays_queue()
+        at.clock.jump(queue[0].at)
+        with pytest.raises(KeyboardInterrupt):
+            await over(at, Dying(way))
+        assert (await over(at, way)).left == (queue[0],)
+        assert way.tried == [queue[0].url] * 2
+        assert len(way.taken) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
+    came = []
+
+    def take(asked):
+        came.append(asked)
+        return Told(status=503 if len(came) == 1 else 200)
+
+    async def scenario():
+        at = await opened(rule=PLENTY)
+        queue = await at.touching.get_todays_queue()
+        at.clock.jump(queue[1].at)
+        async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
+            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            hook = Webhook(http, url="http://hooks.test/touches", secret=SECRET)
+            try:
+                told = await over(at, ByWebhook(hook, tenant=ACME))
+            finally:
+                await http.close()
+        assert told.left == tuple(queue[:2])
+        return queue
+
+    queue = asyncio.run(scenario())
+    ids = [asked.headers[DELIVERY] for asked in came]
+    assert ids[0] == ids[1] != ids[2]
+    for asked, touch in zip(came[1:], queue[:2], strict=True):
+        seconds, signed = (part[2:].lstrip("=") for part in asked.headers[SIGNATURE].split(","))
+        text = f"{seconds}.{asked.headers[DELIVERY]}.".encode() + asked.body
+        assert signed == hmac.new(SECRET.encode(), text, sha256).hexdigest()
+        said = json.loads(asked.body)
+        assert (said["url"], said["tenant"], said["status"]) == (touch.url, ACME, "pending")
+        assert said["delivery"] == asked.headers[DELIVERY]
+
+
+def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path):
+    async def scenario():
+        at, path = await opened(rule=PLENTY), tmp_path / "out" / "touches.jsonl"
+        queue = await at.touching.get_todays_queue()
+        way = ByFile(path, tenant=ACME)
+        at.clock.jump(queue[0].at)
+        await over(at, way)
+        path.write_bytes(path.read_bytes() + b'{"url": "torn')
+        at.clock.jump(queue[1].at)
+        await over(at, way)
+        first, torn, second = path.read_text().splitlines()
+        assert torn == '{"url": "torn'
+        assert [json.loads(line)["url"] for line in (first, second)] == [t.url for t in queue[:2]]
+        with pytest.raises(ConfigError):
+            await ByFile(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
+
+    asyncio.run(scenario())
+
+
+def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):
+    async def scenario():
+        at, path = await opened(rule=PLENTY), tmp_path / "touches.jsonl"
+        first, second, *_ = await at.touching.get_todays_queue()
+        posing = replace(
+            first, name='x", "delivery": "d2', url='https://people.test/"delivery":"d2"'
+        )
+        for delivery, touch in (("d1", first), ("d1", first), ("d3", posing), ("d2", second)):
+            await ByFile(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
+        torn = b'{"kind": "touch", "delivery": "d4"'
+        path.write_bytes(path.read_bytes() + b'[]\n{"delivery": 7}\n' + torn)
+        for _ in range(2):
+            await ByFile(path, tenant=ACME).deliver("d4", second, now=second.at)
+        said = path.read_bytes().splitlines()
+        whole = [json.loads(line) for line in said if line != torn]
+        found = [each["delivery"] for each in whole if isinstance(each, dict)]
+        assert found == ["d1", "d3", "d2", 7, "d4"]
+
+    asyncio.run(scenario())
+
+
+def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
+    async def scenario():
+        at = await opened(rule=PLENTY)
+        queue = await at.touching.get_todays_queue()
+        evil = replace(queue[0], name="<b>Ann</b>\0", url="https://people.test/<x>")
+        async with Sandbox(companies=1) as box:
+            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-s3cret")
+            way = ByCrm(crm, tenant=ACME, user="base.user_sales")
+            try:
+                for touch in (queue[0], queue[0], replace(queue[0], day=queue[0].day + DAY), evil):
+                    await way.deliver(f"touch-{touch.day}-{len(touch.name)}", touch, now=touch.at)
+                fields = ["res_id", "date_deadline", "note", "summary"]
+                made = await crm.search("mail.activity", [], fields=fields)
+                partners = await crm.search(
+                    "res.partner", [["website", "=", queue[0].url]], fields=["name"]
+                )
+                with pytest.raises(PermanentError, match="user_id"):
+                    await ByCrm(crm, tenant=ACME, user="base.nobody").deliver(
+                        "touch-x", queue[0], now=queue[0].at
+                    )
+            finally:
+                await http.close()
+        return queue[0], made, partners
+
+    touch, made, partners = asyncio.run(scenario())
+    [partner] = partners
+    assert partner.values["name"] == touch.name
+    assert [each.values["date_deadline"] for each in made] == [
+        "2026-02-09",
+        "2026-02-10",
+        "2026-02-09",
+    ]
+    assert [each.values["res_id"] for each in made[:2]] == [partner.id] * 2
+    assert touch.url in made[0].values["note"]
+    assert "<x>" not in made[2].values["note"]
+
+
+def test_a_handed_over_week_can_be_read_back_from_its_calendar():
+    async def scenario():
+        at = await opened(number=20, rule=PlanRule(weekly_budget=40, weekly_cap=40))
+        odd = Profile(url="https://people.test/odd", name='Ann; "B", C\\D\nEND:VEVENT ' + "ü" * 80)
+        await at.store.put_profiles([odd])
+        await at.touching.get_todays_queue()
+        return await at.touching.kept()
+
+    plan = asyncio.run(scenario())
+    written = plan_ics(plan)
+    assert all(len(line.encode()) <= 75 for line in written.split("\r\n"))
+    read = calendar(written)
+    touches = [touch for slot in plan.days for touch in slot.touches]
+    assert len(read) == len(touches) > 20
+    for event, touch in zip(read, touches, strict=True):
+        assert event["DTSTART"] == f"{touch.at:%Y%m%dT%H%M%SZ}"
+        assert event["SUMMARY"] == f"Touch {touch.name}"
+        assert event["DESCRIPTION"].split("\n")[0] == touch.url
+    assert len({event["UID"] for event in read}) == len(read)
+
+
+def calendar(text):
+    """Read events as RFC 5545 has them: lines unfolded, text unescaped."""
+    events, event = [], None
+    for line in text.replace("\r\n ", "").split("\r\n"):
+        name, _, value = line.partition(":")
+        if line == "BEGIN:VEVENT":
+            event = {}
+        elif line == "END:VEVENT":
+            events.append(event)
+        elif event is not None:
+            pieces = value.replace("\\\\", "\0").replace("\\n", "\n")
+            event[name] = pieces.replace("\\;", ";").replace("\\,", ",").replace("\0", "\\")
+    return events

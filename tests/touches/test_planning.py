@@ -1,0 +1,219 @@
+"""A week's plan: every number kept, the same seed the same bytes, on any week of any zone."""
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.base.errors import ConfigError
+from stoker.touches.export import plan_json
+from stoker.touches.model import PlanRule, Profile, ProfileStatus
+from stoker.touches.planner import plan_week
+from stoker.touches.selection import roster_of
+
+RULE = PlanRule()
+MONDAY = date(2026, 2, 9)
+NOW = datetime(2026, 2, 8, 20, tzinfo=UTC)
+NOON = timedelta(hours=12)
+ZONES = ["UTC", "Asia/Singapore", "America/New_York", "Pacific/Apia", "Asia/Kathmandu"]
+
+
+def profiles(number, *, seed=0, today=NOW):
+    return [
+        Profile(
+            url=f"https://p{nth:04d}.test/",
+            name=f"P {nth}",
+            last_done_at=None
+            if nth % 17 == 3
+            else today - timedelta(days=(nth * 7 + seed) % 16, hours=nth % 24),
+        )
+        for nth in range(number)
+    ]
+
+
+def planned(people=None, *, monday=MONDAY, rule=RULE, seed=1, zone="UTC"):
+    people = profiles(100) if people is None else people
+    return plan_week(people, monday=monday, rule=rule, seed=seed, zone=zone, created_at=NOW)
+
+
+def violations(plan, rule, people=()):
+    """Yield every promise a plan breaks: totals, bounds, hours, gaps, consecutive days."""
+    if sum(slot.budget for slot in plan.days) > rule.target or plan.total > rule.target:
+        yield "total"
+    wall = ZoneInfo(plan.zone)
+    days = defaultdict(list)
+    for each in people:
+        if each.last_done_at:
+            days[each.url].append(each.last_done_at.astimezone(wall).date())
+    for slot in plan.days:
+        if not rule.daily_min <= slot.budget <= rule.most and slot.budget != 0:
+            yield f"budget {slot}"
+        if len(slot.touches) > slot.budget:
+            yield f"more than the budget {slot}"
+        for touch in slot.touches:
+            here = touch.at.astimezone(wall)
+            if here.date() != slot.day or not rule.opens <= here.time() < rule.closes:
+                yield f"hours {touch}"
+            days[touch.url].append(slot.day)
+        for one, other in pairwise(slot.touches):
+            if other.at - one.at < rule.gap:
+                yield f"gap {one.at} {other.at}"
+    for url, made in days.items():
+        if any(b - a <= timedelta(days=1) for a, b in pairwise(sorted(made))):
+            yield f"consecutive {url}"
+
+
+def test_three_hundred_weeks_keep_every_promise():
+    for seed in range(300):
+        monday = MONDAY + timedelta(weeks=seed)
+        zone = ZONES[seed % len(ZONES)]
+        people = profiles(
+            60 + seed % 60, seed=seed, today=datetime.combine(monday, time(), UTC) - NOON
+        )
+        plan = planned(people, monday=monday, seed=seed, zone=zone)
+        assert list(violations(plan, RULE, people)) == []
+        assert plan.total == 80
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 120),
+    st.integers(0, 2**64),
+    st.dates(date(1990, 1, 1), date(2037, 12, 1)),
+    st.sampled_from(ZONES),
+    st.integers(35, 140),
+)
+def test_any_week_of_any_zone_keeps_every_promise(number, seed, day, zone, target):
+    monday = day - timedelta(days=day.weekday())
+    rule = replace(RULE, weekly_budget=target, weekly_cap=target)
+    people = profiles(number, today=datetime.combine(monday, time(), UTC) - NOON)
+    plan = planned(people, monday=monday, seed=seed, zone=zone, rule=rule)
+    assert list(violations(plan, rule, people)) == []
+    assert len(plan.days) == 7
+    assert (plan.iso_year, plan.iso_week) == monday.isocalendar()[:2]
+
+
+def test_a_planner_that_projects_nothing_is_caught():
+    people = profiles(30)
+    naive = planned(people)
+    again = planned(people, monday=MONDAY)
+    # Every day picked from Sunday's state, as if no day before it had been planned.
+    frozen = replace(
+        naive,
+        days=tuple(
+            replace(
+                slot,
+                touches=tuple(
+                    replace(touch, day=slot.day, at=touch.at + timedelta(days=nth))
+                    for touch in again.days[0].touches
+                ),
+            )
+            for nth, slot in enumerate(naive.days)
+        ),
+    )
+    assert any("consecutive" in said for said in violations(frozen, RULE))
+
+
+def written(plan):
+    return json.dumps(plan_json(plan)).encode()
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_order_profiles_come_in():
+    people = profiles(100)
+    assert written(planned(people)) == written(planned(people[::-1]))
+    assert written(planned(people)) != written(planned(people, seed=2))
+
+
+def test_every_week_is_different():
+    days = {
+        tuple(slot.budget for slot in planned(monday=MONDAY + timedelta(weeks=w)).days)
+        for w in range(10)
+    }
+    assert len(days) == 10
+
+
+@pytest.mark.parametrize(
+    ("monday", "week"),
+    [
+        (date(2020, 12, 28), "2020-W53"),
+        (date(2026, 12, 28), "2026-W53"),
+        (date(2024, 12, 30), "2025-W01"),
+        (date(2021, 1, 4), "2021-W01"),
+    ],
+)
+def test_weeks_about_new_year_have_their_iso_names(monday, week):
+    plan = planned(monday=monday)
+    assert plan.week == week
+    assert [slot.day for slot in plan.days] == [monday + timedelta(days=n) for n in range(7)]
+
+
+def test_a_week_with_a_day_that_never_was_says_so_and_gives_its_share_to_the_others():
+    people = profiles(100, today=datetime(2011, 12, 25, tzinfo=UTC))
+    plan = planned(people, monday=date(2011, 12, 26), zone="Pacific/Apia")
+    assert plan.days[4].budget == 0
+    assert plan.total == 80
+    assert plan.notes == (
+        "2011-12-30: only 0 touches fit into its open hours, fewer than the daily minimum of 5",
+    )
+
+
+def test_touches_that_do_not_fit_are_said_and_as_many_as_fit_are_planned():
+    short = replace(RULE, closes=time(9, 30), gap=timedelta(minutes=4))
+    plan = planned(rule=short)
+    assert [slot.budget for slot in plan.days] == [5] * 7
+    assert plan.total == 35
+    assert any("room for 35 touches, fewer than the 80 asked for" in note for note in plan.notes)
+    none = planned(rule=replace(RULE, closes=time(9, 1), gap=timedelta(minutes=4)))
+    assert [len(slot.touches) for slot in none.days] == [1] * 7
+    assert len(none.notes) == 8
+
+
+def test_places_that_stay_empty_are_said():
+    plan = planned(profiles(4))
+    assert all(len(slot.touches) <= 4 for slot in plan.days)
+    assert any("places stay empty" in note for note in plan.notes)
+    assert planned([]).total == 80
+
+
+def test_only_active_profiles_are_touched():
+    people = [
+        replace(each, status=list(ProfileStatus)[nth % 4]) for nth, each in enumerate(profiles(80))
+    ]
+    active = {each.url for each in people if each.status is ProfileStatus.ACTIVE}
+    assert {t.url for slot in planned(people).days for t in slot.touches} <= active
+
+
+def test_what_a_touch_says_about_the_wait_is_what_was_projected():
+    people = profiles(40)
+    last = {p.url: p.last_done_at and p.last_done_at.date() for p in people}
+    for slot in planned(people).days:
+        for touch in slot.touches:
+            before = last[touch.url]
+            assert touch.days_since == (None if before is None else (slot.day - before).days)
+            last[touch.url] = slot.day
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"monday": date(2026, 2, 10)}, "no Monday"),
+        ({"people": [Profile(url="a"), Profile(url="a")]}, "listed twice"),
+        ({"zone": "Mars/Olympus"}, "Mars"),
+        ({"people": [Profile(url="a", last_done_at=NOW.replace(tzinfo=None))]}, "no time zone"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(change, said):
+    with pytest.raises(ConfigError, match=said):
+        planned(**change)
+
+
+@pytest.mark.parametrize("appeal", [-0.1, 1.5, float("nan"), float("inf")])
+def test_an_appeal_that_is_none_is_refused(appeal):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        roster_of([Profile(url="p")], zone="UTC", appeals={"p": appeal})

@@ -1,0 +1,202 @@
+"""Profiles out of tables and leads: every row becomes one or says why it does not."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.accounts.model import Bucket, Company, CompanyId, Dossier, LeadScore
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.touches.model import Profile, ProfileStatus
+from stoker.touches.profiles import (
+    LONGEST_NAME,
+    BadRow,
+    appeals_of,
+    merged_profile,
+    profile_url,
+    profiles_in,
+    profiles_of,
+    sheet_export,
+)
+
+ZONE = ZoneInfo("Asia/Singapore")
+NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Row:
+    line: int
+    cells: tuple = ()
+    wrong: str = ""
+
+
+def read(*rows, header=("url", "name", "last_done_at", "status")):
+    numbered = [Row(line, tuple(cells)) for line, cells in enumerate([header, *rows], 1)]
+    return profiles_in(numbered, zone=ZONE, now=NOW)
+
+
+def only(*cells):
+    told = read(cells)
+    assert told.bad == ()
+    [profile] = told.profiles
+    return profile
+
+
+def fault(*cells):
+    told = read(cells)
+    assert told.profiles == ()
+    [bad] = told.bad
+    assert bad.where == "line 2"
+    return bad.because
+
+
+def test_a_row_becomes_a_profile():
+    done_at = datetime(2026, 2, 1, 1, 30, tzinfo=UTC)
+    assert only("https://p.test/a", " Ann  Tan ", "2026-02-01T09:30", "Paused") == Profile(
+        url="https://p.test/a", name="Ann Tan", last_done_at=done_at, status=ProfileStatus.PAUSED
+    )
+
+
+def test_a_date_alone_is_that_days_beginning_in_the_tenants_zone():
+    assert only("p.test/a", "", "2026-02-01", "").last_done_at == datetime(
+        2026, 1, 31, 16, tzinfo=UTC
+    )
+    aware = only("p.test/a", "", "2026-02-01T00:00:00+00:00", "").last_done_at
+    assert aware == datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def test_what_is_not_known_may_be_left_out():
+    told = read(("p.test/a",), header=("Profile URL",))
+    assert told.profiles == (Profile(url="https://p.test/a", name="https://p.test/a"),)
+
+
+@pytest.mark.parametrize(
+    ("cells", "because"),
+    [
+        (("", "Ann", "", ""), "url"),
+        (("no address", "Ann", "", ""), "url"),
+        (("ftp://p.test/a", "Ann", "", ""), "url"),
+        (("javascript:alert(1)", "Ann", "", ""), "url"),
+        (("https://127.0.0.1/", "Ann", "", ""), "url"),
+        (("https://p.test/" + "a" * 2_000, "Ann", "", ""), "url"),
+        (("p.test/a", "Ann", "last week", ""), "last_done_at"),
+        (("p.test/a", "Ann", "0000-00-00", ""), "last_done_at"),
+        (("p.test/a", "Ann", "2026-03-01", ""), "still to come"),
+        (("p.test/a", "Ann", "", "retired"), "active, paused, private, deleted"),
+    ],
+)
+def test_a_bad_row_says_why(cells, because):
+    assert because in fault(*cells)
+
+
+def test_no_bad_row_stops_the_others_and_each_is_told():
+    rows = [
+        Row(1, ("url",)),
+        Row(2, ("p.test/a",)),
+        Row(3, wrong="it is not UTF-8 text"),
+        Row(5, ("https://P.test/a",)),
+        Row(6, ("p.test/b",)),
+    ]
+    told = profiles_in(rows, zone=ZONE, now=NOW)
+    assert [each.url for each in told.profiles] == ["https://p.test/a", "https://p.test/b"]
+    assert told.bad == (
+        BadRow(where="line 3", because="it is not UTF-8 text"),
+        BadRow(where="line 5", because="its url stands in an earlier row"),
+    )
+
+
+@pytest.mark.parametrize("rows", [[], [Row(1, ("name", "status"))], [Row(1, wrong="too long")]])
+def test_a_table_without_addresses_is_refused_as_a_whole(rows):
+    with pytest.raises(ConfigError, match="url"):
+        profiles_in(rows, zone=ZONE, now=NOW)
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text()), max_size=5))
+def test_whatever_rows_say_each_becomes_a_profile_or_a_reason(rows):
+    told = read(*rows)
+    assert len(told.profiles) + len(told.bad) == len(rows)
+    for profile in told.profiles:
+        assert profile_url(profile.url) == profile.url
+        assert 0 < len(profile.name) <= max(LONGEST_NAME, len(profile.url))
+        assert "\0" not in profile.name
+    assert all(each.because and "\n" not in each.because for each in told.bad)
+
+
+def test_leads_become_profiles_by_their_websites():
+    def lead(number, website):
+        company = Company(id=CompanyId(f"T{number}"), name=f"Company {number}", website=website)
+        return Dossier(company=company)
+
+    told = profiles_of([lead(1, "https://one.test/"), lead(2, ""), lead(3, "https://one.test")])
+    assert told.profiles == (Profile(url="https://one.test/", name="Company 1"),)
+    assert [each.where for each in told.bad] == ["T2", "T3"]
+
+
+MOMENTS = st.none() | st.integers(0, 1000).map(lambda hours: NOW - timedelta(hours=hours))
+PROFILES = st.builds(
+    Profile,
+    url=st.just("https://p.test/a"),
+    name=st.sampled_from(["", "Ann", "Bob"]),
+    last_done_at=MOMENTS,
+    status=st.sampled_from(ProfileStatus),
+)
+
+
+@given(PROFILES, PROFILES)
+def test_a_wait_never_begins_earlier_and_saying_the_same_again_changes_nothing(known, said):
+    merged = merged_profile(known, said)
+    waits = [each.last_done_at for each in (known, said) if each.last_done_at]
+    assert merged.last_done_at == max(waits, default=None)
+    assert merged.name == (said.name or known.name)
+    assert merged.status is said.status
+    assert merged_profile(merged, said) == merged
+
+
+SHEET = "https://docs.google.com/spreadsheets/d/1AbC_def-GHIjkl"
+EXPORT = f"{SHEET}/export?format=csv&gid="
+
+
+@pytest.mark.parametrize(
+    ("url", "export"),
+    [
+        (f"{SHEET}/edit#gid=42", EXPORT + "42"),
+        (f"{SHEET}/edit?gid=7#gid=7", EXPORT + "7"),
+        (f"{SHEET}/edit?usp=sharing", EXPORT + "0"),
+        (SHEET, EXPORT + "0"),
+        (f"{SHEET}/export?format=csv&gid=3", EXPORT + "3"),
+        ("https://sheets.test/people.csv?x=1", "https://sheets.test/people.csv?x=1"),
+        ("https://evil.test/spreadsheets/d/1AbC_def-GHIjkl", None),
+    ],
+)
+def test_a_sheet_is_taken_from_where_it_is_csv(url, export):
+    assert sheet_export(url) == (export or url)
+
+
+@pytest.mark.parametrize("url", [f"{SHEET}/edit#gid=x", "no address", "file:///etc/passwd"])
+def test_what_is_no_sheet_is_refused(url):
+    with pytest.raises(PermanentError):
+        sheet_export(url)
+
+
+def lead(number, website, value=None):
+    score = value and LeadScore(
+        value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
+    )
+    company = Company(id=CompanyId(f"T{number}"), name=f"Lead {number}", website=website)
+    return Dossier(company=company, score=score or None)
+
+
+def test_a_leads_appeal_is_its_score_or_its_heat_whichever_is_more():
+    leads = [
+        lead(1, "https://one.test/", 0.9),
+        lead(2, "two.test", 0.4),
+        lead(3, "", 0.8),
+        lead(4, "https://four.test/"),
+        lead(5, "https://one.test/", 0.2),
+        lead(6, "http://not an address", 0.7),
+    ]
+    heats = {CompanyId("T1"): 0.1, CompanyId("T2"): 0.6, CompanyId("T9"): 1.0}
+    assert appeals_of(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}

@@ -1,0 +1,140 @@
+"""The rest of a week from what happened: what was handed out stays, what failed comes again."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.touches.model import Marked, Outcome, PlanRule, Profile, ProfileStatus
+from stoker.touches.planner import handed_over, marked, picks_of, plan_week, repaired
+from stoker.touches.selection import roster_of
+
+RULE = PlanRule()
+MONDAY = date(2026, 2, 9)
+BEFORE = datetime(2026, 2, 8, 20, tzinfo=UTC)
+PEOPLE = [
+    Profile(url=f"p{nth:03d}", last_done_at=BEFORE - timedelta(days=nth * 5 % 14))
+    for nth in range(100)
+]
+PLAN = plan_week(PEOPLE, monday=MONDAY, rule=RULE, seed=3, zone="UTC", created_at=BEFORE)
+DAY = timedelta(days=1)
+
+
+def at(day, hour=8, minute=0):
+    return datetime(2026, 2, 9, hour, minute, tzinfo=UTC) + day * DAY
+
+
+def outcomes_of(slot, kinds):
+    return [
+        Marked(url=t.url, day=slot.day, outcome=kind, marked_at=t.at)
+        for t, kind in zip(slot.touches, kinds, strict=False)
+    ]
+
+
+def test_what_was_planned_and_not_done_on_monday_comes_again():
+    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED] * 30)
+    after = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    missed = {touch.url for touch in PLAN.days[0].touches if touch.forced}
+    assert missed
+    assert missed <= {touch.url for slot in after.days[1:4] for touch in slot.touches}
+    # A plan that is never looked at again has forgotten them: it believes they were touched.
+    assert not missed & {touch.url for slot in PLAN.days[1:4] for touch in slot.touches}
+
+
+def test_past_days_stay_and_every_budget_stays():
+    after = repaired(PLAN, PEOPLE, [], rule=RULE, now=at(3))
+    assert after.days[:3] == PLAN.days[:3]
+    assert [slot.budget for slot in after.days] == [slot.budget for slot in PLAN.days]
+    assert (after.total, after.seed, after.created_at) == (PLAN.total, PLAN.seed, PLAN.created_at)
+
+
+kinds = st.lists(st.sampled_from([*Outcome, None]), min_size=20, max_size=20)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 6), st.integers(0, 23), kinds, kinds, st.booleans())
+def test_a_repaired_week_keeps_every_promise(day, hour, yesterday, today, handed):
+    said = []
+    for nth, given_kinds in ((day - 1, yesterday), (day, today)):
+        if nth >= 0:
+            some = [(t, k) for t, k in zip(PLAN.days[nth].touches, given_kinds, strict=False) if k]
+            said += [
+                Marked(url=t.url, day=PLAN.days[nth].day, outcome=k, marked_at=t.at)
+                for t, k in some
+            ]
+    now = at(day, hour, 30)
+    plan = handed_over(PLAN, day=PLAN.days[day].day, at=now - DAY / 24) if handed else PLAN
+    after = repaired(plan, PEOPLE, said, rule=RULE, now=now)
+    stood = {t.url: t for t in marked(plan, said).days[day].touches if t.outcome or t.handed_at}
+    done = {(m.url, m.day) for m in said if m.outcome is Outcome.DONE}
+    for slot in after.days[day:]:
+        assert len(slot.touches) <= slot.budget
+        assert len({t.url for t in slot.touches}) == len(slot.touches)
+        assert all(b.at - a.at >= RULE.gap for a, b in pairwise(slot.touches))
+        for touch in slot.touches:
+            assert 9 <= touch.at.hour < 18
+            assert (touch.url, slot.day - DAY) not in done
+            assert touch.url in stood or slot.day > after.days[day].day or touch.at >= now
+    here = {t.url: t for t in after.days[day].touches}
+    assert all(here[url] == touch for url, touch in stood.items())
+    for one, other in pairwise(after.days[day:]):
+        pending = {t.url for t in one.touches if t.outcome is None}
+        assert not pending & {t.url for t in other.touches}
+
+
+def test_repairing_twice_is_repairing_once():
+    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED, Outcome.DONE] * 9)
+    once = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    assert repaired(once, PEOPLE, failed, rule=RULE, now=at(1)) == once
+
+
+def test_when_everything_went_as_planned_the_rest_of_the_week_stays():
+    done = outcomes_of(PLAN.days[0], [Outcome.DONE] * 30)
+    after = repaired(PLAN, PEOPLE, done, rule=RULE, now=at(1))
+    assert after.days[1:] == PLAN.days[1:]
+
+
+def test_a_morning_picks_whom_a_rehearsal_picks():
+    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED] * 30)
+    after = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    roster = roster_of(PEOPLE, zone="UTC")
+    picks = picks_of(
+        roster.last_done, day=MONDAY + DAY, budget=PLAN.days[1].budget, rule=RULE, seed=PLAN.seed
+    )
+    rehearsed = {roster.profiles[place].url for place in picks.places}
+    assert {touch.url for touch in after.days[1].touches} == rehearsed
+
+
+def test_somebody_paused_during_the_week_is_left_out_unless_already_handed_out():
+    first = PLAN.days[0].touches[0].url
+    people = [replace(p, status=ProfileStatus.PAUSED) if p.url == first else p for p in PEOPLE]
+    after = repaired(PLAN, people, [], rule=RULE, now=at(0))
+    assert all(t.url != first for slot in after.days for t in slot.touches)
+    handed = handed_over(PLAN, day=MONDAY, at=at(0), urls=[first])
+    kept = repaired(handed, people, [], rule=RULE, now=at(0, 9))
+    assert [t.url for t in kept.days[0].touches if t.handed_at] == [first]
+
+
+def test_a_day_that_is_nearly_over_says_what_no_longer_fits():
+    after = repaired(PLAN, PEOPLE, [], rule=RULE, now=at(0, 17, 57))
+    assert len(after.days[0].touches) == 1
+    assert any(note.startswith("2026-02-09: ") and "do not fit" in note for note in after.notes)
+    again = repaired(after, PEOPLE, [], rule=RULE, now=at(0, 17, 58))
+    assert sum(note.startswith("2026-02-09: ") for note in again.notes) == 1
+
+
+def test_a_week_that_is_over_keeps_its_touches_and_takes_late_outcomes():
+    late = outcomes_of(PLAN.days[6], [Outcome.DONE])
+    after = repaired(PLAN, PEOPLE, late, rule=RULE, now=at(9))
+    assert after.days[6].completed == 1
+    assert after.days[:6] == PLAN.days[:6]
+
+
+def test_what_was_handed_out_keeps_its_first_moment():
+    once = handed_over(PLAN, day=MONDAY, at=at(0))
+    twice = handed_over(once, day=MONDAY, at=at(0, 12))
+    assert twice == once
+    assert all(t.handed_at == at(0) for t in once.days[0].touches)
+    assert not any(t.handed_at for slot in once.days[1:] for t in slot.touches)

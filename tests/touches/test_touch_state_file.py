@@ -1,0 +1,194 @@
+"""What is special about touches in one file: it survives crashes, and damage is set aside."""
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from contracts.touching import COUNTERS, MONDAY, NOW, WEEK, marked, plan, profile, url
+from stoker.base.errors import ConfigError, TransientError
+from stoker.base.types import TenantId
+from stoker.files.durable import Disk
+from stoker.touches.state_file import TouchStateFile
+
+ACME = TenantId("acme")
+
+
+class Told:
+    """A state file, and what it reported."""
+
+    def __init__(self, path, **how):
+        self.path, self.reports = path, []
+        self.store = TouchStateFile(
+            path, **{"tenant": ACME, "now": lambda: NOW, "report": self.reports.append, **how}
+        )
+
+    def __getattr__(self, verb):
+        return lambda *given, **named: asyncio.run(getattr(self.store, verb)(*given, **named))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "schedule_state.json"
+
+
+def filled(path):
+    told = Told(path)
+    told.put_profiles([profile(1), profile(2)])
+    told.put_plan(plan((1, 2)), seen=0)
+    told.mark(WEEK, marked(1), counters=COUNTERS)
+    return told
+
+
+def test_the_file_says_when_it_was_saved_and_has_plans_and_counters(path):
+    filled(path)
+    said = json.loads(path.read_bytes())
+    assert said["saved_at"] == NOW.isoformat()
+    assert said["counters"] == dict.fromkeys(COUNTERS, 1)
+    assert set(said["plans"]) == {WEEK}
+
+
+def test_another_process_finds_everything_as_it_was_left(path):
+    first = filled(path)
+    assert Told(path).plan(WEEK) == first.plan(WEEK)
+    assert Told(path).profiles() == first.profiles()
+    assert Told(path).marks(since=MONDAY) == [marked(1)]
+
+
+def test_looking_makes_no_file(path):
+    assert Told(path).plan(WEEK) is None
+    assert not path.parent.exists()
+
+
+DAMAGES = {
+    "empty": lambda raw: b"",
+    "half": lambda raw: raw[: len(raw) // 2],
+    "noise": lambda raw: random.Random(7).randbytes(500),
+    "a list": lambda raw: b"[]",
+    "a word": lambda raw: b'"state"',
+    "deep": lambda raw: b"[" * 100_000,
+    "another count": lambda raw: raw.replace(b'"day/2026-02-09": 1', b'"day/2026-02-09": 0'),
+    "no digest": lambda raw: raw.replace(b'"digest"', b'"dijest"'),
+    "a word for a format": lambda raw: raw.replace(b'"format": 2', b'"format": "2"'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_set_aside_whole_and_reported(path, damage):
+    filled(path)
+    broken = DAMAGES[damage](path.read_bytes())
+    path.write_bytes(broken)
+
+    told = Told(path)
+    assert told.counted(COUNTERS) == dict.fromkeys(COUNTERS, 0)
+    [report] = told.reports
+    assert "damaged" in report
+    assert path.with_name("schedule_state.json.damaged-1").read_bytes() == broken
+
+    told.put_profiles([profile(3)])
+    path.write_bytes(broken)
+    again = Told(path)
+    again.count(COUNTERS, 2)
+    assert len(again.reports) == 1
+    assert path.with_name("schedule_state.json.damaged-2").read_bytes() == broken
+    assert Told(path).counted(COUNTERS) == dict.fromkeys(COUNTERS, 2)
+
+
+def test_any_single_byte_changed_is_noticed(path):
+    filled(path)
+    whole = path.read_bytes()
+    chance = random.Random(11)
+    for place in chance.sample(range(len(whole)), 60):
+        other = (
+            whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(7)]) + whole[place + 1 :]
+        )
+        try:
+            same = json.loads(other) == json.loads(whole)
+        except ValueError:
+            same = False
+        if same:
+            continue  # a blank for a blank
+        path.write_bytes(other)
+        told = Told(path)
+        try:
+            told.counted(COUNTERS)
+        except ConfigError:
+            continue  # its format or its tenant is another one
+        assert told.reports, place
+
+
+def test_a_file_of_an_older_make_is_set_aside_and_not_written_over(path):
+    path.parent.mkdir()
+    old = json.dumps({"counters": {"daily": 3}, "plan": None, "saved_at": "2025-12-01"}).encode()
+    path.write_bytes(old)
+    told = Told(path)
+    told.put_profiles([profile(1)])
+    [report] = told.reports
+    assert "older" in report
+    assert path.with_name("schedule_state.json.older-1").read_bytes() == old
+    assert told.profiles() == [profile(1)]
+
+
+@pytest.mark.parametrize("change", [{"format": 3}, {"tenant": "umbrella"}])
+def test_a_newer_file_or_another_tenants_is_refused_and_left_alone(path, change):
+    filled(path)
+    if "tenant" in change:
+        told = Told(path, tenant=TenantId("umbrella"))
+    else:
+        said = json.loads(path.read_bytes()) | change
+        path.write_bytes(json.dumps(said).encode())
+        told = Told(path)
+    before = path.read_bytes()
+    with pytest.raises(ConfigError):
+        told.count(COUNTERS, 1)
+    assert path.read_bytes() == before
+    assert not told.reports
+
+
+class FullDisk(Disk):
+    """A disk that has no room from the nth replacement on."""
+
+    def __init__(self, left):
+        super().__init__()
+        self.left = left
+
+    def replace(self, path, data):
+        self.left -= 1
+        if self.left < 0:
+            raise TransientError("the disk is full")
+        super().replace(path, data)
+
+
+STEPS = (
+    lambda told: told.put_profiles([profile(1), profile(2)]),
+    lambda told: told.put_plan(plan((1, 2)), seen=0),
+    lambda told: told.mark(WEEK, marked(1), counters=COUNTERS),
+    lambda told: told.count(COUNTERS, 3),
+    lambda told: told.mark(WEEK, marked(2), counters=COUNTERS),
+)
+
+
+@pytest.mark.parametrize("writes", range(len(STEPS)))
+def test_whatever_write_fails_all_before_it_are_kept(path, writes):
+    told = Told(path, disk=FullDisk(writes))
+    for step in STEPS[:writes]:
+        step(told)
+    before = path.read_bytes() if path.exists() else None
+    with pytest.raises(TransientError):
+        STEPS[writes](told)
+    assert (path.read_bytes() if path.exists() else None) == before
+    after = Told(path)
+    for step in STEPS[writes:]:
+        step(after)
+    assert after.counted(COUNTERS) == dict.fromkeys(COUNTERS, 5)
+    assert {each.url for each in after.profiles() if each.last_done_at} == {url(1), url(2)}
+
+
+def test_many_processes_lose_no_count(path):
+    async def whole():
+        stores = [Told(path).store for _ in range(4)]
+        await asyncio.gather(*(each.count(COUNTERS, 1) for each in stores for _ in range(5)))
+
+    asyncio.run(whole())
+    assert Told(path).counted(COUNTERS) == dict.fromkeys(COUNTERS, 20)

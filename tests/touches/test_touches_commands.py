@@ -1,0 +1,282 @@
+"""`stoker touches`, asked the way a person does."""
+
+import asyncio
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from running_box import RunningBox
+from stoker.accounts.model import Bucket, Company, CompanyId, Dossier, LeadScore
+from stoker.app import opened, settings, system_clock
+from stoker.base.types import Depth, TenantId
+from stoker.cli.main import main
+from stoker.enrichment.model import Unit, UnitState
+
+DEFAULT = TenantId("default")
+TABLE = "url,name,last_done_at,status\n" + "".join(
+    f"https://people.test/{n},Person {n},,\n" for n in range(30)
+)
+
+
+def noon_zone():
+    """A zone in which it is about noon now, so that no test runs across a midnight."""
+    west = (system_clock().now().hour - 12) % 24
+    return f"Etc/GMT{west - 24 if west > 12 else west:+d}" if west % 24 else "UTC"
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "people.csv").write_text(TABLE)
+    return tmp_path
+
+
+@pytest.fixture
+def stoker(home, capsys):
+    def asking(*words, zone=None):
+        rules = ["--set", f"scheduling.timezone={zone or noon_zone()}"]
+        code = main(["-C", str(home), *rules, *words])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return code, said.out, said.err
+
+    return asking
+
+
+@pytest.fixture
+def told(stoker):
+    """Ask for JSON; return it."""
+
+    def asking(*words, code=0):
+        got, out, err = stoker(*words, "--json")
+        assert got == code, err
+        return json.loads(out)
+
+    return asking
+
+
+def with_store(home, work):
+    async def opening():
+        own = settings(directory=home, config=None, flags={}, environment={})
+        async with opened(own) as app:
+            return await work(app.backend.tenant(DEFAULT))
+
+    return asyncio.run(opening())
+
+
+def all_due(home):
+    """Let the times of today's touches have come."""
+
+    async def earlier(store):
+        now = system_clock().now()
+        week = noon_week()
+        kept = await store.touches.plan(week)
+        days = tuple(
+            replace(
+                slot,
+                touches=tuple(
+                    replace(each, at=now - timedelta(seconds=60 + n), handed_at=now)
+                    if each.handed_at
+                    else each
+                    for n, each in enumerate(slot.touches)
+                ),
+            )
+            for slot in kept.plan.days
+        )
+        assert await store.touches.put_plan(replace(kept.plan, days=days), seen=kept.revision)
+
+    return with_store(home, earlier)
+
+
+def noon_week():
+    from stoker.touches.queue import local_day, week_name
+
+    return week_name(local_day(system_clock().now(), noon_zone()))
+
+
+def test_profiles_are_imported_once_and_bad_rows_are_told(stoker, told, home):
+    assert told("touches", "import", "people.csv")["new"] == 30
+    assert told("touches", "import", "people.csv")["same"] == 30
+    (home / "bad.csv").write_text("url,name\nnope,X\nhttps://people.test/new,Y\n")
+    code, out, _ = stoker("touches", "import", "bad.csv")
+    assert code == 1
+    assert "1 profiles are new" in out
+    assert "line 2" in out
+    assert told("touches", "import", "bad.csv", code=1)["bad"][0]["where"] == "line 2"
+
+
+@pytest.mark.parametrize("words", [(), ("people.csv", "--leads"), ("nowhere.csv",)])
+def test_what_cannot_be_imported_is_a_clear_error(stoker, words):
+    code, _, err = stoker("touches", "import", *words)
+    assert code == 2
+    assert err.startswith("stoker: ")
+
+
+def test_leads_can_be_imported(told, home):
+    told("touches", "status")
+
+    async def a_lead(store):
+        company = Company(id=CompanyId("T1"), name="Acme", website="https://acme.test/")
+        score = LeadScore(
+            value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
+        )
+        now = system_clock().now()
+        await store.nights.plan_units("r1", [Unit(company=company.id, place=0, depth=Depth.DEEP)])
+        [unit] = await store.nights.take_units(
+            "r1", owner="w", until=now + timedelta(hours=1), now=now, limit=1
+        )
+        done = replace(unit, state=UnitState.DONE, ended_at=now)
+        found = Dossier(company=company, score=score, looked_at=now, run="r1")
+        await store.accounts.upsert_companies([company], now=now)
+        assert await store.nights.finish_unit("r1", done, found)
+
+    with_store(home, a_lead)
+    assert told("touches", "import", "--leads")["new"] == 1
+
+
+def test_a_day_from_import_to_outcome(told, stoker):
+    told("touches", "import", "people.csv")
+    plan = told("touches", "plan", "--seed", "7")
+    assert plan["seed"] == 7
+    assert plan["added"] > 0
+    assert plan["total"] <= 80
+    queue = told("touches", "today")
+    assert queue["limits"] == "ok"
+    first = queue["touches"][0]
+    assert told("touches", "mark", first["url"], "done")["changed"] is True
+    assert told("touches", "mark", first["url"], "done")["changed"] is False
+    status = told("touches", "status")
+    assert status["has_plan"] is True
+    assert status["counters"]["day"] == {"used": 1, "limit": 20}
+    left = told("touches", "today")["touches"]
+    assert [each["url"] for each in left] == [each["url"] for each in queue["touches"][1:]]
+    shown = told("touches", "show")
+    done = [t for day in shown["days"] for t in day["touches"] if t["status"] == "done"]
+    assert [each["url"] for each in done] == [first["url"]]
+    for words in (("plan",), ("today",), ("status",), ("show",)):
+        code, out, _ = stoker("touches", *words)
+        assert (code, bool(out)) == (0, True)
+
+
+def test_a_week_is_shown_as_a_calendar_and_as_csv(stoker, told):
+    assert stoker("touches", "show")[0] == 2
+    told("touches", "plan", "--profiles", "people.csv")
+    week = told("touches", "show")
+    number = sum(len(day["touches"]) for day in week["days"])
+    _, ics, _ = stoker("touches", "show", "--ics")
+    assert ics.count("BEGIN:VEVENT") == number > 0
+    assert ics.startswith("BEGIN:VCALENDAR\r\n")
+    _, rows, _ = stoker("touches", "show", "--csv")
+    assert len(list(csv.DictReader(io.StringIO(rows)))) == number
+    assert stoker("touches", "show", "--csv", "--json")[0] == 2
+
+
+def test_a_dry_plan_keeps_nothing(told, stoker):
+    told("touches", "import", "people.csv")
+    assert told("touches", "plan", "--dry-run")["added"] > 0
+    assert told("touches", "status")["has_plan"] is False
+    assert stoker("touches", "plan", "--dry-run", "--profiles", "people.csv")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mark", "https://people.test/nobody", "done"),
+        ("mark", "https://people.test/1", "finished"),
+        ("plan", "--week", "2025-W53"),
+    ],
+)
+def test_what_is_unknown_is_a_clear_error(stoker, told, words):
+    told("touches", "plan", "--profiles", "people.csv")
+    before = told("touches", "show")
+    code, _, err = stoker("touches", *words)
+    assert code == 4
+    assert err.count("\n") == 1
+    assert told("touches", "show") == before
+
+
+def test_due_touches_leave_for_a_file_once(told, stoker, home):
+    (home / "stoker.toml").write_text("touches.hourly_cap = 100\n")
+    told("touches", "plan", "--profiles", "people.csv")
+    told("touches", "today")
+    all_due(home)
+    due = told("touches", "run", "--dry-run", "--limit", "2")
+    assert len(due["left"]) == 2
+    assert not (home / "touches.jsonl").exists()
+    assert told("touches", "run", "--limit", "2")["left"] == due["left"]
+    lines = (home / "touches.jsonl").read_text().splitlines()
+    assert [json.loads(line)["url"] for line in lines] == due["left"]
+    code, out, _ = stoker("touches", "run")
+    assert code == 0
+    assert "touches left by file" in out
+    lines = (home / "touches.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["delivery"] for line in lines}) == len(lines) > 2
+
+
+def test_due_touches_leave_for_odoo_as_activities(home, told, stoker):
+    told("touches", "plan", "--profiles", "people.csv")
+    told("touches", "today")
+    all_due(home)
+    with RunningBox(companies=1) as box:
+        (home / "stoker.toml").write_text(
+            f'sandbox.address = "{box.box.address}"\ntouches.way = "odoo"\n'
+            'storage.sqlite_path = "stoker.db"\n'
+        )
+        assert len(told("touches", "run", "--limit", "2")["left"]) == 2
+        assert told("touches", "run", "--limit", "0")["left"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"), [("", "webhook_url"), ('webhook_url = "https://h.test/x"', "keys.webhook")]
+)
+def test_a_webhook_that_is_not_set_up_says_what_is_missing(home, stoker, said, missing):
+    (home / "stoker.toml").write_text(f'[touches]\nway = "webhook"\n{said}\n')
+    code, _, err = stoker("touches", "run")
+    assert code == 2
+    assert missing in err
+
+
+def test_everything_can_be_in_one_file_and_a_damaged_one_is_told(home, told, stoker):
+    (home / "stoker.toml").write_text('touches.state = "file"\n')
+    told("touches", "plan", "--profiles", "people.csv")
+    first = told("touches", "today")["touches"][0]
+    told("touches", "mark", first["url"], "done")
+    state = home / "schedule_state.json"
+    assert json.loads(state.read_text())["counters"]
+    assert not (home / "stoker.db").exists()
+    assert told("touches", "run")["left"] == []
+    state.write_text("{")
+    code, _, err = stoker("touches", "today")
+    assert code == 0
+    assert "damaged" in err
+    assert (home / "schedule_state.json.damaged-1").read_text() == "{"
+
+
+def test_what_can_be_promised_is_a_probability(told, stoker):
+    told("touches", "import", "people.csv")
+    certificate = told("touches", "certify", "--runs", "3")
+    assert certificate["feasible"] is True
+    assert 0 <= certificate["one_waits"]["low"] <= certificate["one_waits"]["high"] <= 1
+    code, out, _ = stoker(
+        "--set",
+        "touches.weekly_target=7",
+        "--set",
+        "touches.daily_min=0",
+        "touches",
+        "certify",
+        "--runs",
+        "1",
+    )
+    assert code == 1
+    assert out.startswith("not feasible")
+    assert "guarantee" not in out
+
+
+def test_a_tenant_that_only_the_store_knows_has_touches_too(stoker, told):
+    assert stoker("tenant", "add", "bolt")[0] == 0
+    assert told("touches", "import", "people.csv", "--tenant", "bolt")["new"] == 30
+    assert told("touches", "status", "--tenant", "bolt")["tenant"] == "bolt"
+    assert stoker("touches", "status", "--tenant", "nobody")[0] == 2

@@ -1,0 +1,127 @@
+"""Plans as JSON, iCalendar and CSV: back as they were, safe to open, the same bytes every time."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.base.errors import PermanentError
+from stoker.base.text import restored
+from stoker.touches.export import COLUMNS, plan_csv, plan_from_json, plan_ics, plan_json
+from stoker.touches.model import Marked, Outcome, PlanRule, Profile
+from stoker.touches.planner import handed_over, marked, plan_week
+
+MONDAY = date(2026, 2, 9)
+NOW = datetime(2026, 2, 8, 20, tzinfo=UTC)
+NAME = 'Zoë; the "first", née O\'Neil\\\nEND:VEVENT ' + "長い名前" * 20
+
+
+def planned(url="https://a.test/?q=1", name=NAME):
+    people = [Profile(url=url, name=name)]
+    people += [Profile(url=f"https://p{n}.test", last_done_at=NOW) for n in range(30)]
+    plan = plan_week(
+        people, monday=MONDAY, rule=PlanRule(), seed=1, zone="Asia/Singapore", created_at=NOW
+    )
+    first = plan.days[0].touches[0]
+    said = [Marked(url=first.url, day=MONDAY, outcome=Outcome.FAILED, marked_at=NOW)]
+    return handed_over(marked(plan, said), day=MONDAY + timedelta(days=1), at=NOW)
+
+
+PLAN = planned()
+
+
+def test_a_plan_comes_back_from_json_as_it_was():
+    assert plan_from_json(json.loads(json.dumps(plan_json(PLAN)))) == PLAN
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        None,
+        [],
+        {},
+        {**plan_json(PLAN), "monday": "someday"},
+        {**plan_json(PLAN), "days": [{"day": "2026-02-09"}]},
+        {**plan_json(PLAN), "created_at": 5},
+    ],
+)
+def test_what_is_no_plan_is_refused_in_a_sentence(damaged):
+    with pytest.raises(PermanentError, match="no weekly plan"):
+        plan_from_json(damaged)
+
+
+def unfolded(text):
+    return text.replace("\r\n ", "").split("\r\n")
+
+
+def events(text):
+    """Read a calendar the way RFC 5545 says: unfold, split at the first colon, unescape."""
+    found, here = [], None
+    for line in unfolded(text):
+        name, _, value = line.partition(":")
+        if line == "BEGIN:VEVENT":
+            here = {}
+        elif line == "END:VEVENT":
+            found.append(here)
+            here = None
+        elif here is not None:
+            here[name] = value
+    return found
+
+
+def unescaped(text):
+    out, letters = "", iter(text)
+    for letter in letters:
+        if letter == "\\":
+            following = next(letters)
+            out += "\n" if following == "n" else following
+        else:
+            out += letter
+    return out
+
+
+def test_a_calendar_has_every_touch_at_its_moment():
+    text = plan_ics(PLAN)
+    touches = [touch for slot in PLAN.days for touch in slot.touches]
+    read = events(text)
+    assert len(read) == len(touches)
+    for event, touch in zip(read, touches, strict=True):
+        at = datetime.strptime(event["DTSTART"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        assert at == touch.at
+        assert unescaped(event["SUMMARY"]) == f"Touch {touch.name or touch.url}"
+        assert touch.url in unescaped(event["DESCRIPTION"])
+        assert event["URL"] == touch.url
+    assert [e["STATUS"] for e in read].count("CANCELLED") == 1
+    assert len({e["UID"] for e in read}) == len(read)
+    assert text == plan_ics(PLAN)
+    assert text.startswith("BEGIN:VCALENDAR\r\nVERSION:2.0\r\n")
+    assert text.endswith("END:VCALENDAR\r\n")
+
+
+texts = st.text(max_size=200)
+
+
+@given(texts, texts)
+def test_nothing_in_a_name_or_address_breaks_out_of_its_line(name, url):
+    touch = replace(PLAN.days[0].touches[0], url=url, name=name)
+    plan = replace(PLAN, days=(replace(PLAN.days[0], touches=(touch,)),))
+    text = plan_ics(plan)
+    assert all(len(line.encode()) <= 75 for line in text.split("\r\n"))
+    assert len(events(text)) == 1
+    assert "\n" not in text.replace("\r\n", "")
+    assert sum(line == "END:VCALENDAR" for line in unfolded(text)) == 1
+
+
+def test_rows_of_a_csv_file_say_what_was_planned_and_no_cell_is_a_formula():
+    evil = planned(url="=cmd|' /C calc'!A0", name="+1")
+    rows = list(csv.DictReader(io.StringIO(plan_csv(evil))))
+    touches = [touch for slot in evil.days for touch in slot.touches]
+    assert tuple(rows[0]) == COLUMNS
+    assert [restored(row["url"]) for row in rows] == [touch.url for touch in touches]
+    assert [row["status"] for row in rows] == [touch.status for touch in touches]
+    assert not any(cell[:1] in set("=+-@") for row in rows for cell in row.values())

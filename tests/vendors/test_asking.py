@@ -1,0 +1,799 @@
+"""Asking a vendor once: kept answers, promises, attempts, crashes in between; and batches."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from stoker.accounts.model import Verdict
+from stoker.base.clock import SystemClock
+from stoker.base.errors import TransientError, UncertainError
+from stoker.base.events import ConnectorOff, ConnectorRests, OutcomeUncertain, Overrun
+from stoker.budgets.charges import Refused
+from stoker.budgets.reservations import Phase
+from stoker.sandbox.http import Told
+from stoker.testing import FakeClock
+from stoker.vendors.answers import question_key
+from stoker.vendors.attempts import ATTEMPTS, BREAKDOWNS_IN_A_ROW, LONGEST_PATIENCE, Ending, Failed
+from stoker.vendors.client import LOOK_AGAIN, OTHERS_PATIENCE, Answered
+from stoker.vendors.email_batches import Batching
+from stoker.vendors.email_verification import Address
+from stoker.vendors.search import GOOD_FOR, Search
+from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
+
+QUESTION = Search(query="singapore ship chandlers")
+KEY = question_key("tavily", account="201900001A", asked=QUESTION.as_json())
+FOUND = {"results": [{"url": "http://a.test/", "title": "A", "content": "c"}]}
+
+
+def ask(here, question=QUESTION, **how):
+    return here.asking.ask(here.search, question, **{"account": "201900001A", "run": "r1", **how})
+
+
+class Scripted(Saying):
+    """Says one thing after the other, the last for ever."""
+
+    def __init__(self, *told):
+        super().__init__(FOUND)
+        self.left = list(told)
+
+    def __call__(self, asked):
+        honest = super().__call__(asked)
+        if not self.left:
+            return honest
+        told = self.left.pop(0)
+        return honest if told is None else told
+
+
+BUSY, BROKEN = Told(status=429, headers={"retry-after": "1"}), Told(status=500)
+CUT_OFF = Told(close_after=0)
+
+
+def beside(here):
+    """Another process of the same tenant."""
+    return Desk(here.box, here.http, here.backend, here.clock, owner="two")
+
+
+def failing(part, **fails):
+    """Stores of which one part fails at these verbs, and then no more."""
+    return lambda real: replace(real, **{part: Failing(getattr(real, part), **fails)})
+
+
+async def phases(here, key=KEY):
+    found = []
+    while (hold := await here.store.money.hold(f"{key}/{len(found) + 1}")) is not None:
+        found.append(hold.phase)
+    return found
+
+
+def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
+    async def work(here):
+        first, again = await ask(here), await ask(here, run="r2")
+        return first, again, here.charged("tavily"), await here.counted("tavily")
+
+    first, again, charged, counted = at_desk(work)
+    assert (first.cost, first.saved) == ({"calls": 1, "credits": 1}, {})
+    assert (again.cost, again.saved) == ({}, {"calls": 1, "credits": 1})
+    assert again.answer == first.answer
+    assert charged == 1
+    assert counted == (1, 0)
+
+
+def test_an_answer_that_is_no_longer_good_is_paid_for_again():
+    async def work(here):
+        answers = [await ask(here)]
+        here.clock.advance(GOOD_FOR - timedelta(seconds=1))
+        answers.append(await ask(here))
+        here.clock.advance(timedelta(seconds=1))
+        answers.append(await ask(here))
+        here.clock.advance(timedelta(hours=2))
+        answers.append(await ask(here, good_for=timedelta(hours=1)))
+        return answers, here.charged("tavily"), await phases(here)
+
+    answers, charged, all_phases = at_desk(work, clock=FakeClock(), companies=500)
+    assert [bool(answer.saved) for answer in answers] == [False, True, False, True]
+    assert charged == 2
+    assert all_phases == [Phase.SETTLED] * 2
+
+
+def test_good_for_shortens_how_long_an_answer_is_kept():
+    async def work(here):
+        await ask(here, good_for=timedelta(hours=1))
+        here.clock.advance(timedelta(hours=1))
+        return await ask(here)
+
+    assert not at_desk(work, clock=FakeClock()).saved
+
+
+def test_another_account_or_question_is_another_answer():
+    async def work(here):
+        await ask(here)
+        await ask(here, account="other")
+        await ask(here, Search(query="something else"))
+        return here.charged("tavily")
+
+    assert at_desk(work) == 3
+
+
+def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
+    async def work(here):
+        answers = await asyncio.gather(*(ask(here) for _ in range(20)))
+        return answers, here.charged("tavily"), here.clock.slept
+
+    answers, charged, slept = at_desk(work, {"tavily.latency": "20ms"})
+    assert charged == 1
+    assert LOOK_AGAIN not in slept  # they wait for the answer itself
+    assert sum(1 for answer in answers if answer.cost) == 1
+
+
+def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
+    vendor = Scripted(BUSY, BUSY)
+
+    async def work(here):
+        return await ask(here), await phases(here), here.clock.slept
+
+    answered, all_phases, slept = at_desk(work, says=vendor)
+    assert isinstance(answered, Answered)
+    assert all_phases == [Phase.RELEASED, Phase.RELEASED, Phase.SETTLED]
+    assert sum(1 for wait in slept if wait >= timedelta(seconds=0.9)) >= 2
+
+
+def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
+    async def work(here):
+        await ask(here)
+        began_at = here.clock.now()
+        async with here.passages.through("tavily"):
+            return here.clock.now() - began_at
+
+    vendor = Scripted(BUSY, BUSY, BUSY)
+    assert at_desk(work, says=vendor, clock=FakeClock()) >= timedelta(seconds=0.5)
+
+
+class Patient(FakeClock):
+    """Time stands still for whoever sleeps, until somebody lets it pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.sleepers = 0
+
+    async def sleep(self, duration):
+        self.sleepers += 1
+        await self.goes_on.wait()
+        await super().sleep(duration)
+
+
+TEN_MINUTES = Told(status=429, headers={"retry-after": "600"})
+
+
+def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
+    vendor = Scripted(*[TEN_MINUTES] * 12)
+
+    async def work(here):
+        questions = [Search(query=f"q{number}") for number in range(12)]
+        asking = asyncio.gather(*(ask(here, question) for question in questions))
+        while here.clock.sleepers < 12:  # noqa: ASYNC110  # a clock rings no bell
+            await asyncio.sleep(0.01)
+        here.clock.goes_on.set()
+        await asking
+        return here.told.of(ConnectorRests), len(vendor.asked)
+
+    told, asked = at_desk(work, says=vendor, clock=Patient())
+    assert asked == 24
+    [event] = told
+    assert (event.tenant, event.connector) == (ACME, "tavily")
+    assert event.until - event.at == timedelta(minutes=10)
+    until = f"{event.until:%H:%M:%S} UTC"
+    assert event.sentence() == f"tavily asked to be left alone; it is asked nothing before {until}"
+
+
+def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():
+    async def work(here):
+        await ask(here)
+        return [event.until - event.at for event in here.told.of(ConnectorRests)]
+
+    twice = Scripted(TEN_MINUTES, TEN_MINUTES)
+    assert at_desk(work, says=twice, clock=FakeClock()) == [timedelta(minutes=10)] * 2
+    assert at_desk(work, says=Scripted(BUSY, BUSY), clock=FakeClock()) == []
+
+
+def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
+    long = Told(status=429, headers={"retry-after": str(LONGEST_PATIENCE.seconds + 1)})
+
+    async def work(here):
+        before = await here.asking.attempts.rests()
+        asking = asyncio.create_task(ask(here))
+        while not here.clock.sleepers:  # noqa: ASYNC110  # a clock rings no bell
+            await asyncio.sleep(0.01)
+        resting = await here.asking.attempts.rests()
+        until = here.clock.now() + timedelta(minutes=10)
+        here.clock.goes_on.set()
+        await asking
+        return before, resting, until, await here.asking.attempts.rests()
+
+    before, resting, until, after = at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
+    assert (before, after) == ({}, {})
+    assert resting == {"tavily": until}
+
+    async def given_up(here):
+        return await ask(here), await here.asking.attempts.rests()
+
+    failed, nobody_waits = at_desk(given_up, says=Scripted(long), clock=FakeClock())
+    assert failed.ending is Ending.LATER
+    assert nobody_waits == {}
+
+
+def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():
+    vendor = Scripted(*[BUSY] * 10)
+
+    async def work(here):
+        return await ask(here), await phases(here), await here.counted("tavily")
+
+    failed, all_phases, counted = at_desk(work, says=vendor)
+    assert failed.ending is Ending.LATER
+    assert all_phases == [Phase.RELEASED] * ATTEMPTS
+    assert len(vendor.asked) == ATTEMPTS
+    assert counted == (0, 0)
+
+
+def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
+    long = LONGEST_PATIENCE + timedelta(seconds=1)
+    vendor = Scripted(Told(status=503, headers={"retry-after": str(long.seconds)}))
+
+    async def work(here):
+        return await ask(here)
+
+    assert at_desk(work, says=vendor).ending is Ending.LATER
+    assert len(vendor.asked) == 1
+
+
+async def came_to(asked, wanted):
+    """Wait until an answer is the one that is wanted."""
+    for _ in range(1000):
+        if await asked() == wanted:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"it is still {await asked()}")
+
+
+GONE_FOR_LONG = timedelta(minutes=10)
+LONG = 20  # seconds; longer than anything here takes, so that a hang fails
+
+
+def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
+    busy = Told(status=429, headers={"retry-after": str(GONE_FOR_LONG.seconds)})
+    vendor = Scripted(*[busy] * 5)
+
+    async def work(here):
+        theirs = True
+        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        await came_to(lambda: phases(here), [Phase.RELEASED])
+        theirs = False
+        return await asyncio.wait_for(asking, LONG), await phases(here)
+
+    failed, all_phases = at_desk(work, says=vendor, clock=SystemClock())
+    assert failed.ending is Ending.LATER
+    assert all_phases == [Phase.RELEASED]
+
+
+def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
+    async def work(here):
+        await here.passages.wait_until("tavily", here.clock.now() + GONE_FOR_LONG)
+        theirs = True
+        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        await came_to(lambda: phases(here), [Phase.HELD])
+        theirs = False
+        failed = await asyncio.wait_for(asking, LONG)
+        return failed, await phases(here), here.charged("tavily")
+
+    failed, all_phases, charged = at_desk(work, clock=SystemClock())
+    assert failed.ending is Ending.LATER
+    assert (all_phases, charged) == ([Phase.RELEASED], 0)
+
+
+@pytest.mark.parametrize("told", [Told(status=400), Told(status=404), Told(status=422)])
+def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
+    vendor = Scripted(*[told] * 5)
+
+    async def work(here):
+        return await ask(here), await here.counted("tavily")
+
+    failed, counted = at_desk(work, says=vendor)
+    assert failed.ending is Ending.NEVER
+    assert (len(vendor.asked), counted) == (1, (0, 0))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        CUT_OFF,
+        Told(body=b"{"),
+        Told(body=b"{}"),
+        Told(hang=True),
+        Told(status=500, headers={"x-should-retry": "false"}),
+    ],
+)
+def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
+    vendor = Scripted(told)
+
+    async def work(here):
+        answers = [await ask(here), await ask(here, run="r2")]
+        return answers, await phases(here), await here.counted("tavily"), here.told
+
+    answers, all_phases, counted, events = at_desk(work, says=vendor, deadline=0.3)
+    assert [answer.ending for answer in answers] == [Ending.UNKNOWN] * 2
+    assert all_phases == [Phase.UNCERTAIN]
+    assert (len(vendor.asked), counted) == (1, (0, 1))
+    assert [event.connector for event in events.of(OutcomeUncertain)] == ["tavily"]
+
+
+@pytest.mark.parametrize("status", [500, 502, 504, 599])
+def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status):
+    vendor = Scripted(Told(status=status), Told(status=status))
+
+    async def work(here):
+        answered = await ask(here)
+        return answered, await phases(here), await here.counted("tavily"), here.clock.slept
+
+    answered, all_phases, counted, slept = at_desk(work, says=vendor)
+    assert answered.cost == {"calls": 1, "credits": 1}
+    assert f"{KEY}/2" in answered.note  # whoever reads of it learns what to find out
+    assert all_phases == [Phase.UNCERTAIN, Phase.UNCERTAIN, Phase.SETTLED]
+    assert counted == (1, 2)
+    assert len(slept) >= 2
+
+
+def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_it_again_that_day():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        answers = [await ask(here), await ask(here, run="r2")]
+        return answers, await phases(here), here.told.of(OutcomeUncertain)
+
+    answers, all_phases, events = at_desk(work, says=vendor)
+    assert [answer.ending for answer in answers] == [Ending.UNKNOWN] * 2
+    assert all_phases == [Phase.UNCERTAIN] * ATTEMPTS
+    assert len(vendor.asked) == len(events) == ATTEMPTS
+
+
+def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
+    vendor = Scripted(BROKEN, BUSY)
+
+    async def work(here):
+        return await ask(here), await phases(here)
+
+    answered, all_phases = at_desk(work, says=vendor)
+    assert isinstance(answered, Answered)
+    assert all_phases == [Phase.UNCERTAIN, Phase.RELEASED, Phase.SETTLED]
+
+
+def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        return await ask(here), await here.counted("tavily")
+
+    refused, counted = at_desk(work, says=vendor, limit=2)
+    assert isinstance(refused, Refused)
+    assert (counted, len(vendor.asked)) == ((0, 2), 2)
+
+
+def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_again():
+    vendor = Scripted(*[BROKEN] * (BREAKDOWNS_IN_A_ROW + 1), None, BROKEN)
+
+    async def work(here):
+        asked = []
+        for number in range(8):
+            before = len(vendor.asked)
+            await ask(here, account=str(number))
+            asked.append(len(vendor.asked) - before)
+        return asked
+
+    # Three questions at three times, then one is given up at the tenth breakdown in a row and one
+    # at the next; the one after that is answered, and then a breakdown is worth another question.
+    assert at_desk(work, says=vendor) == [3, 3, 3, 1, 1, 1, 2, 1]
+
+
+def test_nobody_asks_again_after_a_breakdown_what_is_no_longer_theirs():
+    vendor = Scripted(*[BROKEN] * 10)
+
+    async def work(here):
+        return await ask(here, ours=lambda: not vendor.asked), await phases(here)
+
+    failed, all_phases = at_desk(work, says=vendor)
+    assert failed.ending is Ending.UNKNOWN
+    assert all_phases == [Phase.UNCERTAIN]
+
+
+class Tomorrow(Quick):
+    """A clock that can be set ahead."""
+
+    ahead = timedelta(0)
+
+    def now(self):
+        return super().now() + self.ahead
+
+
+def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one_still_counts():
+    vendor, clock = Scripted(CUT_OFF), Tomorrow()
+
+    async def work(here):
+        first = await ask(here)
+        clock.ahead = timedelta(days=2)
+        return first, await ask(here), await phases(here), await here.counted("tavily")
+
+    first, anew, all_phases, counted = at_desk(work, says=vendor, clock=clock)
+    assert first.ending is Ending.UNKNOWN
+    assert isinstance(anew, Answered)
+    assert "asked anew" in anew.note
+    assert all_phases == [Phase.UNCERTAIN, Phase.SETTLED]
+    assert (len(vendor.asked), counted) == (2, (1, 1))
+
+
+def test_once_somebody_found_out_it_is_asked_again():
+    vendor = Scripted(CUT_OFF)
+
+    async def work(here):
+        await ask(here)
+        money = here.store.money
+        await money.release(f"{KEY}/1", reason="not on the bill", now=here.clock.now())
+        return await ask(here), await phases(here)
+
+    answered, all_phases = at_desk(work, says=vendor)
+    assert isinstance(answered, Answered)
+    assert all_phases == [Phase.RELEASED, Phase.SETTLED]
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 432, 433, 301])
+def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(status):
+    vendor = Scripted(*[Told(status=status)] * 2)
+
+    async def work(here):
+        answers = [await ask(here), await ask(here, Search(query="other"))]
+        answers.append(await ask(here, run="r2"))
+        return answers, await here.counted("tavily"), here.told.of(ConnectorOff)
+
+    answers, counted, events = at_desk(work, says=vendor)
+    assert [answer.ending for answer in answers] == [Ending.OFF] * 3
+    assert len(vendor.asked) == 2  # once in each run
+    assert counted == (0, 0)
+    assert len(events) == 2
+    assert str(status) in events[0].sentence()
+    assert CANARY not in str((answers, events))
+
+
+def test_no_cap_on_a_unit_is_for_a_person_to_mend():
+    async def work(here):
+        return await ask(here), here.charged("tavily")
+
+    failed, charged = at_desk(work, capped=["lusha"])
+    assert failed.ending is Ending.OFF
+    assert "stoker caps set" in failed.because
+    assert charged == 0
+
+
+def test_a_cap_that_is_used_up_refuses_and_nothing_is_asked():
+    async def work(here):
+        answers = [await ask(here, account=str(number)) for number in range(4)]
+        return answers, here.charged("tavily")
+
+    answers, charged = at_desk(work, limit=2)
+    assert [type(answer) for answer in answers] == [Answered, Answered, Refused, Refused]
+    assert answers[2].reason == "CAP_CONNECTOR_DAY"
+    assert charged == 2
+
+
+def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
+    async def work(here):
+        answers = [await ask(here, account=str(number)) for number in range(3)]
+        return answers, here.charged("tavily"), await here.counted("tavily"), here.told.of(Overrun)
+
+    answers, charged, counted, overruns = at_desk(work, {"tavily.price_percent": 300}, limit=5)
+    assert [type(answer) for answer in answers] == [Answered, Answered, Refused]
+    assert counted == (charged, 0) == (6, 0)
+    assert len(overruns) == 2
+
+
+def test_that_a_vendor_charged_more_is_told_once_however_often_its_answer_is_used():
+    async def work(here):
+        answers = [await ask(here) for _ in range(3)]
+        return answers, await phases(here), here.told.of(Overrun)
+
+    answers, all_phases, overruns = at_desk(work, {"tavily.price_percent": 300})
+    assert [bool(answer.saved) for answer in answers] == [False, True, True]
+    assert all_phases == [Phase.SETTLED]
+    assert len(overruns) == 1
+
+
+def test_whoever_dies_between_keeping_and_settling_has_paid_once():
+    async def work(here):
+        answered = await ask(here)
+        before = await phases(here)
+        again = await ask(beside(here))
+        return answered, before, again, await phases(here), await here.counted("tavily")
+
+    gone = [UncertainError("the store is gone")] * 100
+    answered, before, again, after, counted = at_desk(work, store=failing("money", settle=gone))
+    assert isinstance(answered, Answered)
+    assert before == [Phase.SENT]
+    assert again.saved == {"calls": 1, "credits": 1}
+    assert after == [Phase.SETTLED]
+    assert counted == (1, 0)
+
+
+def test_an_answer_that_cannot_be_kept_serves_once_and_is_paid_for():
+    async def work(here):
+        answers = [await ask(here), await ask(here), await ask(here)]
+        return answers, here.charged("tavily"), await here.counted("tavily")
+
+    full = failing("answers", keep_answers=[TransientError("full")])
+    answers, charged, counted = at_desk(work, store=full)
+    assert [bool(answer.saved) for answer in answers] == [False, False, True]
+    assert counted == (charged, 0) == (2, 0)
+
+
+def test_two_processes_that_ask_the_same_pay_once():
+    async def work(here):
+        other = beside(here)
+        answers = await asyncio.gather(ask(here), ask(other), ask(here, run="r2"))
+        return answers, here.charged("tavily")
+
+    answers, charged = at_desk(work, {"tavily.latency": "30ms"})
+    assert all(isinstance(answer, Answered) for answer in answers)
+    assert charged == 1
+
+
+def test_a_question_of_a_process_that_hangs_is_left_to_it():
+    async def work(here):
+        other = beside(here)
+        hung = asyncio.create_task(ask(other))
+        for _ in range(10_000):
+            if await phases(here):
+                break
+            await asyncio.sleep(0.001)
+        failed = await ask(here)
+        hung.cancel()
+        return failed, here.clock.elapsed()
+
+    failed, waited = at_desk(work, {"tavily.fault.hang": 1.0}, clock=FakeClock())
+    assert failed.ending is Ending.LATER
+    assert waited >= OTHERS_PATIENCE
+
+
+def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
+    async def work(here):
+        await ask(here)
+        kept = (await here.store.answers.answers([KEY]))[KEY]
+        seen = []
+        for damage in (None, {}, {"under": "x", "cost": {}, "said": {"pages": 3}}, {"under": 1}):
+            await here.store.answers.keep_answers([replace(kept, answer=damage)])
+            seen.append(bool((await ask(here)).cost))
+        return seen
+
+    assert at_desk(work) == [True] * 4
+
+
+def test_the_latest_of_many_attempts_is_found_in_few_looks():
+    vendor = Scripted(*[BUSY] * 60)
+
+    async def work(here):
+        for _ in range(20):
+            assert isinstance(await ask(here), Failed)
+        await ask(here)
+        here.clock.advance(timedelta(days=100))
+        before = here.store.money.asked["hold"]
+        await ask(here)
+        return here.store.money.asked["hold"] - before, await phases(here)
+
+    looks, all_phases = at_desk(work, says=vendor, clock=FakeClock(), store=failing("money"))
+    assert len(all_phases) == 62
+    assert looks < 20
+
+
+# Batches of addresses
+
+
+def people_of(here, count):
+    world = here.box.world
+    found = [p.email.lower() for c in map(world.company, range(100)) for p in c.people]
+    return list(dict.fromkeys(found))[:count]
+
+
+def batching(here, **how):
+    return Batching(here.asking, here.verifier, run="r1", **how)
+
+
+def verdicts(told):
+    return {email: each.answer.verdict for email, each in told.items()}
+
+
+def batches(here):
+    return sum(1 for seen in here.box.log if seen.target == "/v2/validatebatch")
+
+
+def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
+    async def work(here):
+        emails = people_of(here, 60)
+
+        async def company(number, together):
+            with together.coming():
+                await asyncio.sleep(0.001 * number)
+                return await together.verify(emails[number * 3 : number * 3 + 3])
+
+        async with batching(here, wait=timedelta(hours=1)) as together:
+            told = await asyncio.gather(*(company(number, together) for number in range(20)))
+        return [answer for each in told for answer in each.values()], batches(here)
+
+    answers, calls = at_desk(work, clock=SystemClock())
+    assert len(answers) == 60
+    assert all(isinstance(answer, Answered) for answer in answers)
+    assert calls == 1
+
+
+def test_a_full_batch_goes_at_once_and_the_rest_after_a_while():
+    async def work(here):
+        emails = people_of(here, 150)
+        async with batching(here, wait=timedelta(seconds=2)) as together:
+            told = await together.verify(emails)
+        return told, batches(here), here.clock.slept
+
+    told, calls, slept = at_desk(work)
+    assert len(verdicts(told)) == 150
+    assert calls == 2
+    assert timedelta(seconds=2) in slept
+
+
+def test_each_address_is_kept_by_itself_and_never_paid_for_twice():
+    async def work(here):
+        emails = people_of(here, 40)
+        async with batching(here) as together:
+            first = await together.verify(emails[:30])
+            charged = here.charged("zerobounce")
+            again = await together.verify([email.upper() for email in emails[10:40]])
+        return first, again, charged, here.charged("zerobounce"), await here.counted("zerobounce")
+
+    first, again, charged, in_all, counted = at_desk(work)
+    known = verdicts(first)
+    for email, answer in again.items():
+        assert bool(answer.saved) == (email.lower() in known)
+        assert known.setdefault(email.lower(), answer.answer.verdict) is answer.answer.verdict
+    new = [answer for answer in again.values() if answer.cost]
+    assert in_all - charged == sum(answer.cost["credits"] for answer in new)
+    assert counted == (in_all, 0)
+
+
+def test_the_same_address_wanted_twice_at_once_is_asked_about_once():
+    async def work(here):
+        emails = people_of(here, 5)
+        async with batching(here, wait=timedelta(0)) as together:
+            told = await asyncio.gather(*(together.verify(emails) for _ in range(8)))
+        return told, here.charged("zerobounce"), batches(here)
+
+    told, charged, calls = at_desk(work, {"zerobounce.latency": "30ms"})
+    assert all(each == told[0] for each in told)
+    assert charged <= 5
+    assert calls == 1
+
+
+def test_what_is_no_address_is_told_and_never_sent():
+    async def work(here):
+        async with batching(here) as together:
+            return await together.verify(["nobody", "valid@example.com", ""])
+
+    told = at_desk(work)
+    assert [told[text].ending for text in ("nobody", "")] == [Ending.NEVER] * 2
+    assert told["valid@example.com"].answer.verdict is Verdict.VALID
+
+
+def test_a_cap_with_room_for_some_verifies_those_and_leaves_the_rest():
+    async def work(here):
+        emails = people_of(here, 50)
+        async with batching(here) as together:
+            told = await together.verify(emails)
+        return told, here.charged("zerobounce"), await here.counted("zerobounce", "calls")
+
+    told, charged, counted = at_desk(work, limit=20)
+    kinds = [type(answer) for answer in told.values()]
+    assert (kinds.count(Answered), kinds.count(Refused)) == (20, 30)
+    assert counted == (20, 0)
+    assert charged <= 20
+
+
+def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_one():
+    async def work(here):
+        emails = people_of(here, 30)
+        async with batching(here) as together:
+            lost = await together.verify(emails[:20])
+        charged = here.charged("zerobounce")
+        here.box.dials.turn("zerobounce.fault.close", 0)
+        async with batching(here) as together:
+            again = await together.verify(emails[10:30])
+        return lost, again, charged, here.charged("zerobounce")
+
+    lost, again, charged, in_all = at_desk(work, {"zerobounce.fault.close": 1.0})
+    assert {each.ending for each in lost.values()} == {Ending.UNKNOWN}
+    told = list(again.values())
+    assert {each.ending for each in told[:10]} == {Ending.UNKNOWN}
+    assert all(isinstance(each, Answered) for each in told[10:])
+    assert charged + sum(each.cost["credits"] for each in told[10:]) == in_all
+
+
+def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
+    clock = Tomorrow()
+
+    async def work(here):
+        emails = people_of(here, 5)
+        async with batching(here) as together:
+            lost = await together.verify(emails)
+        here.box.dials.turn("zerobounce.fault.close", 0)
+        async with batching(here) as together:
+            same_day = await together.verify(emails)
+            clock.ahead = timedelta(days=2)
+            return lost, same_day, await together.verify(emails)
+
+    lost, same_day, anew = at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
+    assert {each.ending for each in lost.values()} == {Ending.UNKNOWN}
+    assert {each.ending for each in same_day.values()} == {Ending.UNKNOWN}
+    assert all("asked anew from" in each.because for each in same_day.values())
+    assert len(verdicts(anew)) == 5
+
+
+def test_a_batch_that_came_to_nothing_is_asked_about_again():
+    async def work(here):
+        emails = people_of(here, 3)
+        async with batching(here) as together:
+            failed = await together.verify(emails)
+            here.box.dials.turn("zerobounce.fault.unavailable", 0)
+            told = await together.verify(emails)
+        return failed, told
+
+    failed, told = at_desk(work, {"zerobounce.fault.unavailable": 1.0})
+    assert {each.ending for each in failed.values()} == {Ending.LATER}
+    assert len(verdicts(told)) == 3
+
+
+def test_one_company_that_gives_up_does_not_take_the_others_verdict_along():
+    async def work(here):
+        emails = people_of(here, 2)
+        async with batching(here, wait=timedelta(0)) as together:
+            one = asyncio.create_task(together.verify(emails))
+            other = asyncio.create_task(together.verify(emails))
+            await asyncio.sleep(0.02)
+            one.cancel()
+            return await other
+
+    assert len(verdicts(at_desk(work, {"zerobounce.latency": "80ms"}))) == 2
+
+
+def test_a_store_that_fails_tells_everybody_who_waits():
+    async def work(here):
+        async with batching(here) as together:
+            return await together.verify(people_of(here, 2))
+
+    gone = failing("answers", answers=[TransientError("gone")])
+    assert {each.because for each in at_desk(work, store=gone).values()} == {"gone"}
+
+
+def test_verdicts_are_kept_for_as_long_as_they_are_sure():
+    async def work(here):
+        async with batching(here) as together:
+            await together.verify(["valid@example.com", "unknown@example.com"])
+        keys = {
+            name: question_key("zerobounce", account="", asked=Address(email=name).as_json())
+            for name in ("valid@example.com", "unknown@example.com")
+        }
+        kept = await here.store.answers.answers(list(keys.values()))
+        return [kept[key].good_until - kept[key].at for key in keys.values()]
+
+    valid, unknown = at_desk(work)
+    assert valid > timedelta(days=30) > timedelta(days=7) > unknown > timedelta(0)
+
+
+def test_the_tenant_is_named_in_what_is_told():
+    async def work(here):
+        await ask(here)
+        return here.told.events
+
+    events = at_desk(work, says=Scripted(Told(status=401)))
+    assert [event.tenant for event in events] == [ACME]

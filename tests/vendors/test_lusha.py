@@ -1,0 +1,214 @@
+"""Lusha as it answers in the sandbox: people, addresses, sizes, and what they cost."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from stoker.accounts.facts import Field
+from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.retry import LONGEST_WAIT
+from stoker.vendors.contacts import (
+    CompanyAt,
+    CompanyFacts,
+    People,
+    PeopleAt,
+    Person,
+    Reveal,
+    Revealed,
+    contacts_of,
+)
+from vendor_desk import Saying, at_desk
+
+
+def told(said, question):
+    """What the connector for this question makes of a vendor that says this."""
+
+    async def work(here):
+        needs = {PeopleAt: here.people, Reveal: here.reveal, CompanyAt: here.companies}
+        return await needs[type(question)].ask(question, key="k")
+
+    return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
+
+
+PEOPLE, REVEAL, SIZE = PeopleAt(domain="a.test"), Reveal(ids=("1", "2")), CompanyAt(domain="a.test")
+
+
+def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
+    async def work(here):
+        company = next(
+            company for company in map(here.box.world.company, range(50)) if company.people
+        )
+        found = await here.people.ask(PeopleAt(domain=company.domain), key="k")
+        before = here.charged("lusha")
+        chosen = found.answer.worth_revealing(3)
+        question = Reveal(ids=tuple(person.id for person in chosen))
+        revealed = await here.reveal.ask(question, key="k")
+        return company, found, before, chosen, question, revealed, here.charged("lusha") - before
+
+    company, found, before, chosen, question, revealed, charged = at_desk(work)
+    assert found.cost == {"calls": 1, "credits": 1}
+    assert before == 1
+    assert {person.name for person in found.answer.people} <= {each.name for each in company.people}
+    assert revealed.cost["credits"] == charged == len(revealed.answer.emails) <= len(question.ids)
+    contacts = contacts_of(chosen, revealed.answer, source="lusha")
+    known = {each.name: each.email.lower() for each in company.people}
+    assert contacts
+    assert all(contact.email == known[contact.name] for contact in contacts)
+
+
+def test_everybody_asked_for_is_told_or_withheld_with_a_reason():
+    async def work(here):
+        ids = [
+            f"ct-{company.index}-{nth}"
+            for company in map(here.box.world.company, range(60))
+            for nth in range(len(company.people))
+        ]
+        question = Reveal(ids=(*ids[:98], "ct-9999-0", "nobody"))
+        return question, (await here.reveal.ask(question, key="k")).answer
+
+    question, revealed = at_desk(work)
+    emails, withheld = dict(revealed.emails), dict(revealed.withheld)
+    assert emails.keys() | withheld.keys() | {"ct-9999-0", "nobody"} == set(question.ids)
+    assert not emails.keys() & withheld.keys()
+    assert {"COMPLIANCE_RESTRICTED", "NO_EMAIL"} <= set(withheld.values())
+
+
+def test_it_reveals_addresses_alone_and_buys_nothing_elsewhere():
+    vendor = Saying({"results": []})
+    told(vendor, REVEAL)
+    assert vendor.bodies == [{"ids": ["1", "2"], "reveal": ["emails"], "waterfallEnabled": False}]
+
+
+def test_a_data_point_revealed_before_costs_nothing_again():
+    async def work(here):
+        person = here.box.world.company(3)
+        found = (await here.people.ask(PeopleAt(domain=person.domain), key="k")).answer
+        question = Reveal(ids=tuple(each.id for each in found.worth_revealing(2)))
+        return [(await here.reveal.ask(question, key="k")).cost["credits"] for _ in range(2)]
+
+    assert at_desk(work)[1] == 0
+
+
+def test_a_companys_size_becomes_a_finding():
+    async def work(here):
+        company = here.box.world.company(4)
+        done = await here.companies.ask(CompanyAt(domain=company.domain), key="k")
+        return company, done, here.charged("lusha")
+
+    company, done, charged = at_desk(work)
+    facts = done.answer
+    assert facts.employees in (company.employees, None)
+    assert facts.employees_low <= company.employees <= facts.employees_high
+    assert facts.founded == company.incorporated.year
+    assert done.cost["credits"] == charged == 1
+    fields = {finding.field: finding.value for finding in facts.findings(source="lusha")}
+    assert set(fields) == {Field.EMPLOYEES, Field.FOUNDED}
+    wide = CompanyFacts(employees_low=11, employees_high=50).findings(source="lusha")
+    assert [finding.value for finding in wide] == ["11-50"]
+
+
+def test_a_company_nobody_knows_is_an_answer_too():
+    async def work(here):
+        nobody = CompanyAt(domain="nobody-lives-here.test")
+        people = PeopleAt(domain="nobody-lives-here.test")
+        return await here.companies.ask(nobody, key="k"), await here.people.ask(people, key="k")
+
+    size, people = at_desk(work)
+    assert size.answer == CompanyFacts()
+    assert people.answer == People()
+    assert size.answer.good_for < CompanyFacts(employees=3).good_for
+
+
+@pytest.mark.parametrize("question", [PEOPLE, REVEAL, SIZE], ids=lambda q: type(q).__name__)
+@pytest.mark.parametrize("data", [None, [], {}, {"results": {}}, {"results": "x"}])
+def test_an_answer_without_results_may_have_been_charged(question, data):
+    with pytest.raises(UncertainError):
+        told(data, question)
+
+
+@pytest.mark.parametrize(
+    ("billing", "counted"),
+    [({"creditsCharged": 7}, 7), ({"creditsCharged": -7}, 2), ({}, 2), (None, 2), ("x", 2)],
+)
+def test_it_counts_what_the_vendor_says_and_otherwise_what_was_promised(billing, counted):
+    assert told({"results": [], "billing": billing}, REVEAL).cost["credits"] == counted
+
+
+def test_odd_items_lose_nobody_else():
+    odd = [None, 1, [], {}, {"id": 7}, {"id": "x", "firstName": {}}, {"error": "no"}]
+    good = {"id": "1", "firstName": "Tan", "lastName": "Wei", "has": ["emails"], "jobTitle": []}
+    found = told({"results": [*odd, good, good]}, PEOPLE).answer
+    assert found == People(people=(Person(id="1", name="Tan Wei", has_email=True),))
+    emails = [{"email": "not one"}, {"email": None}, {"email": " Tan@A.test "}]
+    revealed = told({"results": [*odd, {"id": "1", "emails": emails}, {"id": "9"}]}, REVEAL).answer
+    assert revealed == Revealed(emails=(("1", "tan@a.test"),))
+    sizes = [{"employeeCount": {"exact": 10**30, "min": "11", "max": 50.0}, "yearFounded": "x"}]
+    facts = told({"results": sizes}, SIZE).answer
+    assert facts == CompanyFacts(employees_low=11, employees_high=50)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"x-minute-requests-left": "0"}, timedelta(minutes=1)),
+        ({"x-minute-requests-left": "0", "x-daily-requests-left": "0"}, LONGEST_WAIT),
+        ({"x-hourly-requests-left": "0"}, LONGEST_WAIT),
+        ({"x-hourly-requests-left": "0", "retry-after": "5"}, timedelta(seconds=5)),
+        ({"x-hourly-requests-left": "3"}, None),
+        ({}, None),
+    ],
+)
+def test_a_used_up_window_says_how_long_to_wait(headers, wait):
+    with pytest.raises(TransientError) as raised:
+        told(Saying({}, status=429, headers=headers), PEOPLE)
+    assert raised.value.retry_after == wait
+
+
+def test_the_most_senior_with_an_address_are_worth_their_price():
+    people = People(
+        people=(
+            Person(id="1", name="A", title="Engineer", has_email=True),
+            Person(id="2", name="B", title="Managing Director", has_email=True),
+            Person(id="3", name="C", title="Founder"),
+            Person(id="4", name="D", seniority="C-Suite", has_email=True),
+        )
+    )
+    assert [person.id for person in people.worth_revealing(2)] == ["4", "2"]
+
+
+@pytest.mark.parametrize("domain", ["", "A.test", "a.test/x", "10.0.0.1", "a b.test", "a.test:80"])
+def test_a_company_is_found_by_its_plain_domain(domain):
+    for question in (PeopleAt, CompanyAt):
+        with pytest.raises(PermanentError):
+            question(domain=domain)
+
+
+@pytest.mark.parametrize("ids", [(), ("1", "1"), ("",), tuple(map(str, range(101)))])
+def test_a_hundred_people_at_most_are_revealed_each_once(ids):
+    with pytest.raises(PermanentError):
+        Reveal(ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (PEOPLE, People(people=(Person(id="1", name="A", title="T", has_email=True),))),
+        (REVEAL, Revealed(emails=(("1", "a@a.test"),), withheld=(("2", "NO_EMAIL"),))),
+        (SIZE, CompanyFacts(employees=3, founded=2001)),
+    ],
+    ids=["people", "reveal", "size"],
+)
+def test_answers_come_back_from_what_is_kept_as_they_were(question, answer):
+    assert question.answered(json.loads(json.dumps(answer.as_json()))) == answer
+    for odd in (None, [], {}, {"people": 1}, {"emails": [1], "withheld": []}):
+        with pytest.raises(PermanentError):
+            question.answered(odd)
+
+
+def test_a_check_costs_nothing_and_says_what_is_left():
+    async def work(here):
+        return await here.people.check(), here.charged("lusha")
+
+    health, charged = at_desk(work)
+    assert (health.ok, health.detail, charged) == (True, "100000 of 100000 credits left", 0)

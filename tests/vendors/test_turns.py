@@ -1,0 +1,176 @@
+"""Turns of what is not paid for: at a pace, one clock per host, and none while it is stopped."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.base.errors import PermanentError, TransientError
+from stoker.base.types import TenantId
+from stoker.budgets.model import Stop
+from stoker.crawl.politeness import OwnHosts
+from stoker.rate_limits.limiter import Traffic, Way
+from stoker.rate_limits.rate_limit import Rate
+from stoker.testing import FakeClock
+from stoker.vendors.unpaid import Turns
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+SLOW = Way(rate=Rate(calls=1, per=SECOND), places=10)
+FAST = Way(rate=Rate(calls=1_000_000, per=SECOND), places=10)
+EVERYTHING, THE_CRM, A_BOARD = "", "odoo", "greenhouse"
+
+
+def stop(connector, reason="the bill came"):
+    return Stop(tenant=None, connector=connector, since=NOON, reason=reason)
+
+
+class Gates:
+    """Turns at a clock turned by hand, and what is stopped, by tenant."""
+
+    def __init__(self, way=SLOW):
+        self.clock, self.stopped = FakeClock(NOON), {}
+        self.turns = Turns(
+            Traffic(lambda _: way, shared=None, owner="one", clock=self.clock),
+            hosts=OwnHosts(clock=self.clock),
+            clock=self.clock,
+            stops=self._stops,
+        )
+
+    async def _stops(self, tenant):
+        return self.stopped.get(tenant, [])
+
+    @property
+    def seconds(self):
+        """How long it has taken so far, in whole ones."""
+        return round((self.clock.now() - NOON) / SECOND)
+
+
+def one_at_a_vendor(gates, **how):
+    return gates.turns.of_vendor(THE_CRM, ACME, **how)
+
+
+def one_at_a_host(gates, **how):
+    turn = gates.turns.at_hosts(THE_CRM, ACME, **how)
+
+    async def taken():
+        async with turn("boards.test"):
+            pass
+
+    return taken
+
+
+both = pytest.mark.parametrize("kind", [one_at_a_vendor, one_at_a_host])
+
+
+@both
+def test_requests_go_at_their_pace(kind):
+    async def work():
+        gates = Gates()
+        turn, went = kind(gates), []
+        for _ in range(3):
+            await turn()
+            went.append(gates.seconds)
+        return went
+
+    assert asyncio.run(work()) == [0, 1, 2]
+
+
+@both
+@pytest.mark.parametrize(
+    ("stopped", "goes"),
+    [
+        ({}, True),
+        ({ACME: [stop(THE_CRM)]}, False),
+        ({ACME: [stop(EVERYTHING)]}, False),
+        ({ACME: [stop(A_BOARD), stop(THE_CRM)]}, False),
+        ({ACME: [stop(A_BOARD)]}, True),
+        ({BOLT: [stop(EVERYTHING)]}, True),
+    ],
+)
+def test_nothing_goes_that_is_stopped_for_its_tenant_and_everything_else_does(kind, stopped, goes):
+    async def work():
+        gates = Gates()
+        gates.stopped = stopped
+        turn = kind(gates)
+        if goes:
+            await turn()
+        else:
+            with pytest.raises(TransientError, match="odoo is stopped"):
+                await turn()
+        await kind(gates, despite_stops=True)()  # a person who looks or takes something back
+
+    asyncio.run(work())
+
+
+@both
+def test_whoever_is_stopped_is_told_why_and_what_to_do(kind):
+    async def told(reason):
+        gates = Gates()
+        gates.stopped = {ACME: [stop(THE_CRM, reason)]}
+        with pytest.raises(TransientError) as refused:
+            await kind(gates)()
+        return str(refused.value)
+
+    assert asyncio.run(told("the bill came")) == (
+        "odoo is stopped (the bill came); nothing more is sent until `stoker resume`"
+    )
+    assert "no reason was given" in asyncio.run(told(""))
+
+
+@both
+def test_what_is_stopped_while_somebody_waits_for_a_turn_does_not_go(kind):
+    async def work():
+        gates = Gates()
+        turn = kind(gates)
+        await turn()
+        waiting = asyncio.create_task(turn())
+        await asyncio.sleep(0)
+        gates.stopped = {ACME: [stop(THE_CRM)]}
+        with pytest.raises(TransientError, match="is stopped"):
+            await waiting
+        gates.stopped = {}
+        await turn()
+
+    asyncio.run(work())
+
+
+def test_each_host_has_a_clock_of_its_own():
+    async def work():
+        gates = Gates(FAST)
+        turn, went = gates.turns.at_hosts(A_BOARD, ACME, gap=5 * SECOND), []
+        for host in ("a.test", "b.test", "a.test", "b.test"):
+            async with turn(host):
+                went.append(gates.seconds)
+        return went
+
+    assert asyncio.run(work()) == [0, 0, 5, 5]
+
+
+async def after_trouble(trouble):
+    """Return when another host and then the same one are asked, once a host has failed so."""
+    gates = Gates(FAST)
+    turn, went = gates.turns.at_hosts(A_BOARD, ACME), []
+
+    async def asked(host, error=None):
+        async with turn(host):
+            went.append(gates.seconds)
+            if error is not None:
+                raise error
+
+    with pytest.raises(type(trouble)) as raised:
+        await asked("a.test", trouble)
+    assert raised.value is trouble
+    await asked("b.test")
+    await asked("a.test")
+    return went[1:]
+
+
+def test_a_host_that_wants_to_rest_is_left_alone_and_the_others_are_not():
+    assert asyncio.run(after_trouble(TransientError("busy", retry_after=30 * SECOND))) == [0, 30]
+
+
+@pytest.mark.parametrize("trouble", [TransientError("busy"), PermanentError("not found")])
+def test_a_host_that_says_nothing_of_resting_is_asked_again(trouble):
+    assert asyncio.run(after_trouble(trouble)) == [0, 0]

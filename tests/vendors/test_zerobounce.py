@@ -1,0 +1,226 @@
+"""ZeroBounce as it answers in the sandbox: verdicts, batches, blocks, and a key nobody sees."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.accounts.contacts import plain_address
+from stoker.accounts.model import Verdict
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.base.retry import LONGEST_WAIT
+from stoker.vendors.email_verification import (
+    GOOD_FOR,
+    MOST_ADDRESSES,
+    Address,
+    Batch,
+    Verified,
+    plain_addresses,
+)
+from stoker.vendors.zerobounce import DEADLINE
+from vendor_desk import CANARY, Saying, at_desk
+
+TWO = Batch(emails=("a@a.test", "b@a.test"))
+
+
+def told(said, question=TWO):
+    async def work(here):
+        return await here.verifier.ask(question, key="k")
+
+    return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
+
+
+@pytest.mark.parametrize(
+    ("account", "verdict"),
+    [
+        ("valid", Verdict.VALID),
+        ("invalid", Verdict.INVALID),
+        ("catch_all", Verdict.CATCH_ALL),
+        ("unknown", Verdict.UNKNOWN),
+        ("spamtrap", Verdict.RISKY),
+        ("abuse", Verdict.RISKY),
+        ("donotmail", Verdict.RISKY),
+        ("greylisted", Verdict.UNKNOWN),
+        ("role_based", Verdict.RISKY),
+    ],
+)
+def test_the_vendors_own_test_addresses_get_their_verdicts(account, verdict):
+    async def work(here):
+        batch = Batch(emails=(f"{account}@example.com",))
+        return (await here.verifier.ask(batch, key="k")).answer
+
+    [verified] = at_desk(work).verified.values()
+    assert verified.verdict is verdict
+
+
+def test_a_full_batch_is_never_counted_below_what_was_charged():
+    async def work(here):
+        world = here.box.world
+        people = [p.email.lower() for c in map(world.company, range(80)) for p in c.people]
+        emails = tuple(dict.fromkeys(people))[:MOST_ADDRESSES]
+        batch = Batch(emails=emails)
+        done = await here.verifier.ask(batch, key="k")
+        return here.verifier.price(batch), done, here.charged("zerobounce")
+
+    price, done, charged = at_desk(work)
+    verdicts = [each.verdict for each in done.answer.verified.values()]
+    assert len(verdicts) == price["calls"] == done.cost["calls"] == MOST_ADDRESSES
+    assert charged == done.cost["credits"] == MOST_ADDRESSES - verdicts.count(Verdict.UNKNOWN)
+    assert charged < MOST_ADDRESSES  # some were unknown, and those are free
+
+
+def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
+    vendor = Saying({"email_batch": [{"address": "a@a.test", "status": "valid"}]})
+    told(vendor)
+    [body] = vendor.bodies
+    assert isinstance(body["timeout"], str)
+    assert CANARY in body["api_key"]
+    assert [item["email_address"] for item in body["email_batch"]] == list(TWO.emails)
+    [asked] = vendor.asked
+    assert CANARY not in str((asked.path, asked.search, asked.headers))
+    assert timedelta(seconds=130) <= DEADLINE
+
+
+def test_a_status_that_is_new_to_us_says_nothing_but_is_counted():
+    answer = [{"address": "a@a.test", "status": "marvellous"}, {"address": "b@a.test"}]
+    done = told({"email_batch": answer})
+    assert {each.verdict for each in done.answer.verified.values()} == {Verdict.UNKNOWN}
+    assert done.cost == {"calls": 2, "credits": 2}
+
+
+def test_addresses_with_errors_are_named_and_the_others_have_their_verdicts():
+    said = {
+        "email_batch": [{"address": "A@a.test", "status": "valid", "sub_status": "alias_address"}],
+        "errors": [{"error": "no mailbox given", "email_address": "b@a.test"}, 3, None],
+    }
+    done = told(said)
+    assert done.answer.verified == {
+        "a@a.test": Verified(email="a@a.test", verdict=Verdict.VALID, because="alias_address")
+    }
+    assert done.answer.unanswered == {"b@a.test": "no mailbox given"}
+    assert done.cost["credits"] == 2
+
+
+def test_verdicts_on_others_than_those_asked_about_count_for_nothing():
+    said = [
+        {"address": "x@a.test", "status": "valid"},
+        {"address": "a@a.test", "status": "invalid"},
+    ]
+    said += [{"address": "a@a.test", "status": "valid"}]
+    assert told({"email_batch": said}).answer.verified.keys() == {"a@a.test"}
+    assert told({"email_batch": said}).answer.verified["a@a.test"].verdict is Verdict.INVALID
+
+
+NO_KEY = "Invalid API key or your account ran out of credits"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"email_batch": [], "errors": [{"error": NO_KEY, "email_address": "all"}]}, ConfigError),
+        ({"error": NO_KEY}, ConfigError),
+        ({"email_batch": [], "errors": [{"error": "Too many emails"}]}, PermanentError),
+        ({"email_batch": [], "errors": []}, UncertainError),
+        ({"email_batch": {}}, UncertainError),
+        ({}, UncertainError),
+        (None, UncertainError),
+        ([], UncertainError),
+        ({"email_batch": [{"address": "other@a.test", "status": "valid"}]}, UncertainError),
+    ],
+)
+def test_an_answer_without_verdicts_is_told_apart(said, kind):
+    with pytest.raises(kind):
+        told(said)
+
+
+def test_a_key_without_credits_is_for_a_person_to_mend():
+    async def work(here):
+        with pytest.raises(ConfigError):
+            await here.verifier.ask(TWO, key="k")
+        return here.charged("zerobounce")
+
+    assert at_desk(work, {"zerobounce.credits": 1}) == 0
+
+
+def test_a_wrong_key_is_known_from_the_credits_it_has():
+    async def work(here):
+        return await here.verifier.check()
+
+    health = at_desk(work, key="wrong-key")
+    assert not health.ok
+    assert "key" in health.detail
+    assert at_desk(work).detail == "100000 credits left"
+
+
+@pytest.mark.parametrize(("status", "wait"), [(403, LONGEST_WAIT), (429, timedelta(minutes=10))])
+def test_whoever_is_kept_out_waits_until_the_block_is_over(status, wait):
+    with pytest.raises(TransientError) as raised:
+        told(Saying({"error": "blocked"}, status=status))
+    assert raised.value.retry_after == wait
+
+
+def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
+    async def work(here):
+        for number in range(5):
+            await here.verifier.ask(Batch(emails=(f"p{number}@nobody.com",)), key="k")
+        before = here.charged("zerobounce")
+        with pytest.raises(TransientError):
+            await here.verifier.ask(TWO, key="k")
+        return here.charged("zerobounce") - before
+
+    assert at_desk(work, {"zerobounce.calls": 0}) == 0
+
+
+@given(st.text(max_size=80))
+def test_no_text_breaks_the_reading_of_an_address(text):
+    for address in plain_addresses([text]).values():
+        assert plain_address(address) == address
+        assert Address(email=address)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (" Tan.Wei@Acme.com.SG ", "tan.wei@acme.com.sg"),
+        ("o'brien+x@a.co", "o'brien+x@a.co"),
+        ("tän@müller.de", "tän@müller.de"),
+    ],
+)
+def test_an_address_is_kept_in_one_form(text, plain):
+    assert plain_address(text) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "@", "a@", "@a.com", "a@b", "a b@c.com", "a@b..com", "a@b.c", "a@a.com\nbcc:x", "<a@b.co>",
+     "a@b.co, c@d.co", "x" * 65 + "@a.com", "a@" + "b" * 250 + ".com",
+     "x" * 64 + "@" + "b" * 60 + ("." + "b" * 60) * 3, "a\x00@b.co", "\ud800@b.co"],
+)  # fmt: skip
+def test_what_is_no_address_is_never_sent(text):
+    with pytest.raises(PermanentError):
+        plain_address(text)
+
+
+@pytest.mark.parametrize(
+    "emails", [(), ("a@a.co", "a@a.co"), ("A@a.co",), tuple(f"a{n}@a.co" for n in range(101))]
+)
+def test_a_batch_has_a_hundred_plain_addresses_at_most(emails):
+    with pytest.raises(PermanentError):
+        Batch(emails=emails)
+
+
+def test_sure_verdicts_are_kept_long_and_unsure_ones_briefly():
+    sure, unsure = (Verdict.VALID, Verdict.INVALID), (Verdict.CATCH_ALL, Verdict.UNKNOWN)
+    assert min(GOOD_FOR[each] for each in sure) > max(GOOD_FOR[each] for each in unsure)
+    assert GOOD_FOR.keys() == set(Verdict)
+
+
+def test_verdicts_come_back_from_what_is_kept_as_they_were():
+    said = Verified(email="a@a.co", verdict=Verdict.CATCH_ALL, because="x")
+    question = Address(email="a@a.co")
+    assert question.answered(json.loads(json.dumps(said.as_json()))) == said
+    for odd in (None, {}, {"verdict": "unverified"}, {"verdict": 3}, {"verdict": "great"}):
+        with pytest.raises(PermanentError):
+            question.answered(odd)
