@@ -41,7 +41,7 @@ class RunningBox:
         self._thread.join()
         self._loop.close()
 
-    def ask(self, host, method, path, data=None, *, body=None, headers=None, patience=5):
+    def ask(self, host, method, path, data=None, *, body=None, headers=None, patience=60):
         """Send one request as it is; return what came back, or raise what the socket raised."""
         address, port = self.box.address.split(":")
         line = http.client.HTTPConnection(address, int(port), timeout=patience)

@@ -7,7 +7,7 @@ import pytest
 from stoker.base.cancellation import as_long_as, cut_off, seen_through
 from stoker.base.errors import TransientError
 
-LONG = 10  # seconds, which nobody waits for unless something is broken
+LONG = 120  # seconds, which nobody waits for unless something is broken
 NOT_OURS = TransientError("it is somebody else's by now")
 
 

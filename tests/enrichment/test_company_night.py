@@ -147,7 +147,7 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
             if len(seen) == 5:
                 others.set()
             if len(seen) == 1:
-                await asyncio.wait_for(others.wait(), 30)
+                await asyncio.wait_for(others.wait(), 120)
 
         return await Desk(house, visits=visits_of(house, first_waits_for_all), at_once=2).go()
 
@@ -305,7 +305,7 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
                 self.price = self._real.price
 
             async def ask(self, question, *, key):
-                await asyncio.wait_for(everybody.wait(), 30)
+                await asyncio.wait_for(everybody.wait(), 120)
                 done = await self._real.ask(question, key=key)
                 return Done(answer=done.answer, cost=done.cost)
 

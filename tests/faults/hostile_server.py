@@ -78,6 +78,7 @@ class HostileServer:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.answered = 0  # of them, with all there was to say
         self.opened = 0
         self.open = 0
         self._server: asyncio.Server | None = None
@@ -134,6 +135,7 @@ class HostileServer:
         deed: Deed = getattr(self, "_" + asked.path.strip("/").split("/")[0].replace("-", "_"))
         keep = await deed(asked, writer)
         await writer.drain()
+        self.answered += 1
         return keep
 
     # Misdeeds.

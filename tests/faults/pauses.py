@@ -101,7 +101,7 @@ def _two(workers: Workers, task: str, room: Path) -> Iterator[list[Worker]]:
 def _at_work(pair: list[Worker]) -> tuple[Worker, str]:
     """Wait until one of them begins a run; return it and the run's name."""
     before = [_begun(worker) for worker in pair]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for worker, known in zip(pair, before, strict=True):
             if len(begun := _begun(worker)) > len(known):

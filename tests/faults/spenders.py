@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
@@ -48,13 +48,17 @@ def opened(kind: str, where: str) -> Backend:
 @contextmanager
 def spending(
     kind: str, where: str, told: Path, *, processes: int, naive: bool = False
-) -> Iterator[None]:
-    """Let processes spend while inside; afterwards they have all written down what they did."""
+) -> Iterator[Callable[[], list[int]]]:
+    """Let processes spend while inside; afterwards they have all written down what they did.
+
+    Yields a function that returns how many reservations each has made so far.
+    """
     spawn = multiprocessing.get_context("spawn")
-    end = spawn.Event()
+    end, made = spawn.Event(), spawn.Array("q", processes, lock=False)
     crowd = [
         spawn.Process(
-            target=_spend, args=(kind, where, str(told / f"{nth}"), TENANTS[nth % 2], naive, end)
+            target=_spend,
+            args=(kind, where, str(told / f"{nth}"), TENANTS[nth % 2], naive, end, made, nth),
         )
         for nth in range(processes)
     ]
@@ -65,7 +69,7 @@ def spending(
             if not all(process.is_alive() for process in crowd):
                 raise RuntimeError("a process did not begin to spend")
             time.sleep(0.01)
-        yield
+        yield lambda: list(made)
     finally:
         end.set()
         for process in crowd:
@@ -78,12 +82,30 @@ def written(told: Path) -> list[Asked]:
     return sorted(Asked(int(began), int(ended), said == "yes") for began, ended, said in lines)
 
 
-def _spend(kind: str, where: str, told: str, tenant: TenantId, naive: bool, end: object) -> None:
-    asyncio.run(_spending(kind, where, told, tenant, naive, end))
+def _spend(
+    kind: str,
+    where: str,
+    told: str,
+    tenant: TenantId,
+    naive: bool,
+    end: Any,
+    made: MutableSequence[int],
+    place: int,
+) -> None:
+    def count() -> None:
+        made[place] += 1
+
+    asyncio.run(_spending(kind, where, told, tenant, naive, end, count))
 
 
 async def _spending(
-    kind: str, where: str, told: str, tenant: TenantId, naive: bool, end: object
+    kind: str,
+    where: str,
+    told: str,
+    tenant: TenantId,
+    naive: bool,
+    end: Any,
+    count: Callable[[], None],
 ) -> None:
     backend = opened(kind, where)
     money = backend.tenant(tenant).money
@@ -92,7 +114,7 @@ async def _spending(
 
     async def task(nth: int) -> None:
         turn = 0
-        while not end.is_set():  # type: ignore[attr-defined]  # an Event, which has no type
+        while not end.is_set():
             began, turn = time.monotonic_ns(), turn + 1
             if naive:
                 await asyncio.sleep(0.001)
@@ -100,6 +122,7 @@ async def _spending(
             else:
                 granted = await _reserved(money, f"{told}/{nth}/{turn}")
             found.append(Asked(began, time.monotonic_ns(), granted))
+            count()
 
     tasks = asyncio.gather(*(task(nth) for nth in range(TASKS)))
     await asyncio.to_thread(Path(told).touch)

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 import pg
-from faults.spenders import opened, spending, written
+from faults.spenders import TASKS, opened, spending, written
 
 pytestmark = pytest.mark.faults
 
 PROCESSES = 4
+PATIENCE = 120  # seconds
 STOPS = ("", "lusha", "")  # every connector, the one that is used
 
 
@@ -30,16 +31,31 @@ def store(request, tmp_path):
     return "sqlite", str(tmp_path / "stoker.db")
 
 
-async def stopped_and_resumed(store):
+EACH = 2 * TASKS + 1  # so many more of a process, and one of them was begun and answered since
+
+
+async def more_made(made):
+    """Wait until every process has begun and made a reservation."""
+    before = made()
+    async with asyncio.timeout(PATIENCE):
+        while not has_more(before, made()):  # noqa: ASYNC110 - other processes ring no bell
+            await asyncio.sleep(0.01)
+
+
+def has_more(before, after):
+    return all(now - then >= EACH for now, then in zip(after, before, strict=True))
+
+
+async def stopped_and_resumed(store, made):
     """Stop and resume a few times; return when each stop was asked for, in force, and over."""
     backend = opened(*store)
     shared, stops = backend.shared(), []
     for connector in STOPS:
-        await asyncio.sleep(0.3)
+        await more_made(made)
         asked = time.monotonic_ns()
         await shared.stop(connector, reason="the bill looks wrong", now=datetime.now(UTC))
         in_force = time.monotonic_ns()
-        await asyncio.sleep(0.3)
+        await more_made(made)
         stops.append((asked, in_force, time.monotonic_ns()))
         await shared.resume(connector, now=datetime.now(UTC))
     await backend.close()
@@ -62,8 +78,8 @@ def test_nothing_that_is_begun_after_a_stop_returned_is_granted_in_any_process(
 ):
     told = tmp_path / "told"
     told.mkdir()
-    with spending(*store, told, processes=PROCESSES):
-        stops = asyncio.run(stopped_and_resumed(store))
+    with spending(*store, told, processes=PROCESSES) as made:
+        stops = asyncio.run(stopped_and_resumed(store, made))
 
     reservations = written(told)
     broken, slowest = broken_and_slowest(reservations, stops)
@@ -83,8 +99,8 @@ def test_nothing_that_is_begun_after_a_stop_returned_is_granted_in_any_process(
 def test_the_naive_twin_that_looked_for_stops_once_is_caught(store, tmp_path):
     told = tmp_path / "told"
     told.mkdir()
-    with spending(*store, told, processes=2, naive=True):
-        stops = asyncio.run(stopped_and_resumed(store))
+    with spending(*store, told, processes=2, naive=True) as made:
+        stops = asyncio.run(stopped_and_resumed(store, made))
 
     broken, _ = broken_and_slowest(written(told), stops)
     assert broken

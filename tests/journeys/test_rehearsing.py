@@ -59,7 +59,7 @@ def company(address):
     import http.client
 
     host, port = address.split(":")
-    line = http.client.HTTPConnection(host, int(port), timeout=10)
+    line = http.client.HTTPConnection(host, int(port), timeout=60)
     try:
         for index in range(300):
             line.request("GET", f"/company?index={index}", headers={"Host": "sandbox.test"})

@@ -41,8 +41,8 @@ def box():
 
 def line_to(box):
     address, port = box.box.address.split(":")
-    line = socket.create_connection((address, int(port)), timeout=5)
-    line.settimeout(5)
+    line = socket.create_connection((address, int(port)), timeout=60)
+    line.settimeout(60)
     return line
 
 

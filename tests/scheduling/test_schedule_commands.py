@@ -180,7 +180,7 @@ def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_pa
         stopping = asyncio.Event()
 
         async def daemon():
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await kept_going(asked, named, stopping, look_again=soon)
 
         with pytest.raises(ConfigError, match="stoker tenant enable bolt"):

@@ -32,14 +32,22 @@ class Counting:
 
     def __init__(self, takes=0.0, enough=1):
         self.runs, self.takes, self.enough = [], takes, enough
-        self.is_enough = asyncio.Event()
+        self.is_enough, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
 
     async def __call__(self, run):
         self.runs.append(run.key.at)
         if len(self.runs) >= self.enough:
             self.is_enough.set()
         await asyncio.sleep(self.takes)
+        await self.may_end.wait()
         return Ending()
+
+    def hold(self):
+        """Let nothing end that is under way, until `may_end` is set."""
+        self.is_enough.clear()
+        self.may_end.clear()
+        return self
 
 
 class Failing:
@@ -197,7 +205,7 @@ def test_of_two_schedulers_at_the_same_moment_one_runs_and_the_other_says_duplic
 
 
 def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why():
-    world = World(work=Counting(takes=0.2), schedule=Interval(every=timedelta(hours=1)))
+    world = World(work=Counting().hold(), schedule=Interval(every=timedelta(hours=1)))
 
     # Leases longer than the jump, so that the holder is not taken for dead.
     length = timedelta(days=1)
@@ -205,9 +213,10 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
     async def scenario():
         one = world.scheduler("one", length=length)
         first = asyncio.ensure_future(one.tick())
-        await asyncio.sleep(0.05)
+        await world.work.is_enough.wait()
         world.clock.jump(world.clock.now() + timedelta(hours=1))
         second = await world.scheduler("two", length=length).tick()
+        world.work.may_end.set()
         return await first, second
 
     first, second = asyncio.run(scenario())
@@ -219,17 +228,19 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
 
 def test_what_is_being_caught_up_on_is_not_skipped_because_catching_up_takes_long():
     hourly = Interval(every=timedelta(hours=1))
-    world = World(work=Counting(takes=0.1), schedule=hourly, catch_up=CatchUp.ALL)
+    world = World(work=Counting(), schedule=hourly, catch_up=CatchUp.ALL)
     length = timedelta(days=1)
 
     async def scenario():
         one, two = (world.scheduler(name, length=length) for name in ("one", "two"))
         await one.tick()
         world.clock.advance(timedelta(hours=3))
+        world.work.hold()
         catching_up = asyncio.ensure_future(one.tick())
-        await asyncio.sleep(0.05)
+        await world.work.is_enough.wait()
         world.clock.jump(world.clock.now() + timedelta(hours=1))
         assert await two.tick() == []
+        world.work.may_end.set()
         return await catching_up
 
     assert [run.state for _, run in asyncio.run(scenario())] == [RunState.DONE] * 3
@@ -470,14 +481,14 @@ class Brief(Counting):
 
 
 def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
-    long, brief = Counting(takes=60), Brief()
+    long, brief = Counting(takes=3600), Brief()
     world = World(work=long, tenants=(ACME, UMBRELLA))
     world.tasks += [replace(task, work=brief) for task in world.tasks]
 
     async def scenario():
         stopping = asyncio.Event()
         daemon = asyncio.ensure_future(world.scheduler(at_once=1).keep_going(stopping))
-        await asyncio.wait_for(brief.is_enough.wait(), timeout=30)
+        await asyncio.wait_for(brief.is_enough.wait(), timeout=120)
         began = len(long.runs)
         stopping.set()
         await daemon
@@ -622,14 +633,15 @@ def test_a_task_started_by_hand_runs_though_it_is_not_due():
 
 
 def test_a_task_is_not_started_by_hand_while_it_is_running():
-    world = World(work=Counting(takes=0.2))
+    world = World(work=Counting().hold())
 
     async def scenario():
         going = asyncio.ensure_future(world.scheduler("one").tick())
-        await asyncio.sleep(0.05)
+        await world.work.is_enough.wait()
         try:
             await world.scheduler("two").start_now(world.tasks[0])
         finally:
+            world.work.may_end.set()
             await going
 
     with pytest.raises(ConflictError, match="running for acme already"):
@@ -653,7 +665,7 @@ def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
 
 
 def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
-    world = World(work=Counting(takes=60))
+    world = World(work=Counting(takes=3600))
 
     async def scenario():
         stopping = asyncio.Event()
