@@ -1,38 +1,47 @@
-# Two commands do everything: `make demo` and `make test`. Each target sets up what it needs in .venv.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+# Two commands do everything: `make demo` and `make test`. Each target sets up what it needs in .venv:
+# the demo what Stoker itself needs, tests and checks the tools of developers, benchmarks their rivals.
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 .PHONY: demo test check bench proof docs clean
 .DELETE_ON_ERROR:
 
-$(READY): pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Stoker needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) .
 	@touch $@
 
-demo: $(READY)
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(INSTALL) '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready-dev
+	$(INSTALL) '.[bench]'
+	@touch $@
+
+demo: $(VENV)/.ready
 	@$(BIN)/stoker demo
 
-test: $(READY)
+test: $(VENV)/.ready-dev
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest
 
-check: $(READY)
+check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m stoker.cli.reference --check docs
 
-docs: $(READY)
+docs: $(VENV)/.ready-dev
 	$(BIN)/python -m stoker.cli.reference --write docs
 
-bench: $(READY)
+bench: $(VENV)/.ready-bench
 	$(BIN)/python -m bench
 
-proof: $(READY)
+proof: $(VENV)/.ready-dev
 	$(BIN)/python -m proof
 
 clean:
