@@ -1,17 +1,14 @@
 """Policies are rehearsed with the planner the product uses, and hold what is promised of it."""
 
-import ast
 import gzip
 import json
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import stoker.simulation
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
 from stoker.heat.beliefs import BeliefRule, Observed, learned
@@ -32,28 +29,9 @@ from stoker.simulation.pull_compare import (
 from stoker.simulation.pull_run import Warmth, kept_by, ranked
 from stoker.simulation.world import population, recorded
 
-HERE = Path(stoker.simulation.__file__).parent
 FREE = {
     objective: PullRule(objective=objective, floor=None) for objective in Objective
 }  # nobody is promised anything
-
-
-def imported(name):
-    tree = ast.parse((HERE / name).read_text(encoding="utf-8"))
-    return {
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-
-def test_the_rehearsal_imports_the_production_planner_and_what_it_learns_by():
-    assert {"stoker.pulls.planner.plan_day", "stoker.heat.beliefs.observed"} <= imported(
-        "planned.py"
-    )
-    assert "stoker.pulls.rates.plan_rates" in imported("pull_figures.py")
-    assert "stoker.heat.heat.scores" in imported("pull_days.py")
 
 
 @pytest.fixture(scope="module")

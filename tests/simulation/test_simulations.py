@@ -23,21 +23,24 @@ USUAL = Odds(failed=0.1, already_reacted=0.05, no_posts=0.05)
 HERE = Path(stoker.simulation.__file__).parent
 
 
-def imported(name):
+def list_imports(name):
     tree = ast.parse((HERE / name).read_text(encoding="utf-8"))
-    return {
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
 
-def test_the_simulator_imports_the_production_planner():
-    assert "stoker.touches.planner.picks_of" in imported("touch_coverage.py")
-    assert "stoker.touches.coverage.rehearsed" in imported("touch_coverage.py")
-    assert "stoker.touches.planner.picks_of" in imported("touch_scores.py")
-    assert "stoker.touches.times.day_times" in imported("touch_timing.py")
+@pytest.mark.parametrize(
+    ("simulation", "production"),
+    [
+        ("policies.py", "stoker.pulls.planner"),
+        ("policies.py", "stoker.heat.beliefs"),
+        ("pull_compare.py", "stoker.pulls.rates"),
+        ("touch_coverage.py", "stoker.touches.planner"),
+        ("touch_scores.py", "stoker.touches.planner"),
+        ("touch_timing.py", "stoker.touches.times"),
+    ],
+)
+def test_simulations_use_the_production_planners(simulation, production):
+    assert production in list_imports(simulation)
 
 
 def test_repaired_daily_nearly_everybody_is_reached_in_time_and_planning_weekly_is_caught():
