@@ -17,7 +17,7 @@ from pathlib import Path
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import Job, TenantId
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.ledger.chain import Note
+from stoker.ledger.chain import NewEntry
 from stoker.runs.model import Run, RunKey
 
 ACME = TenantId("acme")
@@ -29,7 +29,7 @@ CALLERS = 32
 
 def postings(count: int) -> list[Job]:
     return [
-        Job.found(
+        Job.create(
             source="greenhouse:acme",
             url=f"https://boards.example.com/acme/jobs/{number}",
             title=f"Senior Engineer, Platform {number % 997}",
@@ -97,7 +97,7 @@ async def singles_ours(count: int) -> float:
         backend = SqliteBackend(Path(directory) / "ours.db")
         await backend.migrate()
         book = backend.tenant(ACME).ledger
-        note = Note(at=START, kind="BENCH", subject="row", reason="")
+        note = NewEntry(at=START, kind="BENCH", subject="row", reason="")
 
         async def caller() -> None:
             for _ in range(count // CALLERS):

@@ -23,14 +23,14 @@ AGENT = "Stoker/0.1 (benchmark)"
 
 def site_names() -> list[str]:
     """Return sites without trouble and without a Crawl-delay, which Scrapy would not heed."""
-    from stoker.sandbox.sites.layout import layout_of
+    from stoker.sandbox.sites.layout import build_layout
     from stoker.sandbox.world.companies import World
-    from stoker.sandbox.world.site_faults import Trouble
+    from stoker.sandbox.world.site_faults import SiteFault
 
     world, names = World(seed=SEED, size=WORLD), []
     for index in range(WORLD):
-        company = world.company(index)
-        if company.trouble is Trouble.FINE and not layout_of(world, company).crawl_delay:
+        company = world.get_company(index)
+        if company.trouble is SiteFault.FINE and not build_layout(world, company).crawl_delay:
             names.append(company.domain)
     return names[:SITES]
 
@@ -46,17 +46,17 @@ async def serve() -> None:
 async def ours(address: str) -> dict[str, float]:
     from stoker.base.clock import SystemClock
     from stoker.crawl.crawler import Crawler
-    from stoker.crawl.politeness import OwnHosts
+    from stoker.crawl.politeness import LocalHostPacer
     from stoker.crawl.visit import CrawlLimits
-    from stoker.http.client import Http
+    from stoker.http.client import HttpClient
 
     clock, names = SystemClock(), site_names()
 
     async def visits(known):
         # A process of its own each night, as far as robots.txt files are concerned.
-        http = Http(user_agent=AGENT, sandbox=address, connections=2 * SITES)
+        http = HttpClient(user_agent=AGENT, sandbox=address, connections=2 * SITES)
         limits = CrawlLimits(pages=PAGES, site=timedelta(seconds=120))
-        hosts = OwnHosts(clock=clock)
+        hosts = LocalHostPacer(clock=clock)
         crawler = Crawler(http, pacer=hosts, clock=clock, user_agent=AGENT, limits=limits)
         began, worked = time.perf_counter(), time.process_time()
         made = await asyncio.gather(

@@ -52,22 +52,22 @@ def write_postings(path: Path, rows: int) -> None:
 
 async def ours(home: Path) -> float:
     """Return the seconds one discovery takes, from the file to the run's end."""
-    from stoker.app import opened, settings
+    from stoker.app import open_app, read_settings
     from stoker.runs.model import RunState
 
     (home / "stoker.toml").write_text('[discovery]\nsources = ["file:jobs.csv"]\nenrich = true\n')
-    own = settings(directory=home, config=None, flags={}, environment={})
-    async with opened(own, observer=lambda _: None) as app:
+    own = read_settings(directory=home, config=None, flags={}, environment={})
+    async with open_app(own, observer=lambda _: None) as app:
         accounts = [
             Company(id=CompanyId(f"T{nth}"), name=f"Company {nth} Pte. Ltd.")
             for nth in range(ACCOUNTS)
         ]
         store = app.backend.tenant(DEFAULT)
         await store.accounts.upsert_companies(accounts, now=app.clock.now())
-        work = app.discovery(DEFAULT, files=app.posting_files(DEFAULT))
-        task = app.discovery_task(DEFAULT, work)
+        work = app.build_discovery_run(DEFAULT, files=app.get_posting_files(DEFAULT))
+        task = app.build_discovery_task(DEFAULT, work)
         began = time.perf_counter()
-        run = await app.scheduler(()).start_now(task)
+        run = await app.build_scheduler(()).run_now(task)
         took = time.perf_counter() - began
     counts = run.manifest.counts
     assert run.state is RunState.DONE, run.reason

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from stoker.rate_limits.fairness import RoundRobin
+from stoker.rate_limits.fairness import DeficitRoundRobin
 
 TENANTS = [f"tenant{nth}" for nth in range(10)]
 SKEW = 10
@@ -47,7 +47,7 @@ def shares(out: Iterable[Work], served: int) -> list[int]:
 
 def in_turn(waiting: Iterable[Work]) -> Iterator[Work]:
     """Yield work as our round robin gives it out."""
-    turns: RoundRobin[str, Work] = RoundRobin(quantum=max(COSTS))
+    turns: DeficitRoundRobin[str, Work] = DeficitRoundRobin(quantum=max(COSTS))
     for work in waiting:
         turns.put(work[0], work, cost=work[1])
     while (taken := turns.take()) is not None:

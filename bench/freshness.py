@@ -18,11 +18,23 @@ from pathlib import Path
 from stoker.heat.tiers import Tier
 from stoker.pulls.columns import PullRule
 from stoker.pulls.worth import Objective
-from stoker.simulation.metrics import Tally
-from stoker.simulation.policies import EVERY, TIERS_NEED, Costs, MostUrgent, Planned, overdue, tiers
-from stoker.simulation.pull_compare import bounds, cadence_without_history, looks_needed
-from stoker.simulation.pull_run import Kept, kept_by
-from stoker.simulation.world import World, population, recorded
+from stoker.simulation.metrics import FreshnessTally
+from stoker.simulation.policies import (
+    TIER_INTERVALS,
+    TIERS_BUDGET,
+    LookupCosts,
+    ProductPolicy,
+    UrgencyPolicy,
+    build_tiers,
+    compute_overdue,
+)
+from stoker.simulation.pull_compare import (
+    compute_bounds,
+    compute_prior_intervals,
+    find_lookups_needed,
+)
+from stoker.simulation.pull_run import PolicyResult, run_policy
+from stoker.simulation.world import SimWorld, build_population, read_trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "data"
 ACCOUNTS, DAYS, SEEDS, TRACE_SEEDS = 10_000, 365, (0, 1, 2), (0, 1, 2, 3, 4)
@@ -43,20 +55,24 @@ Row = tuple[str, str, str, str]
 
 
 @cache
-def made_up(seed: int) -> World:
-    return population(ACCOUNTS, seed=seed)
+def made_up(seed: int) -> SimWorld:
+    return build_population(ACCOUNTS, seed=seed)
 
 
 @cache
-def kept(seed: int, times: float, rule: PullRule | None, known: bool = False) -> Kept:
+def kept(seed: int, times: float, rule: PullRule | None, known: bool = False) -> PolicyResult:
     world = made_up(seed)
-    policy = tiers() if rule is None else Planned(name="", world=world, rule=rule, known=known)
-    return kept_by(policy, world, budget=times * TIERS_NEED, days=DAYS, seed=seed)
+    policy = (
+        build_tiers()
+        if rule is None
+        else ProductPolicy(name="", world=world, rule=rule, known=known)
+    )
+    return run_policy(policy, world, budget=times * TIERS_BUDGET, days=DAYS, seed=seed)
 
 
 @cache
 def bound(seed: int, times: float, objective: Objective) -> float:
-    found = bounds(made_up(seed), budget=times * TIERS_NEED)
+    found = compute_bounds(made_up(seed), budget=times * TIERS_BUDGET)
     return found.freshness if objective is Objective.FRESHNESS else found.harmonic
 
 
@@ -76,12 +92,12 @@ def missed(times: float, rule: PullRule, known: bool = False) -> float:
     )
 
 
-def stale(ours: Tally, theirs: Tally) -> float:
+def stale(ours: FreshnessTally, theirs: FreshnessTally) -> float:
     """Return by how much one is out of date less than the other: below 0 is less."""
     return (1 - ours.freshness) / (1 - theirs.freshness) - 1
 
 
-def better(ours: Tally, theirs: Tally) -> bool:
+def better(ours: FreshnessTally, theirs: FreshnessTally) -> bool:
     """Return whether one beats the other in freshness, in captured value and in delay."""
     return (
         ours.freshness > theirs.freshness
@@ -176,11 +192,11 @@ def of_needed() -> Iterator[Row]:
     for times in TIMES[1:]:
         world = made_up(0)
         shares.append(
-            looks_needed(
-                partial(Planned, name="", world=world, rule=FRESHNESS),
+            find_lookups_needed(
+                partial(ProductPolicy, name="", world=world, rule=FRESHNESS),
                 world,
                 freshness=kept(0, times, None).tally.freshness,
-                budget=times * TIERS_NEED,
+                budget=times * TIERS_BUDGET,
                 days=DAYS,
             )
         )
@@ -188,14 +204,16 @@ def of_needed() -> Iterator[Row]:
 
 
 def of_depth() -> Iterator[Row]:
-    world, costs = population(ACCOUNTS, seed=0, deep=True), Costs(shallow=1, deep=5)
-    most = bounds(world, budget=0.3, costs=costs).freshness
+    world, costs = build_population(ACCOUNTS, seed=0, deep=True), LookupCosts(shallow=1, deep=5)
+    most = compute_bounds(world, budget=0.3, costs=costs).freshness
     ours = [
-        kept_by(policy, world, budget=0.3, days=DAYS, costs=costs)
+        run_policy(policy, world, budget=0.3, days=DAYS, costs=costs)
         for policy in (
-            Planned(name="", world=world, rule=FRESHNESS, known=True, costs=costs),
-            Planned(name="", world=world, rule=FRESHNESS, costs=costs),
-            MostUrgent(name="", urgency=overdue, deep=lambda sight: sight.rank == 2, costs=costs),
+            ProductPolicy(name="", world=world, rule=FRESHNESS, known=True, costs=costs),
+            ProductPolicy(name="", world=world, rule=FRESHNESS, costs=costs),
+            UrgencyPolicy(
+                name="", urgency=compute_overdue, deep=lambda sight: sight.rank == 2, costs=costs
+            ),
         )
     ]
     shares = [each.tally.freshness / most for each in ours]
@@ -209,8 +227,8 @@ def of_depth() -> Iterator[Row]:
 
 def of_cadence() -> Iterator[Row]:
     for name, rule in (("harmonic", HARMONIC), ("freshness", FRESHNESS)):
-        found = cadence_without_history(accounts=ACCOUNTS, days=168, rule=rule)
-        every = " / ".join(f"{each:g}" for each in EVERY[::-1])
+        found = compute_prior_intervals(accounts=ACCOUNTS, days=168, rule=rule)
+        every = " / ".join(f"{each:g}" for each in TIER_INTERVALS[::-1])
         yield (
             f"days between looks without history, HOT / WARM / COLD, {name}",
             " / ".join(f"{found[tier]:.2f}" for tier in (Tier.HOT, Tier.WARM, Tier.COLD)),
@@ -227,15 +245,15 @@ def of_traces() -> Iterator[Row]:
         for budget in (0.03, 0.1):
             ours, theirs = [], []
             for seed in TRACE_SEEDS:
-                world = recorded(
+                world = read_trace(
                     TRACES / trace,
                     days=days,
                     importance=importance and TRACES / importance,
                     seed=seed,
                 )
-                policy = Planned(name="", world=world, rule=HARMONIC)
-                for into, each in ((ours, policy), (theirs, tiers())):
-                    into.append(kept_by(each, world, budget=budget, days=days, seed=seed).tally)
+                policy = ProductPolicy(name="", world=world, rule=HARMONIC)
+                for into, each in ((ours, policy), (theirs, build_tiers())):
+                    into.append(run_policy(each, world, budget=budget, days=days, seed=seed).tally)
             beside = [stale(a, b) for a, b in zip(ours, theirs, strict=True)]
             wins = sum(better(a, b) for a, b in zip(ours, theirs, strict=True))
             yield (

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
-from stoker.rate_limits.rate_limit import OwnPace, Rate, SharedPace
+from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate, SharedRateLimiter
 
 TURNS, ROUNDS = 50_000, 5
 PLENTY = 10_000_000  # a second: nobody ever waits
@@ -43,13 +43,13 @@ async def asking() -> dict[str, float]:
     from pyrate_limiter import Rate as PyrateRate
 
     clock, per = SystemClock(), timedelta(seconds=1)
-    ours = OwnPace(
+    ours = LocalRateLimiter(
         Rate(calls=PLENTY, per=per, burst=PLENTY // 2), clock=clock, ticks=time.monotonic_ns
     )
     aio = AsyncLimiter(PLENTY, 1)
     pyrate = Limiter(InMemoryBucket([PyrateRate(PLENTY, Duration.SECOND)]))
     asked: dict[str, tuple[Callable[[], Awaitable[object]], int]] = {
-        "ours": (ours.turn, TURNS),
+        "ours": (ours.acquire, TURNS),
         "aiolimiter": (aio.acquire, TURNS),
         "pyrate-limiter": (pyrate.try_acquire_async, TURNS // 10),
     }
@@ -66,11 +66,11 @@ def call(path: str, rate: Rate, start_at: float, end_at: float, told: str) -> No
 
     async def calling() -> list[float]:
         backend = SqliteBackend(path)
-        pace = SharedPace("one key", rate, shared=backend.shared(), clock=SystemClock())
+        pace = SharedRateLimiter("one key", rate, shared=backend.shared(), clock=SystemClock())
         await asyncio.sleep(start_at - time.time())
         moments = []
         while (now := time.time()) < end_at:
-            await asyncio.wait_for(pace.turn(), end_at - now + 5)
+            await asyncio.wait_for(pace.acquire(), end_at - now + 5)
             moments.append(time.time())
         await backend.close()
         return moments

@@ -25,9 +25,9 @@ from bench.bulk_insert import bare
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.reservations import Hold
-from stoker.budgets.rows import hold_values
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.reservations import Reservation
+from stoker.budgets.rows import to_reservation_values
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 
@@ -73,7 +73,7 @@ async def pairs(backend: Backend, *, tasks: int, each: int, who: str) -> None:
     async def caller(nth: int) -> None:
         for turn in range(each):
             key = f"{who}/{nth}/{turn}"
-            request = Request(key=key, connector="lusha", amounts={"credits": 7})
+            request = SpendRequest(key=key, connector="lusha", amounts={"credits": 7})
             hold = await money.reserve(
                 request,
                 caps=CAPS,
@@ -82,7 +82,7 @@ async def pairs(backend: Backend, *, tasks: int, each: int, who: str) -> None:
                 until=START + timedelta(minutes=1),
                 now=START,
             )
-            assert not isinstance(hold, Refused)
+            assert not isinstance(hold, Refusal)
             await money.settle(key, {"credits": 5}, now=START)
 
     await asyncio.gather(*(caller(nth) for nth in range(tasks)))
@@ -99,15 +99,15 @@ async def sqlite_ours(count: int) -> float:
     return count / took
 
 
-def sample_hold() -> Hold:
+def sample_hold() -> Reservation:
     """A promise as the store writes it, so that the bare loops write rows of the same size."""
 
-    async def made() -> Hold:
+    async def made() -> Reservation:
         with tempfile.TemporaryDirectory() as directory:
             backend = SqliteBackend(Path(directory) / "sample.db")
             await backend.migrate()
             await pairs(backend, tasks=1, each=1, who="bench")
-            hold = await backend.tenant(ACME).money.hold("bench/0/0")
+            hold = await backend.tenant(ACME).money.find_reservation("bench/0/0")
             await backend.close()
             assert hold is not None
             return hold
@@ -115,8 +115,11 @@ def sample_hold() -> Hold:
     return asyncio.run(made())
 
 
-def sqlite_bare(count: int, hold: Hold) -> float:
-    values, at = list(hold_values(hold).values()), START.isoformat(timespec="microseconds")
+def sqlite_bare(count: int, hold: Reservation) -> float:
+    values, at = (
+        list(to_reservation_values(hold).values()),
+        START.isoformat(timespec="microseconds"),
+    )
     windows = [(charge.cap, charge.window) for charge in hold.charges]
     with tempfile.TemporaryDirectory() as directory:
         db = bare(Path(directory) / "bare.db")
@@ -178,7 +181,7 @@ def postgres_ours(nth: int, each: int, ready: multiprocessing.Barrier, app_url: 
 
     async def work() -> None:
         backend = PostgresBackend(app_url, connections=1)
-        await backend.tenant(ACME).money.usage()
+        await backend.tenant(ACME).money.list_usage()
         await asyncio.to_thread(ready.wait)
         await pairs(backend, tasks=1, each=each, who=f"worker {nth}")
         await backend.close()
@@ -187,11 +190,14 @@ def postgres_ours(nth: int, each: int, ready: multiprocessing.Barrier, app_url: 
 
 
 def postgres_bare(
-    nth: int, each: int, ready: multiprocessing.Barrier, url: str, hold: Hold, lean: bool
+    nth: int, each: int, ready: multiprocessing.Barrier, url: str, hold: Reservation, lean: bool
 ) -> None:
     import psycopg
 
-    values, at = list(hold_values(hold).values()), START.isoformat(timespec="microseconds")
+    values, at = (
+        list(to_reservation_values(hold).values()),
+        START.isoformat(timespec="microseconds"),
+    )
     windows = [(charge.cap, charge.window) for charge in hold.charges]
     promise, charge, settle, spend, entry = (
         query.replace("?", "%s") for query in (PROMISE, CHARGE, SETTLE, SPEND, ENTRY)
@@ -231,7 +237,7 @@ def server() -> Iterator[Callable[[], tuple[str, str]]]:
         home.remove()
 
 
-def with_totals(admin_url: str, app_url: str, hold: Hold) -> str:
+def with_totals(admin_url: str, app_url: str, hold: Reservation) -> str:
     import psycopg
 
     with psycopg.connect(admin_url, autocommit=True) as admin:
@@ -243,7 +249,7 @@ def with_totals(admin_url: str, app_url: str, hold: Hold) -> str:
     return app_url
 
 
-def postgres_rates(count: int, hold: Hold) -> tuple[float, float, float]:
+def postgres_rates(count: int, hold: Reservation) -> tuple[float, float, float]:
     with server() as database:
         ours, baseline, lean = [], [], []
         for _ in range(ROUNDS):  # in turn, so that a busy machine slows all

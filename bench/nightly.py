@@ -76,21 +76,21 @@ def settings_text(address: str, directory: Path, *, scale: float, companies: int
 
 async def serve(scale: float, world: int) -> None:
     """Be the sandbox, and say on every line that comes in how long it took over its answers."""
-    from stoker.sandbox.http import Asked, Told
+    from stoker.sandbox.http import Request, Response
     from stoker.sandbox.server import Sandbox
     from watched_box import RETICENT
 
     class Timed(Sandbox):
         """Remembers how long it made everybody wait, by site and by vendor."""
 
-        waits: dict[str, list[float]] = defaultdict(list)  # noqa: RUF012  # there is one
+        check_waits: dict[str, list[float]] = defaultdict(list)  # noqa: RUF012  # there is one
 
-        def answer(self, asked: Asked) -> Told:
+        def answer(self, asked: Request) -> Response:
             told = super().answer(asked)
             wait = told.after.total_seconds() if told.after else 0.0
-            self.waits[asked.host.removeprefix("www.")].append(wait)
+            self.check_waits[asked.host.removeprefix("www.")].append(wait)
             if asked.host == "zerobounce.test" and asked.body:
-                self.waits[ADDRESSES] += [0.0] * len(asked.json()["email_batch"])
+                self.check_waits[ADDRESSES] += [0.0] * len(asked.parse_json()["email_batch"])
             return told
 
     dials = {"zerobounce.calls": PLENTY}
@@ -99,8 +99,8 @@ async def serve(scale: float, world: int) -> None:
     async with Timed(seed=SEED, companies=world, dials=dials, vendors=RETICENT) as box:
         print(box.address, flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
-            print(json.dumps(box.waits), flush=True)
-            box.waits.clear()
+            print(json.dumps(box.check_waits), flush=True)
+            box.check_waits.clear()
 
 
 async def fill(
@@ -108,24 +108,24 @@ async def fill(
 ) -> None:
     """Make a room with settings and a register, in a process whose memory is not the night's."""
     from night_house import ACME, ANYBODY, BOLT, entity_of, register
-    from stoker.app import opened, settings
+    from stoker.app import open_app, read_settings
     from stoker.sandbox.world.companies import World
 
     text = settings_text(address, Path(room), scale=scale, companies=companies)
     (Path(room) / "stoker.toml").write_text(text)
-    own = settings(directory=Path(room), config=None, flags={}, environment={})
-    async with opened(own, observer=lambda _: None) as app:
+    own = read_settings(directory=Path(room), config=None, flags={}, environment={})
+    async with open_app(own, observer=lambda _: None) as app:
         made = World(seed=SEED, size=world)
         if tenants == 1:
             await register(app, [entity_of(each) for each in quick_sites(made, companies)])
-            await app.backend.tenant(ACME).accounts.put_rule(ANYBODY)
+            await app.backend.tenant(ACME).accounts.save_rule(ANYBODY)
             return
         everybody = list(quick_sites(made, world // 2))
         entities = []
         for tenant, years in ((ACME, (1900, YEAR - 1)), (BOLT, (YEAR, 2100))):
             theirs = [each for each in everybody if years[0] <= each.incorporated.year <= years[1]]
             entities += map(entity_of, theirs[:companies])
-            await app.backend.tenant(tenant).accounts.put_rule(replace(ANYBODY, years=years))
+            await app.backend.tenant(tenant).accounts.save_rule(replace(ANYBODY, years=years))
         await register(app, entities)
 
 
@@ -136,30 +136,32 @@ async def night(
     import resource
 
     from night_house import ACME, BOLT
-    from stoker.app import opened, settings
+    from stoker.app import open_app, read_settings
     from stoker.base.clock import SystemClock
 
     class Days(SystemClock):
         """The machine's clock, some days ahead."""
 
-        ahead = timedelta(0)
+        proceed = timedelta(0)
 
         def now(self):
-            return super().now() + self.ahead
+            return super().now() + self.proceed
 
     with tempfile.TemporaryDirectory() as name:
         words = ("fill", address, name, companies, scale, world, tenants)
         with program(*words) as filling:
             filling.wait()
-        own = settings(directory=Path(name), config=None, flags={}, environment={})
+        own = read_settings(directory=Path(name), config=None, flags={}, environment={})
         clock = Days()
-        async with opened(own, clock=clock, observer=lambda _: None) as app:
+        async with open_app(own, clock=clock, observer=lambda _: None) as app:
             for _ in range(nights):
-                scheduler, began = app.scheduler(()), time.perf_counter()
+                scheduler, began = app.build_scheduler(()), time.perf_counter()
                 worked = time.process_time()
                 run, *_ = await asyncio.gather(
                     *(
-                        scheduler.start_now(app.night_task(tenant, app.night(tenant)))
+                        scheduler.run_now(
+                            app.build_nightly_task(tenant, app.build_nightly_run(tenant))
+                        )
                         for tenant in (ACME, BOLT)[:tenants]
                     )
                 )
@@ -175,19 +177,25 @@ async def night(
                 }
                 print(json.dumps(told), flush=True)
                 sys.stdin.readline()
-                clock.ahead += timedelta(days=1)
+                clock.proceed += timedelta(days=1)
 
 
 def quick_sites(world, number):
     """Yield companies whose sites have no slowness of their own: that is dialled here."""
-    from stoker.sandbox.sites.layout import layout_of
-    from stoker.sandbox.world.site_faults import Trouble
+    from stoker.sandbox.sites.layout import build_layout
+    from stoker.sandbox.world.site_faults import SiteFault
 
-    usual = {Trouble.FINE, Trouble.THIN, Trouble.HIDDEN_CONTACTS, Trouble.TO_WWW, Trouble.GONE}
-    usual |= {Trouble.BROKEN_HTML, Trouble.SCRIPT_ONLY, Trouble.PARKED, Trouble.CHALLENGE}
+    usual = {
+        SiteFault.FINE,
+        SiteFault.THIN,
+        SiteFault.HIDDEN_CONTACTS,
+        SiteFault.TO_WWW,
+        SiteFault.GONE,
+    }
+    usual |= {SiteFault.BROKEN_HTML, SiteFault.SCRIPT_ONLY, SiteFault.PARKED, SiteFault.CHALLENGE}
     found = 0
-    for company in map(world.company, range(world.size)):
-        if company.trouble in usual and not layout_of(world, company).crawl_delay:
+    for company in map(world.get_company, range(world.size)):
+        if company.trouble in usual and not build_layout(world, company).crawl_delay:
             yield company
             found += 1
             if found == number:

@@ -19,10 +19,17 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from stoker.heat.beliefs import Beliefs
-from stoker.pulls.columns import Accounts, Limits, PullRule, accounts_of, in_days, limits_of
-from stoker.pulls.plan_record import Decisions, kept
-from stoker.pulls.planner import DayPlan, plan_day
+from stoker.heat.beliefs import ChangeRates
+from stoker.pulls.columns import (
+    PlanAccounts,
+    PullLimits,
+    PullRule,
+    to_epoch_days,
+    validate_accounts,
+    validate_limits,
+)
+from stoker.pulls.plan_record import PlanDecisions, encode_decisions
+from stoker.pulls.planner import PullPlan, plan_pulls
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -30,20 +37,20 @@ TURNS = 3
 CONNECTORS = 5
 
 
-def asked(number: int) -> tuple[Accounts, Limits]:
+def asked(number: int) -> tuple[PlanAccounts, PullLimits]:
     """Return accounts of a few large and many small tenants, with caps that bind."""
     chance = np.random.default_rng(7)
     tenants, domains = max(number // 1000, 1), max(number // 200, 1)
     sizes = chance.pareto(1.1, tenants) + 0.2
     sizes = np.maximum((sizes / sizes.sum() * number).astype(np.int64), 1)
     sizes[0] += number - sizes.sum()
-    today = in_days(NOW)
+    today = to_epoch_days(NOW)
     days = chance.gamma(2, 10, number) + 1
     changes = np.exp(chance.normal(np.log(0.05), 1.4, number)) * days
     value = np.exp(chance.normal(0, 1.3, number))
-    accounts = accounts_of(
-        Beliefs(changes=np.maximum(changes, 0.05), days=days),
-        deep=Beliefs(changes=np.maximum(changes / 2, 0.05), days=days),
+    accounts = validate_accounts(
+        ChangeRates(changes=np.maximum(changes, 0.05), days=days),
+        deep=ChangeRates(changes=np.maximum(changes / 2, 0.05), days=days),
         value=0.6 * value,
         deep_value=0.4 * value,
         looked=today - chance.exponential(8, number) - 0.6,
@@ -57,14 +64,14 @@ def asked(number: int) -> tuple[Accounts, Limits]:
         posture=chance.random(number),
     )
     shares = np.array([0.02, 0.05, 0.1, 0.1, 0.1])
-    return accounts, limits_of(
+    return accounts, validate_limits(
         np.maximum(sizes * 15 // 100, 1),
         connector_cap=np.maximum((sizes[:, None] * shares).astype(np.int64), 1),
         domain_cap=np.full(domains, 20),
     )
 
 
-def broken(accounts: Accounts, limits: Limits, plan: DayPlan) -> int:
+def broken(accounts: PlanAccounts, limits: PullLimits, plan: PullPlan) -> int:
     """Return how many caps a plan exceeds."""
     units = np.where(plan.depth == 2, accounts.deep_units, accounts.units) * (plan.depth > 0)
     leaf = accounts.tenant.astype(np.int64) * CONNECTORS + accounts.connector
@@ -83,22 +90,22 @@ def timed(number: int) -> tuple[float, ...]:
     cold, warm = [], []
     for _ in range(TURNS):
         began = time.process_time()
-        plan = plan_day(accounts, limits, now=NOW, rule=rule)
+        plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
         cold.append(time.process_time() - began)
         began = time.process_time()
-        plan_day(accounts, limits, now=NOW, rule=rule, price=plan.reference)
+        plan_pulls(accounts, limits, now=NOW, rule=rule, price=plan.reference)
         warm.append(time.process_time() - began)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     used = float(plan.spent.sum() / limits.budget.sum())
     some = slice(0, min(number, 200_000))
-    decisions = Decisions(
+    decisions = PlanDecisions(
         account=[f"{nth:09d}K" for nth in range(some.stop)],
         why=plan.why[some],
         depth=plan.depth[some],
         score=plan.score[some],
-        age=(in_days(NOW) - accounts.looked[some]).astype(np.float32),
+        age=(to_epoch_days(NOW) - accounts.looked[some]).astype(np.float32),
     )
-    per_account = sum(map(len, kept(decisions))) / some.stop
+    per_account = sum(map(len, encode_decisions(decisions))) / some.stop
     wrong = broken(accounts, limits, plan)
     return min(cold), min(warm), most, plan.gap, wrong, used, per_account
 

@@ -16,21 +16,21 @@ import time
 
 import numpy as np
 
-from stoker.pulls.rate_problem import Demand, Limits
-from stoker.pulls.rates import plan_rates
+from stoker.pulls.rate_problem import RateDemand, RateLimits
+from stoker.pulls.rates import compute_rate_plan
 from stoker.pulls.worth import Objective
 
 SIZES = ((10_000, 100), (100_000, 300), (1_000_000, 1_000), (10_000_000, 1_000))
 HALVINGS = 60
 
 
-def asked(number: int, tenants: int) -> tuple[Demand, Limits]:
+def asked(number: int, tenants: int) -> tuple[RateDemand, RateLimits]:
     """Return accounts that change every 20 days in the median, a few tenants having most."""
     chance = np.random.default_rng(5)
     sizes = chance.pareto(1.1, tenants) + 0.2
     tenant = np.sort(chance.choice(tenants, number, p=sizes / sizes.sum()).astype(np.int32))
     cost = np.where(chance.random(number) < 0.2, 4.0, 1.0)
-    demand = Demand(
+    demand = RateDemand(
         value=chance.lognormal(0.0, 1.2, number),
         changes=chance.lognormal(np.log(0.05), 1.49, number),
         cost=cost,
@@ -38,10 +38,10 @@ def asked(number: int, tenants: int) -> tuple[Demand, Limits]:
         rate_min=1 / 60,
     )
     shares = chance.uniform(0.03, 0.4, tenants)
-    return demand, Limits(budget=np.bincount(tenant, cost, tenants) * shares)
+    return demand, RateLimits(budget=np.bincount(tenant, cost, tenants) * shares)
 
 
-def plainly(demand: Demand, limits: Limits) -> np.ndarray:
+def plainly(demand: RateDemand, limits: RateLimits) -> np.ndarray:
     """Return rates by halving, harmonic."""
     count = len(limits.budget)
     low, high = np.full(count, -60.0), np.full(count, 60.0)
@@ -61,13 +61,15 @@ def plainly(demand: Demand, limits: Limits) -> np.ndarray:
 
 def timed(number: int, tenants: int, objective: Objective) -> tuple[float, float, float, float]:
     """Return seconds cold and warm, the gap, and the most of any budget that was spent."""
-    plan_rates(*asked(100, 3), objective=objective)  # makes the tables, once in a process's life
+    compute_rate_plan(
+        *asked(100, 3), objective=objective
+    )  # makes the tables, once in a process's life
     demand, limits = asked(number, tenants)
     began = time.process_time()
-    plan = plan_rates(demand, limits, objective=objective)
+    plan = compute_rate_plan(demand, limits, objective=objective)
     cold = time.process_time()
-    more = Limits(budget=limits.budget * 1.01)
-    warm = plan_rates(demand, more, objective=objective, price0=plan.price)
+    more = RateLimits(budget=limits.budget * 1.01)
+    warm = compute_rate_plan(demand, more, objective=objective, price0=plan.price)
     took = time.process_time() - cold
     some = limits.budget > 0
     most = float((plan.spend[some] / limits.budget[some]).max())

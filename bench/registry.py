@@ -21,11 +21,11 @@ from pathlib import Path
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.registry.files import register_files
-from stoker.registry.load import Registering, RegisterSource
-from stoker.registry.load_store import PUT_COMPANY, PUT_RAW, PUT_SEEN
+from stoker.registry.files import open_register_files
+from stoker.registry.load import RegistryLoader, RegistrySource
+from stoker.registry.load_store import UPSERT_COMPANY, UPSERT_RAW, UPSERT_SEEN
 from stoker.sandbox.world.companies import World
-from stoker.sandbox.world.register import RELEASES, lines
+from stoker.sandbox.world.register import RELEASES, iterate_lines
 
 ROWS, ROUNDS, SEED = 50_000, 3, 7
 
@@ -36,24 +36,24 @@ def written(home: Path) -> list[Path]:
     for release in RELEASES:
         paths.append(home / f"register-{release}.csv")
         with paths[-1].open("w", encoding="utf-8") as file:
-            file.writelines(lines(world, release=release))
+            file.writelines(iterate_lines(world, release=release))
     return paths
 
 
 async def imported(backend, path: Path, release: str):
     """Read one file through the product; return how it went and how long all of it took."""
     began = time.perf_counter()
-    [file] = register_files(path)
-    source = RegisterSource(
+    [file] = open_register_files(path)
+    source = RegistrySource(
         digest=file.digest,
         name=file.name,
         release=release,
         part=file.name,
         lines=file.lines,
-        rows=file.rows,
+        rows=file.iter_rows,
     )
-    reading = Registering(backend.registry(), clock=SystemClock(), observer=lambda _: None)
-    done = await reading.read(source)
+    reading = RegistryLoader(backend.registry(), clock=SystemClock(), observer=lambda _: None)
+    done = await reading.load_file(source)
     return done.load.count, time.perf_counter() - began
 
 
@@ -63,7 +63,7 @@ async def ours(backend, paths):
     second, again = await imported(backend, paths[1], RELEASES[1])
     _, idle = await imported(backend, paths[1], RELEASES[1])
     assert first.rejected == second.rejected == 0
-    return 60 * first.read / took, 60 * second.read / again, idle
+    return 60 * first.rows_read / took, 60 * second.rows_read / again, idle
 
 
 def bare(home: Path, path: Path) -> float:
@@ -104,9 +104,9 @@ def bare(home: Path, path: Path) -> float:
             )
             raws.append((uen, raw))
     db.execute("BEGIN")
-    db.executemany(PUT_SEEN, seen)
-    db.executemany(PUT_COMPANY, companies)
-    db.executemany(PUT_RAW, raws)
+    db.executemany(UPSERT_SEEN, seen)
+    db.executemany(UPSERT_COMPANY, companies)
+    db.executemany(UPSERT_RAW, raws)
     db.execute("COMMIT")
     took = time.perf_counter() - began
     db.close()

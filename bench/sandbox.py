@@ -14,12 +14,12 @@ from multiprocessing.connection import Connection
 
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.world.companies import World
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.site_faults import SiteFault
 
 SEED, COMPANIES = 1, 1000
 CONNECTIONS, REQUESTS, ROUNDS = 32, 8_000, 3
 MANY = 100_000
-_QUICK = (Trouble.FINE, Trouble.THIN, Trouble.HIDDEN_CONTACTS, Trouble.GONE)
+_QUICK = (SiteFault.FINE, SiteFault.THIN, SiteFault.HIDDEN_CONTACTS, SiteFault.GONE)
 
 
 class Constant(asyncio.Protocol):
@@ -80,7 +80,7 @@ def wanted(companies: int, requests: int) -> list[bytes]:
     world = World(seed=SEED, size=MANY)
     domains = [
         company.domain
-        for company in map(world.company, range(companies))
+        for company in map(world.get_company, range(companies))
         if company.trouble in _QUICK
     ]
     return [

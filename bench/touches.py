@@ -23,17 +23,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.simulation.touch_coverage import compared
-from stoker.simulation.touch_timing import timed
+from stoker.simulation.touch_coverage import compare_coverage
+from stoker.simulation.touch_timing import simulate_timing
 from stoker.testing import FakeClock
-from stoker.touches.coverage import Odds
+from stoker.touches.coverage import OutcomeOdds
 from stoker.touches.model import PlanRule
 from stoker.touches.planner import plan_week
-from stoker.touches.service import Touching, without_collecting
+from stoker.touches.service import TouchService, pause_garbage_collection
 from touch_promises import MONDAY, people, planned_weeks
 
 NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)
-USUAL = Odds(failed=0.10, already_reacted=0.05, no_posts=0.05)
+USUAL = OutcomeOdds(failed=0.10, already_reacted=0.05, no_posts=0.05)
 LARGE = PlanRule(
     weekly_budget=800_000,
     weekly_cap=800_000,
@@ -72,7 +72,7 @@ def large() -> tuple[float, float, int]:
     """Return seconds and the most megabytes of a plan for a million profiles, and its touches."""
     million = people(1_000_000, now=NOW)
     began = time.process_time()
-    with without_collecting():
+    with pause_garbage_collection():
         plan = plan_week(
             million, monday=MONDAY, rule=LARGE, seed=1, zone="Asia/Singapore", created_at=NOW
         )
@@ -103,8 +103,8 @@ async def looks(number: int, path: Path) -> tuple[float, float, float, float]:
     await backend.migrate()
     tenant = TenantId("acme")
     store = backend.tenant(tenant).touches
-    await store.put_profiles(people(number, now=NOW))
-    touching = Touching(
+    await store.save_profiles(people(number, now=NOW))
+    touching = TouchService(
         store, rule=crowd(number), zone="Asia/Singapore", clock=clock, tenant=tenant
     )
     took = []
@@ -130,8 +130,10 @@ def main() -> list[tuple[str, str, str, str]]:
         [sys.executable, "-m", "bench.touches", "large"], capture_output=True, text=True, check=True
     )
     seconds, megabytes, touches = alone.stdout.split()
-    ours, weekly, best = compared(profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule())
-    seen = timed(days=10_000, per_day=12, rule=PlanRule())
+    ours, weekly, best = compare_coverage(
+        profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule()
+    )
+    seen = simulate_timing(days=10_000, per_day=12, rule=PlanRule())
     wrong = planned_weeks(300)
     with tempfile.TemporaryDirectory() as room:
         first, again, mark, after = asyncio.run(looks(50_000, Path(room) / "bench.db"))

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import numpy as np
 import numpy.typing as npt
 
-from stoker.calendar.recurrence import Cron, instants
+from stoker.calendar.recurrence import Cron, iter_occurrences
 from stoker.calendar.timezones import Fold, Gap
 
 Minutes = npt.NDArray[np.int32]  # minutes since 1970, in UTC or on a wall
@@ -144,7 +144,7 @@ def wanted(pattern: str, start: datetime, end: datetime) -> Minutes:
 
 def ours(cron: Cron, start: datetime, end: datetime) -> Iterator[datetime]:
     tick = timedelta.resolution
-    return instants(cron, after=start - tick, until=end - tick)
+    return iter_occurrences(cron, after=start - tick, until=end - tick)
 
 
 def difference(zone: str, pattern: str, gap: Gap, fold: Fold, seen: Clock, by: Ours = ours) -> str:

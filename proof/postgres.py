@@ -27,7 +27,7 @@ from faults.pg_proxy import Fate, Proxy
 from faults.pg_trials import Cuts
 from faults.tally import Tally
 from stoker.backends.postgres import PostgresBackend
-from stoker.db.row_security import lint, role_findings
+from stoker.db.row_security import find_role_problems, find_table_problems
 
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 CUTS_AT_ONCE = 2_000  # each batch in a database of its own, so that judging it stays quick
@@ -95,7 +95,9 @@ def _cuts(server: pg.Server, n: int, rng: random.Random) -> Tally:
 def _cut(server: pg.Server, cuts: Cuts, verb: trials.Verb = trials.decide) -> Tally:
     _, url = pg.fresh_database(server)
     with Proxy(server.socket, cuts) as proxy:
-        return _with(proxy.through(url), lambda backend: trials.cut_commits(backend, cuts, verb))
+        return _with(
+            proxy.acquire_slot(url), lambda backend: trials.cut_commits(backend, cuts, verb)
+        )
 
 
 def _restarts(server: pg.Server, n: int) -> Tally:
@@ -107,7 +109,10 @@ def _silences(server: pg.Server, n: int) -> Tally:
     _, url = pg.fresh_database(server)
     with Proxy(server.socket, trials.silent_from(trials.asks_for_a_lease)) as proxy:
         return _with(
-            proxy.through(url), lambda backend: trials.silences(backend, n=n), deadline=0.3, lanes=5
+            proxy.acquire_slot(url),
+            lambda backend: trials.silences(backend, n=n),
+            deadline=0.3,
+            lanes=5,
         )
 
 
@@ -124,7 +129,7 @@ def _storm(server: pg.Server, n: int, rng: random.Random) -> Tally:
 def _lint(server: pg.Server) -> Tally:
     _, url = pg.fresh_database(server)
     with psycopg.connect(url) as link:
-        found = lint(link) + role_findings(link)
+        found = find_table_problems(link) + find_role_problems(link)
     return Tally(n=1, broken=[str(finding) for finding in found])
 
 

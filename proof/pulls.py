@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from pull_cases import NOW, case, slowly
 from pull_trials import counted
 from stoker.pulls.columns import Policy
-from stoker.pulls.planner import plan_day
+from stoker.pulls.planner import plan_pulls
 
 
 def unlike(days: int) -> int:
@@ -26,7 +26,7 @@ def unlike(days: int) -> int:
         long = {"most": 600, "tight": 0.02} if seed % 5 == 0 else {}
         policy, short = list(Policy)[seed % 2], seed % 3 == 0
         accounts, limits, rule = case(seed, policy=policy, deep_caps=short, **long)
-        plan = plan_day(accounts, limits, now=NOW, rule=rule)
+        plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
         wrong += plan.depth.tolist() != slowly(accounts, limits, rule, plan.reference).tolist()
     return wrong
 

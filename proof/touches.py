@@ -21,13 +21,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from faults.touch_kills import killed, side_by_side
-from stoker.simulation.touch_coverage import compared
-from stoker.touches.coverage import Odds
+from stoker.simulation.touch_coverage import compare_coverage
+from stoker.touches.coverage import OutcomeOdds
 from stoker.touches.model import PlanRule
 from touch_promises import lived_weeks, p_values, planned_weeks, unevenness
 
 WEEKS, LIVED, SEEDS, DAYS, RUNS, KILLS, ROUNDS = 10_000, 1_000, 40, 10_000, 200, 100, 10
-USUAL = Odds(failed=0.10, already_reacted=0.05, no_posts=0.05)
+USUAL = OutcomeOdds(failed=0.10, already_reacted=0.05, no_posts=0.05)
 LEAST = 0.995  # of gaps within the window
 UNLIKELY = 1.95  # unevenness that chance alone gives once in a thousand times
 
@@ -64,7 +64,9 @@ def of_times(seeds: int, days: int) -> int:
 
 def of_coverage(runs: int) -> int:
     """Print how many gaps are within the window, beside both other policies."""
-    ours, weekly, best = compared(profiles=100, weeks=12, runs=runs, odds=USUAL, rule=PlanRule())
+    ours, weekly, best = compare_coverage(
+        profiles=100, weeks=12, runs=runs, odds=USUAL, rule=PlanRule()
+    )
     print(
         f"gaps within 14 days, {runs} runs of 12 weeks, n={sum(ours.gaps):,}: {ours.within:.2%}; "
         f"planned weekly {weekly.within:.2%}, longest wait first {best.within:.2%}",

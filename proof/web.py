@@ -34,7 +34,7 @@ from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.backends.postgres import PostgresBackend
-from stoker.http.strict_json import read_json
+from stoker.http.strict_json import parse_json
 
 Counts = Iterator[tuple[str, Tally]]
 A_NIGHT = 1_000  # calls on one store, so that no trial grows without end
@@ -157,7 +157,7 @@ def bodies(scale: float, rng: random.Random) -> Counts:
     yield f"D5 bombs (memory grew by {growth / web_trials.MIB:.1f} MiB at most)", bombs
     answers = web_trials.answering(rng, counted(20_000, scale, least=200))
     yield "C4 mad JSON through a server", answers
-    read = web_trials.reading(rng, counted(1_000_000, scale, least=1_000), read=read_json)
+    read = web_trials.reading(rng, counted(1_000_000, scale, least=1_000), read=parse_json)
     yield "C4 mad JSON", read
 
 

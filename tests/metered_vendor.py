@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
 from stoker.base.errors import PermanentError, TransientError, UncertainError
-from stoker.budgets.model import Done
+from stoker.budgets.model import Paid
 
 UNIT = "credits"
 
@@ -66,7 +66,7 @@ class Till:
     answered: dict[str, int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def meet(self, key: str) -> tuple[Mood, int]:
+    def match_companies(self, key: str) -> tuple[Mood, int]:
         """Decide how a call goes, and charge for it if that is how it goes; return its cost."""
         with self.lock:
             self.calls += 1
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        mood, cost = self.server.till.meet(self.headers["Idempotency-Key"])
+        mood, cost = self.server.till.match_companies(self.headers["Idempotency-Key"])
         body = json.dumps({"charged": cost, "people": ["somebody"]}).encode()
         if mood is Mood.HANGS_AFTER:
             self.server.closing.wait(2)
@@ -159,12 +159,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-async def buy(port: int, *, key: str, patience: float) -> Done[list[str]]:
+async def buy(port: int, *, key: str, patience: float) -> Paid[list[str]]:
     """Make one paid call and say, as a connector would, what its outcome means for money."""
     return await asyncio.to_thread(_buy, port, key, patience)
 
 
-def _buy(port: int, key: str, patience: float) -> Done[list[str]]:
+def _buy(port: int, key: str, patience: float) -> Paid[list[str]]:
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
     try:
         try:
@@ -186,4 +186,4 @@ def _buy(port: int, key: str, patience: float) -> Done[list[str]]:
     if answer.status != 200:
         raise UncertainError(f"the vendor answered {answer.status}")
     told = json.loads(body)
-    return Done(answer=list(told["people"]), cost={UNIT: int(told["charged"])})
+    return Paid(answer=list(told["people"]), cost={UNIT: int(told["charged"])})

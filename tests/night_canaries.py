@@ -18,9 +18,9 @@ from faults.night_trials import IN_A_FILE, PLENTY, VENDORS, key_of, settings_tex
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.reservations import Phase
+from stoker.budgets.reservations import ReservationStatus
 from stoker.cli.main import main
 from stoker.crm.rows import LEAD, PARTNER
 from watched_box import RETICENT
@@ -80,33 +80,40 @@ def _with_numbers(tenant, companies):
 
 
 async def _prepared(room, companies):
-    own = settings(directory=room, config=None, flags={}, environment={})
-    async with opened(own, observer=lambda _: None) as app:
+    own = read_settings(directory=room, config=None, flags={}, environment={})
+    async with open_app(own, observer=lambda _: None) as app:
         await register(app, list(map(entity_of, companies)))
         for tenant, years in YEARS.items():
             accounts = app.backend.tenant(tenant).accounts
-            await accounts.put_rule(replace(ANYBODY, years=years))
+            await accounts.save_rule(replace(ANYBODY, years=years))
 
 
 async def _in_store(room, tenant, strangers):
     """Return everything this tenant's door leads to, also when asked for what is the other's."""
-    own = settings(directory=room, config=None, flags={}, environment={})
-    async with opened(own, observer=lambda _: None) as app:
+    own = read_settings(directory=room, config=None, flags={}, environment={})
+    async with open_app(own, observer=lambda _: None) as app:
         store = app.backend.tenant(tenant)
-        runs = await store.runs.runs(limit=EVERYTHING)
+        runs = await store.runs.list_runs(limit=EVERYTHING)
         found = [
-            ("dossiers", await store.accounts.dossiers(limit=EVERYTHING)),
+            ("dossiers", await store.accounts.list_company_records(limit=EVERYTHING)),
             ("runs", runs),
-            ("holds", await store.money.holds(phases=tuple(Phase), limit=EVERYTHING)),
-            ("usage", await store.money.usage()),
-            ("ledger", await store.ledger.entries(limit=EVERYTHING)),
+            (
+                "holds",
+                await store.money.list_reservations(
+                    phases=tuple(ReservationStatus), limit=EVERYTHING
+                ),
+            ),
+            ("usage", await store.money.list_usage()),
+            ("ledger", await store.ledger.list_entries(limit=EVERYTHING)),
         ]
         for run in runs:
-            found.append(("units", await store.nights.units(run.name, limit=EVERYTHING)))
-            found.append(("rows sent", await store.nights.sent_by(run.name, limit=EVERYTHING)))
+            found.append(("units", await store.nights.list_items(run.name, limit=EVERYTHING)))
+            found.append(
+                ("rows sent", await store.nights.list_sent_rows(run.name, limit=EVERYTHING))
+            )
         for company in strangers:
-            found.append(("pages", await store.pages.pages(company.domain)))
-            found.append(("a dossier", await store.accounts.dossier(company.uen)))
+            found.append(("pages", await store.pages.list_pages(company.domain)))
+            found.append(("a dossier", await store.accounts.find_company_record(company.uen)))
         return [(f"its store: {what}", repr(value)) for what, value in found]
 
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 from itertools import islice
 
 from stoker.accounts.icp import IcpRule
-from stoker.app import opened, settings, system_clock
+from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
 from stoker.registry.model import Entity, Load
 from stoker.sandbox.server import Sandbox
-from stoker.sandbox.sites.layout import layout_of
-from stoker.sandbox.world.site_faults import Trouble
-from stoker.testing import Recorder
+from stoker.sandbox.sites.layout import build_layout
+from stoker.sandbox.world.site_faults import SiteFault
+from stoker.testing import EventRecorder
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))
@@ -66,10 +66,10 @@ class Days:
     """The session's clock, as many days ahead as a test sets."""
 
     def __init__(self):
-        self._clock, self.ahead = system_clock(), timedelta(0)
+        self._clock, self.proceed = system_clock(), timedelta(0)
 
     def now(self):
-        return self._clock.now() + self.ahead
+        return self._clock.now() + self.proceed
 
     def elapsed(self):
         return self._clock.elapsed()
@@ -86,8 +86,10 @@ class House:
 
     async def night(self, tenant=ACME, **how):
         """Carry out a tenant's night as a person would, and return its run."""
-        scheduler = self.app.scheduler(())
-        return await scheduler.start_now(self.app.night_task(tenant, self.app.night(tenant, **how)))
+        scheduler = self.app.build_scheduler(())
+        return await scheduler.run_now(
+            self.app.build_nightly_task(tenant, self.app.build_nightly_run(tenant, **how))
+        )
 
     async def nights(self, *tenants, **how):
         return await asyncio.gather(*(self.night(tenant, **how) for tenant in tenants))
@@ -96,7 +98,7 @@ class House:
         return self.app.backend.tenant(tenant)
 
     async def units(self, run, tenant=ACME):
-        return await self.store(tenant).nights.units(run.name)
+        return await self.store(tenant).nights.list_items(run.name)
 
     def charged(self):
         return {vendor: dict(said) for vendor, said in self.box.charges.items()}
@@ -108,9 +110,9 @@ def text_for(box, *, backend="memory", at_once=8, more=""):
 
 def chosen(world, number, troubles):
     """The first so many companies of the world; without troubles, those whose sites are fine."""
-    everybody = map(world.company, range(world.size))
-    quick = (each for each in everybody if not layout_of(world, each).crawl_delay)
-    wanted = (each for each in quick if troubles or each.trouble is Trouble.FINE)
+    everybody = map(world.get_company, range(world.size))
+    quick = (each for each in everybody if not build_layout(world, each).crawl_delay)
+    wanted = (each for each in quick if troubles or each.trouble is SiteFault.FINE)
     return list(islice(wanted, number))
 
 
@@ -134,13 +136,15 @@ async def house(
             turned = {"zerobounce.calls": PLENTY, **(dials or {})}
             box = await stack.enter_async_context(Sandbox(companies=1000, seed=seed, dials=turned))
         (tmp_path / "stoker.toml").write_text(text_for(box, **how))
-        own = settings(directory=tmp_path, config=None, flags={}, environment=environment or {})
-        told = Recorder()
-        app = await stack.enter_async_context(opened(own, observer=told, clock=clock))
-        if not await app.backend.registry().loads():
+        own = read_settings(
+            directory=tmp_path, config=None, flags={}, environment=environment or {}
+        )
+        told = EventRecorder()
+        app = await stack.enter_async_context(open_app(own, observer=told, clock=clock))
+        if not await app.backend.registry().list_loads():
             await register(
                 app, [entity_of(each) for each in chosen(box.world, companies, troubles)]
             )
         for tenant in ruled:
-            await app.backend.tenant(tenant).accounts.put_rule(ANYBODY)
+            await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)
         yield House(box, app, told)

@@ -5,15 +5,26 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from stoker.heat.beliefs import Beliefs
-from stoker.pulls.columns import PullRule, Why, accounts_of, in_days, limits_of
-from stoker.pulls.offers import offered
+from stoker.heat.beliefs import ChangeRates
+from stoker.pulls.columns import (
+    Decision,
+    PullRule,
+    to_epoch_days,
+    validate_accounts,
+    validate_limits,
+)
+from stoker.pulls.offers import make_offers
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
-TODAY = in_days(NOW)
+TODAY = to_epoch_days(NOW)
 
 
-SHORT_OF_DEPTH = (Why.CAP_CONNECTOR_DAY, Why.RATE_LIMIT, Why.PAUSED, Why.COOLING_DOWN)
+SHORT_OF_DEPTH = (
+    Decision.CAP_CONNECTOR_DAY,
+    Decision.RATE_LIMIT,
+    Decision.PAUSED,
+    Decision.COOLING_DOWN,
+)
 
 
 def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, deep_caps=False, **rule):
@@ -22,10 +33,10 @@ def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, deep_
     size = int(rng.integers(1, most + 1))
     tenants = int(rng.integers(1, tenants + 1))
     days = rng.gamma(2, 10, size) + 0.5
-    surface = Beliefs(changes=rng.gamma(1, 1, size) + 0.05, days=days)
-    deep = Beliefs(changes=rng.gamma(1, 0.5, size) + 0.05, days=days)
+    surface = ChangeRates(changes=rng.gamma(1, 1, size) + 0.05, days=days)
+    deep = ChangeRates(changes=rng.gamma(1, 0.5, size) + 0.05, days=days)
     costs = rng.integers(1, 4, size) if rng.random() < 0.3 else np.full(size, 1)
-    accounts = accounts_of(
+    accounts = validate_accounts(
         surface,
         deep=deep,
         tenant=np.sort(rng.integers(0, tenants, size)),
@@ -42,13 +53,13 @@ def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, deep_
         heat=rng.random(size),
         quiet=rng.exponential(3, size),
         posture=rng.random(size),
-        barred=np.where(rng.random(size) < 0.05, int(Why.PAUSED), 0),
+        barred=np.where(rng.random(size) < 0.05, int(Decision.PAUSED), 0),
     )
     scale = tight if tight is not None else rng.choice([0.1, 0.5, 2.0])
     budget = rng.integers(0, int(2 + scale * size), tenants)
     caps = rng.integers(-1, int(2 + scale * size / 2), (tenants, connectors))
     shared = rng.integers(-1, int(2 + scale * size / 2), domains)
-    limits = limits_of(
+    limits = validate_limits(
         budget,
         connector_cap=caps if rng.random() < 0.7 else None,
         domain_cap=shared if rng.random() < 0.6 else None,
@@ -62,7 +73,7 @@ def case(seed, *, most=40, tenants=3, connectors=2, domains=3, tight=None, deep_
 def short_of_depth(limits, seed, size):
     """Return the limits with few deep looks for every tenant, and one reason or another."""
     rng = np.random.default_rng([seed, 1])
-    deep = limits_of(
+    deep = validate_limits(
         np.zeros(limits.tenants, np.int64),
         deep_cap=rng.choice([-1, 0, 1, 2, size // 4], limits.tenants),
         deep_why=rng.choice(SHORT_OF_DEPTH, limits.tenants),
@@ -91,13 +102,13 @@ def _with_depth(accounts, limits, offers, share):
 
 def slowly(accounts, limits, rule, reference):
     """Plan the same day one offer at a time; return each account's depth."""
-    offers = offered(accounts, now=TODAY, rule=rule)
+    offers = make_offers(accounts, now=TODAY, rule=rule)
     if len(limits.deep_cap):
         deep = _with_depth(accounts, limits, offers, rule.share)
         for row in np.flatnonzero(offers.deeper > 0).tolist():
             if row not in deep:
                 alike = accounts.units[row] == accounts.deep_units[row]
-                offers.look[row] = 0 if alike else offers.alone[row]
+                offers.look[row] = 0 if alike else offers.shallow_only[row]
                 offers.deeper[row] = 0
     line = []
     for row in range(len(accounts)):

@@ -7,8 +7,15 @@ import numpy as np
 
 from pull_cases import NOW, case
 from stoker.pulls.columns import Policy
-from stoker.pulls.flips import MINUTE, STEP, flips, with_posture, with_raises, with_wait
-from stoker.pulls.planner import NOT, plan_day
+from stoker.pulls.flips import (
+    MINUTE,
+    STEP,
+    add_wait,
+    apply_increases,
+    find_counterfactual,
+    replace_posture,
+)
+from stoker.pulls.planner import NOT, plan_pulls
 
 
 def refusals(seed=0):
@@ -18,7 +25,7 @@ def refusals(seed=0):
         policy = Policy.TIERS if seed % 4 == 0 else Policy.OPTIMAL
         deep_caps = seed % 3 == 0
         accounts, limits, rule = case(seed, most=16, tenants=2, policy=policy, deep_caps=deep_caps)
-        plan = plan_day(accounts, limits, now=NOW, rule=rule)
+        plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
         rows = np.flatnonzero(plan.depth == NOT)
         for row in np.random.default_rng(seed).permutation(rows)[:4].tolist():
             yield Trial(row, accounts, limits, rule, plan)
@@ -30,10 +37,12 @@ class Trial:
     def __init__(self, row, accounts, limits, rule, plan):
         self.row, self.accounts, self.limits = row, accounts, limits
         self.rule, self.plan = rule, plan
-        self.flips = flips(row, accounts, limits, now=NOW, rule=rule, plan=plan)
+        self.counterfactual = find_counterfactual(
+            row, accounts, limits, now=NOW, rule=rule, plan=plan
+        )
 
     def chosen(self, *, accounts=None, limits=None):
-        again = plan_day(
+        again = plan_pulls(
             self.accounts if accounts is None else accounts,
             self.limits if limits is None else limits,
             now=NOW,
@@ -43,20 +52,22 @@ class Trial:
         return again.depth[self.row] != NOT
 
     def chosen_with_raises(self, raises):
-        return self.chosen(limits=with_raises(self.limits, self.accounts, self.row, raises))
+        return self.chosen(limits=apply_increases(self.limits, self.accounts, self.row, raises))
 
     def chosen_with_posture(self, posture):
-        return self.chosen(accounts=with_posture(self.accounts, self.row, posture, rule=self.rule))
+        return self.chosen(
+            accounts=replace_posture(self.accounts, self.row, posture, rule=self.rule)
+        )
 
     def chosen_with_wait(self, wait):
-        return self.chosen(accounts=with_wait(self.accounts, self.row, wait))
+        return self.chosen(accounts=add_wait(self.accounts, self.row, wait))
 
 
 def counted(number, *, seed=0):
     """Try so many refusals that have a flip; count each axis, what fails and what less would do."""
     seen = Counter(tried=0, failed=0, smaller=0)
     for trial in refusals(seed):
-        stated = trial.flips
+        stated = trial.counterfactual
         if stated.raises is None and stated.posture is None and stated.wait is None:
             seen["without"] += 1
             continue

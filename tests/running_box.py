@@ -17,7 +17,7 @@ class Answer:
     headers: dict
     body: bytes
 
-    def json(self):
+    def parse_json(self):
         return json.loads(self.body)
 
 
@@ -26,7 +26,7 @@ class RunningBox:
 
     def __init__(self, **how):
         self.box = Sandbox(**how)
-        self.world, self.dials, self.tallies = self.box.world, self.box.dials, self.box.tallies
+        self.world, self.faults, self.meter = self.box.world, self.box.faults, self.box.meter
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 

@@ -9,8 +9,14 @@ import pytest
 
 from stoker.cli.main import stoker
 from stoker.cli.output import Exit
-from stoker.cli.reference import every_command, every_error, every_event, outdated, pages
-from stoker.settings import KNOWN
+from stoker.cli.reference import (
+    build_pages,
+    find_outdated,
+    iterate_commands,
+    list_errors,
+    list_events,
+)
+from stoker.settings import FIELDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -23,22 +29,22 @@ def written(name):
 
 
 def test_the_generated_pages_are_current():
-    assert outdated(DOCS) == []
+    assert find_outdated(DOCS) == []
 
 
 def test_a_page_that_is_out_of_date_is_noticed(tmp_path):
-    for name, text in pages().items():
+    for name, text in build_pages().items():
         (tmp_path / name).write_text(text)
-    assert outdated(tmp_path) == []
+    assert find_outdated(tmp_path) == []
 
     (tmp_path / "settings.md").write_text("old")
     (tmp_path / "commands.md").unlink()
-    assert outdated(tmp_path) == ["settings.md", "commands.md"]
+    assert find_outdated(tmp_path) == ["settings.md", "commands.md"]
 
 
 def test_every_setting_and_every_name_of_it_is_in_the_docs():
     page = written("settings.md")
-    for key, about in KNOWN.items():
+    for key, about in FIELDS.items():
         assert f"`{key}`" in page
         assert about.help in page
         assert all(f"`{name}`" in page for name in about.env)
@@ -46,7 +52,7 @@ def test_every_setting_and_every_name_of_it_is_in_the_docs():
 
 def test_every_command_and_option_is_in_the_docs_and_explained():
     page = written("commands.md")
-    for words, command in every_command():
+    for words, command in iterate_commands():
         assert f"## `{words}`" in page
         assert command.help, words
         for parameter in command.params:
@@ -62,8 +68,8 @@ def test_every_exit_code_is_in_the_docs():
 
 def test_every_event_and_error_is_in_the_docs():
     page = written("errors-and-events.md")
-    assert len(every_error()) == 5
-    for kind in [*every_error(), *every_event()]:
+    assert len(list_errors()) == 5
+    for kind in [*list_errors(), *list_events()]:
         assert f"`{kind.__name__}`" in page
 
 
@@ -74,7 +80,7 @@ def typed_in(path):
 
 def understood(line):
     """Walk the words of a line down the commands; return what is not known, or None."""
-    known = dict(every_command())
+    known = dict(iterate_commands())
     here, options = "stoker", {option for p in stoker.params for option in p.opts}
     for word in shlex.split(line.replace("…", "").replace("|", " "))[1:]:
         name = word.partition("=")[0]
@@ -90,7 +96,7 @@ def understood(line):
 
 
 handwritten = sorted(
-    path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in pages()
+    path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in build_pages()
 )
 
 

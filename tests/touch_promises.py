@@ -10,16 +10,18 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stoker.simulation.touch_timing import chi_square, chi_square_p
-from stoker.touches.model import Marked, Outcome, PlanRule, Profile
-from stoker.touches.planner import handed_over, plan_week, repaired
-from stoker.touches.random import Chance, Purpose
-from stoker.touches.times import open_stretches, thinned
+from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
+from stoker.touches.model import OutcomeMark, PlanRule, Profile, TouchOutcome
+from stoker.touches.planner import mark_handed_out, plan_week, replan_week
+from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.times import draw_thinned, list_open_spans
 
 MONDAY = date(2026, 2, 9)
 ZONES = ("UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")
 USUAL = PlanRule()
-ENDS = (Outcome.DONE,) * 16 + tuple(Outcome)  # what comes of touches, about one in five of nothing
+ENDS = (TouchOutcome.DONE,) * 16 + tuple(
+    TouchOutcome
+)  # what comes of touches, about one in five of nothing
 
 
 def people(number, *, now, seed=0):
@@ -80,7 +82,7 @@ def lived_weeks(weeks, *, first=0, forgetful=False):
     found = Counter()
     for seed in range(first, first + weeks):
         monday, zone, now = week_of(seed)
-        wall, chance = ZoneInfo(zone), Chance(seed, Purpose.OUTCOMES, 7)
+        wall, chance = ZoneInfo(zone), RandomStream(seed, Purpose.OUTCOMES, 7)
         known = {each.url: each for each in people(30 + seed % 90, now=now, seed=seed)}
         monday_morning = list(known.values())
         plan = plan_week(
@@ -90,15 +92,19 @@ def lived_weeks(weeks, *, first=0, forgetful=False):
         made += [(each.url, each.last_done_at.astimezone(wall).date()) for each in known.values()]
         for place in range(7):
             day = monday + timedelta(days=place)
-            looked = datetime.combine(day, time(int(6 + chance.one() * 12)), wall).astimezone(UTC)
+            looked = datetime.combine(day, time(int(6 + chance.draw_one() * 12)), wall).astimezone(
+                UTC
+            )
             who, so_far = (monday_morning, []) if forgetful else (known.values(), marks)
-            plan = repaired(plan, who, so_far, rule=USUAL, now=looked)
-            plan = handed_over(plan, day=day, at=looked)
+            plan = replan_week(plan, who, so_far, rule=USUAL, now=looked)
+            plan = mark_handed_out(plan, day=day, at=looked)
             found += broken_in(plan)
             for touch in plan.days[place].touches:
-                outcome = ENDS[int(chance.one() * len(ENDS))]
-                marks.append(Marked(url=touch.url, day=day, outcome=outcome, marked_at=touch.at))
-                if outcome.counts:
+                outcome = ENDS[int(chance.draw_one() * len(ENDS))]
+                marks.append(
+                    OutcomeMark(url=touch.url, day=day, outcome=outcome, marked_at=touch.at)
+                )
+                if outcome.is_counted:
                     known[touch.url] = replace(known[touch.url], last_done_at=touch.at)
                     made.append((touch.url, day))
         found += _consecutive(made)
@@ -119,7 +125,7 @@ def p_values(seeds, *, days, per_day=12, rates=None):
 
     `rates` are those the times are drawn by, where they are not those of the table.
     """
-    table = open_stretches(MONDAY, rule=USUAL, zone="UTC")
+    table = list_open_spans(MONDAY, rule=USUAL, zone="UTC")
     drawn_by = (
         table
         if rates is None
@@ -132,11 +138,11 @@ def p_values(seeds, *, days, per_day=12, rates=None):
     for seed in range(seeds):
         seen = np.zeros(len(table), np.int64)
         for nth in range(days):
-            at = thinned(per_day, drawn_by, chance=Chance(seed, Purpose.TIMES, nth, 1))
+            at = draw_thinned(per_day, drawn_by, chance=RandomStream(seed, Purpose.TIMES, nth, 1))
             hours = np.searchsorted(starts, at, side="right") - 1
             seen += np.bincount(hours, minlength=len(table))
-        statistic = chi_square(seen.tolist(), expected.tolist())
-        found.append(chi_square_p(statistic, freedom=len(table) - 1))
+        statistic = compute_chi_square(seen.tolist(), expected.tolist())
+        found.append(compute_chi_square_p(statistic, freedom=len(table) - 1))
     return found
 
 

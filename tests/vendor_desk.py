@@ -13,20 +13,20 @@ from datetime import timedelta
 from stoker.base.clock import SystemClock
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.gate import Gate
-from stoker.budgets.reserver import Promises
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.http.client import Http
+from stoker.http.client import HttpClient
 from stoker.memory.backend import MemoryBackend
-from stoker.rate_limits.limiter import Passages, Traffic, Way
+from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
-from stoker.sandbox.http import Told
-from stoker.sandbox.server import VENDORS as VENDORS_THERE_ARE
+from stoker.sandbox.http import Response
+from stoker.sandbox.server import HANDLERS as VENDORS_THERE_ARE
 from stoker.sandbox.server import Sandbox
-from stoker.testing import Recorder
-from stoker.vendors.client import Asking
-from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
-from stoker.vendors.tavily import TavilyReading, TavilySearch, tavily
+from stoker.testing import EventRecorder
+from stoker.vendors.client import VendorClient
+from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, build_lusha_api
+from stoker.vendors.tavily import TavilyPageReader, TavilySearch, build_tavily_api
 from stoker.vendors.zerobounce import ZeroBounce
 
 ACME = TenantId("acme")
@@ -96,17 +96,19 @@ class Desk:
     ):
         self.box, self.http, self.backend, self.clock = box, http, backend, clock
         self.store = store(backend.tenant(tenant))
-        self.told = Recorder()
+        self.told = EventRecorder()
         patience = timedelta(seconds=deadline)
-        searching = tavily(http, key=key, base_url="http://tavily.test", deadline=patience)
-        contacts = lusha(http, key=key, base_url="http://lusha.test", deadline=patience)
-        self.search, self.reading = TavilySearch(searching), TavilyReading(searching)
+        searching = build_tavily_api(
+            http, key=key, base_url="http://tavily.test", deadline=patience
+        )
+        contacts = build_lusha_api(http, key=key, base_url="http://lusha.test", deadline=patience)
+        self.search, self.reading = TavilySearch(searching), TavilyPageReader(searching)
         self.people, self.reveal = LushaPeople(contacts), LushaReveal(contacts)
         self.companies = LushaCompanies(contacts)
         self.verifier = ZeroBounce(
             http, key=key, base_url="http://zerobounce.test", deadline=patience
         )
-        self.promises = Promises(
+        self.promises = Reservations(
             self.store.money,
             caps=[cap for vendor in capped for cap in caps_for(vendor, limit)],
             reset=ResetRule(),
@@ -117,14 +119,14 @@ class Desk:
             observer=self.told,
         )
         rate = Rate(calls=A_LOT, per=timedelta(seconds=1), burst=A_LOT // 2)
-        self.traffic = traffic or Traffic(
-            lambda _: Way(rate=rate, places=16), shared=None, owner=owner, clock=clock
+        self.vendor_limits = traffic or VendorLimits(
+            lambda _: VendorLimit(rate=rate, concurrency=16), shared=None, owner=owner, clock=clock
         )
-        self.passages = Passages(self.traffic, tenant, clock=clock)
-        self.asking = Asking(
+        self.get_limiter = CallLimiter(self.vendor_limits, tenant, clock=clock)
+        self.get_vendor_client = VendorClient(
             self.store,
-            gate=Gate(self.promises, clock=clock),
-            passages=self.passages,
+            gate=BudgetService(self.promises, clock=clock),
+            passages=self.get_limiter,
             clock=clock,
             observer=self.told,
             chance=random.Random(1).random,
@@ -136,7 +138,7 @@ class Desk:
     async def counted(self, vendor, unit="credits"):
         """What the store counts against the vendor's cap: settled, and promised."""
         named = f"tenant_connector/{vendor}/{unit}/day"
-        usage = [each for each in await self.store.money.usage() if each.cap == named]
+        usage = [each for each in await self.store.money.list_usage() if each.cap == named]
         return sum(each.used.settled for each in usage), sum(each.used.reserved for each in usage)
 
 
@@ -145,7 +147,7 @@ class Saying:
 
     def __init__(self, said, *, status=200, headers=None):
         body = said if isinstance(said, bytes) else json.dumps(said).encode()
-        self._told = Told(status=status, headers=headers or {}, body=body)
+        self._told = Response(status=status, headers=headers or {}, body=body)
         self.asked = []
 
     def __call__(self, asked):
@@ -169,7 +171,7 @@ async def desk(dials=None, *, says=None, backend=None, companies=200, **how) -> 
         box = await stack.enter_async_context(
             Sandbox(companies=companies, dials=turned, vendors=vendors)
         )
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         stack.push_async_callback(http.close)
         clock = how.pop("clock", None) or Quick()
         yield Desk(box, http, backend or MemoryBackend(), clock, **how)

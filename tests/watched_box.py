@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from hashlib import sha256
 
-from stoker.sandbox.meter import fingerprint
-from stoker.sandbox.server import VENDORS
+from stoker.sandbox.meter import compute_fingerprint
+from stoker.sandbox.server import HANDLERS
 
 _AN_ADDRESS = re.compile(rb"[\w.+-]+@[\w.-]+")
 
@@ -21,14 +21,14 @@ def reticent(maker):
 
         def handled(asked):
             told = handler(asked)
-            return told.but(body=_AN_ADDRESS.sub(b"", told.body))
+            return told.replace_fields(body=_AN_ADDRESS.sub(b"", told.body))
 
         return handled
 
     return made
 
 
-RETICENT = {**VENDORS, "tavily.test": reticent(VENDORS["tavily.test"])}
+RETICENT = {**HANDLERS, "tavily.test": reticent(HANDLERS["tavily.test"])}
 
 
 class Watch:
@@ -43,7 +43,7 @@ class Watch:
 
     def twice(self, key):
         """Return what a key was charged for more than once."""
-        mark = fingerprint(key)
+        mark = compute_fingerprint(key)
         return [
             f"{vendor} was paid {times} times for {question}"
             for (vendor, whose, question), times in self.paid.items()
@@ -60,7 +60,7 @@ class Watch:
                 told = handler(asked)
                 for vendor, key in set(bill.noted):
                     for question in _questions(asked):
-                        self.paid[vendor, fingerprint(key), question] += 1
+                        self.paid[vendor, compute_fingerprint(key), question] += 1
                 return told
 
             return handled

@@ -34,56 +34,62 @@ from stoker.accounts.model import Tenant
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import Migrated, Observer
-from stoker.base.telemetry import library_logs, observer_for
+from stoker.base.telemetry import build_observer, capture_library_logs
 from stoker.base.types import Step, TenantId
-from stoker.budgets.caps import Cap, caps_in_force
-from stoker.budgets.gate import Gate
-from stoker.budgets.reserver import Promises
+from stoker.budgets.caps import Cap, list_effective_caps
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule
 from stoker.calendar.recurrence import CatchUp, Interval
-from stoker.config.load import load
-from stoker.config.tenants import joined
-from stoker.connectors import Connectors
+from stoker.config.load import load_settings
+from stoker.config.tenants import add_stored_tenants
+from stoker.connectors import VendorFactory
 from stoker.context import Backend
-from stoker.crawl.model import Pacer
-from stoker.discovery.service import Discovery
-from stoker.heat.sweep import Sweep
-from stoker.maintenance.service import Checkup, Upkeep
+from stoker.crawl.model import HostPacer
+from stoker.discovery.service import DiscoveryRun
+from stoker.heat.sweep import HeatSweep
+from stoker.maintenance.service import CachedHealthChecks, Maintenance
 from stoker.memory.backend import MemoryBackend
-from stoker.nightly.service import Night
-from stoker.nightly.setup import exports_for, night_for, order_of
-from stoker.policies import caps_of, hosts_for, reset_of, retention_rule, traffic_for
-from stoker.rate_limits.limiter import Passages, Traffic, Turnstile
-from stoker.rate_limits.rate_limit import Pace, Places
-from stoker.runs.leases import Leaseholder
-from stoker.runs.model import Manifest, config_hash
+from stoker.nightly.service import NightlyRun
+from stoker.nightly.setup import build_exporter, build_nightly_options, build_nightly_run
+from stoker.policies import (
+    build_caps,
+    build_host_pacer,
+    build_reset_rule,
+    build_retention_rule,
+    build_vendor_limits,
+)
+from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
+from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
+from stoker.runs.leases import LeaseHolder
+from stoker.runs.model import Manifest, compute_config_hash
 from stoker.scheduling.service import Scheduler, Task
 from stoker.settings import Settings
-from stoker.vendors.client import Asking
+from stoker.vendors.client import VendorClient
 
 if TYPE_CHECKING:
     from stoker.discovery.export import PostingFiles
-    from stoker.pulls.service import PullPlanning, Pulls
+    from stoker.pulls.service import PlanningResult, PullPlanner
 
 
 class Gates:
     """The gates of one process. While open, their promises are kept alive."""
 
-    def __init__(self, promises: Callable[[TenantId], Promises], *, clock: Clock) -> None:
-        self._promises = promises
+    def __init__(self, promises: Callable[[TenantId], Reservations], *, clock: Clock) -> None:
+        self._open_reservations = promises
         self._clock = clock
-        self._gates: dict[TenantId, Gate] = {}
+        self._gates: dict[TenantId, BudgetService] = {}
         self._open = AsyncExitStack()
         self._closed = False
 
-    async def gate(self, tenant: TenantId) -> Gate:
+    async def get_gate(self, tenant: TenantId) -> BudgetService:
         """Return a tenant's gate, the same each time. Raises ConfigError once this is closed."""
         if self._closed:
             raise ConfigError("this process is closing; ask for money while it is open")
         if tenant not in self._gates:
-            promises = self._promises(tenant)
+            promises = self._open_reservations(tenant)
             # Before the first wait, so that whoever asks meanwhile gets this one.
-            self._gates[tenant] = Gate(promises, clock=self._clock)
+            self._gates[tenant] = BudgetService(promises, clock=self._clock)
             await self._open.enter_async_context(promises)
         return self._gates[tenant]
 
@@ -102,10 +108,10 @@ class Gates:
 
 _TRIM_ABOVE, _MAP_FROM, _POOLS = -1, -3, -8  # as mallopt(3) numbers them
 
-_LARGE = 256 * 1024
+_LARGE_BYTES = 256 * 1024
 
 
-def hand_back_large_buffers() -> None:
+def trim_memory() -> None:
     """Tell the C library of this process; to be called before threads are begun."""
     if sys.platform != "linux":
         return
@@ -113,15 +119,23 @@ def hand_back_large_buffers() -> None:
 
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
-        for what, value in ((_MAP_FROM, _LARGE), (_TRIM_ABOVE, 2 * _LARGE), (_POOLS, 2)):
+        for what, value in (
+            (_MAP_FROM, _LARGE_BYTES),
+            (_TRIM_ABOVE, 2 * _LARGE_BYTES),
+            (_POOLS, 2),
+        ):
             library.mallopt(what, value)
 
 
-FADED = timedelta(hours=40)  # for each hour of their half-life: what is left of signals is nothing
+SIGNAL_AGE_PER_HALF_LIFE_HOUR = timedelta(
+    hours=40
+)  # for each hour of their half-life: what is left of signals is nothing
 
 LEASE_LENGTH = timedelta(seconds=30)
 
-PROMISE_LEASE = timedelta(seconds=60)  # after which the promises of a dead process are dealt with
+RESERVATION_LEASE = timedelta(
+    seconds=60
+)  # after which the promises of a dead process are dealt with
 
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
 
@@ -136,77 +150,81 @@ class App:
     backend: Backend
     clock: Clock
     observer: Observer
-    checkup: Checkup
+    health_checks: CachedHealthChecks
     owner: str  # unlike any other process's, also of those long gone
     gates: Gates
-    traffic: Traffic
-    hosts: Pacer
-    connectors: Connectors
-    _passages: dict[TenantId, Passages] = field(default_factory=dict)
-    _asking: dict[TenantId, Asking] = field(default_factory=dict)
+    vendor_limits: VendorLimits
+    hosts: HostPacer
+    connectors: VendorFactory
+    _limiters: dict[TenantId, CallLimiter] = field(default_factory=dict)
+    _vendor_clients: dict[TenantId, VendorClient] = field(default_factory=dict)
 
-    async def gate(self, tenant: TenantId) -> Gate:
+    async def get_gate(self, tenant: TenantId) -> BudgetService:
         """Return a tenant's way to spend money, kept alive until the app is closed."""
-        return await self.gates.gate(tenant)
+        return await self.gates.get_gate(tenant)
 
-    def passages(self, tenant: TenantId) -> Passages:
+    def get_limiter(self, tenant: TenantId) -> CallLimiter:
         """Return what a tenant's paid calls wait for: turns, places, rates."""
-        if tenant not in self._passages:
-            self._passages[tenant] = Passages(self.traffic, tenant, clock=self.clock)
-        return self._passages[tenant]
+        if tenant not in self._limiters:
+            self._limiters[tenant] = CallLimiter(self.vendor_limits, tenant, clock=self.clock)
+        return self._limiters[tenant]
 
-    async def asking(self, tenant: TenantId) -> Asking:
+    async def get_vendor_client(self, tenant: TenantId) -> VendorClient:
         """Return a tenant's way to ask vendors: what was answered before is not paid for again."""
-        gate = await self.gate(tenant)
-        if tenant not in self._asking:
-            self._asking[tenant] = Asking(
+        gate = await self.get_gate(tenant)
+        if tenant not in self._vendor_clients:
+            self._vendor_clients[tenant] = VendorClient(
                 self.backend.tenant(tenant),
                 gate=gate,
-                passages=self.passages(tenant),
+                passages=self.get_limiter(tenant),
                 clock=self.clock,
                 observer=self.observer,
                 chance=random.random,
-                reset=self.reset_for(tenant),
+                reset=self.get_reset_rule(tenant),
                 rehearsing=self.settings.sandbox.address is not None,
             )
-        return self._asking[tenant]
+        return self._vendor_clients[tenant]
 
-    def pace(self, connector: str, tenant: TenantId | None = None) -> Pace:
+    def get_rate_limiter(self, connector: str, tenant: TenantId | None = None) -> RateLimiter:
         """Return the pace of a connector's calls; of which tenant, where each has its own key."""
-        return self.traffic.pace(connector, tenant=tenant)
+        return self.vendor_limits.get_rate_limiter(connector, tenant=tenant)
 
-    def places(self, connector: str, tenant: TenantId | None = None) -> Places | None:
+    def get_concurrency_limiter(
+        self, connector: str, tenant: TenantId | None = None
+    ) -> ConcurrencyLimiter | None:
         """Return a connector's places; None when the turnstile alone says how many go at once."""
-        return self.traffic.places(connector, tenant=tenant)
+        return self.vendor_limits.find_concurrency_limiter(connector, tenant=tenant)
 
-    def turnstile(self, connector: str, tenant: TenantId | None = None) -> Turnstile:
+    def get_fair_queue(self, connector: str, tenant: TenantId | None = None) -> FairQueue:
         """Return where tenants of this process wait for their turn on a connector."""
-        return self.traffic.turnstile(connector, tenant=tenant)
+        return self.vendor_limits.get_fair_queue(connector, tenant=tenant)
 
-    def task(self, tenant: TenantId) -> Task:
+    def build_maintenance_task(self, tenant: TenantId) -> Task:
         """Return a tenant's upkeep with the schedule and rules in force for it."""
         own = self.settings.for_tenant(tenant)
         snapshot = own.snapshot()
-        schedule = self.settings.schedule_for(tenant)
+        schedule = self.settings.get_schedule(tenant)
         return Task(
             tenant=tenant,
-            work=Upkeep(
-                checkup=self.checkup,
+            job=Maintenance(
+                health_checks=self.health_checks,
                 schedule=schedule,
                 zone=own.scheduling.timezone,
-                rule=retention_rule(own),
-                prunes=own.retention.enabled,
-                signals_for=FADED * own.heat.half_life_hours,
+                rule=build_retention_rule(own),
+                deletes_old_runs=own.retention.enabled,
+                signal_retention=SIGNAL_AGE_PER_HALF_LIFE_HOUR * own.heat.half_life_hours,
             ),
             schedule=schedule,
             manifest=Manifest(
-                config_hash=config_hash(snapshot), config=snapshot, caps=own.caps_in_force()
+                config_hash=compute_config_hash(snapshot),
+                config=snapshot,
+                caps=own.list_cap_values(),
             ),
             catch_up=CatchUp(own.scheduling.catch_up),
             at_most=own.scheduling.catch_up_max,
         )
 
-    def night(
+    def build_nightly_run(
         self,
         tenant: TenantId,
         *,
@@ -214,115 +232,123 @@ class App:
         steps: tuple[Step, ...] = tuple(Step),
         from_run: str = "",
         again: bool = False,
-    ) -> Night:
+    ) -> NightlyRun:
         """Return a tenant's night; at most so many companies, only these steps, if said."""
-        own, reset = self.settings.for_tenant(tenant), self.reset_for(tenant)
-        return night_for(
+        own, reset = self.settings.for_tenant(tenant), self.get_reset_rule(tenant)
+        return build_nightly_run(
             tenant,
-            order_of(own, reset=reset, limit=limit, steps=steps, from_run=from_run, again=again),
+            build_nightly_options(
+                own, reset=reset, limit=limit, steps=steps, from_run=from_run, again=again
+            ),
             own=own,
             backend=self.backend,
             connectors=self.connectors,
-            gate=lambda: self.gate(tenant),
-            asking=lambda: self.asking(tenant),
-            caps=lambda: self.caps_for(tenant),
-            exports=exports_for(self.connectors, tenant, own=own),
+            gate=lambda: self.get_gate(tenant),
+            asking=lambda: self.get_vendor_client(tenant),
+            caps=lambda: self.list_caps(tenant),
+            exports=build_exporter(self.connectors, tenant, own=own),
             owner=self.owner,
             clock=self.clock,
         )
 
-    def night_task(self, tenant: TenantId, night: Night) -> Task:
+    def build_nightly_task(self, tenant: TenantId, night: NightlyRun) -> Task:
         """Return a tenant's night as a task, due when its schedule says so."""
-        return replace(self.task(tenant), work=night, goes_on_within=self.reset_for(tenant))
+        return replace(
+            self.build_maintenance_task(tenant),
+            job=night,
+            resume_window=self.get_reset_rule(tenant),
+        )
 
-    def sweep(self, tenant: TenantId) -> Sweep:
+    def build_heat_sweep(self, tenant: TenantId) -> HeatSweep:
         """Return what brings a tenant's heats up to date."""
         own = self.settings.for_tenant(tenant)
-        return Sweep(heat=own.heat.rule(), tiers=own.heat.tiers(), icp_rule=own.icp.rule_name)
+        return HeatSweep(heat=own.heat.rule(), tiers=own.heat.tiers(), icp_rule=own.icp.rule_name)
 
-    def sweep_task(self, tenant: TenantId) -> Task:
+    def build_sweep_task(self, tenant: TenantId) -> Task:
         """Return a tenant's sweep as a task, due every so often, whatever its nights are."""
         every = timedelta(minutes=self.settings.heat.sweep_minutes)
         return replace(
-            self.task(tenant),
-            work=self.sweep(tenant),
+            self.build_maintenance_task(tenant),
+            job=self.build_heat_sweep(tenant),
             schedule=Interval(every=every),
             catch_up=CatchUp.LATEST,
         )
 
-    def pull_planning(self, tenant: TenantId, *, policy: str | None = None) -> PullPlanning:
+    def build_pull_planner(self, tenant: TenantId, *, policy: str | None = None) -> PullPlanner:
         """Return what plans a tenant's pulls; by another policy than settings say, if said."""
-        from stoker.pulls.service import planning_for
+        from stoker.pulls.service import build_pull_planner
 
-        return planning_for(
+        return build_pull_planner(
             tenant,
             own=self.settings.for_tenant(tenant),
             policy=policy,
             backend=self.backend,
             connectors=self.connectors,
-            caps=lambda: self.caps_for(tenant),
-            reset=self.reset_for(tenant),
-            traffic=self.traffic,
+            caps=lambda: self.list_caps(tenant),
+            reset=self.get_reset_rule(tenant),
+            traffic=self.vendor_limits,
             clock=self.clock,
         )
 
-    def pulls(self, tenant: TenantId, *, policy: str | None = None) -> Night:
+    def build_pull_run(self, tenant: TenantId, *, policy: str | None = None) -> NightlyRun:
         """Return a tenant's pulls: looks chosen by what they are worth, done as a night's are."""
-        from stoker.pulls.service import pulls_for
+        from stoker.pulls.service import build_pull_run
 
-        return pulls_for(
+        return build_pull_run(
             tenant,
-            planning=self.pull_planning(tenant, policy=policy),
+            planning=self.build_pull_planner(tenant, policy=policy),
             own=self.settings.for_tenant(tenant),
             backend=self.backend,
             connectors=self.connectors,
-            gate=lambda: self.gate(tenant),
-            asking=lambda: self.asking(tenant),
-            exports=exports_for(self.connectors, tenant, own=self.settings.for_tenant(tenant)),
+            gate=lambda: self.get_gate(tenant),
+            asking=lambda: self.get_vendor_client(tenant),
+            exports=build_exporter(self.connectors, tenant, own=self.settings.for_tenant(tenant)),
             owner=self.owner,
-            reset=self.reset_for(tenant),
+            reset=self.get_reset_rule(tenant),
         )
 
-    def plan_task(self, tenant: TenantId, pulls: Pulls) -> Task:
+    def build_plan_task(self, tenant: TenantId, pulls: PlanningResult) -> Task:
         """Return a plan that is kept as a run of its own."""
-        from stoker.pulls.service import PlanOnly
+        from stoker.pulls.service import SavePlanJob
 
-        return replace(self.task(tenant), work=PlanOnly(pulls=pulls))
+        return replace(self.build_maintenance_task(tenant), job=SavePlanJob(pulls=pulls))
 
-    def posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
+    def get_posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
         """Return where a tenant's files of postings go: there, or where its settings say."""
-        from stoker.discovery.service import files_for
+        from stoker.discovery.service import build_posting_files
 
         alone = len(self.settings.tenants) == 1
-        return files_for(self.settings.for_tenant(tenant), tenant, out=out, alone=alone)
+        return build_posting_files(self.settings.for_tenant(tenant), tenant, out=out, alone=alone)
 
-    def discovery(
+    def build_discovery_run(
         self, tenant: TenantId, *, files: PostingFiles | None, enrich: bool | None = None
-    ) -> Discovery:
+    ) -> DiscoveryRun:
         """Return a tenant's discovery, as settings say or as somebody asks for."""
-        from stoker.discovery.service import discovery_for, order_of
+        from stoker.discovery.service import build_discovery, build_discovery_options
 
         own = self.settings.for_tenant(tenant)
-        keeps = retention_rule(own) if own.retention.enabled else None
-        order = order_of(own, enrich=enrich, retention=keeps)
-        return discovery_for(tenant, order, own=own, connectors=self.connectors, files=files)
+        keeps = build_retention_rule(own) if own.retention.enabled else None
+        order = build_discovery_options(own, enrich=enrich, retention=keeps)
+        return build_discovery(tenant, order, own=own, connectors=self.connectors, files=files)
 
-    def discovery_task(self, tenant: TenantId, discovery: Discovery) -> Task:
+    def build_discovery_task(self, tenant: TenantId, discovery: DiscoveryRun) -> Task:
         """Return a tenant's discovery as a task, due when its schedule says so."""
-        return replace(self.task(tenant), work=discovery)
+        return replace(self.build_maintenance_task(tenant), job=discovery)
 
-    def _scheduled_discoveries(self, tenants: tuple[TenantId, ...]) -> list[Task]:
+    def _list_discovery_tasks(self, tenants: tuple[TenantId, ...]) -> list[Task]:
         return [
-            self.discovery_task(tenant, self.discovery(tenant, files=self.posting_files(tenant)))
+            self.build_discovery_task(
+                tenant, self.build_discovery_run(tenant, files=self.get_posting_files(tenant))
+            )
             for tenant in tenants
             if (said := self.settings.for_tenant(tenant).discovery).scheduled and said.sources
         ]
 
-    def _attending(self, tenants: tuple[TenantId, ...]) -> list[Task]:
-        sweeps = [self.sweep_task(tenant) for tenant in tenants]
+    def _list_pull_tasks(self, tenants: tuple[TenantId, ...]) -> list[Task]:
+        sweeps = [self.build_sweep_task(tenant) for tenant in tenants]
         pulls = [
             replace(
-                self.night_task(tenant, self.pulls(tenant)),
+                self.build_nightly_task(tenant, self.build_pull_run(tenant)),
                 schedule=Interval(every=timedelta(hours=said.tick_hours)),
                 catch_up=CatchUp.LATEST,
             )
@@ -331,25 +357,25 @@ class App:
         ]
         return [*sweeps, *pulls]
 
-    async def caps_for(self, tenant: TenantId) -> tuple[Cap, ...]:
+    async def list_caps(self, tenant: TenantId) -> tuple[Cap, ...]:
         """Return every cap in force for a tenant, those it shares first.
 
         Includes caps a person added; what people said about limits is asked for by the store, in
         the moment in which it grants or refuses.
         """
-        given = caps_of(self.settings.for_tenant(tenant))
-        own = await self.backend.tenant(tenant).money.cap_changes()
-        return (*await self.shared_caps(), *caps_in_force(given, own, shared=False))
+        given = build_caps(self.settings.for_tenant(tenant))
+        own = await self.backend.tenant(tenant).money.list_cap_changes()
+        return (*await self.list_shared_caps(), *list_effective_caps(given, own, shared=False))
 
-    async def shared_caps(self) -> tuple[Cap, ...]:
+    async def list_shared_caps(self) -> tuple[Cap, ...]:
         """Return the caps that tenants share. There are none until an operator sets one."""
-        return caps_in_force((), await self.backend.shared().cap_changes(), shared=True)
+        return list_effective_caps((), await self.backend.shared().list_cap_changes(), shared=True)
 
-    def reset_for(self, tenant: TenantId) -> ResetRule:
+    def get_reset_rule(self, tenant: TenantId) -> ResetRule:
         """Return when a tenant's caps begin anew: in its own zone, at its own time."""
-        return reset_of(self.settings.for_tenant(tenant))
+        return build_reset_rule(self.settings.for_tenant(tenant))
 
-    def scheduler(
+    def build_scheduler(
         self, tenants: tuple[TenantId, ...], *, nights: tuple[TenantId, ...] = ()
     ) -> Scheduler:
         """Return a scheduler for tenants' upkeep, and for the nights of some, in this process.
@@ -357,20 +383,20 @@ class App:
         Whoever has nights has its heats swept, and its pulls made if its settings want that;
         whoever's settings want it discovers too.
         """
-        upkeep = [self.task(tenant) for tenant in tenants]
-        discoveries = self._scheduled_discoveries(tenants)
+        upkeep = [self.build_maintenance_task(tenant) for tenant in tenants]
+        discoveries = self._list_discovery_tasks(tenants)
         said = self.settings.scheduling
         tonight = [
             replace(
-                self.night_task(tenant, self.night(tenant)),
-                begins_after=timedelta(seconds=said.stagger_s * (nth % said.tenant_concurrency)),
+                self.build_nightly_task(tenant, self.build_nightly_run(tenant)),
+                start_delay=timedelta(seconds=said.stagger_s * (nth % said.tenant_concurrency)),
             )
             for nth, tenant in enumerate(nights)
         ]
         return Scheduler(
-            [*upkeep, *discoveries, *tonight, *self._attending(nights)],
+            [*upkeep, *discoveries, *tonight, *self._list_pull_tasks(nights)],
             backend=self.backend,
-            leaseholder=Leaseholder(
+            leaseholder=LeaseHolder(
                 owner=self.owner,
                 clock=self.clock,
                 observer=self.observer,
@@ -382,7 +408,7 @@ class App:
         )
 
 
-def settings(
+def read_settings(
     *,
     directory: Path,
     config: Path | None,
@@ -390,12 +416,12 @@ def settings(
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Read the settings for work in a directory. Raises ConfigError."""
-    return load(
-        file=_config_file(directory, config),
+    return load_settings(
+        file=_find_config_file(directory, config),
         env_file=directory / ENV_FILE if (directory / ENV_FILE).is_file() else None,
         environment=environment,
         flags=flags,
-    ).located(directory)
+    ).with_directory(directory)
 
 
 def system_clock(environment: Mapping[str, str] = os.environ) -> SystemClock:
@@ -403,7 +429,7 @@ def system_clock(environment: Mapping[str, str] = os.environ) -> SystemClock:
     return SystemClock(ahead=timedelta(seconds=float(environment.get(CLOCK_AHEAD) or 0)))
 
 
-def backend_for(settings: Settings) -> Backend:
+def build_backend(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage
     if storage.backend == "memory":
@@ -426,7 +452,7 @@ def backend_for(settings: Settings) -> Backend:
 
 
 @asynccontextmanager
-async def opened(
+async def open_app(
     settings: Settings,
     *,
     clock: Clock | None = None,
@@ -438,44 +464,46 @@ async def opened(
     Only to read, a store that cannot be written to will do: looking must work before acting.
     What libraries log meanwhile goes where our own lines go, and is redacted like them.
     """
-    hand_back_large_buffers()
-    logs = observer_for(settings, sys.stderr)
-    backend = backend_for(settings)
+    trim_memory()
+    logs = build_observer(settings, sys.stderr)
+    backend = build_backend(settings)
     try:
-        with library_logs(logs):
+        with capture_library_logs(logs):
             told, tell = clock or system_clock(), observer or logs
-            new = await _is_nothing_yet(settings, backend)
+            new = await _is_store_missing(settings, backend)
             if new and only_to_read:
                 await backend.close()
                 backend = MemoryBackend()  # what is not there reads as empty; looking makes nothing
-            steps = await _made_current(backend, only_to_read=only_to_read)
+            steps = await _migrate_backend(backend, only_to_read=only_to_read)
             for step in () if new else steps:  # that something new was made is no news
                 tell(Migrated(at=told.now(), step=step))
-            settings = joined(settings, await _known_tenants(backend, only_to_read=only_to_read))
+            settings = add_stored_tenants(
+                settings, await _list_stored_tenants(backend, only_to_read=only_to_read)
+            )
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
 
-            def promises(tenant: TenantId) -> Promises:
-                return Promises(
+            def promises(tenant: TenantId) -> Reservations:
+                return Reservations(
                     backend.tenant(tenant).money,
-                    caps=caps_of(settings.for_tenant(tenant)),
-                    reset=reset_of(settings.for_tenant(tenant)),
+                    caps=build_caps(settings.for_tenant(tenant)),
+                    reset=build_reset_rule(settings.for_tenant(tenant)),
                     owner=owner,
                     clock=told,
-                    lease=PROMISE_LEASE,
+                    lease=RESERVATION_LEASE,
                     tenant=tenant,
                     observer=tell,
                 )
 
-            traffic = traffic_for(settings, backend, owner=owner, clock=told)
-            hosts = hosts_for(settings, backend, clock=told)
+            traffic = build_vendor_limits(settings, backend, owner=owner, clock=told)
+            hosts = build_host_pacer(settings, backend, clock=told)
             async with (
                 Gates(promises, clock=told) as gates,
-                Connectors(
+                VendorFactory(
                     settings,
                     hosts=hosts,
                     traffic=traffic,
                     clock=told,
-                    stops=lambda tenant: backend.tenant(tenant).money.stops(),
+                    stops=lambda tenant: backend.tenant(tenant).money.list_stops(),
                 ) as connectors,
             ):
                 yield App(
@@ -483,10 +511,10 @@ async def opened(
                     backend=backend,
                     clock=told,
                     observer=tell,
-                    checkup=Checkup(backend, told),
+                    health_checks=CachedHealthChecks(backend, told),
                     owner=owner,
                     gates=gates,
-                    traffic=traffic,
+                    vendor_limits=traffic,
                     hosts=hosts,
                     connectors=connectors,
                 )
@@ -494,21 +522,21 @@ async def opened(
         await backend.close()
 
 
-async def _is_nothing_yet(settings: Settings, backend: Backend) -> bool:
+async def _is_store_missing(settings: Settings, backend: Backend) -> bool:
     embedded = settings.storage.backend in ("sqlite", "json")
     return embedded and await backend.schema_version() == 0
 
 
-async def _known_tenants(backend: Backend, *, only_to_read: bool) -> list[Tenant]:
+async def _list_stored_tenants(backend: Backend, *, only_to_read: bool) -> list[Tenant]:
     try:
-        return await backend.directory().tenants()
+        return await backend.directory().list_tenants()
     except StokerError:
         if not only_to_read:
             raise
         return []  # as above
 
 
-async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
+async def _migrate_backend(backend: Backend, *, only_to_read: bool) -> list[str]:
     try:
         return await backend.migrate()
     except ConfigError:
@@ -517,7 +545,7 @@ async def _made_current(backend: Backend, *, only_to_read: bool) -> list[str]:
         return []  # the first read says what is wrong, if it matters to it
 
 
-def _config_file(directory: Path, config: Path | None) -> Path | None:
+def _find_config_file(directory: Path, config: Path | None) -> Path | None:
     if config is not None:
         if not config.is_file():
             raise ConfigError(f"there is no settings file {config}; write one with: stoker init")

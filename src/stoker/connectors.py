@@ -23,26 +23,26 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Health, Stop
 from stoker.config.fields import Secret
-from stoker.config.sandbox import is_stand_in
-from stoker.crawl.model import Pacer
-from stoker.http.fields import is_make_believe
-from stoker.rate_limits.limiter import Traffic
-from stoker.settings import KNOWN
-from stoker.vendors.unpaid import Turns
+from stoker.config.sandbox import is_sandbox_key
+from stoker.crawl.model import HostPacer
+from stoker.http.fields import is_sandbox_url
+from stoker.rate_limits.limiter import VendorLimits
+from stoker.settings import FIELDS
+from stoker.vendors.unpaid import UnpaidCalls
 
 if TYPE_CHECKING:
     from stoker.crawl.crawler import CrawlConnector, Crawler
     from stoker.crm.odoo import Odoo
-    from stoker.discovery.boards import Board, Boards
+    from stoker.discovery.boards import AllBoards, Board
     from stoker.discovery.feeds import Feeds
-    from stoker.http.api_client import Vendor
-    from stoker.http.client import Http
+    from stoker.http.api_client import VendorApi
+    from stoker.http.client import HttpClient
     from stoker.leads.rationale import OpenAiRationales
     from stoker.registry.download import DataGov
     from stoker.settings import Settings
     from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal
     from stoker.vendors.openai import OpenAiExtraction, Prices
-    from stoker.vendors.tavily import TavilyReading, TavilySearch
+    from stoker.vendors.tavily import TavilyPageReader, TavilySearch
     from stoker.vendors.zerobounce import ZeroBounce
 
 NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -74,40 +74,40 @@ ADDRESSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Which settings say where a connector goes; the crawler goes wherever it is sent."""
 
 
-def why_off(own: Settings, name: str) -> str:
+def get_off_reason(own: Settings, name: str) -> str:
     """Say why a tenant's settings leave a connector off; empty when it is on.
 
     Raises ConfigError when there is no such connector.
     """
     if name not in NEEDS:
         raise ConfigError(f"there is no connector {name[:40]!r}; there are: {', '.join(NEEDS)}")
-    return not_set([key for key in NEEDS[name] if own.value(key) is None])
+    return format_missing_settings([key for key in NEEDS[name] if own.get_value(key) is None])
 
 
-def addresses(own: Settings, name: str) -> list[str]:
+def list_addresses(own: Settings, name: str) -> list[str]:
     """Return where a tenant's settings send a connector, each address once."""
-    said = [own.value(key) for key in ADDRESSES[name]]
+    said = [own.get_value(key) for key in ADDRESSES[name]]
     return list(dict.fromkeys(url for url in said if url))
 
 
-def not_set(keys: Sequence[str]) -> str:
+def format_missing_settings(keys: Sequence[str]) -> str:
     """Say which settings are missing, and their names in the environment; empty when none is."""
     if not keys:
         return ""
-    names = ", ".join(f"{key} ({KNOWN[key].env[0]})" for key in keys)
+    names = ", ".join(f"{key} ({FIELDS[key].env[0]})" for key in keys)
     return f"{names} {'is' if len(keys) == 1 else 'are'} not set"
 
 
 SPARE_CONNECTIONS = 100  # for vendors, while sites take as many as are read at once
 
-_Made = TypeVar("_Made")
+_MadeT = TypeVar("_MadeT")
 
 
-class _Checked(Protocol):
+class _Checkable(Protocol):
     async def check(self) -> Health: ...
 
 
-class Connectors:
+class VendorFactory:
     """The connectors of one process, as an async context manager.
 
     `stops` tells what is stopped for a tenant. Paid calls are stopped at the gate; what passes no
@@ -118,8 +118,8 @@ class Connectors:
         self,
         settings: Settings,
         *,
-        hosts: Pacer,
-        traffic: Traffic,
+        hosts: HostPacer,
+        traffic: VendorLimits,
         clock: Clock,
         stops: Callable[[TenantId], Awaitable[Sequence[Stop]]],
     ) -> None:
@@ -127,43 +127,43 @@ class Connectors:
         self._hosts = hosts
         self._traffic = traffic
         self._clock = clock
-        self._turns = Turns(traffic, hosts=hosts, clock=clock, stops=stops)
+        self._turns = UnpaidCalls(traffic, hosts=hosts, clock=clock, stops=stops)
         self._made: dict[tuple[str, TenantId | None], Any] = {}
-        self._http: Http | None = None
+        self._http: HttpClient | None = None
 
-    def http(self) -> Http:
+    def http(self) -> HttpClient:
         """Return the client everything goes through."""
         if self._http is None:
-            from stoker.http.client import Http
+            from stoker.http.client import HttpClient
 
             said = self._settings
-            self._http = Http(
+            self._http = HttpClient(
                 user_agent=said.crawl.user_agent,
                 sandbox=said.sandbox.address,
                 connections=said.crawl.concurrency + SPARE_CONNECTIONS,
             )
         return self._http
 
-    async def __aenter__(self) -> Connectors:
+    async def __aenter__(self) -> VendorFactory:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._http is not None:
             await self._http.close()
 
-    def why_off(self, name: str, tenant: TenantId) -> str:
+    def get_off_reason(self, name: str, tenant: TenantId) -> str:
         """Say why a connector is off for a tenant; empty when it is on. Raises ConfigError."""
-        return why_off(self._own(tenant), name)
+        return get_off_reason(self._get_tenant_settings(tenant), name)
 
-    def addresses(self, name: str, tenant: TenantId) -> list[str]:
+    def list_addresses(self, name: str, tenant: TenantId) -> list[str]:
         """Return where a connector goes, as settings say, each once; none where nobody said."""
-        return addresses(self._own(tenant), name)
+        return list_addresses(self._get_tenant_settings(tenant), name)
 
-    async def checked(self, name: str, tenant: TenantId) -> Health:
+    async def check_vendor(self, name: str, tenant: TenantId) -> Health:
         """Find out at no cost how a connector is. Never raises for what a vendor does."""
-        if because := self.why_off(name, tenant):
+        if because := self.get_off_reason(name, tenant):
             return Health(ok=False, detail=f"it is off: {because}")
-        checks: dict[str, Callable[[], _Checked]] = {
+        checks: dict[str, Callable[[], _Checkable]] = {
             "crawl": lambda: self.crawl(tenant),
             "tavily": lambda: self.search(tenant),
             "openai": lambda: self.extractor(tenant),
@@ -197,7 +197,7 @@ class Connectors:
 
         if max_pages is not None and max_pages != crawl.max_pages:
             return made(max_pages)
-        return self._once("crawler", None, lambda: made(crawl.max_pages))
+        return self._get_cached("crawler", None, lambda: made(crawl.max_pages))
 
     def crawl(
         self, tenant: TenantId, *, deep: bool = False, max_pages: int | None = None
@@ -205,7 +205,7 @@ class Connectors:
         """Return looks at sites, at what they count for this tenant."""
         from stoker.crawl.crawler import CrawlConnector
 
-        units = self._own(tenant).pull_units("crawl", deep=deep)
+        units = self._get_tenant_settings(tenant).get_pull_units("crawl", deep=deep)
         return CrawlConnector(self.crawler(max_pages=max_pages), units=units)
 
     def search(self, tenant: TenantId) -> TavilySearch:
@@ -214,11 +214,11 @@ class Connectors:
 
         return TavilySearch(self._tavily(tenant))
 
-    def reading(self, tenant: TenantId) -> TavilyReading:
+    def reading(self, tenant: TenantId) -> TavilyPageReader:
         """Return what reads pages that do not let us in."""
-        from stoker.vendors.tavily import TavilyReading
+        from stoker.vendors.tavily import TavilyPageReader
 
-        return TavilyReading(self._tavily(tenant))
+        return TavilyPageReader(self._tavily(tenant))
 
     def people(self, tenant: TenantId) -> LushaPeople:
         """Return what finds people at a company."""
@@ -242,12 +242,14 @@ class Connectors:
         """Return what verifies addresses."""
         from stoker.vendors.zerobounce import ZeroBounce
 
-        own = self._on("zerobounce", tenant)
-        return self._once(
+        own = self._get_enabled_settings("zerobounce", tenant)
+        return self._get_cached(
             "zerobounce",
             tenant,
             lambda: ZeroBounce(
-                self.http(), key=_revealed(own.keys.zerobounce), base_url=own.zerobounce.base_url
+                self.http(),
+                key=_reveal_secret(own.keys.zerobounce),
+                base_url=own.zerobounce.base_url,
             ),
         )
 
@@ -255,8 +257,8 @@ class Connectors:
         """Return the model that makes facts of pages."""
         from stoker.vendors.openai import OpenAiExtraction
 
-        own = self._on("openai", tenant)
-        return self._once(
+        own = self._get_enabled_settings("openai", tenant)
+        return self._get_cached(
             "openai facts",
             tenant,
             lambda: OpenAiExtraction(
@@ -264,7 +266,7 @@ class Connectors:
                 model=own.openai.model,
                 effort=own.openai.effort,
                 max_output_tokens=own.openai.max_output_tokens,
-                prices=_prices(own),
+                prices=_build_prices(own),
             ),
         )
 
@@ -272,14 +274,14 @@ class Connectors:
         """Return the model that words rationales; None for a tenant that did not ask for one."""
         from stoker.leads.rationale import OpenAiRationales
 
-        own = self._on("openai", tenant)
+        own = self._get_enabled_settings("openai", tenant)
         if not own.score.llm_rationale:
             return None
         return OpenAiRationales(
             self._openai(tenant),
             model=own.openai.model,
             effort=own.openai.effort,
-            prices=_prices(own),
+            prices=_build_prices(own),
         )
 
     def crm(
@@ -296,27 +298,27 @@ class Connectors:
         """
         from stoker.crm.odoo import Odoo
 
-        own = self._own(tenant)
+        own = self._get_tenant_settings(tenant)
         key, said = own.keys.odoo, own.odoo
         url, database = url or said.url or "", database or said.database or ""
         there = {"odoo.url": url, "odoo.database": database, "keys.odoo": key}
-        if because := not_set([name for name, value in there.items() if not value]):
+        if because := format_missing_settings([name for name, value in there.items() if not value]):
             raise ConfigError(f"odoo is off for {tenant}: {because}")
-        if is_make_believe(url) and not is_stand_in(key):
+        if is_sandbox_url(url) and not is_sandbox_key(key):
             raise ConfigError(
                 f"{url} is make-believe, and {tenant}'s key of Odoo may be real: it stays here"
             )
-        return self._once(
+        return self._get_cached(
             f"odoo {url} {database} {despite_stops}",
             tenant,
             lambda: Odoo(
                 self.http(),
                 url=url,
                 database=database,
-                key=_revealed(key),
+                key=_reveal_secret(key),
                 login=said.login or "",
                 protocol="" if said.protocol == "auto" else said.protocol,
-                turn=self._turns.of_vendor("odoo", tenant, despite_stops=despite_stops),
+                turn=self._turns.for_vendor("odoo", tenant, despite_stops=despite_stops),
             ),
         )
 
@@ -326,14 +328,14 @@ class Connectors:
 
         key = self._settings.keys.datagov
         lists, downloads = self._settings.datagov, self._settings.datagov_downloads
-        return self._once(
+        return self._get_cached(
             "datagov",
             None,
             lambda: DataGov(
                 self.http(),
                 clock=self._clock,
-                lists=self._traffic.pace("datagov"),
-                downloads=self._traffic.pace("datagov_downloads"),
+                lists=self._traffic.get_rate_limiter("datagov"),
+                downloads=self._traffic.get_rate_limiter("datagov_downloads"),
                 list_url=lists.base_url,
                 download_url=downloads.base_url,
                 key=None if key is None else key.reveal(),
@@ -351,8 +353,8 @@ class Connectors:
         return Board(
             self.http(),
             layout,
-            base_url=self._settings.value(f"boards.{vendor}_url"),
-            turn=self._turns.at_hosts("boards", tenant, despite_stops=despite_stops),
+            base_url=self._settings.get_value(f"boards.{vendor}_url"),
+            turn=self._turns.for_hosts("boards", tenant, despite_stops=despite_stops),
         )
 
     def feeds(self, tenant: TenantId) -> Feeds:
@@ -360,74 +362,80 @@ class Connectors:
         from stoker.discovery.feeds import Feeds
 
         gap = timedelta(seconds=self._settings.crawl.gap_s)
-        return Feeds(self.http(), turn=self._turns.at_hosts("boards", tenant, gap=gap))
+        return Feeds(self.http(), turn=self._turns.for_hosts("boards", tenant, gap=gap))
 
-    def boards(self, tenant: TenantId) -> Boards:
+    def boards(self, tenant: TenantId) -> AllBoards:
         """Return all boards, to see whether they are there."""
-        from stoker.discovery.boards import Boards
+        from stoker.discovery.boards import AllBoards
 
         vendors = ("greenhouse", "lever", "ashby")
-        return Boards([self.board(each, tenant, despite_stops=True) for each in vendors])
+        return AllBoards([self.board(each, tenant, despite_stops=True) for each in vendors])
 
-    def _tavily(self, tenant: TenantId) -> Vendor:
-        from stoker.vendors.tavily import tavily
+    def _tavily(self, tenant: TenantId) -> VendorApi:
+        from stoker.vendors.tavily import build_tavily_api
 
-        own = self._on("tavily", tenant)
+        own = self._get_enabled_settings("tavily", tenant)
         key, url = own.keys.tavily, own.tavily.base_url
-        return self._once(
-            "tavily", tenant, lambda: tavily(self.http(), key=_revealed(key), base_url=url)
+        return self._get_cached(
+            "tavily",
+            tenant,
+            lambda: build_tavily_api(self.http(), key=_reveal_secret(key), base_url=url),
         )
 
-    def _lusha(self, tenant: TenantId) -> Vendor:
-        from stoker.vendors.lusha import lusha
+    def _lusha(self, tenant: TenantId) -> VendorApi:
+        from stoker.vendors.lusha import build_lusha_api
 
-        own = self._on("lusha", tenant)
+        own = self._get_enabled_settings("lusha", tenant)
         key, url = own.keys.lusha, own.lusha.base_url
-        return self._once(
-            "lusha", tenant, lambda: lusha(self.http(), key=_revealed(key), base_url=url)
+        return self._get_cached(
+            "lusha",
+            tenant,
+            lambda: build_lusha_api(self.http(), key=_reveal_secret(key), base_url=url),
         )
 
-    def _openai(self, tenant: TenantId) -> Vendor:
-        from stoker.vendors.openai import openai
+    def _openai(self, tenant: TenantId) -> VendorApi:
+        from stoker.vendors.openai import build_openai_api
 
-        own = self._on("openai", tenant)
+        own = self._get_enabled_settings("openai", tenant)
         key, url = own.keys.openai, own.openai.base_url
-        return self._once(
-            "openai", tenant, lambda: openai(self.http(), key=_revealed(key), base_url=url)
+        return self._get_cached(
+            "openai",
+            tenant,
+            lambda: build_openai_api(self.http(), key=_reveal_secret(key), base_url=url),
         )
 
-    def _on(self, name: str, tenant: TenantId) -> Settings:
+    def _get_enabled_settings(self, name: str, tenant: TenantId) -> Settings:
         """Return what is in force for a tenant, if that switches a connector on."""
-        if because := self.why_off(name, tenant):
+        if because := self.get_off_reason(name, tenant):
             raise ConfigError(f"{name} is off for {tenant}: {because}")
-        return self._own(tenant)
+        return self._get_tenant_settings(tenant)
 
-    def _own(self, tenant: TenantId) -> Settings:
-        return self._once("settings", tenant, lambda: self._settings.for_tenant(tenant))
+    def _get_tenant_settings(self, tenant: TenantId) -> Settings:
+        return self._get_cached("settings", tenant, lambda: self._settings.for_tenant(tenant))
 
-    def _once(self, name: str, tenant: TenantId | None, make: Callable[[], _Made]) -> _Made:
+    def _get_cached(self, name: str, tenant: TenantId | None, make: Callable[[], _MadeT]) -> _MadeT:
         if (name, tenant) not in self._made:
             self._made[name, tenant] = make()
-        made: _Made = self._made[name, tenant]
+        made: _MadeT = self._made[name, tenant]
         return made
 
 
-def _revealed(key: Secret | None) -> str:
+def _reveal_secret(key: Secret | None) -> str:
     return "" if key is None else key.reveal()
 
 
-def _prices(own: Settings) -> Prices | None:
+def _build_prices(own: Settings) -> Prices | None:
     from stoker.vendors.openai import Prices
 
     if own.caps.currency != "USD":
         return None  # money in another currency than its cap's could not be promised
     said = own.openai
     return Prices(
-        input=_as_written(said.input_price),
-        cached=_as_written(said.cached_price),
-        output=_as_written(said.output_price),
+        input=_to_decimal(said.input_price),
+        cached=_to_decimal(said.cached_price),
+        output=_to_decimal(said.output_price),
     )
 
 
-def _as_written(price: float) -> Decimal:
+def _to_decimal(price: float) -> Decimal:
     return Decimal(str(price))

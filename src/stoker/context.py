@@ -14,12 +14,12 @@ from stoker.base.types import TenantId
 from stoker.db.database import Check
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import AccountStore, Directory
-    from stoker.budgets.model import MoneyStore, SharedStore
+    from stoker.accounts.model import AccountStore, TenantDirectory
+    from stoker.budgets.model import BudgetStore, SharedStore
     from stoker.crawl.model import PageStore
     from stoker.discovery.sources import ListingStore
-    from stoker.enrichment.model import NightStore
-    from stoker.heat.model import AttentionStore
+    from stoker.enrichment.model import WorkStore
+    from stoker.heat.model import PullStore
     from stoker.ledger.chain import LedgerStore
     from stoker.registry.model import RegistryStore
     from stoker.runs.model import RunStore
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class TenantStores:
     """One tenant's memory. There is no verb on it that can reach another tenant's."""
 
     tenant: TenantId
     runs: RunStore
     schedule: ScheduleStore
     ledger: LedgerStore
-    money: MoneyStore
+    money: BudgetStore
     pages: PageStore
     answers: AnswerStore
     accounts: AccountStore
-    nights: NightStore
+    nights: WorkStore
     touches: TouchStore
-    attention: AttentionStore
+    attention: PullStore
     listings: ListingStore
 
 
 class Backend(Protocol):
     """Where stores live. The only place a tenant is named."""
 
-    def tenant(self, tenant: TenantId) -> Store:
+    def tenant(self, tenant: TenantId) -> TenantStores:
         """Open a tenant's door. A tenant never seen before has an empty store."""
         ...
 
@@ -61,7 +61,7 @@ class Backend(Protocol):
         """Open the public register of companies."""
         ...
 
-    def directory(self) -> Directory:
+    def directory(self) -> TenantDirectory:
         """Open the list of who the tenants are."""
         ...
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.types import TenantId
-from stoker.budgets.caps import Allowances, Cap, default_caps
+from stoker.budgets.caps import Cap, DailyAllowances, build_default_caps
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend
-from stoker.crawl.model import Pacer
-from stoker.crawl.politeness import OwnHosts, SharedHosts
-from stoker.rate_limits.limiter import Traffic, Way
+from stoker.crawl.model import HostPacer
+from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
+from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.runs.retention import RetentionRule
 from stoker.settings import CONNECTORS
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
 
 # Sites have a clock per host; all of them together have only so many places.
-VISITS = Rate(calls=1000, per=timedelta(seconds=1), burst=500)
+VISIT_RATE = Rate(calls=1000, per=timedelta(seconds=1), burst=500)
 
 
-def caps_of(own: Settings) -> tuple[Cap, ...]:
+def build_caps(own: Settings) -> tuple[Cap, ...]:
     """Return the caps a tenant's settings switch on."""
     caps = own.caps
-    return default_caps(
-        Allowances(
+    return build_default_caps(
+        DailyAllowances(
             tavily_calls=caps.tavily_queries,
             tavily_credits=caps.tavily_credits,
             lusha_calls=caps.lusha_contact_lookups,
@@ -48,48 +48,52 @@ def caps_of(own: Settings) -> tuple[Cap, ...]:
     )
 
 
-def reset_of(own: Settings) -> ResetRule:
+def build_reset_rule(own: Settings) -> ResetRule:
     """Return when a tenant's caps begin anew, as its settings say."""
     return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
 
 
-def traffic_for(settings: Settings, backend: Backend, *, owner: str, clock: Clock) -> Traffic:
+def build_vendor_limits(
+    settings: Settings, backend: Backend, *, owner: str, clock: Clock
+) -> VendorLimits:
     """Return how this process's calls to vendors go."""
-    return Traffic(
-        lambda connector: way_of(settings, connector),
-        shared=backend.shared() if _shares_keys(settings) else None,
+    return VendorLimits(
+        lambda connector: build_vendor_limit(settings, connector),
+        shared=backend.shared() if _has_shared_keys(settings) else None,
         owner=owner,
         clock=clock,
         weights={
             tenant.id: settings.for_tenant(tenant.id).pacing.weight for tenant in settings.tenants
         },
-        own_keys=_own_keys(settings),
+        own_keys=_list_own_keys(settings),
         # The same time as the machine's own clock tells, and cheaper to ask for.
         ticks=time.monotonic_ns if isinstance(clock, SystemClock) else None,
     )
 
 
-def way_of(settings: Settings, connector: str) -> Way:
+def build_vendor_limit(settings: Settings, connector: str) -> VendorLimit:
     """Return how a connector may be called, as settings say."""
     if connector == "crawl":
-        return Way(rate=VISITS, places=settings.crawl.concurrency)
-    section = settings.connector(connector)
-    return Way(rate=section.rate(), places=section.concurrency, own_key=section.own_key)
+        return VendorLimit(rate=VISIT_RATE, concurrency=settings.crawl.concurrency)
+    section = settings.get_connector(connector)
+    return VendorLimit(
+        rate=section.to_rate(), concurrency=section.concurrency, own_key=section.own_key
+    )
 
 
-def hosts_for(settings: Settings, backend: Backend, *, clock: Clock) -> Pacer:
+def build_host_pacer(settings: Settings, backend: Backend, *, clock: Clock) -> HostPacer:
     """Return the clock of every host that is visited."""
-    if _shares_keys(settings):
-        return SharedHosts(shared=backend.shared(), clock=clock)
-    return OwnHosts(clock=clock)
+    if _has_shared_keys(settings):
+        return SharedHostPacer(shared=backend.shared(), clock=clock)
+    return LocalHostPacer(clock=clock)
 
 
-def retention_rule(own: Settings) -> RetentionRule:
+def build_retention_rule(own: Settings) -> RetentionRule:
     """Return the rule a tenant's settings describe, whether or not it is switched on."""
     return RetentionRule(days=own.retention.days, keep_latest=own.retention.keep_latest_n_runs)
 
 
-def _own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
+def _list_own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
     """Return in whose line tenants wait that call with another key than the installation's.
 
     Those with the same key wait in one line, named by the first of them.
@@ -99,12 +103,12 @@ def _own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
         first: dict[object, str] = {}
         for tenant in settings.tenants:
             key = tenant.overrides.get(f"keys.{name}")
-            if key is not None and key != settings.value(f"keys.{name}"):
+            if key is not None and key != settings.get_value(f"keys.{name}"):
                 lines[name, tenant.id] = first.setdefault(key, tenant.id)
     return lines
 
 
-def _shares_keys(settings: Settings) -> bool:
+def _has_shared_keys(settings: Settings) -> bool:
     if settings.pacing.processes == "auto":
         # A file is open to many processes as well: a daemon, and somebody at a terminal.
         return settings.storage.backend != "memory"

@@ -27,24 +27,24 @@ from stoker.config.fields import (
     BOOLEAN,
     CRON,
     CURRENCY,
+    FLAG_IF_SET,
     HOUR_MINUTE,
+    LOCAL_TIME,
     PATH,
     POSTGRES_URL,
-    PRESENT,
     SECRET,
     TENANT,
     TENANTS,
     TEXT,
-    WALL_TIME,
     ZONE,
-    Explained,
+    FieldInfo,
     Secret,
-    as_json,
     choice,
+    format_value,
     integer,
     member,
     number,
-    show,
+    to_json_value,
 )
 from stoker.config.fields import (
     setting as _is,
@@ -52,24 +52,24 @@ from stoker.config.fields import (
 from stoker.config.fields import (
     tenant_setting as _each,
 )
-from stoker.discovery.settings import Discovery
+from stoker.discovery.settings import DiscoverySettings
 from stoker.http.fields import LOOPBACK
 from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule
 from stoker.pulls.settings import Heat, Pulls
-from stoker.touches.settings import Touches
+from stoker.touches.settings import TouchSettings
 from stoker.vendors.settings import (
-    Boards,
-    ConnectorSection,
-    DataGov,
-    DataGovDownloads,
-    Lusha,
-    Odoo,
-    OpenAi,
-    Tavily,
-    ZeroBounce,
+    BoardsSettings,
+    DataGovDownloadsSettings,
+    DataGovSettings,
+    LushaSettings,
+    OdooSettings,
+    OpenAiSettings,
+    TavilySettings,
+    VendorSettings,
+    ZeroBounceSettings,
 )
 
-_A_LOT = 1_000_000_000
+_MAX_AMOUNT = 1_000_000_000
 
 _WEIGHT = number(0, 1000)
 
@@ -174,7 +174,7 @@ class Logging:
     level: str = _is(
         choice("debug", "info", "warning", "error"), "info", "The least important line written."
     )
-    no_color: bool = _is(PRESENT, False, "Whether lines stay plain on a terminal.", "NO_COLOR")
+    no_color: bool = _is(FLAG_IF_SET, False, "Whether lines stay plain on a terminal.", "NO_COLOR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,38 +182,40 @@ class Caps:
     """What a tenant may use in a day, and when its day begins."""
 
     openai_daily_tokens: int = _each(
-        integer(0, _A_LOT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
+        integer(0, _MAX_AMOUNT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
     )
-    openai_calls: int = _each(integer(0, _A_LOT), 2000, "OpenAI calls a day.")
+    openai_calls: int = _each(integer(0, _MAX_AMOUNT), 2000, "OpenAI calls a day.")
     tavily_queries: int = _each(
-        integer(0, _A_LOT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
+        integer(0, _MAX_AMOUNT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
     )
     tavily_credits: int = _each(
-        integer(0, _A_LOT), 1000, "Tavily credits a day; a search costs one, a deeper one two."
+        integer(0, _MAX_AMOUNT), 1000, "Tavily credits a day; a search costs one, a deeper one two."
     )
     lusha_contact_lookups: int = _each(
-        integer(0, _A_LOT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
+        integer(0, _MAX_AMOUNT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
     )
     lusha_credits: int = _each(
-        integer(0, _A_LOT),
+        integer(0, _MAX_AMOUNT),
         1000,
         "Lusha credits a day; looking for people costs one, each address one.",
     )
     zerobounce_verifications: int = _each(
-        integer(0, _A_LOT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
+        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
     )
     zerobounce_credits: int = _each(
-        integer(0, _A_LOT), 1000, "ZeroBounce credits a day; an address costs one at most."
+        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce credits a day; an address costs one at most."
     )
     pull_units_per_day: int = _each(
-        integer(0, _A_LOT), 300, "Pull units a day, over all connectors."
+        integer(0, _MAX_AMOUNT), 300, "Pull units a day, over all connectors."
     )
     money_per_day_minor: int = _each(
-        integer(0, _A_LOT), 1000, "Money a day, over all connectors, in minor units (1000: 10.00)."
+        integer(0, _MAX_AMOUNT),
+        1000,
+        "Money a day, over all connectors, in minor units (1000: 10.00).",
     )
     currency: str = _each(CURRENCY, "USD", "The currency of money_per_day_minor.")
     reset_time: time = _each(
-        WALL_TIME, time(0, 0), "When caps begin anew, in the tenant's time zone."
+        LOCAL_TIME, time(0, 0), "When caps begin anew, in the tenant's time zone."
     )
 
 
@@ -387,20 +389,20 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "pulls": Pulls,
         "pacing": Pacing,
         "sandbox": Sandbox,
-        "tavily": Tavily,
-        "openai": OpenAi,
-        "lusha": Lusha,
-        "zerobounce": ZeroBounce,
-        "odoo": Odoo,
-        "datagov": DataGov,
-        "datagov_downloads": DataGovDownloads,
-        "boards": Boards,
+        "tavily": TavilySettings,
+        "openai": OpenAiSettings,
+        "lusha": LushaSettings,
+        "zerobounce": ZeroBounceSettings,
+        "odoo": OdooSettings,
+        "datagov": DataGovSettings,
+        "datagov_downloads": DataGovDownloadsSettings,
+        "boards": BoardsSettings,
         "crawl": Crawl,
         "extract": Extract,
         "score": Score,
         "icp": Icp,
-        "touches": Touches,
-        "discovery": Discovery,
+        "touches": TouchSettings,
+        "discovery": DiscoverySettings,
         "keys": Keys,
         "tenancy": Tenancy,
     }
@@ -408,30 +410,30 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
 """The sections by name, in the order people read about them."""
 
 
-def _explained(prefix: str, section: type[Any]) -> Iterator[tuple[str, Explained]]:
+def _list_fields(prefix: str, section: type[Any]) -> Iterator[tuple[str, FieldInfo]]:
     for setting in fields(section):
-        about: Explained = setting.metadata["about"]
+        about: FieldInfo = setting.metadata["about"]
         env = about.env or (f"STOKER_{prefix}_{setting.name}".upper(),)
         yield setting.name, replace(about, env=env)
 
 
 CONNECTORS = tuple(
-    name for name, section in SECTIONS.items() if issubclass(section, ConnectorSection)
+    name for name, section in SECTIONS.items() if issubclass(section, VendorSettings)
 )
 """The connectors that have a rate of their own, by the names of their sections."""
 
-KNOWN: Mapping[str, Explained] = MappingProxyType(
+FIELDS: Mapping[str, FieldInfo] = MappingProxyType(
     {
         f"{section}.{name}": about
         for section, kind in SECTIONS.items()
-        for name, about in _explained(section, kind)
+        for name, about in _list_fields(section, kind)
     }
 )
 """Every setting by its dotted key."""
 
-TENANT_KEYS: Mapping[str, Explained] = MappingProxyType(
+TENANT_KEYS: Mapping[str, FieldInfo] = MappingProxyType(
     {setting.name: setting.metadata["about"] for setting in fields(TenantTable)}
-    | {key: about for key, about in KNOWN.items() if about.per_tenant}
+    | {key: about for key, about in FIELDS.items() if about.per_tenant}
 )
 """What may stand in a tenant's table; other settings are the installation's own."""
 
@@ -449,7 +451,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownSetting:
     """One setting as it may be shown: secrets are masked."""
 
     key: str
@@ -471,32 +473,32 @@ class Settings:
     pulls: Pulls = field(default_factory=Pulls)
     pacing: Pacing = field(default_factory=Pacing)
     sandbox: Sandbox = field(default_factory=Sandbox)
-    tavily: Tavily = field(default_factory=Tavily)
-    openai: OpenAi = field(default_factory=OpenAi)
-    lusha: Lusha = field(default_factory=Lusha)
-    zerobounce: ZeroBounce = field(default_factory=ZeroBounce)
-    odoo: Odoo = field(default_factory=Odoo)
-    datagov: DataGov = field(default_factory=DataGov)
-    datagov_downloads: DataGovDownloads = field(default_factory=DataGovDownloads)
-    boards: Boards = field(default_factory=Boards)
+    tavily: TavilySettings = field(default_factory=TavilySettings)
+    openai: OpenAiSettings = field(default_factory=OpenAiSettings)
+    lusha: LushaSettings = field(default_factory=LushaSettings)
+    zerobounce: ZeroBounceSettings = field(default_factory=ZeroBounceSettings)
+    odoo: OdooSettings = field(default_factory=OdooSettings)
+    datagov: DataGovSettings = field(default_factory=DataGovSettings)
+    datagov_downloads: DataGovDownloadsSettings = field(default_factory=DataGovDownloadsSettings)
+    boards: BoardsSettings = field(default_factory=BoardsSettings)
     crawl: Crawl = field(default_factory=Crawl)
     extract: Extract = field(default_factory=Extract)
     score: Score = field(default_factory=Score)
     icp: Icp = field(default_factory=Icp)
-    touches: Touches = field(default_factory=Touches)
-    discovery: Discovery = field(default_factory=Discovery)
+    touches: TouchSettings = field(default_factory=TouchSettings)
+    discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
     keys: Keys = field(default_factory=Keys)
     tenancy: Tenancy = field(default_factory=Tenancy)
     tenants: tuple[Tenant, ...] = (Tenant(id=DEFAULT_TENANT, name=str(DEFAULT_TENANT)),)
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     directory: Path = Path()  # where work is done: what relative paths are relative to
 
-    def value(self, key: str) -> Any:
+    def get_value(self, key: str) -> Any:
         """Return the value of a dotted key."""
         section, _, name = key.partition(".")
         return getattr(getattr(self, section), name)
 
-    def origin(self, key: str) -> str:
+    def get_origin(self, key: str) -> str:
         """Return where a dotted key's value came from."""
         return self.origins.get(key, "default")
 
@@ -510,7 +512,7 @@ class Settings:
         merged = MappingProxyType({**self.origins, **origins})
         return replace(self, **sections, origins=merged)
 
-    def located(self, directory: Path) -> Settings:
+    def with_directory(self, directory: Path) -> Settings:
         """Return these settings with relative paths taken from a directory."""
         storage = replace(
             self.storage,
@@ -519,7 +521,7 @@ class Settings:
         )
         return replace(self, storage=storage, directory=directory)
 
-    def tenant(self, tenant: TenantId) -> Tenant:
+    def get_tenant(self, tenant: TenantId) -> Tenant:
         """Return a configured tenant, or raise ConfigError naming those there are."""
         for known in self.tenants:
             if known.id == tenant:
@@ -529,15 +531,15 @@ class Settings:
 
     def for_tenant(self, tenant: TenantId) -> Settings:
         """Return what is in force for one tenant; nothing about the others is left in it."""
-        known = self.tenant(tenant)
+        known = self.get_tenant(tenant)
         own = f"tenants.{tenant}."
         origins = {key: self.origins[own + key] for key in known.overrides}
-        alone = {key: where for key, where in self.origins.items() if key in KNOWN}
+        alone = {key: where for key, where in self.origins.items() if key in FIELDS}
         plain = replace(known, overrides=MappingProxyType({}))
         settings = replace(self, tenants=(plain,), origins=alone)
-        return settings.with_values({**self._named(tenant), **known.overrides}, origins)
+        return settings.with_values({**self._keep_tenant_names(tenant), **known.overrides}, origins)
 
-    def _named(self, tenant: TenantId) -> dict[str, Any]:
+    def _keep_tenant_names(self, tenant: TenantId) -> dict[str, Any]:
         """Return the settings that name tenants, as far as they name this one."""
         scheduling, default = self.scheduling, self.tenancy.default_tenant_id
         return {
@@ -546,7 +548,7 @@ class Settings:
             "tenancy.default_tenant_id": tenant if tenant == default else None,
         }
 
-    def active_tenants(self) -> tuple[TenantId, ...]:
+    def list_active_tenants(self) -> tuple[TenantId, ...]:
         """Return the tenants that take part, in id order."""
         include, exclude = self.scheduling.tenant_include, self.scheduling.tenant_exclude
         return tuple(
@@ -559,41 +561,41 @@ class Settings:
             )
         )
 
-    def default_tenant(self) -> TenantId | None:
+    def find_default_tenant(self) -> TenantId | None:
         """Return whose work a command does when nobody says; None when that is not clear."""
         if self.tenancy.default_tenant_id is not None:
             return self.tenancy.default_tenant_id
         return self.tenants[0].id if len(self.tenants) == 1 else None
 
-    def schedule_for(self, tenant: TenantId) -> Schedule:
+    def get_schedule(self, tenant: TenantId) -> Schedule:
         """Return when a tenant's runs are due."""
-        return schedule_of(self.for_tenant(tenant).scheduling)
+        return build_schedule(self.for_tenant(tenant).scheduling)
 
-    def caps_in_force(self) -> dict[str, int]:
+    def list_cap_values(self) -> dict[str, int]:
         """Return every cap by its dotted key, as manifests keep them."""
-        said = {key: self.value(key) for key in KNOWN if key.startswith("caps.")}
+        said = {key: self.get_value(key) for key in FIELDS if key.startswith("caps.")}
         caps = {key: value for key, value in said.items() if isinstance(value, int)}
         limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
-        return {**{key: self.value(key) for key in limits}, **caps}
+        return {**{key: self.get_value(key) for key in limits}, **caps}
 
-    def connector(self, name: str) -> ConnectorSection:
+    def get_connector(self, name: str) -> VendorSettings:
         """Return how a connector is called, or raise ConfigError naming those there are."""
         if name not in CONNECTORS:
             known = ", ".join(CONNECTORS)
             raise ConfigError(f"there are no settings for connector {name!r}; there are: {known}")
-        section: ConnectorSection = getattr(self, name)
+        section: VendorSettings = getattr(self, name)
         return section
 
-    def pull_units(self, connector: str, *, deep: bool) -> int:
+    def get_pull_units(self, connector: str, *, deep: bool) -> int:
         """Return what one look through a connector counts; for a tenant, ask its own settings."""
-        section = self.crawl if connector == "crawl" else self.connector(connector)
+        section = self.crawl if connector == "crawl" else self.get_connector(connector)
         own = section.deep_units if deep else section.shallow_units
         return own or (self.pulls.deep_units if deep else self.pulls.shallow_units)
 
-    def secret_values(self) -> frozenset[str]:
+    def list_secret_values(self) -> frozenset[str]:
         """Return every text that must not be shown, for the redactor."""
-        hidden = {key for key, about in KNOWN.items() if about.kind.secret}
-        secrets = [self.value(key) for key in hidden]
+        hidden = {key for key, about in FIELDS.items() if about.kind.secret}
+        secrets = [self.get_value(key) for key in hidden]
         secrets += [
             value
             for tenant in self.tenants
@@ -605,17 +607,17 @@ class Settings:
     def snapshot(self) -> dict[str, Json]:
         """Return all of it as plain JSON for a manifest; of a secret, only whether it is set."""
         sections: dict[str, dict[str, Json]] = {}
-        for key in KNOWN:
+        for key in FIELDS:
             section, _, name = key.partition(".")
-            sections.setdefault(section, {})[name] = as_json(
-                self.value(key), secret=KNOWN[key].kind.secret
+            sections.setdefault(section, {})[name] = to_json_value(
+                self.get_value(key), secret=FIELDS[key].kind.secret
             )
         tenants: dict[str, Json] = {
             tenant.id: {
                 "name": tenant.name,
                 "enabled": tenant.enabled,
                 "overrides": {
-                    key: as_json(value, secret=KNOWN[key].kind.secret)
+                    key: to_json_value(value, secret=FIELDS[key].kind.secret)
                     for key, value in tenant.overrides.items()
                 },
             }
@@ -623,25 +625,33 @@ class Settings:
         }
         return {**sections, "tenants": tenants}
 
-    def shown(self) -> list[Shown]:
+    def list_shown(self) -> list[ShownSetting]:
         """Return every value and its origin, fit to be shown to anyone."""
         lines = [
-            Shown(key=key, value=show(self.value(key)), origin=self.origin(key), help=about.help)
-            for key, about in KNOWN.items()
+            ShownSetting(
+                key=key,
+                value=format_value(self.get_value(key)),
+                origin=self.get_origin(key),
+                help=about.help,
+            )
+            for key, about in FIELDS.items()
         ]
         for tenant in self.tenants:
             own = f"tenants.{tenant.id}."
             said = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
             for key, value in said.items():
-                about = KNOWN[key].help if key in KNOWN else ""
-                line = Shown(
-                    key=own + key, value=show(value), origin=self.origin(own + key), help=about
+                about = FIELDS[key].help if key in FIELDS else ""
+                line = ShownSetting(
+                    key=own + key,
+                    value=format_value(value),
+                    origin=self.get_origin(own + key),
+                    help=about,
                 )
                 lines.append(line)
         return lines
 
 
-def schedule_of(scheduling: Scheduling) -> Schedule:
+def build_schedule(scheduling: Scheduling) -> Schedule:
     """Return the schedule these settings describe, or say which one is missing."""
     if scheduling.mode == "interval":
         if scheduling.interval_minutes is None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from stoker.base.clock import VirtualClock
 from stoker.base.events import Event
 
-_Kind = TypeVar("_Kind", bound=Event)
+_EventType = TypeVar("_EventType", bound=Event)
 
 
 class FakeClock(VirtualClock):
@@ -18,7 +18,7 @@ class FakeClock(VirtualClock):
         super().__init__(now)
 
 
-class Recorder:
+class EventRecorder:
     """An `Observer` that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -27,6 +27,6 @@ class Recorder:
     def __call__(self, event: Event) -> None:
         self.events.append(event)
 
-    def of(self, kind: type[_Kind]) -> list[_Kind]:
+    def of_type(self, kind: type[_EventType]) -> list[_EventType]:
         """Return the events of one kind, in order."""
         return [event for event in self.events if isinstance(event, kind)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.icp import IcpRule, fit
+from stoker.accounts.icp import IcpRule, match_icp
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.errors import ConfigError
 
@@ -33,19 +33,19 @@ def company(**about):
     ],
 )
 def test_a_company_fits_or_is_told_the_part_of_the_rule_it_fails(about, fits, because):
-    told = fit(company(**about), RULE)
+    told = match_icp(company(**about), RULE)
     assert told.fits is fits
-    assert because in told.because
+    assert because in told.reason
 
 
 @given(st.text("0123456789", min_size=5, max_size=5), st.integers(1990, 2030))
 def test_what_is_not_known_is_no_reason_to_refuse(ssic, year):
-    known = fit(company(ssic=ssic, year=year, employees=50), RULE)
-    assert fit(company(ssic=ssic, year=year, employees=None), RULE).fits is known.fits
+    known = match_icp(company(ssic=ssic, year=year, employees=50), RULE)
+    assert match_icp(company(ssic=ssic, year=year, employees=None), RULE).fits is known.fits
 
 
 def test_a_rule_without_industries_takes_all_of_them():
-    assert fit(company(ssic=""), IcpRule(industries=())).fits
+    assert match_icp(company(ssic=""), IcpRule(industries=())).fits
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.model import (
     Bucket,
     Company,
     CompanyId,
+    CompanyRecord,
     Contact,
-    Dossier,
     LeadScore,
-    merged_company,
-    merged_dossier,
+    merge_company,
+    merge_company_record,
 )
 
 moments = st.none() | st.integers(0, 3).map(
@@ -36,11 +36,11 @@ companies = st.builds(
     last_seen_at=moments,
 )
 findings = st.builds(
-    Finding,
-    field=st.just(Field.ABOUT),
+    Fact,
+    field=st.just(FactField.ABOUT),
     value=words,
     source=words,
-    how=st.sampled_from(How),
+    method=st.sampled_from(Method),
     confidence=st.just(0.5),
 )
 contacts = st.builds(Contact, name=st.just("Ann"), source=words, confidence=st.just(0.5))
@@ -53,9 +53,9 @@ scores = st.builds(
     rationale=words,
 )
 dossiers = st.builds(
-    Dossier,
+    CompanyRecord,
     company=companies,
-    findings=st.lists(findings, max_size=2).map(tuple),
+    facts=st.lists(findings, max_size=2).map(tuple),
     contacts=st.lists(contacts, max_size=2).map(tuple),
     score=st.none() | scores,
     looked_at=moments,
@@ -68,7 +68,7 @@ EMPTY = (None, "", (), {})
 
 @given(companies, companies)
 def test_every_part_of_a_company_is_the_newer_word_or_the_older_where_there_is_none(known, said):
-    merged = merged_company(known, said)
+    merged = merge_company(known, said)
     for name in (each.name for each in fields(Company)):
         if name == "last_seen_at":
             continue
@@ -79,14 +79,14 @@ def test_every_part_of_a_company_is_the_newer_word_or_the_older_where_there_is_n
 @given(companies, companies)
 def test_a_company_is_never_last_seen_earlier_than_before(known, said):
     seen = [one.last_seen_at for one in (known, said) if one.last_seen_at]
-    assert merged_company(known, said).last_seen_at == (max(seen) if seen else None)
+    assert merge_company(known, said).last_seen_at == (max(seen) if seen else None)
 
 
 @given(dossiers, dossiers)
 def test_every_part_of_a_dossier_is_the_newer_or_the_older_where_there_is_none(known, said):
-    merged = merged_dossier(known, said)
-    assert merged.company == merged_company(known.company, said.company)
-    for name in (each.name for each in fields(Dossier) if each.name != "company"):
+    merged = merge_company_record(known, said)
+    assert merged.company == merge_company(known.company, said.company)
+    for name in (each.name for each in fields(CompanyRecord) if each.name != "company"):
         older, newer = getattr(known, name), getattr(said, name)
         assert getattr(merged, name) == (older if newer in EMPTY else newer)
 
@@ -94,17 +94,17 @@ def test_every_part_of_a_dossier_is_the_newer_or_the_older_where_there_is_none(k
 @given(dossiers)
 def test_saying_nothing_or_the_same_again_changes_nothing(known):
     nothing = Company(id=known.company.id, name="", live=known.company.live)
-    assert merged_dossier(known, Dossier(company=nothing)) == known
-    assert merged_dossier(known, known) == known
+    assert merge_company_record(known, CompanyRecord(company=nothing)) == known
+    assert merge_company_record(known, known) == known
 
 
 @given(dossiers, dossiers)
 def test_saying_it_twice_is_saying_it_once(known, said):
-    once = merged_dossier(known, said)
-    assert merged_dossier(once, said) == once
+    once = merge_company_record(known, said)
+    assert merge_company_record(once, said) == once
 
 
 @given(companies, companies)
 def test_what_is_0_or_dead_is_a_word_too(known, said):
-    merged = merged_company(known, replace(said, employees=0, year=0, live=False))
+    merged = merge_company(known, replace(said, employees=0, year=0, live=False))
     assert (merged.employees, merged.year, merged.live) == (0, 0, False)

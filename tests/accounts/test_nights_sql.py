@@ -13,14 +13,25 @@ import pg
 from contracts.accounts import RUN, UNTIL, company, dossier, ended, planned, taken
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, answer
-from stoker.accounts.company_store import AT_LEAST, DOSSIERS, IN_ORDER, OF_RUN
-from stoker.accounts.model import Upserted
+from stoker.accounts.company_store import (
+    ORDER_AND_LIMIT,
+    SELECT_RECORDS,
+    WHERE_MIN_SCORE,
+    WHERE_RUN,
+)
+from stoker.accounts.model import UpsertCount
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
-from stoker.db.database import asked
-from stoker.db.row_security import lint
-from stoker.nightly.store import LAST_LOOK, SENT_BY, SENT_ROWS, TAKE, UNITS
+from stoker.db.database import split_into_batches
+from stoker.db.row_security import find_table_problems
+from stoker.nightly.store import (
+    CLAIM_ITEMS,
+    SELECT_ITEMS,
+    SELECT_LAST_ITEM,
+    SELECT_SENT_BY_RUN,
+    SELECT_SENT_ROWS,
+)
 from stoker.runs.model import Run, RunKey
 
 
@@ -52,17 +63,17 @@ def on_sqlite(path, scenario):
     return asyncio.run(whole())
 
 
-NEXT_UNITS = TAKE.format(passing_over="").split("(", 1)[1].split("\n)\n")[0]
+NEXT_UNITS = CLAIM_ITEMS.format(passing_over="").split("(", 1)[1].split("\n)\n")[0]
 ASKED = {  # what is asked, and the index that must serve it without sorting
     "the next units": (NEXT_UNITS, "open_units"),
-    "a page of units": (f"{UNITS} ORDER BY place LIMIT :limit", "tenant_id_run_place"),
-    "the last look": (LAST_LOOK, "units_by_company"),
-    "dossiers of a run": (DOSSIERS + OF_RUN + IN_ORDER, "findings_by_run"),
+    "a page of units": (f"{SELECT_ITEMS} ORDER BY place LIMIT :limit", "tenant_id_run_place"),
+    "the last look": (SELECT_LAST_ITEM, "units_by_company"),
+    "dossiers of a run": (SELECT_RECORDS + WHERE_RUN + ORDER_AND_LIMIT, "findings_by_run"),
     "what was last sent": (
-        next(asked(SENT_ROWS, ["a"]))[0].replace(":v0", "'a'"),
+        next(split_into_batches(SELECT_SENT_ROWS, ["a"]))[0].replace(":v0", "'a'"),
         "sent_rows_by_id",
     ),
-    "what a run sent": (SENT_BY, "crm_sent_rows_pkey"),
+    "what a run sent": (SELECT_SENT_BY_RUN, "crm_sent_rows_pkey"),
     "the best leads": (
         "SELECT company_id FROM lead_scores WHERE tenant_id = :tenant"
         " ORDER BY score DESC NULLS LAST LIMIT :limit",
@@ -141,26 +152,26 @@ def test_an_index_serves_each_question_in_sqlite_too(tmp_path, what):
 def test_a_page_by_score_walks_along_the_ids(database):
     with psycopg.connect(database[0]) as admin:
         admin.execute("SET search_path = stoker")
-        question = spelled_out(DOSSIERS + AT_LEAST + IN_ORDER)
+        question = spelled_out(SELECT_RECORDS + WHERE_MIN_SCORE + ORDER_AND_LIMIT)
         assert admin.execute(f"EXPLAIN {question}").fetchall()
 
 
 def test_row_security_has_no_findings_with_the_tables_of_a_night(database):
     with psycopg.connect(database[0]) as admin:
-        assert lint(admin) == []
+        assert find_table_problems(admin) == []
 
 
 @pytest.mark.parametrize("view", ["enrichment_runs", "email_verification_cache"])
 def test_a_view_that_runs_as_its_maker_is_found(database, view):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER VIEW stoker.{view} RESET (security_invoker)")
-        assert [str(finding) for finding in lint(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin)] == [
             f"view without security_invoker (stoker.{view})"
         ]
         admin.commit()
 
     async def ask(backend):
-        await backend.tenant(ACME).nights.units(RUN)
+        await backend.tenant(ACME).nights.list_items(RUN)
 
     with pytest.raises(ConfigError, match="view without security_invoker"):
         on_postgres(database[1], ask)
@@ -171,7 +182,7 @@ async def two_nights(backend):
         store = backend.tenant(name)
         await store.runs.insert_run(Run(key=RunKey(NOW, 1), kind="nightly"))
         await store.runs.insert_run(Run(key=RunKey(NOW + HOUR, 1), kind="discover"))
-        await store.answers.keep_answers([answer("v", connector="zerobounce"), answer("t")])
+        await store.answers.save_answers([answer("v", connector="zerobounce"), answer("t")])
 
 
 def test_the_views_show_nights_and_verdicts_and_only_ones_own(database):
@@ -212,7 +223,7 @@ def test_the_same_companies_and_candidates_again_write_no_row_again(database):
     async def put(backend):
         accounts = backend.tenant(ACME).accounts
         count = await accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
-        await accounts.put_candidates(uens[:100], rule="default")
+        await accounts.save_candidates(uens[:100], rule="default")
         return count
 
     def versions():
@@ -223,10 +234,10 @@ def test_the_same_companies_and_candidates_again_write_no_row_again(database):
             )
             return dict(found.fetchall())
 
-    assert on_postgres(database[1], put) == Upserted(new=200)
+    assert on_postgres(database[1], put) == UpsertCount(new=200)
     before = versions()
     assert len(before) == 300
-    assert on_postgres(database[1], put) == Upserted(same=200)
+    assert on_postgres(database[1], put) == UpsertCount(same=200)
     assert versions() == before
 
 
@@ -240,9 +251,9 @@ def test_a_taker_passes_over_what_another_is_just_taking(database):
             other.execute("SELECT set_config('request.tenant_id', 'acme', true)")
             lock = "SELECT FROM stoker.company_enrichment_runs WHERE place < 2 FOR UPDATE"
             assert len(other.execute(lock).fetchall()) == 2
-            passed = [one.place for one in await taken(nights)]
+            passed = [one.rank for one in await taken(nights)]
             other.rollback()
-        return passed, [one.place for one in await taken(nights)]
+        return passed, [one.rank for one in await taken(nights)]
 
     assert on_postgres(database[1], scenario) == ([2, 3], [0, 1])
 
@@ -252,7 +263,9 @@ def test_a_taker_that_passes_nothing_over_is_caught_waiting(database):
 
     async def scenario(backend):
         await planned(backend.tenant(ACME).nights, 4)
-        query = spelled_out(TAKE.format(passing_over="FOR UPDATE")).replace("'r'", f"'{RUN}'")
+        query = spelled_out(CLAIM_ITEMS.format(passing_over="FOR UPDATE")).replace(
+            "'r'", f"'{RUN}'"
+        )
         with (
             psycopg.connect(database[1]) as other,
             psycopg.connect(database[1]) as naive,
@@ -308,7 +321,7 @@ def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp_path,
     async def look(backend):
         store = backend.tenant(ACME)
         left = await taken(store.nights, owner="w2", now=UNTIL)
-        found = [one.company.id for one in await store.accounts.dossiers()]
+        found = [one.company.id for one in await store.accounts.list_company_records()]
         return [one.company for one in left], found
 
     on_sqlite(path, ready)
@@ -329,7 +342,7 @@ def test_an_end_is_durable_when_it_is_told(database):
         store = backend.tenant(ACME)
         await planned(store.nights, 2)
         _, one = await taken(store.nights)
-        assert await store.nights.finish_unit(RUN, ended(one), dossier())
+        assert await store.nights.finish_item(RUN, ended(one), dossier())
 
     on_postgres(database[1], scenario)
     with psycopg.connect(database[0]) as admin:

@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.identifiers import employee_range, founding_year, postal_code, uen_number
+from stoker.accounts.identifiers import (
+    parse_employee_range,
+    parse_founding_year,
+    parse_postal_code,
+    parse_uen,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +23,7 @@ from stoker.accounts.identifiers import employee_range, founding_year, postal_co
     ],
 )
 def test_a_company_number_has_its_form_and_check_letter(text, number):
-    assert uen_number(text) == number
+    assert parse_uen(text) == number
 
 
 @pytest.mark.parametrize(
@@ -26,7 +31,7 @@ def test_a_company_number_has_its_form_and_check_letter(text, number):
     [("Singapore 049315", "049315"), ("990000", None), ("12345", None), ("1234567", None)],
 )
 def test_a_postal_code_is_a_place_in_singapore(text, code):
-    assert postal_code(text) == code
+    assert parse_postal_code(text) == code
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,7 @@ def test_a_postal_code_is_a_place_in_singapore(text, code):
     [("2009-04-01", "2009"), ("since 1999.", "1999"), ("12009", None), ("3009", None), ("", None)],
 )
 def test_a_year_is_one_a_company_can_be_from(text, year):
-    assert founding_year(text) == year
+    assert parse_founding_year(text) == year
 
 
 @pytest.mark.parametrize(
@@ -52,10 +57,10 @@ def test_a_year_is_one_a_company_can_be_from(text, year):
     ],
 )
 def test_a_number_of_employees_is_a_number_or_a_range(text, employees):
-    assert employee_range(text) == employees
+    assert parse_employee_range(text) == employees
 
 
 @given(st.text(max_size=300))
 def test_no_text_makes_them_raise(text):
-    for fact in (uen_number, postal_code, founding_year, employee_range):
+    for fact in (parse_uen, parse_postal_code, parse_founding_year, parse_employee_range):
         assert fact(text) is None or fact(text).isascii()

@@ -3,8 +3,8 @@
 import pytest
 
 from night_desk import Desk, small_internet
-from stoker.app import settings
-from stoker.cli.options import still_on
+from stoker.app import read_settings
+from stoker.cli.options import filter_active
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,14 @@ def test_nothing_is_run_for_a_tenant_that_is_switched_off(stoker, box, words):
     stoker("tenant", "add", "acme")
     stoker("tenant", "add", "zeta")
     stoker("tenant", "disable", "zeta")
-    asked = box.tallies.requests
+    asked = box.meter.requests
     code, out, err = stoker(*words, "--tenant", "zeta")
 
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "zeta is switched off" in err
     assert err.endswith("stoker tenant enable zeta\n")
     assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
-    assert box.tallies.requests == asked
+    assert box.meter.requests == asked
 
 
 @pytest.mark.parametrize("words", LOOKING)
@@ -118,7 +118,7 @@ def test_nothing_is_run_for_a_tenant_that_settings_leave_out_though_it_is_named(
     stoker, box, words, named, name, told
 ):
     says(stoker, f"scheduling.{name} = {named}")
-    asked = box.tallies.requests
+    asked = box.meter.requests
     code, out, err = stoker(*words, "--tenant", "zeta")
 
     assert (code, out, len(err.splitlines())) == (2, "", 1)
@@ -126,7 +126,7 @@ def test_nothing_is_run_for_a_tenant_that_settings_leave_out_though_it_is_named(
     assert "stoker.toml:1" in err
     assert "if it is meant to run" in err
     assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
-    assert box.tallies.requests == asked
+    assert box.meter.requests == asked
 
 
 @pytest.mark.parametrize("words", LOOKING)
@@ -148,8 +148,8 @@ def test_excluded_is_excluded_included_or_not(stoker):
 def test_of_those_named_the_ones_that_settings_leave_out_are_not_still_on(tmp_path, left_out, on):
     (tmp_path / "stoker.toml").write_text("[tenants.acme]\n[tenants.zeta]\n")
     said = {"SCHED_TENANT_EXCLUDE": left_out} if left_out else {}
-    own = settings(directory=tmp_path, config=None, flags={}, environment=said)
-    assert still_on(own, ("acme", "zeta")) == on
+    own = read_settings(directory=tmp_path, config=None, flags={}, environment=said)
+    assert filter_active(own, ("acme", "zeta")) == on
 
 
 def test_a_tenant_switched_off_by_settings_is_switched_on_there(stoker):

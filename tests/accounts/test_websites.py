@@ -2,23 +2,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.websites import (
-    FoundPage,
-    host_of,
-    name_words,
-    own_site,
-    somebody_elses,
-    speaks_of,
+    SearchHit,
+    find_company_website,
+    find_other_uen,
+    get_host,
+    get_significant_words,
+    mentions_company,
 )
 
 
 def page(url, title="", text=""):
-    return FoundPage(url=url, title=title, text=text)
+    return SearchHit(url=url, title=title, text=text)
 
 
 def number(value):
-    return Finding.found(Field.UEN, value, source="x", how=How.TEXT, confidence=0.9)
+    return Fact.build(FactField.UEN, value, source="x", how=Method.TEXT, confidence=0.9)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def number(value):
     ],
 )
 def test_a_name_is_told_from_others_by_what_is_not_its_legal_form(name, words):
-    assert name_words(name) == words
+    assert get_significant_words(name) == words
 
 
 @pytest.mark.parametrize(
@@ -46,24 +46,24 @@ def test_a_name_is_told_from_others_by_what_is_not_its_legal_form(name, words):
     ],
 )
 def test_a_site_is_a_companys_own_when_its_host_is_called_like_it(name, pages, site):
-    assert own_site(name, [page(url) for url in pages]) == site
+    assert find_company_website(name, [page(url) for url in pages]) == site
 
 
 def test_the_surest_site_wins_whatever_came_first():
     found = [page("https://acme.io/", "Acme Robotics"), page("https://acmerobotics.com/")]
-    assert own_site("Acme Robotics", found) == "https://acmerobotics.com/"
+    assert find_company_website("Acme Robotics", found) == "https://acmerobotics.com/"
 
 
 def test_a_page_speaks_of_a_company_when_it_says_every_word_of_its_name():
     told = page("http://x.test/", "News", "Acme wins a prize for Robotics")
-    assert speaks_of("ACME ROBOTICS PTE LTD", told)
-    assert not speaks_of("ACME FREIGHT PTE LTD", told)
+    assert mentions_company("ACME ROBOTICS PTE LTD", told)
+    assert not mentions_company("ACME FREIGHT PTE LTD", told)
 
 
 def test_a_site_that_says_another_number_is_somebody_elses():
-    assert somebody_elses("202012345K", [number("201912345Z")]) == "201912345Z"
-    assert somebody_elses("202012345K", [number("201912345Z"), number("202012345K")]) == ""
-    assert somebody_elses("202012345K", []) == ""
+    assert find_other_uen("202012345K", [number("201912345Z")]) == "201912345Z"
+    assert find_other_uen("202012345K", [number("201912345Z"), number("202012345K")]) == ""
+    assert find_other_uen("202012345K", []) == ""
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_a_site_that_says_another_number_is_somebody_elses():
     ],
 )
 def test_a_host_is_a_sites_name_alone(website, host):
-    assert host_of(website) == host
+    assert get_host(website) == host
 
 
 @given(st.text(max_size=80), st.lists(st.tuples(st.text(max_size=60), st.text(max_size=60))))
 def test_strangers_names_and_addresses_never_raise(name, pages):
     found = [page(url, title) for url, title in pages]
-    site = own_site(name, found)
+    site = find_company_website(name, found)
     assert site is None or site.startswith(("http://", "https://"))
-    assert all(isinstance(speaks_of(name, each), bool) for each in found)
+    assert all(isinstance(mentions_company(name, each), bool) for each in found)

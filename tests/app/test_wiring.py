@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.crawl.politeness import OwnHosts, SharedHosts
-from stoker.rate_limits.rate_limit import OwnPace, SharedPace
-from stoker.testing import FakeClock, Recorder
+from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
+from stoker.rate_limits.rate_limit import LocalRateLimiter, SharedRateLimiter
+from stoker.testing import EventRecorder, FakeClock
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "\n[tenants.acme]\npacing.weight = 3\n[tenants.bolt]\n"
@@ -22,10 +22,10 @@ def on_app(tmp_path):
 
     def run(toml, scenario, **said):
         (tmp_path / "stoker.toml").write_text(toml + TENANTS)
-        own = settings(directory=tmp_path, config=None, flags={}, environment={})
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
         async def whole():
-            async with opened(own, observer=Recorder(), **said) as app:
+            async with open_app(own, observer=EventRecorder(), **said) as app:
                 return await scenario(app)
 
         return asyncio.run(whole())
@@ -36,20 +36,24 @@ def on_app(tmp_path):
 @pytest.mark.parametrize(
     ("toml", "pace", "hosts"),
     [
-        ('storage.backend = "memory"', OwnPace, OwnHosts),
-        ('storage.backend = "sqlite"', SharedPace, SharedHosts),
-        ('storage.backend = "json"', SharedPace, SharedHosts),
-        ('storage.backend = "sqlite"\npacing.processes = "one"', OwnPace, OwnHosts),
-        ('storage.backend = "memory"\npacing.processes = "many"', SharedPace, SharedHosts),
+        ('storage.backend = "memory"', LocalRateLimiter, LocalHostPacer),
+        ('storage.backend = "sqlite"', SharedRateLimiter, SharedHostPacer),
+        ('storage.backend = "json"', SharedRateLimiter, SharedHostPacer),
+        ('storage.backend = "sqlite"\npacing.processes = "one"', LocalRateLimiter, LocalHostPacer),
+        (
+            'storage.backend = "memory"\npacing.processes = "many"',
+            SharedRateLimiter,
+            SharedHostPacer,
+        ),
     ],
 )
 def test_rates_are_shared_through_every_store_that_others_can_open_unless_settings_say_otherwise(
     on_app, toml, pace, hosts
 ):
     async def look(app):
-        assert isinstance(app.pace("tavily", ACME), pace)
+        assert isinstance(app.get_rate_limiter("tavily", ACME), pace)
         assert isinstance(app.hosts, hosts)
-        assert (app.places("tavily", ACME) is None) == (pace is OwnPace)
+        assert (app.get_concurrency_limiter("tavily", ACME) is None) == (pace is LocalRateLimiter)
 
     on_app(toml, look)
 
@@ -61,7 +65,7 @@ def test_a_process_alone_keeps_its_rate_by_whatever_clock_it_is_given(on_app, cl
     async def calls(app):
         began = app.clock.elapsed()
         for _ in range(4):
-            async with app.passages(ACME).through("tavily"):
+            async with app.get_limiter(ACME).acquire_slot("tavily"):
                 pass
         return app.clock.elapsed() - began
 
@@ -71,17 +75,17 @@ def test_a_process_alone_keeps_its_rate_by_whatever_clock_it_is_given(on_app, cl
 def test_a_connector_without_settings_cannot_be_reached(on_app):
     async def ask(app):
         with pytest.raises(ConfigError, match="no settings for connector 'tavly'"):
-            app.pace("tavly", ACME)
+            app.get_rate_limiter("tavly", ACME)
 
     on_app('storage.backend = "memory"', ask)
 
 
 def test_gates_of_one_app_have_one_owner_and_caps_of_their_own_tenant(on_app):
     async def look(app):
-        gates = [await app.gate(tenant) for tenant in (ACME, BOLT)]
+        gates = [await app.get_gate(tenant) for tenant in (ACME, BOLT)]
         assert gates[0] is not gates[1]
         with pytest.raises(ConfigError, match="there is no tenant"):
-            await app.gate(TenantId("carol"))
+            await app.get_gate(TenantId("carol"))
 
     on_app('storage.backend = "memory"', look)
 
@@ -90,9 +94,9 @@ def test_nights_and_pulls_whose_process_died_are_gone_on_with_in_their_day_and_u
     on_app,
 ):
     async def look(app):
-        for night in (app.night(ACME), app.pulls(ACME)):
-            assert app.night_task(ACME, night).goes_on_within == app.reset_for(ACME)
-        assert app.task(ACME).goes_on_within is None
-        assert app.sweep_task(ACME).goes_on_within is None
+        for night in (app.build_nightly_run(ACME), app.build_pull_run(ACME)):
+            assert app.build_nightly_task(ACME, night).resume_window == app.get_reset_rule(ACME)
+        assert app.build_maintenance_task(ACME).resume_window is None
+        assert app.build_sweep_task(ACME).resume_window is None
 
     on_app('storage.backend = "memory"', look)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.base.text import cell, page_safe_json, restored
+from stoker.base.text import escape_cell, to_html_safe_json, unescape_cell
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 signs = st.sampled_from("=+-@\t\r\n|%＝＋－＠")
@@ -20,7 +20,7 @@ values = st.recursive(
 def test_whatever_begins_like_a_formula_gets_a_mark_in_front(before, sign, rest):
     text = before + sign + rest
 
-    assert cell(text) == "'" + text.replace("\0", "")
+    assert escape_cell(text) == "'" + text.replace("\0", "")
 
 
 @pytest.mark.parametrize(
@@ -31,36 +31,36 @@ def test_whatever_begins_like_a_formula_gets_a_mark_in_front(before, sign, rest)
     ],
 )
 def test_so_does_what_some_program_may_read_as_one(text):
-    assert str(cell(text)).startswith("'")
+    assert str(escape_cell(text)).startswith("'")
 
 
 @pytest.mark.parametrize(
     "text", ["", "a", "1+1", "a=b", "日本", "  x", "\u200b", "(=1)", "!x", "{", '"=']
 )
 def test_plain_text_stays_as_it_is(text):
-    assert cell(text) == text
+    assert escape_cell(text) == text
 
 
 @given(texts)
 @example("'")
 @example("''=1")
 def test_a_cell_can_be_read_back(text):
-    assert restored(str(cell(text))) == text.replace("\0", "")
+    assert unescape_cell(str(escape_cell(text))) == text.replace("\0", "")
 
 
 @given(st.integers() | st.floats(allow_nan=False))
 def test_a_number_stays_a_number(number):
-    assert cell(number) is number
+    assert escape_cell(number) is number
 
 
 def test_nothing_is_an_empty_cell():
-    assert cell(None) == ""
+    assert escape_cell(None) == ""
 
 
 @given(values)
 @example("</script>\u2028\u2029&<!--")
 def test_json_is_inert_in_a_page_and_says_the_same(value):
-    text = page_safe_json(value)
+    text = to_html_safe_json(value)
 
     assert text.isascii()
     assert not set(text) & set("<>&\n")
@@ -69,4 +69,4 @@ def test_json_is_inert_in_a_page_and_says_the_same(value):
 
 def test_json_has_no_numbers_that_are_none():
     with pytest.raises(ValueError):
-        page_safe_json(float("nan"))
+        to_html_safe_json(float("nan"))

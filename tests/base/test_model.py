@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.types import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     Job,
     JobId,
     JobScore,
     clean_text,
-    in_utc,
-    job_id,
-    storable,
-    tenant_id,
+    compute_job_id,
+    is_storable,
+    parse_tenant_id,
+    to_utc,
 )
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -24,7 +24,7 @@ any_text = st.text(st.characters() | st.sampled_from(["\0", "\ud800", "\udfff", 
 
 @pytest.mark.parametrize("good", ["a", "0", "acme", "acme-eu_2", "x" * 63])
 def test_a_plain_id_names_a_tenant(good):
-    assert tenant_id(good) == good
+    assert parse_tenant_id(good) == good
 
 
 @pytest.mark.parametrize(
@@ -47,39 +47,39 @@ def test_a_plain_id_names_a_tenant(good):
 )
 def test_anything_else_is_refused_and_told_what_an_id_looks_like(bad):
     with pytest.raises(ConfigError, match="is not a tenant id; use 1 to 63"):
-        tenant_id(bad)
+        parse_tenant_id(bad)
 
 
 def test_a_moment_keeps_its_place_in_time_when_it_is_turned_to_utc():
     abroad = AT.astimezone(timezone(timedelta(hours=-5, minutes=-30)))
 
-    assert in_utc(abroad) == AT
-    assert in_utc(abroad).tzinfo is UTC
+    assert to_utc(abroad) == AT
+    assert to_utc(abroad).tzinfo is UTC
 
 
 def test_a_moment_without_a_zone_is_refused_by_the_name_it_goes_by():
     with pytest.raises(ConfigError, match=r"posted_at 2030-01-01T12:00:00 has no time zone"):
-        in_utc(AT.replace(tzinfo=None), what="posted_at")
+        to_utc(AT.replace(tzinfo=None), what="posted_at")
 
 
 def test_a_moment_that_falls_off_the_calendar_in_utc_is_refused():
     edge = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
 
     with pytest.raises(ConfigError, match="years 1 to 9999"):
-        in_utc(edge)
+        to_utc(edge)
 
 
 @given(any_text)
 def test_clean_text_is_storable_and_cleaning_it_again_changes_nothing(text):
     cleaned = clean_text(text)
 
-    assert storable(cleaned)
+    assert is_storable(cleaned)
     assert clean_text(cleaned) == cleaned
 
 
 @given(any_text)
 def test_storable_text_is_left_alone_letter_for_letter(text):
-    assert (clean_text(text) == text) == storable(text)
+    assert (clean_text(text) == text) == is_storable(text)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_storable_text_is_left_alone_letter_for_letter(text):
     [
         ("a\0b", "ab"),
         ("a\ud800b", "a\ufffdb"),
-        ("x" * (LONGEST_TEXT + 1), "x" * LONGEST_TEXT),
+        ("x" * (MAX_TEXT_LENGTH + 1), "x" * MAX_TEXT_LENGTH),
         ("\x1b[31m\u202e\u200b", "\x1b[31m\u202e\u200b"),  # made harmless where it is shown
         ("Zoë 😀", "Zoë 😀"),
     ],
@@ -100,36 +100,40 @@ def test_poison_is_taken_out_and_the_rest_stays(text, cleaned):
 def test_an_id_is_the_digest_of_source_and_url():
     expected = hashlib.sha256(b"lever|https://x").hexdigest()
 
-    assert job_id(source="lever", url="https://x") == expected
-    assert Job.found(source="lever", url="https://x", title="t").id == expected
+    assert compute_job_id(source="lever", url="https://x") == expected
+    assert Job.create(source="lever", url="https://x", title="t").id == expected
 
 
 @given(any_text, any_text)
 def test_what_was_found_has_the_id_of_what_is_kept(source, url):
     try:
-        job = Job.found(source=source, url=url, title="")
+        job = Job.create(source=source, url=url, title="")
     except PermanentError:
         return
-    assert job.id == job_id(source=source, url=url) == job_id(source=job.source, url=job.url)
+    assert (
+        job.id
+        == compute_job_id(source=source, url=url)
+        == compute_job_id(source=job.source, url=job.url)
+    )
 
 
 @given(any_text, any_text, any_text)
 def test_every_text_of_a_found_posting_can_be_stored(title, company, location):
-    job = Job.found(source="s", url="u", title=title, company=company, location=location)
+    job = Job.create(source="s", url="u", title=title, company=company, location=location)
 
-    assert all(map(storable, (job.title, job.company, job.location)))
+    assert all(map(is_storable, (job.title, job.company, job.location)))
 
 
 @pytest.mark.parametrize("nothing", ["", "  ", "\0", "\0 \0"])
 def test_a_posting_without_a_source_or_a_url_is_refused(nothing):
     for named in ({"source": nothing, "url": "u"}, {"source": "s", "url": nothing}):
         with pytest.raises(PermanentError, match="needs a source and a url"):
-            Job.found(title="t", **named)
+            Job.create(title="t", **named)
 
 
 def test_a_posting_dated_without_a_zone_is_refused():
     with pytest.raises(ConfigError, match="posted_at"):
-        Job.found(source="s", url="u", title="t", posted_at=AT.replace(tzinfo=None))
+        Job.create(source="s", url="u", title="t", posted_at=AT.replace(tzinfo=None))
 
 
 @pytest.mark.parametrize("score", [-0.001, 1.001, float("nan"), float("inf")])

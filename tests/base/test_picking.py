@@ -8,8 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stoker.touches.model import PlanRule
-from stoker.touches.random import Chance, Purpose
-from stoker.touches.selection import NEVER, day_picks, inclusion, sampled, scored
+from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.selection import (
+    NEVER_DONE,
+    compute_inclusion,
+    compute_scores,
+    draw_sample,
+    pick_profiles,
+)
 
 RULE = PlanRule()
 TODAY = 740_000
@@ -17,20 +23,20 @@ waits = st.lists(st.one_of(st.integers(0, 40), st.none()), max_size=60)
 
 
 def state(since):
-    return np.array([NEVER if each is None else TODAY - each for each in since], np.int64)
+    return np.array([NEVER_DONE if each is None else TODAY - each for each in since], np.int64)
 
 
 def picked(since, budget, *, seed=1, rule=RULE, **more):
-    chance = Chance(seed, Purpose.PICKS, TODAY)
-    return day_picks(state(since), day=TODAY, budget=budget, rule=rule, chance=chance, **more)
+    chance = RandomStream(seed, Purpose.PICKS, TODAY)
+    return pick_profiles(state(since), day=TODAY, budget=budget, rule=rule, chance=chance, **more)
 
 
 @given(waits, st.integers(0, 30), st.integers(0, 1000))
 def test_nobody_done_yesterday_or_today_is_picked_and_nobody_twice(since, budget, seed):
     found = picked(since, budget, seed=seed)
     may = [place for place, each in enumerate(since) if each is None or each >= 2]
-    assert len(set(found.places.tolist())) == len(found.places) == min(budget, len(may))
-    assert set(found.places.tolist()) <= set(may)
+    assert len(set(found.indexes.tolist())) == len(found.indexes) == min(budget, len(may))
+    assert set(found.indexes.tolist()) <= set(may)
     assert ((found.probability > 0) & (found.probability <= 1)).all()
     assert (found.probability[found.forced] == 1).all()
 
@@ -39,7 +45,7 @@ def test_nobody_done_yesterday_or_today_is_picked_and_nobody_twice(since, budget
 def test_nobody_forced_waited_less_than_somebody_overdue_who_was_not_picked(since, budget, seed):
     found = picked(since, budget, seed=seed)
     forced = found.since[found.forced]
-    left = set(range(len(since))) - set(found.places.tolist())
+    left = set(range(len(since))) - set(found.indexes.tolist())
     waiting = [10**6 if since[place] is None else since[place] for place in left]
     if len(forced) and waiting:
         assert max(waiting) <= max(forced.max(), 12) or len(forced) == budget
@@ -55,11 +61,11 @@ def test_appeal_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, bud
     found = picked(
         since, budget, seed=seed, appeal=appeal, rule=replace(RULE, appeal_factor=factor)
     )
-    forced = found.places[found.forced].tolist()
-    assert forced == plain.places[plain.forced].tolist()
-    assert len(found.places) == len(plain.places) == len(set(found.places.tolist()))
+    forced = found.indexes[found.forced].tolist()
+    assert forced == plain.indexes[plain.forced].tolist()
+    assert len(found.indexes) == len(plain.indexes) == len(set(found.indexes.tolist()))
     days = TODAY - state(since)
-    scores = scored(days, rule=RULE, chance=Chance(seed, Purpose.PICKS, TODAY))
+    scores = compute_scores(days, rule=RULE, chance=RandomStream(seed, Purpose.PICKS, TODAY))
     others = [n for n in range(len(since)) if n not in forced and days[n] >= 2]
     pool = sorted(scores[others].tolist(), reverse=True)[: 2 * budget]
     assert all(score >= pool[-1] for score in found.scores[~found.forced])
@@ -69,7 +75,7 @@ def test_appeal_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, bud
 def test_who_appeals_more_is_likelier_in_proportion(appeals, factor, seed):
     rule = replace(RULE, appeal_factor=factor)
     found = picked([5] * len(appeals), 6, seed=seed, rule=rule, appeal=np.array(appeals))
-    weight = found.scores * (1 + factor * np.array(appeals)[found.places])
+    weight = found.scores * (1 + factor * np.array(appeals)[found.indexes])
     open_ones = found.probability < 1
     ratios = found.probability[open_ones] / weight[open_ones]
     assert np.allclose(ratios, ratios[:1], rtol=1e-9)
@@ -77,7 +83,7 @@ def test_who_appeals_more_is_likelier_in_proportion(appeals, factor, seed):
 
 def test_somebody_never_touched_is_first_in_line():
     found = picked([30, None, 40, 20], 1)
-    assert found.places.tolist() == [1]
+    assert found.indexes.tolist() == [1]
     assert found.forced.tolist() == [True]
 
 
@@ -91,14 +97,14 @@ def test_five_a_day_are_forced_until_the_deadline_is_near():
 
 
 def test_whoever_has_a_touch_already_is_not_picked_again():
-    assert set(picked([9, 9, 9], 3, barred=np.array([1])).places.tolist()) == {0, 2}
+    assert set(picked([9, 9, 9], 3, barred=np.array([1])).indexes.tolist()) == {0, 2}
 
 
 def test_chance_draws_from_the_best_only():
     quiet = replace(RULE, score_noise=0.0)
     since = [10] * 10 + [3] * 50
     for seed in range(30):
-        assert picked(since, 5, seed=seed, rule=quiet).places.max() < 10
+        assert picked(since, 5, seed=seed, rule=quiet).indexes.max() < 10
 
 
 @given(
@@ -108,7 +114,7 @@ def test_chance_draws_from_the_best_only():
 @example([1.0, 5e-324, 0.0, 2.2e-310], 2, 0)
 def test_exactly_so_many_are_drawn_and_probabilities_add_up_to_it(weights, number, seed):
     column = np.array(weights)
-    places, probability = sampled(column, number, chance=Chance(seed, Purpose.PICKS))
+    places, probability = draw_sample(column, number, chance=RandomStream(seed, Purpose.PICKS))
     number = min(number, len(weights))
     assert len(places) == len(set(places.tolist())) == number
     assert abs(probability.sum() - number) < 1e-6
@@ -121,7 +127,7 @@ def naive(weights, number, chance):
     left, chosen = list(range(len(weights))), []
     for _ in range(number):
         reach = np.cumsum([weights[place] for place in left])
-        chosen.append(left.pop(int(np.searchsorted(reach, chance.one() * reach[-1], "right"))))
+        chosen.append(left.pop(int(np.searchsorted(reach, chance.draw_one() * reach[-1], "right"))))
     return chosen
 
 
@@ -129,12 +135,12 @@ def worst(draw, runs=4000):
     weights = np.array([1.0, 2.0, 3.0, 10.0])
     seen = np.zeros(4)
     for seed in range(runs):
-        seen[draw(weights, 2, Chance(seed, Purpose.PICKS))] += 1
-    return np.abs(seen / runs - inclusion(weights, 2)).max()
+        seen[draw(weights, 2, RandomStream(seed, Purpose.PICKS))] += 1
+    return np.abs(seen / runs - compute_inclusion(weights, 2)).max()
 
 
 def test_the_probability_said_is_how_often_it_happens_and_drawing_in_turn_is_caught():
-    assert worst(lambda w, n, chance: sampled(w, n, chance=chance)[0]) < 0.03
+    assert worst(lambda w, n, chance: draw_sample(w, n, chance=chance)[0]) < 0.03
     assert worst(naive) > 0.05
 
 
@@ -142,5 +148,5 @@ def test_the_probability_said_is_how_often_it_happens_and_drawing_in_turn_is_cau
 @given(st.integers(0, 10**6))
 def test_the_same_seed_picks_the_same(seed):
     one, other = picked(range(40), 12, seed=seed), picked(range(40), 12, seed=seed)
-    assert one.places.tolist() == other.places.tolist()
+    assert one.indexes.tolist() == other.indexes.tolist()
     assert one.probability.tolist() == other.probability.tolist()

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.retry import LONGEST_WAIT, Quota, duration, quota, scarce, tightest
+from stoker.base.retry import (
+    MAX_WAIT,
+    Quota,
+    choose_tightest_quota,
+    is_scarce,
+    parse_duration,
+    parse_quota,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -28,7 +35,7 @@ MINUTE = timedelta(minutes=1)
     ],
 )
 def test_durations_are_read_as_vendors_write_them(text, lasts):
-    assert duration(text) == lasts
+    assert parse_duration(text) == lasts
 
 
 @pytest.mark.parametrize(
@@ -47,14 +54,14 @@ def test_durations_are_read_as_vendors_write_them(text, lasts):
     ],
 )
 def test_only_a_whole_number_from_nothing_on_says_what_is_left(left, told):
-    found = quota(left, lasts=MINUTE)
-    assert found == (None if told is None else Quota(left=told, lasts=MINUTE))
+    found = parse_quota(left, lasts=MINUTE)
+    assert found == (None if told is None else Quota(left=told, window=MINUTE))
 
 
 def test_what_is_over_already_says_nothing_and_an_hour_is_the_most():
-    assert quota("0", lasts=timedelta(0)) is None
-    assert quota("0", lasts=-MINUTE) is None
-    assert quota("0", lasts=timedelta(days=1)) == Quota(left=0, lasts=LONGEST_WAIT)
+    assert parse_quota("0", lasts=timedelta(0)) is None
+    assert parse_quota("0", lasts=-MINUTE) is None
+    assert parse_quota("0", lasts=timedelta(days=1)) == Quota(left=0, window=MAX_WAIT)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +69,17 @@ def test_what_is_over_already_says_nothing_and_an_hour_is_the_most():
     [("10", "40", False), ("9", "40", True), ("0", "40", True), ("9", "", True), ("9", "x", True)],
 )
 def test_little_is_left_below_a_quarter_or_when_nobody_says_of_how_much(left, limit, little):
-    assert scarce(left, limit=limit) is little
+    assert is_scarce(left, limit=limit) is little
 
 
 def test_the_quota_that_slows_most_is_the_one_that_counts():
-    many, few = Quota(left=100, lasts=LONGEST_WAIT), Quota(left=0, lasts=MINUTE)
-    assert tightest([many, None, few]) == few
-    assert tightest([None]) is None
+    many, few = Quota(left=100, window=MAX_WAIT), Quota(left=0, window=MINUTE)
+    assert choose_tightest_quota([many, None, few]) == few
+    assert choose_tightest_quota([None]) is None
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
 def test_whatever_headers_say_no_wait_is_negative_or_longer_than_an_hour(left, reset, limit):
-    scarce(left, limit=limit)
-    found = quota(left, lasts=duration(reset))
-    assert found is None or (found.left >= 0 and timedelta(0) < found.lasts <= LONGEST_WAIT)
+    is_scarce(left, limit=limit)
+    found = parse_quota(left, lasts=parse_duration(reset))
+    assert found is None or (found.left >= 0 and timedelta(0) < found.window <= MAX_WAIT)

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from stoker.base.cancellation import as_long_as, cut_off, seen_through
+from stoker.base.cancellation import cancel_and_wait, finish_despite_cancel, run_while
 from stoker.base.errors import TransientError
 
 LONG = 120  # seconds, which nobody waits for unless something is broken
@@ -28,7 +28,7 @@ def test_work_is_seen_through_however_often_one_is_cancelled_meanwhile(times):
         return "written"
 
     async def work():
-        waiting = asyncio.create_task(seen_through(writing()))
+        waiting = asyncio.create_task(finish_despite_cancel(writing()))
         await tries_to_stop(waiting, times=times)
         await asyncio.wait({waiting})
         return waiting
@@ -44,7 +44,7 @@ def test_what_goes_wrong_while_nobody_is_impatient_is_raised():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(seen_through(breaking()))
+        asyncio.run(finish_despite_cancel(breaking()))
 
 
 def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
@@ -60,7 +60,7 @@ def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
     async def work():
         doing = asyncio.create_task(stubborn())
         await asyncio.sleep(0)
-        cutting = asyncio.create_task(cut_off(doing))
+        cutting = asyncio.create_task(cancel_and_wait(doing))
         await tries_to_stop(cutting, times=2)
         await asyncio.wait({cutting})
         return doing.done(), cutting.cancelled()
@@ -91,7 +91,7 @@ def test_what_goes_wrong_after_one_became_impatient_is_not_complained_of():
         raise ValueError("broken")
 
     async def scenario():
-        waiting = asyncio.create_task(seen_through(breaking()))
+        waiting = asyncio.create_task(finish_despite_cancel(breaking()))
         await tries_to_stop(waiting, times=1)
         await asyncio.wait({waiting})
         assert waiting.cancelled()
@@ -125,7 +125,7 @@ class Waiting:
 @pytest.mark.parametrize("ours", [True, False])
 def test_what_comes_to_its_end_before_anybody_looks_is_returned(ours):
     work = Waiting(steps=5)
-    got = asyncio.run(as_long_as(lambda: ours, work(), otherwise=NOT_OURS))
+    got = asyncio.run(run_while(lambda: ours, work(), otherwise=NOT_OURS))
     assert (got, work.came_to) == ("a turn", "its end")
 
 
@@ -144,7 +144,7 @@ def test_what_is_waited_for_is_looked_after_as_long_as_it_is_ours():
             await asyncio.wait_for(enough.wait(), LONG)
             return "a turn"
 
-        return await as_long_as(ours, waiting(), otherwise=NOT_OURS)
+        return await run_while(ours, waiting(), otherwise=NOT_OURS)
 
     assert asyncio.run(work()) == "a turn"
     assert looks == ["ours"]
@@ -153,14 +153,14 @@ def test_what_is_waited_for_is_looked_after_as_long_as_it_is_ours():
 def test_what_is_not_ours_any_more_is_cut_off_and_said_so():
     work = Waiting()
     with pytest.raises(TransientError) as raised:
-        asyncio.run(as_long_as(lambda: False, work(), otherwise=NOT_OURS))
+        asyncio.run(run_while(lambda: False, work(), otherwise=NOT_OURS))
     assert raised.value is NOT_OURS
     assert work.came_to == "cut off"
 
 
 def test_what_comes_to_its_end_although_it_is_cut_off_is_returned():
     work = Waiting(clings=True)
-    got = asyncio.run(as_long_as(lambda: False, work(), otherwise=NOT_OURS))
+    got = asyncio.run(run_while(lambda: False, work(), otherwise=NOT_OURS))
     assert (got, work.came_to) == ("a turn", "cut off")
 
 
@@ -169,14 +169,14 @@ def test_what_goes_wrong_while_it_is_ours_is_raised_as_it_is():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(as_long_as(lambda: True, breaking(), otherwise=NOT_OURS))
+        asyncio.run(run_while(lambda: True, breaking(), otherwise=NOT_OURS))
 
 
 def test_a_waiter_that_is_cancelled_cuts_the_work_off_and_passes_that_on():
     work = Waiting()
 
     async def scenario():
-        waiter = asyncio.create_task(as_long_as(lambda: True, work(), otherwise=NOT_OURS))
+        waiter = asyncio.create_task(run_while(lambda: True, work(), otherwise=NOT_OURS))
         await work.began.wait()
         waiter.cancel()
         await asyncio.wait({waiter})

@@ -17,15 +17,15 @@ from stoker.base.telemetry import (
     RedactingFilter,
     Redactor,
     Telemetry,
-    inert,
-    library_logs,
-    observer_for,
-    telemetry_to,
+    build_observer,
+    build_telemetry,
+    capture_library_logs,
+    escape_invisible,
 )
 from stoker.base.types import TenantId
 from stoker.config.fields import POSTGRES_URL
-from stoker.config.load import load
-from stoker.settings import KNOWN
+from stoker.config.load import load_settings
+from stoker.settings import FIELDS
 
 # On a busy machine an example may take long; that says nothing about the promise.
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +47,7 @@ def failed(text):
 
 def test_a_terminal_gets_a_line_for_people():
     stream = Terminal()
-    telemetry_to(stream, no_colour=True)(STARTED)
+    build_telemetry(stream, no_colour=True)(STARTED)
 
     assert stream.getvalue() == (
         "2030-01-01 12:00:00Z info acme: upkeep run 20300101_120000 started\n"
@@ -56,7 +56,7 @@ def test_a_terminal_gets_a_line_for_people():
 
 def test_anything_else_gets_a_json_line_with_every_field_of_the_event():
     stream = io.StringIO()
-    telemetry_to(stream)(STARTED)
+    build_telemetry(stream)(STARTED)
 
     assert json.loads(stream.getvalue()) == {
         "at": "2030-01-01T12:00:00+00:00",
@@ -71,8 +71,8 @@ def test_anything_else_gets_a_json_line_with_every_field_of_the_event():
 
 def test_the_format_that_was_asked_for_is_used_whoever_reads():
     human, programs = io.StringIO(), Terminal()
-    telemetry_to(human, form="human")(STARTED)
-    telemetry_to(programs, form="json")(STARTED)
+    build_telemetry(human, form="human")(STARTED)
+    build_telemetry(programs, form="json")(STARTED)
 
     assert human.getvalue().startswith("2030-01-01 12:00:00Z")
     assert json.loads(programs.getvalue())["event"] == "RunStarted"
@@ -84,14 +84,14 @@ def test_the_format_that_was_asked_for_is_used_whoever_reads():
 )
 def test_colour_is_for_terminals_whose_owner_did_not_refuse_it(stream, no_colour, coloured):
     written = stream()
-    telemetry_to(written, form="human", no_colour=no_colour)(LeaseLost(at=NOON, lease="x"))
+    build_telemetry(written, form="human", no_colour=no_colour)(LeaseLost(at=NOON, lease="x"))
 
     assert ("\x1b[" in written.getvalue()) is coloured
 
 
 def test_what_is_less_important_than_the_level_is_not_written():
     stream = io.StringIO()
-    observer = telemetry_to(stream, level="error")
+    observer = build_telemetry(stream, level="error")
     observer(STARTED)
     observer(failed("no"))
 
@@ -100,12 +100,12 @@ def test_what_is_less_important_than_the_level_is_not_written():
 
 def test_an_unknown_format_or_level_is_refused():
     with pytest.raises(ConfigError, match="allowed: auto, human, json"):
-        telemetry_to(io.StringIO(), form="xml")
+        build_telemetry(io.StringIO(), form="xml")
 
 
 def test_a_stream_that_cannot_be_written_to_stops_no_work():
     closed = io.StringIO()
-    observer = telemetry_to(closed)
+    observer = build_telemetry(closed)
     closed.close()
 
     assert observer(STARTED) is None
@@ -130,10 +130,10 @@ def test_a_stream_that_cannot_be_written_to_stops_no_work():
     ],
 )
 def test_characters_that_hide_or_move_text_become_visible(text):
-    assert inert(text) == f"a\\u{{{ord(text[1]):x}}}{text[2:]}"
+    assert escape_invisible(text) == f"a\\u{{{ord(text[1]):x}}}{text[2:]}"
     for form in ("human", "json"):
         stream = io.StringIO()
-        telemetry_to(stream, form=form)(failed(text))
+        build_telemetry(stream, form=form)(failed(text))
         assert text[1] not in stream.getvalue().rstrip("\n")
         assert stream.getvalue().count("\n") == 1
 
@@ -141,7 +141,7 @@ def test_characters_that_hide_or_move_text_become_visible(text):
 @untimed
 @given(st.text())
 def test_no_text_leaves_its_line_or_hides_anything(text):
-    shown = inert(text)
+    shown = escape_invisible(text)
 
     assert len(shown.splitlines()) <= 1
     assert not any(unicodedata.category(letter) in ("Cc", "Cs", "Cf") for letter in shown)
@@ -154,7 +154,7 @@ ordinary = st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characte
 @untimed
 @given(st.text(ordinary))
 def test_ordinary_text_stays_as_it_is(text):
-    assert inert(text) == text
+    assert escape_invisible(text) == text
 
 
 secrets = st.text(min_size=6, max_size=40)
@@ -163,7 +163,7 @@ secrets = st.text(min_size=6, max_size=40)
 @untimed
 @given(secret=secrets, before=st.text(), after=st.text())
 def test_a_known_secret_never_gets_through(secret, before, after):
-    shown = Redactor([secret]).redacted(before + secret + after)
+    shown = Redactor([secret]).redact(before + secret + after)
 
     # What surrounds the mark may by chance spell the secret again; take the mark's place away.
     assert secret not in shown.split(REDACTED)
@@ -175,31 +175,31 @@ def test_a_known_secret_never_gets_through(secret, before, after):
 def test_a_secret_is_found_in_every_shape_it_takes_on_the_way(secret):
     redactor = Redactor([secret])
     for shape in (json.dumps(secret), repr(secret), quote(secret, safe="", errors="replace")):
-        assert REDACTED in redactor.redacted(shape)
-    assert REDACTED in redactor.redacted(quote_plus(secret, errors="replace"))
+        assert REDACTED in redactor.redact(shape)
+    assert REDACTED in redactor.redact(quote_plus(secret, errors="replace"))
 
 
 def test_the_longer_of_two_secrets_is_taken_out_whole():
     redactor = Redactor(["secret-1", "secret-1-and-more"])
 
-    assert redactor.redacted("x secret-1-and-more y") == f"x {REDACTED} y"
+    assert redactor.redact("x secret-1-and-more y") == f"x {REDACTED} y"
 
 
 def test_words_too_short_to_be_secrets_are_left_alone():
-    assert Redactor(["on", "", "abcde"]).redacted("come on, abcde") == "come on, abcde"
+    assert Redactor(["on", "", "abcde"]).redact("come on, abcde") == "come on, abcde"
 
 
 def test_a_secret_is_taken_out_of_keys_and_depths_of_json():
-    shown = Redactor(["hunter-22"]).redacted_json({"hunter-22": [{"a": "x hunter-22"}], "n": 1})
+    shown = Redactor(["hunter-22"]).redact_json({"hunter-22": [{"a": "x hunter-22"}], "n": 1})
 
     assert shown == {REDACTED: [{"a": f"x {REDACTED}"}], "n": 1}
 
 
 def test_what_libraries_log_goes_the_same_way_redacted_and_ends_with_the_block():
     stream = io.StringIO()
-    observer = telemetry_to(stream, level="debug", secrets=["hunter-22"])
+    observer = build_telemetry(stream, level="debug", secrets=["hunter-22"])
     before = logging.getLogger().handlers[:]
-    with library_logs(observer):
+    with capture_library_logs(observer):
         logging.getLogger("vendor").warning("GET /?key=%s", "hunter-22")
         logging.getLogger("httpx").info("GET /?key=hunter-22")
         try:
@@ -225,7 +225,7 @@ def test_a_badly_formed_log_call_of_a_library_is_written_as_it_stands():
 
 def canaries():
     """Fill every secret slot there is with a value of its own."""
-    slots = [(key, about) for key, about in KNOWN.items() if about.kind.secret]
+    slots = [(key, about) for key, about in FIELDS.items() if about.kind.secret]
     return {
         about.env[0]: f"postgresql://app:canary-{n}@127.0.0.1:1/db"
         if about.kind is POSTGRES_URL
@@ -236,28 +236,28 @@ def canaries():
 
 def chatter(observer, settings):
     """Say everything one could carelessly say about settings, through every way there is."""
-    revealed = [settings.value(key) for key, about in KNOWN.items() if about.kind.secret]
+    revealed = [settings.get_value(key) for key, about in FIELDS.items() if about.kind.secret]
     for secret in revealed:
         careless = f"cannot use {secret} {secret!r} {secret.reveal()}"
         observer(failed(careless))
         observer(RunEnded(at=NOON, run="r", kind="k", state="FAILED", reason=careless))
-        with library_logs(observer):
+        with capture_library_logs(observer):
             logging.getLogger("vendor").debug("%s", [secret.reveal()])
             try:
                 raise RuntimeError(secret.reveal())
             except RuntimeError:
                 logging.getLogger("vendor").exception("failed")
-    with library_logs(observer):
+    with capture_library_logs(observer):
         logging.getLogger("vendor").debug("%r %r", settings, settings.snapshot())
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
 def test_no_canary_in_any_secret_slot_reaches_the_log_at_debug(form):
-    settings = load(file=None, env_file=None, environment=canaries(), flags={})
+    settings = load_settings(file=None, env_file=None, environment=canaries(), flags={})
     stream = io.StringIO()
-    chatter(observer_for(settings.with_values({"logging.format": form}, {}), stream), settings)
+    chatter(build_observer(settings.with_values({"logging.format": form}, {}), stream), settings)
     debug = settings.with_values({"logging.format": form, "logging.level": "debug"}, {})
-    chatter(observer_for(debug, stream), settings)
+    chatter(build_observer(debug, stream), settings)
 
     assert len(canaries()) == 9
     assert stream.getvalue().count("\n") > 9 * 4
@@ -266,7 +266,7 @@ def test_no_canary_in_any_secret_slot_reaches_the_log_at_debug(form):
 
 @pytest.mark.parametrize("form", ["human", "json"])
 def test_the_naive_twin_that_redacts_nothing_is_caught(form):
-    settings = load(file=None, env_file=None, environment=canaries(), flags={})
+    settings = load_settings(file=None, env_file=None, environment=canaries(), flags={})
     stream = io.StringIO()
     naive = Telemetry(stream, human=form == "human", level="debug", redactor=Redactor([]))
     chatter(naive, settings)

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
-from stoker.budgets.caps import LARGEST, Cap, CapChange, Scope
+from stoker.budgets.caps import MAX_AMOUNT, Cap, CapChange, Scope
 from stoker.budgets.charges import (
     Charge,
-    Refused,
-    Request,
-    Used,
-    carried,
-    charges,
-    clock_refusal,
-    counts_for,
-    first_refusal,
-    reset_for,
+    Refusal,
+    SpendRequest,
+    Totals,
+    cap_applies,
+    compute_overlap,
+    find_clock_refusal,
+    find_refusal,
+    get_reset_rule,
+    list_charges,
 )
-from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, window_at
+from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, compute_window
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 RULE = ResetRule("Asia/Singapore", time(6, 30))
@@ -43,11 +43,11 @@ CAPS = [OWN, ALL, SHARED, PER_RUN]
 
 
 def request(**said):
-    return Request(**{"key": "k1", "connector": "lusha", "amounts": {"credits": 3}, **said})
+    return SpendRequest(**{"key": "k1", "connector": "lusha", "amounts": {"credits": 3}, **said})
 
 
 def charged(asked, caps, changes=(), *, now=NOW, reset=RULE):
-    return charges(asked, caps, {one.cap: one for one in changes}, reset=reset, now=now)
+    return list_charges(asked, caps, {one.cap: one for one in changes}, reset=reset, now=now)
 
 
 def charge(**said):
@@ -85,7 +85,7 @@ def test_everybody_charges_in_the_same_order(caps):
 
 def test_a_charge_carries_its_window_its_limit_and_the_code_of_its_refusal():
     [found] = charged(request(), [OWN])
-    window = window_at(WindowKind.DAY, NOW, reset=RULE)
+    window = compute_window(WindowKind.DAY, NOW, reset=RULE)
 
     assert found == Charge(
         cap=OWN.id,
@@ -105,7 +105,7 @@ def test_a_shared_cap_begins_at_one_moment_for_tenants_of_all_zones():
     assert here == there
     assert here.shared
     assert here.ends_at == NOW.replace(hour=0) + timedelta(days=1)
-    assert (reset_for(SHARED, RULE), reset_for(OWN, RULE)) == (ResetRule(), RULE)
+    assert (get_reset_rule(SHARED, RULE), get_reset_rule(OWN, RULE)) == (ResetRule(), RULE)
 
 
 def test_a_cap_of_another_connector_or_unit_is_not_charged():
@@ -161,7 +161,7 @@ def test_a_request_for_nothing_of_a_unit_is_still_charged_to_its_caps():
         ({"amounts": {}}, "k1 asks for nothing; say how much of what"),
         ({"amounts": {"pounds": 1}}, "'pounds' is no unit"),
         ({"amounts": {"credits": -1}}, "k1: the amount of credits is -1"),
-        ({"amounts": {"credits": LARGEST + 1}}, "k1: the amount of credits"),
+        ({"amounts": {"credits": MAX_AMOUNT + 1}}, "k1: the amount of credits"),
         ({"amounts": {"calls": 1, "credits": 1.5}}, "k1: the amount of credits is 1.5"),
         ({"run": "a\0"}, "its run or account"),
         ({"account": "\udfff"}, "its run or account"),
@@ -210,53 +210,53 @@ def test_a_request_fits_exactly_when_all_that_is_given_away_stays_within_the_lim
     settled, reserved, amount, limit
 ):
     wanted = charge(amount=amount, limit=limit)
-    used = {(wanted.cap, wanted.window): Used(settled=settled, reserved=reserved)}
+    used = {(wanted.cap, wanted.window): Totals(settled=settled, reserved=reserved)}
 
-    refused = first_refusal([wanted], used)
+    refused = find_refusal([wanted], used)
 
     assert (refused is None) == (settled + reserved + amount <= limit)
 
 
 def test_a_refusal_says_which_cap_how_full_it_is_and_when_it_resets():
-    refused = first_refusal([charge()], {(OWN.id, "day 1"): Used(settled=5, reserved=3)})
+    refused = find_refusal([charge()], {(OWN.id, "day 1"): Totals(settled=5, reserved=3)})
 
     assert refused.reason == "CAP_CONNECTOR_DAY"
-    assert refused.sentence == "tenant_connector/lusha/credits/day has 2 of 10 left, 3 needed"
+    assert refused.message == "tenant_connector/lusha/credits/day has 2 of 10 left, 3 needed"
     assert (refused.cap, refused.used, refused.limit) == (OWN.id, 8, 10)
     assert refused.resets_at == NOW + timedelta(hours=5)
 
 
 def test_a_cap_that_is_overrun_has_nothing_left_not_less():
-    refused = first_refusal([charge()], {(OWN.id, "day 1"): Used(settled=15)})
+    refused = find_refusal([charge()], {(OWN.id, "day 1"): Totals(settled=15)})
 
-    assert "has 0 of 10 left" in refused.sentence
+    assert "has 0 of 10 left" in refused.message
     assert refused.used == 15
 
 
 def test_the_first_request_larger_than_the_cap_is_refused():
-    assert "10 of 10 left, 11 needed" in first_refusal([charge(amount=11)], {}).sentence
-    assert first_refusal([charge(amount=10)], {}) is None
+    assert "10 of 10 left, 11 needed" in find_refusal([charge(amount=11)], {}).message
+    assert find_refusal([charge(amount=10)], {}) is None
 
 
 def test_what_other_windows_and_caps_gave_away_does_not_matter():
-    used = {(OWN.id, "day 0"): Used(settled=10), (ALL.id, "day 1"): Used(settled=10)}
+    used = {(OWN.id, "day 0"): Totals(settled=10), (ALL.id, "day 1"): Totals(settled=10)}
 
-    assert first_refusal([charge()], used) is None
+    assert find_refusal([charge()], used) is None
 
 
 def test_every_cap_is_asked_and_the_first_without_room_answers():
-    full = {(cap, "day 1"): Used(settled=10) for cap in ("b", "c")}
+    full = {(cap, "day 1"): Totals(settled=10) for cap in ("b", "c")}
     wanted = [charge(cap=cap) for cap in ("a", "b", "c")]
 
-    assert first_refusal(wanted, full).cap == "b"
-    assert first_refusal([], full) is None
+    assert find_refusal(wanted, full).cap == "b"
+    assert find_refusal([], full) is None
 
 
 def test_a_shared_cap_tells_no_numbers_of_the_others():
     shared = charge(cap=SHARED.id, shared=True, reason=SHARED.reason, limit=7777)
-    refused = first_refusal([shared], {(SHARED.id, "day 1"): Used(settled=5555, reserved=2222)})
+    refused = find_refusal([shared], {(SHARED.id, "day 1"): Totals(settled=5555, reserved=2222)})
 
-    assert refused.sentence == "connector/lusha/credits/day has not enough left, 3 needed"
+    assert refused.message == "connector/lusha/credits/day has not enough left, 3 needed"
     assert (refused.used, refused.limit) == (0, 0)
     assert refused.reason == "CAP_SHARED_DAY"
     assert refused.resets_at == shared.ends_at
@@ -268,34 +268,36 @@ def hours(start, end):
 
 
 def test_what_overlapping_windows_gave_by_themselves_is_carried_over():
-    own = Used(settled=1, reserved=2)
+    own = Totals(settled=1, reserved=2)
     others = [
-        (hours(0, 4), Used(settled=5, reserved=2)),
-        (hours(4, 8), Used(settled=1, reserved=9)),
+        (hours(0, 4), Totals(settled=5, reserved=2)),
+        (hours(4, 8), Totals(settled=1, reserved=9)),
     ]
 
-    assert carried(own, []) == Used()
-    assert carried(own, others[:1]) == Used(settled=4)
-    assert carried(own, others) == Used(settled=4, reserved=7)
-    assert carried(own, others[::-1]) == Used(settled=4, reserved=7)
+    assert compute_overlap(own, []) == Totals()
+    assert compute_overlap(own, others[:1]) == Totals(settled=4)
+    assert compute_overlap(own, others) == Totals(settled=4, reserved=7)
+    assert compute_overlap(own, others[::-1]) == Totals(settled=4, reserved=7)
 
 
 def test_of_windows_that_overlap_each_other_the_fullest_is_carried_over():
     together = [
-        (hours(0, 4), Used(settled=3)),
-        (hours(3, 6), Used(settled=4)),
-        (hours(4, 8), Used(reserved=2)),
+        (hours(0, 4), Totals(settled=3)),
+        (hours(3, 6), Totals(settled=4)),
+        (hours(4, 8), Totals(reserved=2)),
     ]
 
-    assert carried(Used(), together[:2]) == Used(settled=4)
-    assert carried(Used(), together) == Used(settled=3, reserved=2)
+    assert compute_overlap(Totals(), together[:2]) == Totals(settled=4)
+    assert compute_overlap(Totals(), together) == Totals(settled=3, reserved=2)
 
 
 def test_what_is_charged_here_counts_once_though_it_is_in_the_others_too():
-    own = Used(settled=4, reserved=4)
+    own = Totals(settled=4, reserved=4)
 
-    assert carried(own, [(hours(0, 4), Used(settled=1, reserved=9))]) == Used(reserved=5)
-    assert carried(own, [(hours(0, 4), own), (hours(4, 6), own)]) == Used()
+    assert compute_overlap(own, [(hours(0, 4), Totals(settled=1, reserved=9))]) == Totals(
+        reserved=5
+    )
+    assert compute_overlap(own, [(hours(0, 4), own), (hours(4, 6), own)]) == Totals()
 
 
 @given(
@@ -303,7 +305,7 @@ def test_what_is_charged_here_counts_once_though_it_is_in_the_others_too():
     st.integers(0, 5),
 )
 def test_the_most_that_windows_apart_add_up_to_is_carried_over(found, here):
-    others = [(hours(start, start + length), Used(settled=used)) for start, length, used in found]
+    others = [(hours(start, start + length), Totals(settled=used)) for start, length, used in found]
     sums = [
         sum(max(used.settled - here, 0) for _, used in some)
         for count in range(len(others) + 1)
@@ -311,7 +313,7 @@ def test_the_most_that_windows_apart_add_up_to_is_carried_over(found, here):
         if not any(one.overlaps(other) for (one, _), (other, _) in combinations(some, 2))
     ]
 
-    assert carried(Used(settled=here), others).total == max(sums)
+    assert compute_overlap(Totals(settled=here), others).total == max(sums)
 
 
 NEW = ResetRule("Asia/Singapore", time(12, 0))
@@ -319,48 +321,53 @@ NEW = ResetRule("Asia/Singapore", time(12, 0))
 
 def test_a_request_is_charged_to_every_window_that_overlaps_and_what_they_gave_counts():
     [here] = charged(request(), [OWN])
-    there = window_at(WindowKind.DAY, NOW, reset=NEW)
-    opened = {(OWN.id, here.window): Used(settled=4, reserved=3), (ALL.id, there.name): Used()}
-    wanted = charges(request(), [OWN], {}, reset=NEW, now=NOW, opened=opened)
+    there = compute_window(WindowKind.DAY, NOW, reset=NEW)
+    opened = {(OWN.id, here.window): Totals(settled=4, reserved=3), (ALL.id, there.name): Totals()}
+    wanted = list_charges(request(), [OWN], {}, reset=NEW, now=NOW, opened=opened)
 
-    assert [(one.window, one.carried, one.ends_at) for one in wanted] == [
+    assert [(one.window, one.overlap_amount, one.ends_at) for one in wanted] == [
         (there.name, 7, there.end),
         (here.window, 0, there.end),
     ]
-    refused = first_refusal([replace(one, amount=4) for one in wanted], opened)
+    refused = find_refusal([replace(one, amount=4) for one in wanted], opened)
     assert (refused.used, refused.limit) == (7, 10)
-    assert "3 of 10 left" in refused.sentence
-    assert first_refusal(wanted, opened) is None
+    assert "3 of 10 left" in refused.message
+    assert find_refusal(wanted, opened) is None
 
 
 def test_windows_before_and_after_are_not_charged():
-    window = window_at(WindowKind.DAY, NOW, reset=RULE)
+    window = compute_window(WindowKind.DAY, NOW, reset=RULE)
     around = [
-        window_at(WindowKind.DAY, at, reset=RULE).name for at in (window.start - TICK, window.end)
+        compute_window(WindowKind.DAY, at, reset=RULE).name
+        for at in (window.start - TICK, window.end)
     ]
-    opened = {(OWN.id, name): Used(settled=10) for name in (*around, window.name)}
+    opened = {(OWN.id, name): Totals(settled=10) for name in (*around, window.name)}
 
-    [only] = charges(request(), [OWN], {}, reset=RULE, now=NOW, opened=opened)
-    assert (only.window, only.carried) == (window.name, 0)
+    [only] = list_charges(request(), [OWN], {}, reset=RULE, now=NOW, opened=opened)
+    assert (only.window, only.overlap_amount) == (window.name, 0)
 
 
 def test_shared_caps_and_caps_per_run_have_no_windows_that_overlap():
-    names = [window_at(WindowKind.DAY, NOW, reset=rule).name for rule in (RULE, NEW, ResetRule())]
-    opened = {(cap.id, name): Used(settled=1) for cap in (SHARED, PER_RUN) for name in names}
+    names = [
+        compute_window(WindowKind.DAY, NOW, reset=rule).name for rule in (RULE, NEW, ResetRule())
+    ]
+    opened = {(cap.id, name): Totals(settled=1) for cap in (SHARED, PER_RUN) for name in names}
 
-    wanted = charges(request(run="r"), [SHARED, PER_RUN], {}, reset=RULE, now=NOW, opened=opened)
-    assert [(one.cap, one.carried) for one in wanted] == [(SHARED.id, 0), (PER_RUN.id, 0)]
+    wanted = list_charges(
+        request(run="r"), [SHARED, PER_RUN], {}, reset=RULE, now=NOW, opened=opened
+    )
+    assert [(one.cap, one.overlap_amount) for one in wanted] == [(SHARED.id, 0), (PER_RUN.id, 0)]
 
 
 def test_what_was_carried_over_does_not_make_it_another_charge():
-    assert charge(carried=3) == charge()
+    assert charge(overlap_amount=3) == charge()
 
 
 def test_a_cap_counts_for_its_unit_and_its_connector_or_all():
-    assert counts_for(OWN, request())
-    assert counts_for(PER_RUN, request(connector="apollo"))
-    assert not counts_for(OWN, request(connector="apollo"))
-    assert not counts_for(ALL, request())
+    assert cap_applies(OWN, request())
+    assert cap_applies(PER_RUN, request(connector="apollo"))
+    assert not cap_applies(OWN, request(connector="apollo"))
+    assert not cap_applies(ALL, request())
 
 
 @given(st.data())
@@ -371,12 +378,12 @@ def test_however_the_rule_changes_two_windows_that_overlap_give_no_more_than_the
         now += data.draw(st.timedeltas(timedelta(0), timedelta(hours=9)))
         rule = data.draw(st.sampled_from(rules))
         asked = request(key=f"k{number}", amounts={"credits": data.draw(st.integers(0, 10))})
-        wanted = charges(asked, [OWN], {}, reset=rule, now=now, opened=kept)
-        if first_refusal(wanted, kept) is None:
+        wanted = list_charges(asked, [OWN], {}, reset=rule, now=now, opened=kept)
+        if find_refusal(wanted, kept) is None:
             for one in wanted:
-                there = kept.get((one.cap, one.window), Used())
-                kept[one.cap, one.window] = Used(reserved=there.reserved + one.amount)
-            window = window_at(WindowKind.DAY, now, reset=rule)
+                there = kept.get((one.cap, one.window), Totals())
+                kept[one.cap, one.window] = Totals(reserved=there.reserved + one.amount)
+            window = compute_window(WindowKind.DAY, now, reset=rule)
             given_in.append((window, asked.amounts["credits"]))
         for one, _ in given_in:
             for other, _ in given_in:
@@ -390,39 +397,41 @@ def test_however_the_rule_changes_two_windows_that_overlap_give_no_more_than_the
 def test_after_a_change_all_that_was_given_away_in_windows_that_overlap_counts(
     yesterday, today, more, rule
 ):
-    window = window_at(WindowKind.DAY, NOW, reset=rule)
-    before = [window_at(WindowKind.DAY, at, reset=RULE) for at in (window.start, window.end - TICK)]
+    window = compute_window(WindowKind.DAY, NOW, reset=rule)
+    before = [
+        compute_window(WindowKind.DAY, at, reset=RULE) for at in (window.start, window.end - TICK)
+    ]
     opened = {
-        (OWN.id, one.name): Used(settled=amount)
+        (OWN.id, one.name): Totals(settled=amount)
         for one, amount in zip(before, (yesterday, today), strict=True)
     }
-    wanted = charges(
+    wanted = list_charges(
         request(amounts={"credits": more}), [OWN], {}, reset=rule, now=NOW, opened=opened
     )
 
-    assert (first_refusal(wanted, opened) is None) == (yesterday + today + more <= OWN.limit)
+    assert (find_refusal(wanted, opened) is None) == (yesterday + today + more <= OWN.limit)
 
 
 def test_a_refusal_that_is_no_caps_doing_tells_of_none():
-    refused = Refused(reason="STOPPED", sentence="stopped")
+    refused = Refusal(reason="STOPPED", message="stopped")
 
     assert (refused.cap, refused.used, refused.limit, refused.resets_at) == ("", 0, 0, None)
 
 
 def test_what_is_used_is_spent_and_promised_together():
-    assert Used(settled=3, reserved=4).total == 7
-    assert Used().total == 0
+    assert Totals(settled=3, reserved=4).total == 7
+    assert Totals().total == 0
 
 
 def test_a_clock_that_went_back_is_refused_until_it_catches_up():
     latest = NOW
     behind = latest - CLOCK_TOLERANCE - TICK
 
-    refused = clock_refusal(behind, latest=latest)
+    refused = find_clock_refusal(behind, latest=latest)
 
     assert refused.reason == "CLOCK_WENT_BACK"
     assert refused.resets_at == latest
-    assert refused.sentence == (
+    assert refused.message == (
         "the clock says 2026-11-16 01:54:59 UTC, but 2026-11-16 02:00:00 was already recorded; "
         "set it right and ask again"
     )
@@ -432,7 +441,7 @@ def test_a_clock_that_went_back_is_refused_until_it_catches_up():
     "now", [NOW - CLOCK_TOLERANCE, NOW - TICK, NOW, NOW + TICK, NOW + timedelta(days=1)]
 )
 def test_a_difference_that_honest_clocks_have_is_let_pass(now):
-    assert clock_refusal(now, latest=NOW) is None
+    assert find_clock_refusal(now, latest=NOW) is None
 
 
 def test_honest_clocks_differ_by_at_most_five_minutes():
@@ -440,4 +449,4 @@ def test_honest_clocks_differ_by_at_most_five_minutes():
 
 
 def test_with_nothing_written_down_every_clock_is_right():
-    assert clock_refusal(NOW, latest=None) is None
+    assert find_clock_refusal(NOW, latest=None) is None

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import (
-    FOR_EVER,
+    FAR_FUTURE,
     BudgetWindow,
     ResetRule,
     WindowKind,
-    names_about,
-    window_at,
-    window_named,
+    compute_name_range,
+    compute_window,
+    parse_window,
 )
-from stoker.budgets.windows import resets_text as resets
+from stoker.budgets.windows import format_reset as resets
 
 HOUR, DAY, WEEK, RUN = WindowKind
 TICK = timedelta.resolution
@@ -66,18 +66,20 @@ def hours(window):
 @given(timed, anywhere())
 def test_a_moment_lies_in_its_window_and_the_window_begins_and_ends_there(kind, place):
     now, rule = place
-    window = window_at(kind, now, reset=rule)
+    window = compute_window(kind, now, reset=rule)
 
     assert window.start <= now < window.end
-    assert window_at(kind, window.start, reset=rule) == window
-    assert window_at(kind, window.end - TICK, reset=rule) == window
+    assert compute_window(kind, window.start, reset=rule) == window
+    assert compute_window(kind, window.end - TICK, reset=rule) == window
 
 
 @given(timed, anywhere())
 def test_windows_of_a_kind_tile_time_without_gap_or_overlap(kind, place):
     now, rule = place
-    window = window_at(kind, now, reset=rule)
-    after, before = (window_at(kind, at, reset=rule) for at in (window.end, window.start - TICK))
+    window = compute_window(kind, now, reset=rule)
+    after, before = (
+        compute_window(kind, at, reset=rule) for at in (window.end, window.start - TICK)
+    )
 
     assert after.start == window.end
     assert before.end == window.start
@@ -87,7 +89,7 @@ def test_windows_of_a_kind_tile_time_without_gap_or_overlap(kind, place):
 @given(anywhere())
 def test_a_window_has_one_name_for_all_moments_in_it_and_shows_it_to_no_other_kind(place):
     now, rule = place
-    names = {kind: window_at(kind, now, reset=rule).name for kind in (HOUR, DAY, WEEK)}
+    names = {kind: compute_window(kind, now, reset=rule).name for kind in (HOUR, DAY, WEEK)}
 
     assert len(set(names.values())) == 3
     assert all(name.startswith(f"{kind.value} ") for kind, name in names.items())
@@ -96,7 +98,7 @@ def test_a_window_has_one_name_for_all_moments_in_it_and_shows_it_to_no_other_ki
 @given(anywhere())
 def test_a_day_begins_when_the_wall_shows_the_reset_time_unless_the_wall_skips_it(place):
     now, rule = place
-    start = window_at(DAY, now, reset=rule).start
+    start = compute_window(DAY, now, reset=rule).start
     wall = start.astimezone(ZoneInfo(rule.zone))
     just_before = (start - timedelta(seconds=1)).astimezone(ZoneInfo(rule.zone))
     skipped = wall.utcoffset() > just_before.utcoffset()
@@ -107,9 +109,9 @@ def test_a_day_begins_when_the_wall_shows_the_reset_time_unless_the_wall_skips_i
 @given(anywhere())
 def test_a_week_is_made_of_days_and_begins_on_a_monday(place):
     now, rule = place
-    week = window_at(WEEK, now, reset=rule)
+    week = compute_window(WEEK, now, reset=rule)
     first, last = (
-        window_at(DAY, at, reset=rule) for at in (week.start, week.end - timedelta(seconds=1))
+        compute_window(DAY, at, reset=rule) for at in (week.start, week.end - timedelta(seconds=1))
     )
 
     assert week.start.astimezone(ZoneInfo(rule.zone)).isoweekday() == 1
@@ -135,12 +137,12 @@ def test_a_week_is_made_of_days_and_begins_on_a_monday(place):
     ],
 )
 def test_a_day_is_as_long_as_its_zone_makes_it(zone, day, length):
-    assert hours(window_at(DAY, local(day, zone), reset=ResetRule(zone))) == length
+    assert hours(compute_window(DAY, local(day, zone), reset=ResetRule(zone))) == length
 
 
 def test_a_day_the_calendar_left_out_is_no_window():
     rule = ResetRule("Pacific/Apia")
-    thursday = window_at(DAY, local("2011-12-29T12:00", "Pacific/Apia"), reset=rule)
+    thursday = compute_window(DAY, local("2011-12-29T12:00", "Pacific/Apia"), reset=rule)
 
     assert thursday.end == local("2011-12-31T00:00", "Pacific/Apia")
 
@@ -148,8 +150,8 @@ def test_a_day_the_calendar_left_out_is_no_window():
 def test_a_week_with_a_clock_change_is_an_hour_shorter_or_longer():
     rule = ResetRule("Europe/Paris")
 
-    spring = window_at(WEEK, utc("2026-03-26T00:00"), reset=rule)
-    autumn = window_at(WEEK, utc("2026-10-22T00:00"), reset=rule)
+    spring = compute_window(WEEK, utc("2026-03-26T00:00"), reset=rule)
+    autumn = compute_window(WEEK, utc("2026-10-22T00:00"), reset=rule)
 
     assert (hours(spring), hours(autumn)) == (7 * 24 - 1, 7 * 24 + 1)
 
@@ -157,8 +159,8 @@ def test_a_week_with_a_clock_change_is_an_hour_shorter_or_longer():
 def test_a_week_runs_from_monday_at_the_reset_time():
     rule = ResetRule("Asia/Singapore", time(6, 30))
 
-    before = window_at(WEEK, local("2026-11-16T06:29", "Asia/Singapore"), reset=rule)
-    after = window_at(WEEK, local("2026-11-16T06:30", "Asia/Singapore"), reset=rule)
+    before = compute_window(WEEK, local("2026-11-16T06:29", "Asia/Singapore"), reset=rule)
+    after = compute_window(WEEK, local("2026-11-16T06:30", "Asia/Singapore"), reset=rule)
 
     assert before.end == after.start == utc("2026-11-15T22:30")
     assert before.start == utc("2026-11-08T22:30")
@@ -167,7 +169,7 @@ def test_a_week_runs_from_monday_at_the_reset_time():
 def test_a_day_may_reset_at_another_time_than_midnight():
     rule = ResetRule("America/New_York", time(17, 45))
 
-    window = window_at(DAY, local("2026-11-16T17:44", "America/New_York"), reset=rule)
+    window = compute_window(DAY, local("2026-11-16T17:44", "America/New_York"), reset=rule)
 
     assert window == BudgetWindow(
         "day 2026-11-15T22:45:00+00:00", utc("2026-11-15T22:45"), utc("2026-11-16T22:45")
@@ -177,12 +179,16 @@ def test_a_day_may_reset_at_another_time_than_midnight():
 def test_hours_begin_on_the_half_where_the_zone_does():
     now = utc("2026-11-16T02:10")
 
-    assert window_at(HOUR, now, reset=ResetRule("Asia/Kolkata")).start == utc("2026-11-16T01:30")
-    assert window_at(HOUR, now, reset=ResetRule("Asia/Kathmandu")).start == utc("2026-11-16T01:15")
+    assert compute_window(HOUR, now, reset=ResetRule("Asia/Kolkata")).start == utc(
+        "2026-11-16T01:30"
+    )
+    assert compute_window(HOUR, now, reset=ResetRule("Asia/Kathmandu")).start == utc(
+        "2026-11-16T01:15"
+    )
 
 
 def test_hours_begin_at_the_minute_of_the_reset_time():
-    window = window_at(HOUR, utc("2026-11-16T02:10"), reset=ResetRule("UTC", time(5, 20)))
+    window = compute_window(HOUR, utc("2026-11-16T02:10"), reset=ResetRule("UTC", time(5, 20)))
 
     assert (window.start, window.end) == (utc("2026-11-16T01:20"), utc("2026-11-16T02:20"))
 
@@ -195,7 +201,9 @@ def test_hours_begin_at_the_minute_of_the_reset_time():
 def test_an_hour_takes_an_hour_also_when_clocks_are_set(zone, minute, passed):
     rule = ResetRule(zone, time(0, minute))
 
-    window = window_at(HOUR, utc("2026-01-01T00:00") + passed * timedelta(minutes=1), reset=rule)
+    window = compute_window(
+        HOUR, utc("2026-01-01T00:00") + passed * timedelta(minutes=1), reset=rule
+    )
 
     assert hours(window) == 1
 
@@ -204,19 +212,22 @@ def test_the_hour_a_wall_shows_twice_is_two_hours():
     rule = ResetRule("Europe/Paris")
     first, second = (local("2026-10-25T02:30", "Europe/Paris", fold=fold) for fold in (0, 1))
 
-    assert window_at(HOUR, first, reset=rule).end == window_at(HOUR, second, reset=rule).start
+    assert (
+        compute_window(HOUR, first, reset=rule).end
+        == compute_window(HOUR, second, reset=rule).start
+    )
 
 
 def test_a_run_has_one_window_that_never_ends():
     one, later = (
-        window_at(RUN, at, reset=ResetRule(), run="20260101_000000")
+        compute_window(RUN, at, reset=ResetRule(), run="20260101_000000")
         for at in (utc("2026-01-01T00:00"), utc("2027-01-01T00:00"))
     )
-    other = window_at(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run="20260102_000000")
+    other = compute_window(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run="20260102_000000")
 
     assert one == later
-    assert (one.start, one.end) == (utc("1970-01-01T00:00"), FOR_EVER)
-    assert utc("9000-01-01T00:00") == FOR_EVER
+    assert (one.start, one.end) == (utc("1970-01-01T00:00"), FAR_FUTURE)
+    assert utc("9000-01-01T00:00") == FAR_FUTURE
     assert one.name == "run 20260101_000000"
     assert other.name != one.name
 
@@ -224,13 +235,13 @@ def test_a_run_has_one_window_that_never_ends():
 @pytest.mark.parametrize("run", [None, ""])
 def test_a_window_of_a_run_needs_the_run(run):
     with pytest.raises(ConfigError, match="say which run"):
-        window_at(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run=run)
+        compute_window(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run=run)
 
 
 @pytest.mark.parametrize("kind", WindowKind)
 def test_a_moment_without_a_zone_is_refused(kind):
     with pytest.raises(ConfigError, match="no time zone"):
-        window_at(kind, START.replace(tzinfo=None), reset=ResetRule(), run="r")
+        compute_window(kind, START.replace(tzinfo=None), reset=ResetRule(), run="r")
 
 
 def test_a_zone_that_does_not_exist_is_refused_with_a_guess():
@@ -256,12 +267,12 @@ def test_a_reset_time_is_a_whole_minute_on_the_wall(at):
 def test_a_window_says_when_it_resets_on_the_tenants_wall(kind, rule, now, text):
     moment = utc(now)
 
-    assert resets(window_at(kind, moment, reset=rule), now=moment, reset=rule) == text
+    assert resets(compute_window(kind, moment, reset=rule), now=moment, reset=rule) == text
 
 
 def test_a_window_that_is_over_resets_in_no_time_and_a_runs_window_never():
-    day = window_at(DAY, utc("2026-01-01T00:00"), reset=ResetRule())
-    run = window_at(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run="r")
+    day = compute_window(DAY, utc("2026-01-01T00:00"), reset=ResetRule())
+    run = compute_window(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run="r")
     late = utc("2026-01-05T00:00")
 
     assert resets(day, now=late, reset=ResetRule()) == "resets in 0 s (00:00 UTC)"
@@ -271,33 +282,33 @@ def test_a_window_that_is_over_resets_in_no_time_and_a_runs_window_never():
 @given(timed, anywhere())
 def test_a_name_tells_its_window_whole_whatever_the_rule(kind, place):
     now, rule = place
-    window = window_at(kind, now, reset=rule)
+    window = compute_window(kind, now, reset=rule)
 
-    assert window_named(window.name) == window
+    assert parse_window(window.name) == window
 
 
 @given(timed, anywhere(), st.sampled_from(ZONES), minutes)
 def test_windows_that_can_matter_have_names_between_two_others(kind, place, zone, at):
     """Whatever window a moment falls into, all that overlap it are found, under any other rule."""
     now, rule = place
-    since, until = names_about(kind, now)
+    since, until = compute_name_range(kind, now)
     for late in (timedelta(0), CLOCK_TOLERANCE):
-        window = window_at(kind, now + late, reset=rule)
+        window = compute_window(kind, now + late, reset=rule)
         assert since <= window.name < until
         for moment in (window.start, now + late, window.end - TICK):
-            assert since <= window_at(kind, moment, reset=ResetRule(zone, at)).name < until
+            assert since <= compute_window(kind, moment, reset=ResetRule(zone, at)).name < until
 
 
 def test_no_more_names_are_looked_at_than_can_matter():
-    assert names_about(DAY, utc("2026-11-16T02:10")) == (
+    assert compute_name_range(DAY, utc("2026-11-16T02:10")) == (
         "day 2026-11-13T22:10:00+00:00",
         "day 2026-11-17T04:20:00+00:00",
     )
-    assert names_about(HOUR, utc("2026-11-16T02:10") + TICK) == (
+    assert compute_name_range(HOUR, utc("2026-11-16T02:10") + TICK) == (
         "hour 2026-11-15T22:10:00+00:00",
         "hour 2026-11-16T04:20:00+00:00",
     )
-    assert names_about(WEEK, utc("2026-11-16T02:10")) == (
+    assert compute_name_range(WEEK, utc("2026-11-16T02:10")) == (
         "week 2026-11-01T22:10:00+00:00",
         "week 2026-11-23T04:20:00+00:00",
     )
@@ -306,13 +317,14 @@ def test_no_more_names_are_looked_at_than_can_matter():
 def test_a_day_of_another_length_says_so_in_its_name():
     rule = ResetRule("Europe/Paris")
     usual, longer = (
-        window_at(DAY, utc(day), reset=rule) for day in ("2026-11-16T12:00", "2026-10-25T12:00")
+        compute_window(DAY, utc(day), reset=rule)
+        for day in ("2026-11-16T12:00", "2026-10-25T12:00")
     )
 
     assert usual.name == "day 2026-11-15T23:00:00+00:00"
     assert longer.name == "day 2026-10-24T22:00:00+00:00 to 2026-10-25T23:00:00+00:00"
     # So the same start under a rule that does not set its clocks is another window.
-    assert window_at(DAY, utc("2026-10-25T12:00"), reset=ResetRule("UTC", time(22, 0))) == (
+    assert compute_window(DAY, utc("2026-10-25T12:00"), reset=ResetRule("UTC", time(22, 0))) == (
         BudgetWindow(
             "day 2026-10-24T22:00:00+00:00", utc("2026-10-24T22:00"), utc("2026-10-25T22:00")
         )
@@ -338,12 +350,12 @@ def test_a_day_of_another_length_says_so_in_its_name():
 )
 def test_what_is_no_name_of_a_window_of_time_is_refused(name):
     with pytest.raises(ConfigError, match=r"is no window of time$"):
-        window_named(name)
+        parse_window(name)
 
 
 def test_a_long_name_is_not_repeated_whole():
     with pytest.raises(ConfigError) as refused:
-        window_named("x" * 9000)
+        parse_window("x" * 9000)
     assert len(str(refused.value)) < 120
 
 

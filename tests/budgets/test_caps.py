@@ -6,17 +6,17 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.budgets.caps import (
-    LARGEST,
+    MAX_AMOUNT,
     Cap,
     CapChange,
     Scope,
-    amount,
-    cap_unit,
-    connector_name,
-    limit_in_force,
-    said_of,
-    said_together,
-    unit,
+    compute_effective_limit,
+    get_cap_unit,
+    list_custom_limits,
+    merge_changes,
+    validate_amount,
+    validate_connector,
+    validate_unit,
 )
 from stoker.budgets.windows import WindowKind
 
@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 TICK = timedelta.resolution
 UNITS = ["calls", "pull_units", "tokens", "credits", "money:USD", "money:SGD"]
 
-amounts = st.integers(0, LARGEST)
+amounts = st.integers(0, MAX_AMOUNT)
 changes = st.builds(
     CapChange, cap=st.just("a cap"), limit=st.none() | st.integers(0, 9)
 ) | st.builds(
@@ -51,7 +51,7 @@ def cap(**said):
 
 @pytest.mark.parametrize("text", UNITS)
 def test_these_units_can_be_counted(text):
-    assert unit(text) == text
+    assert validate_unit(text) == text
 
 
 @pytest.mark.parametrize(
@@ -59,39 +59,41 @@ def test_these_units_can_be_counted(text):
 )
 def test_another_unit_is_refused_with_those_there_are(text):
     with pytest.raises(ConfigError, match=r"is no unit; use calls, .* money:USD"):
-        unit(text)
+        validate_unit(text)
 
 
 @given(amounts)
 def test_an_amount_is_a_whole_number_from_nothing_to_the_largest(number):
-    assert amount(number) == number
+    assert validate_amount(number) == number
 
 
-@pytest.mark.parametrize("number", [-1, LARGEST + 1, 1.0, True, "1", None, float("nan")])
+@pytest.mark.parametrize("number", [-1, MAX_AMOUNT + 1, 1.0, True, "1", None, float("nan")])
 def test_an_amount_nobody_can_mean_is_refused_by_its_name(number):
-    with pytest.raises(ConfigError, match=rf"^the price is .*whole numbers from 0 to {LARGEST}$"):
-        amount(number, what="the price")
+    with pytest.raises(
+        ConfigError, match=rf"^the price is .*whole numbers from 0 to {MAX_AMOUNT}$"
+    ):
+        validate_amount(number, what="the price")
 
 
-@pytest.mark.parametrize("number", [0, 1, LARGEST])
+@pytest.mark.parametrize("number", [0, 1, MAX_AMOUNT])
 def test_the_smallest_and_the_largest_amount_are_allowed(number):
-    assert amount(number) == number
+    assert validate_amount(number) == number
 
 
 def test_an_amount_without_a_name_is_called_an_amount():
     with pytest.raises(ConfigError, match=r"^an amount is -1"):
-        amount(-1)
+        validate_amount(-1)
 
 
 @pytest.mark.parametrize("text", ["a", "lusha", "open-ai_2", "a" * 63])
 def test_a_connector_has_a_plain_name(text):
-    assert connector_name(text) == text
+    assert validate_connector(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "Lusha", "2nd", "-a", "a b", "a/b", "a" * 64, "a\n"])
 def test_another_name_of_a_connector_is_refused(text):
     with pytest.raises(ConfigError, match="is no connector; names are 1 to 63"):
-        connector_name(text)
+        validate_connector(text)
 
 
 def test_a_cap_of_all_connectors_names_none():
@@ -116,7 +118,7 @@ def test_caps_of_one_id_count_the_same_thing(scope, counted, window, connector):
     one = cap(scope=scope, connector=named, unit=counted, window=window)
 
     assert one.id.split("/") == [scope.value, named or "*", counted, window.value]
-    assert cap_unit(one.id) == counted
+    assert get_cap_unit(one.id) == counted
     assert one.shared == (scope is Scope.CONNECTOR)
 
 
@@ -140,7 +142,7 @@ def test_a_refusal_by_a_cap_has_a_code_that_says_whose_and_how_long(scope, windo
     [
         ({"unit": "pounds"}, "is no unit"),
         ({"limit": -1}, "the limit of credits is -1"),
-        ({"limit": LARGEST + 1}, "the limit of credits"),
+        ({"limit": MAX_AMOUNT + 1}, "the limit of credits"),
         ({"connector": ""}, "is no connector"),
         ({"connector": "no/name"}, "is no connector"),
         ({"scope": Scope.CONNECTOR, "connector": ""}, "is no connector"),
@@ -152,18 +154,18 @@ def test_a_cap_that_makes_no_sense_is_refused(said, problem):
         cap(**said)
 
 
-@pytest.mark.parametrize("limit", [0, LARGEST])
+@pytest.mark.parametrize("limit", [0, MAX_AMOUNT])
 def test_a_cap_may_allow_nothing_or_very_much(limit):
     assert cap(limit=limit).limit == limit
 
 
 def test_without_a_word_about_it_a_cap_allows_its_limit():
-    assert limit_in_force(cap(limit=10), None, now=NOW) == 10
+    assert compute_effective_limit(cap(limit=10), None, now=NOW) == 10
 
 
 @pytest.mark.parametrize("limit", [0, 3, 20])
 def test_a_limit_that_was_set_counts_from_then_on(limit):
-    assert limit_in_force(cap(limit=10), CapChange(cap="c", limit=limit), now=NOW) == limit
+    assert compute_effective_limit(cap(limit=10), CapChange(cap="c", limit=limit), now=NOW) == limit
 
 
 @pytest.mark.parametrize(
@@ -174,9 +176,9 @@ def test_a_raise_counts_until_its_end_and_never_makes_it_less(limit, raised_to, 
     change = CapChange(cap="c", limit=limit, raised_to=raised_to, raised_until=until)
     after = 10 if limit is None else limit
 
-    assert limit_in_force(cap(limit=10), change, now=NOW) == allowed
-    assert limit_in_force(cap(limit=10), change, now=until - TICK) == allowed
-    assert limit_in_force(cap(limit=10), change, now=until) == after
+    assert compute_effective_limit(cap(limit=10), change, now=NOW) == allowed
+    assert compute_effective_limit(cap(limit=10), change, now=until - TICK) == allowed
+    assert compute_effective_limit(cap(limit=10), change, now=until) == after
 
 
 @pytest.mark.parametrize(
@@ -199,9 +201,9 @@ def test_a_word_about_a_cap_that_makes_no_sense_is_refused(said, problem):
 
 @given(changes, changes)
 def test_of_two_words_the_later_stands_and_what_it_left_out_stays(first, second):
-    both = said_together(first, second)
+    both = merge_changes(first, second)
 
-    assert said_together(None, first) == first
+    assert merge_changes(None, first) == first
     assert both.limit == (first if second.limit is None else second).limit
     raised = first if second.raised_to is None else second
     assert (both.raised_to, both.raised_until) == (raised.raised_to, raised.raised_until)
@@ -210,12 +212,12 @@ def test_of_two_words_the_later_stands_and_what_it_left_out_stays(first, second)
 
 def test_what_is_kept_in_ids_and_settings_keeps_its_name():
     assert [scope.value for scope in Scope] == ["tenant", "tenant_connector", "connector"]
-    assert LARGEST == 10**15
+    assert MAX_AMOUNT == 10**15
 
 
 @given(changes)
 def test_what_people_said_of_a_cap_is_what_is_in_force_where_nothing_else_was(change):
     nothing_else = cap(limit=0)
-    said = said_of({"a cap": change}, now=NOW)
-    assert said.get("a cap", 0) == limit_in_force(nothing_else, change, now=NOW)
+    said = list_custom_limits({"a cap": change}, now=NOW)
+    assert said.get("a cap", 0) == compute_effective_limit(nothing_else, change, now=NOW)
     assert said or change.limit is None

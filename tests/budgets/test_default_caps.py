@@ -6,19 +6,19 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.budgets.caps import (
-    Allowances,
     Cap,
     CapChange,
+    DailyAllowances,
     Scope,
-    added_caps,
-    cap_named,
-    caps_in_force,
-    default_caps,
+    build_default_caps,
+    list_added_caps,
+    list_effective_caps,
+    parse_cap,
 )
-from stoker.budgets.charges import Request, charges
+from stoker.budgets.charges import SpendRequest, list_charges
 from stoker.budgets.windows import ResetRule, WindowKind
 
-DAILY = Allowances(
+DAILY = DailyAllowances(
     tavily_calls=1,
     tavily_credits=11,
     lusha_calls=2,
@@ -51,7 +51,7 @@ caps = st.builds(
 
 
 def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
-    found = default_caps(DAILY)
+    found = build_default_caps(DAILY)
 
     assert [(cap.id, cap.limit) for cap in found] == [
         ("tenant/*/money:SGD/day", 6),
@@ -79,15 +79,15 @@ def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
     ],
 )
 def test_by_default_everything_that_costs_is_capped(connector, unit, limit):
-    request = Request(key="k", connector=connector, amounts={unit: 1})
-    [charge] = charges(request, default_caps(DAILY), {}, reset=ResetRule(), now=NOW)
+    request = SpendRequest(key="k", connector=connector, amounts={unit: 1})
+    [charge] = list_charges(request, build_default_caps(DAILY), {}, reset=ResetRule(), now=NOW)
 
     assert charge.limit == limit
 
 
 @given(caps)
 def test_a_cap_can_be_named_by_its_id(cap):
-    assert cap_named(cap.id, limit=cap.limit) == cap
+    assert parse_cap(cap.id, limit=cap.limit) == cap
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_cap_can_be_named_by_its_id(cap):
 )
 def test_an_id_that_means_no_cap_is_refused_with_what_to_write(cap, complaint):
     with pytest.raises(ConfigError, match=complaint):
-        cap_named(cap, limit=1)
+        parse_cap(cap, limit=1)
 
 
 def test_a_limit_that_cannot_be_meant_is_refused():
     with pytest.raises(ConfigError, match="-1; allowed"):
-        cap_named("tenant/*/calls/day", limit=-1)
+        parse_cap("tenant/*/calls/day", limit=-1)
 
 
 def said(cap, limit):
@@ -121,8 +121,10 @@ def said(cap, limit):
 
 
 def test_caps_people_added_are_in_force_beside_those_that_were_given():
-    given_caps = default_caps(DAILY)
-    found = caps_in_force(given_caps, said("tenant_connector/lusha/credits/week", 7), shared=False)
+    given_caps = build_default_caps(DAILY)
+    found = list_effective_caps(
+        given_caps, said("tenant_connector/lusha/credits/week", 7), shared=False
+    )
 
     added = [cap for cap in found if cap not in given_caps]
     assert [(cap.id, cap.limit) for cap in added] == [("tenant_connector/lusha/credits/week", 7)]
@@ -131,32 +133,32 @@ def test_caps_people_added_are_in_force_beside_those_that_were_given():
 
 
 def test_a_given_cap_keeps_its_given_limit_here_for_the_store_asks_what_was_said():
-    given_caps = default_caps(DAILY)
+    given_caps = build_default_caps(DAILY)
 
-    found = caps_in_force(given_caps, said("tenant/*/pull_units/day", 99), shared=False)
+    found = list_effective_caps(given_caps, said("tenant/*/pull_units/day", 99), shared=False)
     assert found == given_caps
 
 
 def test_a_raise_alone_adds_no_cap():
     raised = CapChange(cap="tenant/*/calls/day", raised_to=9, raised_until=NOW)
 
-    assert caps_in_force((), {raised.cap: raised}, shared=False) == ()
-    assert added_caps((), {raised.cap: raised}) == []
+    assert list_effective_caps((), {raised.cap: raised}, shared=False) == ()
+    assert list_added_caps((), {raised.cap: raised}) == []
 
 
 def test_added_caps_are_those_that_were_not_given_with_their_limit_as_it_is_now():
-    given_caps = default_caps(DAILY)
+    given_caps = build_default_caps(DAILY)
     changes = said("connector/tavily/calls/day", 5) | said("tenant/*/pull_units/day", 99)
 
     for limit in (5, 6):
         changes |= said("connector/tavily/calls/day", limit)
-        [added] = added_caps(given_caps, changes)
+        [added] = list_added_caps(given_caps, changes)
         assert (added.id, added.limit) == ("connector/tavily/calls/day", limit)
 
 
 def test_what_tenants_share_and_what_is_a_tenants_own_are_kept_apart():
-    shared = cap_named("connector/tavily/calls/day", limit=5)
-    own = cap_named("tenant/*/calls/day", limit=5)
+    shared = parse_cap("connector/tavily/calls/day", limit=5)
+    own = parse_cap("tenant/*/calls/day", limit=5)
 
-    assert caps_in_force([shared, own], {}, shared=True) == (shared,)
-    assert caps_in_force([shared, own], {}, shared=False) == (own,)
+    assert list_effective_caps([shared, own], {}, shared=True) == (shared,)
+    assert list_effective_caps([shared, own], {}, shared=False) == (own,)

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from stoker.app import opened, settings, system_clock
+from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.reservations import Phase
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.reservations import ReservationStatus
 from stoker.cli.main import main
 
 TWO_TENANTS = """
@@ -43,16 +43,16 @@ def spend(tmp_path, stoker):
     """Reserve as a worker does, in the same store: `spend("k", "tavily", calls=2)`."""
 
     async def reserved(key, connector, *, tenant, owner, lease, sends_at_once, amounts):
-        own = settings(directory=tmp_path, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             now = app.clock.now()
-            request = Request(
+            request = SpendRequest(
                 key=key, connector=connector, amounts=amounts, sends_at_once=sends_at_once
             )
             return await app.backend.tenant(tenant).money.reserve(
                 request,
-                caps=await app.caps_for(tenant),
-                reset=app.reset_for(tenant),
+                caps=await app.list_caps(tenant),
+                reset=app.get_reset_rule(tenant),
                 owner=owner,
                 until=now + lease,
                 now=now,
@@ -89,8 +89,8 @@ def money(tmp_path, stoker):
     """Use one verb of a tenant's money store: `money("settle", "k", {"calls": 1})`."""
 
     async def asked(verb, *given, **named):
-        own = settings(directory=tmp_path, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             store = app.backend.tenant(HUDSON).money
             return await getattr(store, verb)(*given, now=app.clock.now(), **named)
 
@@ -171,16 +171,16 @@ def test_the_table_of_caps_has_every_number(stoker, spend):
 
 def test_holds_are_listed_with_owner_age_expiry_and_phase(stoker, spend, money):
     spend("held", sends_at_once=False)
-    spend("sent", owner="worker-2")
+    spend("mark_sent", owner="worker-2")
     spend("late", lease=timedelta(seconds=-90))
     spend("unsure")
-    money("keep_aside", "unsure", reason="timed out")
+    money("mark_uncertain", "unsure", reason="timed out")
 
-    code, out, _ = stoker("holds")
+    code, out, _ = stoker("list_reservations")
     lines = {line.split()[1]: line for line in out.splitlines() if line.startswith("hudson  ")}
     assert code == 0
     assert re.search(r"tavily +HELD +1 calls +worker-1 +\d+ s +ends in 29 m", lines["held"])
-    assert re.search(r"tavily +SENT +1 calls +worker-2 ", lines["sent"])
+    assert re.search(r"tavily +SENT +1 calls +worker-2 ", lines["mark_sent"])
     assert re.search(r"SENT .* ended (1 m \d+ s) ago", lines["late"])
     assert re.search(r"UNCERTAIN .* kept until somebody says", lines["unsure"])
 
@@ -191,11 +191,11 @@ def test_holds_end_with_every_cap_and_its_numbers_add_up(stoker, spend, money):
     spend("c", "openai", tokens=700, money_in_USD=25)
     money("settle", "a", {"calls": 2})
 
-    code, out, _ = stoker("holds", "--json")
+    code, out, _ = stoker("list_reservations", "--json")
     answer = json.loads(out)
     reserved = {line["cap"]: line["reserved"] for line in answer["caps"] if line["reserved"]}
     assert (code, answer["wrong"]) == (0, [])
-    assert [hold["key"] for hold in answer["holds"]] == ["b", "c"]
+    assert [hold["key"] for hold in answer["list_reservations"]] == ["b", "c"]
     assert reserved == {
         TAVILY: 4,
         "tenant_connector/openai/tokens/day": 700,
@@ -211,7 +211,7 @@ def test_a_total_that_its_holds_do_not_explain_is_told_with_exit_code_1(stoker, 
         naive.execute("UPDATE budgets SET reserved = reserved - 1 WHERE reserved > 0")
     naive.close()
 
-    code, _, err = stoker("holds")
+    code, _, err = stoker("list_reservations")
     assert code == 1
     assert "2 is reserved, but its open promises add up to 3" in err
     assert "stoker ledger verify" in err
@@ -222,9 +222,9 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
 ):
     for key in ("--done, isn't it", "not done"):
         spend(key, calls=2)
-        money("keep_aside", key, reason="timed out")
+        money("mark_uncertain", key, reason="timed out")
 
-    _, out, _ = stoker("holds")
+    _, out, _ = stoker("list_reservations")
     typed = [line.strip() for line in out.splitlines() if line.startswith("  stoker holds")]
     settle, _, _, release = (shlex.split(line.split("    ")[0])[1:] for line in typed)
     assert len(typed) == 4
@@ -233,14 +233,14 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
 
     line = caps_of(stoker, "hudson")[TAVILY]
     assert (line["used"], line["reserved"], line["free"]) == (2, 0, 8)
-    assert stoker("holds")[1].startswith("no open promises\n")
+    assert stoker("list_reservations")[1].startswith("no open promises\n")
 
 
 def test_a_promise_settled_by_hand_above_its_amount_says_so(stoker, spend, money):
     spend("a", calls=2)
-    money("keep_aside", "a", reason="timed out")
+    money("mark_uncertain", "a", reason="timed out")
 
-    assert stoker("holds", "settle", "a", "calls=5", "--tenant", "hudson")[1] == (
+    assert stoker("list_reservations", "settle", "a", "calls=5", "--tenant", "hudson")[1] == (
         "a is settled: 5 calls, 3 calls over its promise.\n"
     )
 
@@ -248,7 +248,9 @@ def test_a_promise_settled_by_hand_above_its_amount_says_so(stoker, spend, money
 def test_a_promise_somebody_is_at_work_on_is_not_ended_by_hand(stoker, spend):
     spend("a")
 
-    code, _, err = stoker("holds", "release", "a", "--reason", "hurry", "--tenant", "hudson")
+    code, _, err = stoker(
+        "list_reservations", "release", "a", "--reason", "hurry", "--tenant", "hudson"
+    )
     assert (code, "worker-1 is at work on a" in err) == (2, True)
 
 
@@ -258,8 +260,8 @@ def test_setting_a_cap_changes_it_from_now_on_and_is_a_ledger_entry(stoker, spen
         f"{TAVILY} allows 2 from now on; it was 10.\n",
     )
 
-    assert isinstance(spend("a", calls=3), Refused)
-    assert spend("b", calls=2).phase is Phase.SENT
+    assert isinstance(spend("a", calls=3), Refusal)
+    assert spend("b", calls=2).status is ReservationStatus.SENT
     assert kinds(stoker, "hudson")[0] == ("CAP_CHANGED", TAVILY)
     assert caps_of(stoker, "merlion")[TAVILY]["limit"] == 800
 
@@ -282,7 +284,7 @@ def test_a_raise_holds_until_its_end_and_is_a_ledger_entry(stoker, spend):
     ends = datetime.fromisoformat(line["raised_until"]) - system_clock().now()
     assert line["limit"] == 12
     assert timedelta(minutes=100) < ends <= timedelta(hours=2)
-    assert spend("a", calls=12).phase is Phase.SENT
+    assert spend("a", calls=12).status is ReservationStatus.SENT
     assert kinds(stoker, "hudson")[0] == ("CAP_RAISED", TAVILY)
 
 
@@ -352,11 +354,15 @@ def test_changing_a_cap_tells_programs_what_it_was_and_is(stoker):
 def test_ending_a_promise_by_hand_tells_programs_how_it_ended(stoker, spend, money):
     for key in ("a", "b"):
         spend(key, calls=2)
-        money("keep_aside", key, reason="timed out")
+        money("mark_uncertain", key, reason="timed out")
 
-    _, out, _ = stoker("holds", "settle", "a", "calls=5", "--tenant", "hudson", "--json")
+    _, out, _ = stoker(
+        "list_reservations", "settle", "a", "calls=5", "--tenant", "hudson", "--json"
+    )
     settled = json.loads(out)
-    _, out, _ = stoker("holds", "release", "b", "--reason", "no", "--tenant", "hudson", "--json")
+    _, out, _ = stoker(
+        "list_reservations", "release", "b", "--reason", "no", "--tenant", "hudson", "--json"
+    )
     released = json.loads(out)
 
     assert (settled["tenant"], settled["key"], settled["phase"]) == ("hudson", "a", "SETTLED")
@@ -371,8 +377,8 @@ def test_a_cap_that_tenants_share_is_listed_once_and_noted_in_the_shared_ledger(
     stoker("caps", "raise", shared, "6", "--until", "1d")
     spend("a", calls=4)
 
-    assert isinstance(spend("b", calls=3, tenant=MERLION), Refused)
-    assert spend("c", calls=2, tenant=MERLION).phase is Phase.SENT
+    assert isinstance(spend("b", calls=3, tenant=MERLION), Refusal)
+    assert spend("c", calls=2, tenant=MERLION).status is ReservationStatus.SENT
     line = caps_of(stoker, "everybody")[shared]
     assert (line["used"], line["reserved"], line["free"], line["limit"]) == (0, 6, 0, 6)
     assert line["resets"].endswith("UTC)")
@@ -400,11 +406,11 @@ def test_a_stop_for_everybody_is_seen_by_every_tenant_and_shows_what_is_in_fligh
 def test_a_stop_can_be_for_one_tenant_and_one_connector(stoker, spend):
     code, out, _ = stoker("stop", "--tenant", "hudson", "--connector", "tavily", "--json")
 
-    [stopped] = json.loads(out)["stops"]
+    [stopped] = json.loads(out)["list_stops"]
     assert (code, stopped["tenant"], stopped["connector"]) == (0, "hudson", "tavily")
     assert spend("a").reason == "STOPPED"
-    assert spend("b", "lusha").phase is Phase.SENT
-    assert spend("c", tenant=MERLION).phase is Phase.SENT
+    assert spend("b", "lusha").status is ReservationStatus.SENT
+    assert spend("c", tenant=MERLION).status is ReservationStatus.SENT
 
 
 def test_resuming_takes_back_one_stop_and_shows_those_that_are_left(stoker, spend):
@@ -418,12 +424,12 @@ def test_resuming_takes_back_one_stop_and_shows_those_that_are_left(stoker, spen
 
     assert (code, out.splitlines()[0]) == (0, "Resumed: spending for everybody.")
     assert "STOPPED for hudson: lusha" in out
-    assert spend("a").phase is Phase.SENT
+    assert spend("a").status is ReservationStatus.SENT
     assert spend("b", "lusha").reason == "STOPPED"
     assert stoker("resume", "--tenant", "hudson", "--connector", "lusha")[1] == (
         "Resumed: lusha for hudson.\n"
     )
-    assert spend("b", "lusha").phase is Phase.SENT
+    assert spend("b", "lusha").status is ReservationStatus.SENT
 
 
 def test_stopping_twice_is_once(stoker):
@@ -479,17 +485,32 @@ HUDSONS = ("--tenant", "hudson")
         (["caps", "raise", TAVILY, "9", "--until", "2h", *HUDSONS], "so 9 raises nothing"),
         (["caps", "raise", "tenant/*/calls/day", "9", "--until", "2h", *HUDSONS], "no cap"),
         (["caps", "raise", "connector/tavily/calls/day", "9", "--until", "2h"], "no cap"),
-        (["holds", "settle", "nobody", "calls=1", *HUDSONS], "has no promise 'nobody'"),
-        (["holds", "settle", "unsure", "calls", *HUDSONS], "is not UNIT=AMOUNT"),
-        (["holds", "settle", "unsure", "calls=-1", *HUDSONS], "calls is -1; allowed"),
-        (["holds", "settle", "unsure", "smiles=1", *HUDSONS], "'smiles' is no unit"),
-        (["holds", "settle", "unsure", "tokens=1", *HUDSONS], "was promised calls, not tokens"),
-        (["holds", "settle", "unsure", "calls=1", "calls=2", *HUDSONS], "is given twice"),
-        (["holds", "settle", "unsure", *HUDSONS], "Missing argument"),
-        (["holds", "release", "unsure", *HUDSONS], "Missing option '--reason'"),
-        (["holds", "release", "unsure", "--reason", " ", *HUDSONS], "--reason is empty"),
-        (["holds", "release", "done", "--reason", "x", *HUDSONS], "done is SETTLED already"),
-        (["holds", "--json", "release", "unsure", "--reason", "x"], "come after `release`"),
+        (["list_reservations", "settle", "nobody", "calls=1", *HUDSONS], "has no promise 'nobody'"),
+        (["list_reservations", "settle", "unsure", "calls", *HUDSONS], "is not UNIT=AMOUNT"),
+        (["list_reservations", "settle", "unsure", "calls=-1", *HUDSONS], "calls is -1; allowed"),
+        (["list_reservations", "settle", "unsure", "smiles=1", *HUDSONS], "'smiles' is no unit"),
+        (
+            ["list_reservations", "settle", "unsure", "tokens=1", *HUDSONS],
+            "was promised calls, not tokens",
+        ),
+        (
+            ["list_reservations", "settle", "unsure", "calls=1", "calls=2", *HUDSONS],
+            "is given twice",
+        ),
+        (["list_reservations", "settle", "unsure", *HUDSONS], "Missing argument"),
+        (["list_reservations", "release", "unsure", *HUDSONS], "Missing option '--reason'"),
+        (
+            ["list_reservations", "release", "unsure", "--reason", " ", *HUDSONS],
+            "--reason is empty",
+        ),
+        (
+            ["list_reservations", "release", "done", "--reason", "x", *HUDSONS],
+            "done is SETTLED already",
+        ),
+        (
+            ["list_reservations", "--json", "release", "unsure", "--reason", "x"],
+            "come after `release`",
+        ),
         (["stop", "--connector", "No Such"], "is no connector"),
         (["stop", "--tenant", "acme"], "there is no tenant 'acme'"),
         (["resume", "--connector", "No Such"], "is no connector"),
@@ -498,7 +519,7 @@ HUDSONS = ("--tenant", "hudson")
 )
 def test_what_cannot_be_meant_is_answered_in_one_line(stoker, spend, money, words, complaint):
     spend("unsure")
-    money("keep_aside", "unsure", reason="timed out")
+    money("mark_uncertain", "unsure", reason="timed out")
     spend("done")
     money("settle", "done", {"calls": 1})
     before = kinds(stoker, "hudson")

@@ -20,9 +20,9 @@ from stoker.base.errors import StokerError, TransientError
 from stoker.base.reasons import Reason
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Request
-from stoker.budgets.reservations import OPEN, Phase
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.rate_limits.rate_limit import Rate
 
@@ -85,7 +85,7 @@ def short(value):
 
 async def reserve(money, key):
     return await money.reserve(
-        Request(key=key, connector="lusha", amounts={"credits": 10}, sends_at_once=key != "b"),
+        SpendRequest(key=key, connector="lusha", amounts={"credits": 10}, sends_at_once=key != "b"),
         caps=[DAILY, SHARED],
         reset=ResetRule(),
         owner="me",
@@ -98,7 +98,7 @@ async def begun(backend):
     money = backend.tenant(ACME).money
     for key in ("a", "b"):
         await reserve(money, key)
-    await backend.shared().turn("k", RATE, now=NOW)
+    await backend.shared().acquire_call("k", RATE, now=NOW)
 
 
 class InFile:
@@ -108,14 +108,14 @@ class InFile:
         self._path = home / "stoker.db"
 
     def __call__(self, statement, *values, then):
-        asyncio.run(self._opened(begun))
+        asyncio.run(self._open_crm(begun))
         # Nobody else has it open: two libraries on one file in one process undo each other's locks.
         with closing(sqlite3.connect(self._path, isolation_level=None)) as naive:
             naive.execute("DROP TRIGGER ledger_is_not_changed")
             assert naive.execute(statement, values).rowcount > 0
-        asyncio.run(self._opened(then))
+        asyncio.run(self._open_crm(then))
 
-    async def _opened(self, scenario):
+    async def _open_crm(self, scenario):
         backend = SqliteBackend(self._path)
         try:
             await backend.migrate()
@@ -171,19 +171,19 @@ async def the_promise_is_refused(backend):
     for verb in (
         reserve(money, "a"),
         money.hold("a"),
-        money.sent("a", now=NOW),
+        money.mark_sent("a", now=NOW),
         money.settle("a", {"credits": 1}, now=NOW),
         money.release("a", reason="", now=NOW),
-        money.keep_aside("a", reason="", now=NOW),
-        money.holds(phases=list(Phase)),
+        money.mark_uncertain("a", reason="", now=NOW),
+        money.holds(phases=list(ReservationStatus)),
     ):
         kind, text = await said_by(verb)
         assert (kind, "the promise a cannot be read" in text) == (TransientError, True)
         assert "nothing was done, restore the store from a backup" in text
-    before = {usage.cap: usage.used for usage in await money.usage()}
+    before = {usage.cap: usage.used for usage in await money.list_usage()}
     assert before[DAILY.id].reserved == 20
     assert "b" in [hold.key for hold in await money.expire(now=LATER)]
-    promises = Promises(
+    promises = Reservations(
         money,
         tenant=ACME,
         caps=[DAILY, SHARED],
@@ -192,7 +192,9 @@ async def the_promise_is_refused(backend):
         clock=VirtualClock(NOW),
         lease=timedelta(minutes=1),
     )
-    refused = await promises.given(Request(key="a", connector="lusha", amounts={"credits": 10}))
+    refused = await promises.reserve(
+        SpendRequest(key="a", connector="lusha", amounts={"credits": 10})
+    )
     assert refused.reason == Reason.BUDGET_UNREADABLE
 
 
@@ -241,7 +243,7 @@ def test_a_promise_with_a_word_nobody_says_is_refused_on_a_server(on_server, col
         await said_by(money.hold("a"))
         await said_by(reserve(money, "a"))
         await said_by(money.settle("a", {"credits": 1}, now=NOW))
-        assert [usage.used.reserved for usage in await money.usage()] == [20]
+        assert [usage.used.reserved for usage in await money.list_usage()] == [20]
 
     on_server(f"UPDATE holds SET {column} = ? WHERE key = 'a'", value, then=then)
 
@@ -252,7 +254,7 @@ NOT_A_WINDOW = ["day 2026-02-07Tgarbage", "day 2026-02-07T00:00:00", "day 2026-0
 async def nothing_new_is_granted(backend):
     money = backend.tenant(ACME).money
     await said_by(reserve(money, "new"))
-    assert {hold.key for hold in await money.holds(phases=sorted(OPEN))} == {"a", "b"}
+    assert {hold.key for hold in await money.holds(phases=sorted(OPEN_STATUSES))} == {"a", "b"}
 
 
 @pytest.mark.parametrize("name", NOT_A_WINDOW)
@@ -302,7 +304,7 @@ def test_a_last_entry_without_a_moment_grants_and_moves_nothing(request, where, 
             store.ledger.entries(),
         ):
             await said_by(verb)
-        assert (await store.money.hold("a")).phase is Phase.SENT
+        assert (await store.money.hold("a")).status is ReservationStatus.SENT
 
     request.getfixturevalue(where)("UPDATE ledger SET at = ? WHERE seq = 2", at, then=then)
 
@@ -318,7 +320,7 @@ def test_an_entry_that_cannot_be_read_is_named(in_file, text):
 
 def test_a_rate_that_cannot_be_read_lets_nothing_go(in_file):
     async def then(backend):
-        kind, told = await said_by(backend.shared().turn("k", RATE, now=LATER))
+        kind, told = await said_by(backend.shared().acquire("k", RATE, now=LATER))
         assert (kind, "when k was last called cannot be read" in told) == (TransientError, True)
 
     in_file("UPDATE rates SET next_at = ?", "soon", then=then)

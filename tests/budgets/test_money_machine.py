@@ -24,12 +24,29 @@ from hypothesis.stateful import (
 
 from stoker.base.errors import ConflictError
 from stoker.budgets import reservations as holds
-from stoker.budgets.caps import Cap, CapChange, Scope, said_together
-from stoker.budgets.charges import Refused, Request, Used, charges, clock_refusal, first_refusal
-from stoker.budgets.ledger_entries import cap_note, phase_note, refused_note, reserved_note
-from stoker.budgets.replay import Replay, differences, open_holds, replayed
+from stoker.budgets.caps import Cap, CapChange, Scope, merge_changes
+from stoker.budgets.charges import (
+    Refusal,
+    SpendRequest,
+    Totals,
+    find_clock_refusal,
+    find_refusal,
+    list_charges,
+)
+from stoker.budgets.ledger_entries import (
+    build_cap_entry,
+    build_refused_entry,
+    build_reserved_entry,
+    build_status_entry,
+)
+from stoker.budgets.replay import (
+    Replay,
+    find_differences,
+    rebuild_open_reservations,
+    rebuild_totals,
+)
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.ledger.chain import chained, first_break
+from stoker.ledger.chain import chain_entries, find_first_break
 
 START = datetime(2026, 11, 13, 15, 50, tzinfo=UTC)
 HOUR, LEASE = timedelta(hours=1), timedelta(minutes=10)
@@ -62,18 +79,18 @@ class Gate:
     def reserve(self, request, *, now):
         if request.key in self.kept:
             return self.kept[request.key]
-        late = clock_refusal(now, latest=self.latest)
+        late = find_clock_refusal(now, latest=self.latest)
         at = self._at(now)
         opened = self.opened()
-        wanted = charges(request, CAPS, self.changes, reset=self.rule, now=at, opened=opened)
-        refused = late or first_refusal(wanted, self.totals)
+        wanted = list_charges(request, CAPS, self.changes, reset=self.rule, now=at, opened=opened)
+        refused = late or find_refusal(wanted, self.totals)
         if refused:
-            self.notes.append(refused_note(request, refused, now=at))
+            self.notes.append(build_refused_entry(request, refused, now=at))
             return refused
-        hold = holds.held(request, tuple(wanted), owner="me", until=at + LEASE, now=at)
+        hold = holds.build_reservation(request, tuple(wanted), owner="me", until=at + LEASE, now=at)
         self.kept[hold.key] = hold
         self.count(hold, sign=1)
-        self.notes.append(reserved_note(hold, now=at))
+        self.notes.append(build_reserved_entry(hold, now=at))
         return hold
 
     def move(self, key, step, *, now):
@@ -85,26 +102,26 @@ class Gate:
         self.count(before, sign=-1)
         self.count(after, sign=1)
         self.kept[key] = after
-        self.notes.append(phase_note(before, after, now=at))
+        self.notes.append(build_status_entry(before, after, now=at))
         return after
 
     def opened(self):
         return self.totals
 
     def lapse(self, hold, at):
-        return holds.lapsed(hold, now=at)
+        return holds.expire_reservation(hold, now=at)
 
     def settle(self, hold, actual, at):
-        return holds.settled(hold, actual, now=at)
+        return holds.settle_reservation(hold, actual, now=at)
 
     def change_cap(self, change, *, now):
-        self.changes[change.cap] = said_together(self.changes.get(change.cap), change)
-        self.notes.append(cap_note(change, now=self._at(now)))
+        self.changes[change.cap] = merge_changes(self.changes.get(change.cap), change)
+        self.notes.append(build_cap_entry(change, now=self._at(now)))
 
     def count(self, hold, *, sign):
-        for place, (spent, promised) in holds.counts(hold).items():
-            there = self.totals.get(place, Used())
-            self.totals[place] = Used(
+        for place, (spent, promised) in holds.compute_totals(hold).items():
+            there = self.totals.get(place, Totals())
+            self.totals[place] = Totals(
                 settled=there.settled + sign * spent, reserved=there.reserved + sign * promised
             )
 
@@ -152,18 +169,18 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.gate = self.gate_kind()
+        self.get_gate = self.gate_kind()
         self.now = self.latest = START
         self.model: dict[str, Promised] = {}
         self.limits = {cap.id: cap.limit for cap in CAPS}
         self.raised: dict[str, tuple[int, datetime]] = {}
         self.highest: dict = {}
         self.names: dict = {}
-        self.ahead = 2
+        self.proceed = 2
 
     @initialize()
-    def begin(self):
-        self.gate.latest = START
+    def claim_key(self):
+        self.get_gate.latest = START
 
     def limit(self, cap):
         to, until = self.raised.get(cap.id, (0, START))
@@ -190,7 +207,7 @@ class MoneyMachine(RuleBasedStateMachine):
     )
     def reserve(self, amount, run, at_once):
         key = f"k{len(self.model)}"
-        request = Request(
+        request = SpendRequest(
             key=key,
             connector="lusha",
             amounts={unit: amount * factor for unit, factor in FACTORS.items()},
@@ -199,7 +216,7 @@ class MoneyMachine(RuleBasedStateMachine):
         )
         went_back = self.latest - self.now > timedelta(minutes=5)
         self.tick()
-        own = {cap.id: plain_window(cap, self.latest, run, self.ahead) for cap in CAPS}
+        own = {cap.id: plain_window(cap, self.latest, run, self.proceed) for cap in CAPS}
         places = {
             cap.id: {own[cap.id]} | {at for at in self.opened(cap) if overlap(at, own[cap.id])}
             for cap in CAPS
@@ -210,10 +227,10 @@ class MoneyMachine(RuleBasedStateMachine):
             for gone in self.gone(cap, own[cap.id], places[cap.id])
         )
 
-        answer = self.gate.reserve(request, now=self.now)
+        answer = self.get_gate.reserve(request, now=self.now)
 
-        assert isinstance(answer, Refused) == (went_back or not room)
-        if isinstance(answer, Refused):
+        assert isinstance(answer, Refusal) == (went_back or not room)
+        if isinstance(answer, Refusal):
             return
         self.model[key] = Promised(
             amount=amount,
@@ -259,16 +276,16 @@ class MoneyMachine(RuleBasedStateMachine):
 
     @rule(ahead=st.sampled_from(sorted(RULES)))
     def settings_change_when_budgets_reset(self, ahead):
-        self.ahead = ahead
-        self.gate.rule = RULES[ahead]
+        self.proceed = ahead
+        self.get_gate.rule = RULES[ahead]
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def reserve_again_under_a_used_key(self, data):
         key = data.draw(st.sampled_from(sorted(self.model)))
-        request = Request(key=key, connector="lusha", amounts={"credits": 9999})
+        request = SpendRequest(key=key, connector="lusha", amounts={"credits": 9999})
 
-        assert self.gate.reserve(request, now=self.now) is self.gate.kept[key]
+        assert self.get_gate.reserve(request, now=self.now) is self.get_gate.kept[key]
 
     def pick(self, data):
         key = data.draw(st.sampled_from(sorted(self.model)))
@@ -278,18 +295,21 @@ class MoneyMachine(RuleBasedStateMachine):
         """Try a step; it must go exactly when the model says so."""
         self.tick()
         if allowed:
-            self.gate.move(key, step, now=self.now)
+            self.get_gate.move(key, step, now=self.now)
             self.model[key].state = to
         else:
             with pytest.raises(ConflictError):
-                self.gate.move(key, step, now=self.now)
+                self.get_gate.move(key, step, now=self.now)
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def send(self, data):
         key, one = self.pick(data)
         self.moved(
-            key, lambda hold, at: holds.sent(hold), to="sent", allowed=one.state in ("held", "sent")
+            key,
+            lambda hold, at: holds.mark_sent(hold),
+            to="sent",
+            allowed=one.state in ("held", "sent"),
         )
 
     @precondition(lambda self: self.model)
@@ -312,7 +332,7 @@ class MoneyMachine(RuleBasedStateMachine):
         actual = {unit: cost * factor for unit, factor in FACTORS.items()}
 
         def step(hold, at):
-            return self.gate.settle(hold, actual, at)
+            return self.get_gate.settle(hold, actual, at)
 
         to = one.state if returned and not cost else "settled"
         one.late = one.late or (returned and cost > 0)
@@ -328,17 +348,17 @@ class MoneyMachine(RuleBasedStateMachine):
         to = "gone" if one.state == "gone" else "back"
 
         def step(hold, at):
-            return holds.released(hold, now=at, reason="nothing was done")
+            return holds.release_reservation(hold, now=at, reason="nothing was done")
 
         self.moved(key, step, to=to, allowed=one.state != "settled")
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
-    def keep_aside(self, data):
+    def mark_uncertain(self, data):
         key, one = self.pick(data)
 
         def step(hold, at):
-            return holds.uncertain(hold, reason="no answer")
+            return holds.mark_uncertain(hold, reason="no answer")
 
         one.again = one.again or one.state in ("back", "gone")
         self.moved(key, step, to="aside", allowed=one.state != "settled")
@@ -348,7 +368,7 @@ class MoneyMachine(RuleBasedStateMachine):
     def owners_that_fell_silent_lapse(self):
         self.tick()
         for key, one in self.model.items():
-            self.gate.move(key, self.gate.lapse, now=self.now)
+            self.get_gate.move(key, self.get_gate.lapse, now=self.now)
             if self.latest >= one.until:
                 one.state = {"held": "gone", "sent": "aside"}.get(one.state, one.state)
 
@@ -356,17 +376,19 @@ class MoneyMachine(RuleBasedStateMachine):
     def a_limit_is_set(self, cap, limit):
         self.tick()
         self.limits[cap.id] = limit
-        self.gate.change_cap(CapChange(cap=cap.id, limit=limit), now=self.now)
+        self.get_gate.change_cap(CapChange(cap=cap.id, limit=limit), now=self.now)
 
     @rule(cap=st.sampled_from(CAPS), to=st.integers(0, 60), hours=st.integers(-1, 40))
     def a_limit_is_raised_for_a_while(self, cap, to, hours):
         self.tick()
         until = self.latest + hours * HOUR
         self.raised[cap.id] = (to, until)
-        self.gate.change_cap(CapChange(cap=cap.id, raised_to=to, raised_until=until), now=self.now)
+        self.get_gate.change_cap(
+            CapChange(cap=cap.id, raised_to=to, raised_until=until), now=self.now
+        )
 
     def total(self, cap, window):
-        return self.gate.totals.get((cap, window), Used())
+        return self.get_gate.totals.get((cap, window), Totals())
 
     @invariant()
     def the_totals_are_what_the_model_adds_up_to(self):
@@ -374,7 +396,7 @@ class MoneyMachine(RuleBasedStateMachine):
             for place in self.opened(cap):
                 settled, reserved = self.given_away(place, cap)
                 total = self.total(cap.id, self.names[cap.id, place])
-                assert total == Used(settled=settled, reserved=reserved)
+                assert total == Totals(settled=settled, reserved=reserved)
 
     @invariant()
     def each_window_of_the_model_is_one_of_the_gates(self):
@@ -406,21 +428,32 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def teardown(self):
         """The ledger alone gives the same totals and the same open promises, in pages or whole."""
-        entries = chained(self.gate.notes, after=None)
-        own = {place: used for place, used in self.gate.totals.items() if place[0][:5] == "tenan"}
-        shared = {place: self.gate.totals[place] for place in self.gate.totals.keys() - own.keys()}
+        entries = chain_entries(self.get_gate.notes, after=None)
+        own = {
+            place: used for place, used in self.get_gate.totals.items() if place[0][:5] == "tenan"
+        }
+        shared = {
+            place: self.get_gate.totals[place] for place in self.get_gate.totals.keys() - own.keys()
+        }
         paged = Replay()
         for page in range(0, len(entries), 7):
             paged.read(entries[page : page + 7])
 
-        assert first_break(entries) is None
-        assert differences(replayed(entries), own) == []
-        assert differences(replayed(entries, shared=True), shared) == []
-        assert {key: promise.phase for key, promise in open_holds(entries).items()} == {
-            key: hold.phase for key, hold in self.gate.kept.items() if hold.phase in holds.OPEN
+        assert find_first_break(entries) is None
+        assert find_differences(rebuild_totals(entries), own) == []
+        assert find_differences(rebuild_totals(entries, shared=True), shared) == []
+        assert {
+            key: promise.status for key, promise in rebuild_open_reservations(entries).items()
+        } == {
+            key: hold.status
+            for key, hold in self.get_gate.kept.items()
+            if hold.status in holds.OPEN_STATUSES
         }
         assert paged.faults == []
-        assert (paged.own, paged.shared) == (replayed(entries), replayed(entries, shared=True))
+        assert (paged.own, paged.shared) == (
+            rebuild_totals(entries),
+            rebuild_totals(entries, shared=True),
+        )
 
 
 TestMoney = MoneyMachine.TestCase
@@ -436,14 +469,14 @@ def test_a_charge_by_the_vendor_does_not_show_the_gate_a_later_clock(back, grant
             return "k0"
 
     machine = MoneyMachine()
-    machine.begin()
+    machine.claim_key()
     machine.reserve(amount=0, run="r1", at_once=True)
     machine.time_passes_or_jumps(passed=1)
     machine.the_vendor_charges(data=FirstKey())
     machine.time_passes_or_jumps(passed=-back)
     machine.reserve(amount=0, run="r1", at_once=True)
 
-    assert len(machine.gate.kept) == 1 + granted
+    assert len(machine.get_gate.kept) == 1 + granted
     machine.teardown()
 
 
@@ -452,9 +485,9 @@ class ReturningGate(Gate):
 
     def lapse(self, hold, at):
         return (
-            holds.lapsed(replace(hold, phase=holds.Phase.HELD), now=at)
-            if (hold.phase is holds.Phase.SENT and at >= hold.until)
-            else holds.lapsed(hold, now=at)
+            holds.expire_reservation(replace(hold, status=holds.ReservationStatus.RESERVED), now=at)
+            if (hold.status is holds.ReservationStatus.SENT and at >= hold.until)
+            else holds.expire_reservation(hold, now=at)
         )
 
 
@@ -463,7 +496,7 @@ class CuttingGate(Gate):
 
     def settle(self, hold, actual, at):
         cut = {unit: min(cost, hold.amounts[unit]) for unit, cost in actual.items()}
-        return holds.settled(hold, cut, now=at)
+        return holds.settle_reservation(hold, cut, now=at)
 
 
 class TrustingGate(Gate):
@@ -478,7 +511,7 @@ class HastyGate(Gate):
     """Looks whether there is room, but writes the promise down only when it is sent."""
 
     def count(self, hold, *, sign):
-        if hold.phase is not holds.Phase.HELD:
+        if hold.status is not holds.ReservationStatus.RESERVED:
             super().count(hold, sign=sign)
 
 
@@ -493,9 +526,9 @@ class DeafGate(Gate):
     """Will not hear of a cost once a promise was given back."""
 
     def settle(self, hold, actual, at):
-        if hold.phase in holds.RETURNED:
+        if hold.status in holds.RETURNED_STATUSES:
             return hold
-        return holds.settled(hold, actual, now=at)
+        return holds.settle_reservation(hold, actual, now=at)
 
 
 @pytest.mark.parametrize(

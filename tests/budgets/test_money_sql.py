@@ -15,16 +15,16 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request, Used
-from stoker.budgets.limits_store import DOOR
-from stoker.budgets.postgres_writes import write_moves_at_once
-from stoker.budgets.reservations import OPEN, Phase
-from stoker.budgets.store import SqlMoney
-from stoker.budgets.verify import verified
+from stoker.budgets.charges import Refusal, SpendRequest, Totals
+from stoker.budgets.limits_store import LOCK_CAP
+from stoker.budgets.postgres_writes import write_changes_on_server
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.budgets.store import SqlBudgetStore
+from stoker.budgets.verify import verify_ledger
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.db.database import Missed
-from stoker.db.postgres import WRITE, TenantDatabase
-from stoker.db.row_security import lint
+from stoker.db.database import WriteConflict
+from stoker.db.postgres import BEGIN_WRITE, TenantDatabase
+from stoker.db.row_security import find_table_problems
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -36,7 +36,7 @@ SHARED = Cap(
 
 async def reserve(money, key, number=10):
     return await money.reserve(
-        Request(key=key, connector="lusha", amounts={"credits": number}),
+        SpendRequest(key=key, connector="lusha", amounts={"credits": number}),
         caps=[DAILY, SHARED],
         reset=ResetRule(),
         owner="me",
@@ -65,9 +65,9 @@ def sqlite_file(tmp_path):
 
 
 @pytest.mark.parametrize("row", ["5, 7, 'garbage'", "-5, NULL, NULL", "NULL, 7, NULL"])
-@pytest.mark.parametrize("table", ["cap_changes", "shared_cap_changes"])
+@pytest.mark.parametrize("table", ["list_cap_changes", "shared_cap_changes"])
 def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row, table):
-    whose = "'acme', " if table == "cap_changes" else ""
+    whose = "'acme', " if table == "list_cap_changes" else ""
     with closing(sqlite3.connect(sqlite_file)) as naive:
         naive.execute(f"INSERT INTO {table} VALUES ({whose}'{DAILY.id}', {row})")
         naive.commit()
@@ -77,12 +77,12 @@ def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row,
         try:
             with pytest.raises(TransientError, match=re.escape(f"{DAILY.id} cannot be read")):
                 await reserve(backend.tenant(ACME).money, "next")
-            return await backend.tenant(ACME).money.usage()
+            return await backend.tenant(ACME).money.list_usage()
         finally:
             await backend.close()
 
     [usage] = asyncio.run(scenario())
-    assert usage.used == Used(reserved=10)
+    assert usage.used == Totals(reserved=10)
 
 
 @pytest.mark.parametrize("column", ["settled", "reserved"])
@@ -128,7 +128,7 @@ def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):
 
     async def scenario():
         backend = SqliteBackend(sqlite_file)
-        verdict = await verified(backend.tenant(ACME))
+        verdict = await verify_ledger(backend.tenant(ACME))
         await backend.close()
         return verdict.problems
 
@@ -137,7 +137,7 @@ def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):
 
 def test_row_security_has_no_findings_with_the_money_tables(database):
     with psycopg.connect(database[0]) as admin:
-        assert lint(admin) == []
+        assert find_table_problems(admin) == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_row_security_has_no_findings_with_the_money_tables(database):
 def test_a_shared_table_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
-        assert [str(finding) for finding in lint(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin)] == [
             f"shared table with a tenant_id ({table})"
         ]
         admin.rollback()
@@ -165,10 +165,10 @@ def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
     async def scenario():
         backend = PostgresBackend(database[1])
         await reserve(backend.tenant(ACME).money, "k")
-        for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
+        for table in ("holds", "budgets", "list_cap_changes", "stops", "ledger"):
             with pytest.raises(PermanentError, match="tenant"):
                 await backend.transact(
-                    None, WRITE, lambda tx, table=table: tx.rows(f"SELECT * FROM {table}")
+                    None, BEGIN_WRITE, lambda tx, table=table: tx.query(f"SELECT * FROM {table}")
                 )
         await backend.close()
 
@@ -185,11 +185,15 @@ def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(database):
     async def scenario():
         backend = PostgresBackend(database[1])
         await reserve(backend.tenant(ACME).money, "k")
-        with pytest.raises(Missed):
+        with pytest.raises(WriteConflict):
             await backend.transact(
-                UMBRELLA, WRITE, lambda tx: tx.rows("SELECT write_moves(:asked)", asked=stolen)
+                UMBRELLA,
+                BEGIN_WRITE,
+                lambda tx: tx.query("SELECT write_moves(:asked)", asked=stolen),
             )
-        assert (await backend.tenant(ACME).money.hold("k")).phase is Phase.SENT
+        assert (
+            await backend.tenant(ACME).money.find_reservation("k")
+        ).status is ReservationStatus.SENT
         await backend.close()
 
     asyncio.run(scenario())
@@ -201,10 +205,12 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
             await reserve(money, key)
         await money.settle("a", {"credits": 30}, now=NOW)
         await money.release("b", reason="no – 'quoted' \\ 🙂", now=NOW)
-        await money.keep_aside("c", reason="unknown", now=NOW)
-        await money.expire(now=NOW + timedelta(hours=1))
-        assert isinstance(await reserve(money, "g", 99), Refused)
-        return await money.holds(phases=list(Phase)), await money.usage()
+        await money.mark_uncertain("c", reason="unknown", now=NOW)
+        await money.expire_reservations(now=NOW + timedelta(hours=1))
+        assert isinstance(await reserve(money, "g", 99), Refusal)
+        return await money.list_reservations(
+            phases=list(ReservationStatus)
+        ), await money.list_usage()
 
     async def scenario():
         backend = PostgresBackend(database[1])
@@ -212,12 +218,12 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
         # The shared cap is used by both, so each in its own time.
         for key in "def":
             await backend.tenant(ACME).money.release(key, reason="", now=NOW)
-        one_by_one = SqlMoney(TenantDatabase(backend, UMBRELLA), UMBRELLA)
+        one_by_one = SqlBudgetStore(TenantDatabase(backend, UMBRELLA), UMBRELLA)
         assert await story(one_by_one) == at_once
         for tenant in (ACME, UMBRELLA):
-            assert (await verified(backend.tenant(tenant))).problems == ()
-        acme = await backend.tenant(ACME).ledger.entries()
-        umbrella = await backend.tenant(UMBRELLA).ledger.entries()
+            assert (await verify_ledger(backend.tenant(tenant))).problems == ()
+        acme = await backend.tenant(ACME).ledger.list_entries()
+        umbrella = await backend.tenant(UMBRELLA).ledger.list_entries()
         assert umbrella == acme[: len(umbrella)]
         await backend.close()
 
@@ -245,7 +251,7 @@ class Hurried:
         return getattr(self._transaction, name)
 
     def change(self, query, **values):
-        return 0 if query == DOOR else self._transaction.change(query, **values)
+        return 0 if query == LOCK_CAP else self._transaction.change(query, **values)
 
 
 ROUNDS = 12
@@ -259,11 +265,11 @@ async def overspent(url, database_of):
     for number in range(ROUNDS):
         tenant = TenantId(f"t{number}")
         database = database_of(TenantDatabase(backend, tenant))
-        money = SqlMoney(database, tenant, write=write_moves_at_once)
+        money = SqlBudgetStore(database, tenant, write=write_changes_on_server)
         answers = await asyncio.gather(
             *(
                 money.reserve(
-                    Request(key=f"k{n}", connector="lusha", amounts={"credits": 60}),
+                    SpendRequest(key=f"k{n}", connector="lusha", amounts={"credits": 60}),
                     caps=[DAILY],
                     reset=RULES[n % len(RULES)],
                     owner="me",
@@ -273,8 +279,8 @@ async def overspent(url, database_of):
                 for n in range(10)
             )
         )
-        spent += sum(not isinstance(answer, Refused) for answer in answers) - 1
-        assert (await verified(backend.tenant(tenant))).problems == ()
+        spent += sum(not isinstance(answer, Refusal) for answer in answers) - 1
+        assert (await verify_ledger(backend.tenant(tenant))).problems == ()
     await backend.close()
     return spent
 
@@ -293,9 +299,9 @@ def test_promises_survive_closing_and_opening(sqlite_file):
     async def scenario():
         backend = SqliteBackend(sqlite_file)
         money = backend.tenant(ACME).money
-        [hold] = await money.holds(phases=list(OPEN))
+        [hold] = await money.list_reservations(phases=list(OPEN_STATUSES))
         assert hold.key == "k"
-        assert [usage.used for usage in await money.usage()] == [Used(reserved=10)]
+        assert [usage.used for usage in await money.list_usage()] == [Totals(reserved=10)]
         await backend.close()
 
     asyncio.run(scenario())

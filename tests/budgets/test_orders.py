@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.budgets.caps import CapChange, said_together
-from stoker.budgets.ledger_entries import cap_note, resume_note, stop_note
-from stoker.budgets.replay import Orders, order_differences
-from stoker.ledger.chain import Note, chained
+from stoker.budgets.caps import CapChange, merge_changes
+from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
+from stoker.budgets.replay import OperatorSettings, find_operator_mismatches
+from stoker.ledger.chain import NewEntry, chain_entries
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 UNTIL = NOW + timedelta(hours=2)
@@ -18,8 +18,8 @@ CAP = "connector/lusha/credits/day"
 
 
 def orders(*notes):
-    read = Orders()
-    read.read(chained(notes, after=None))
+    read = OperatorSettings()
+    read.read(chain_entries(notes, after=None))
     return read
 
 
@@ -41,31 +41,33 @@ def test_what_stands_is_what_was_ordered_last(said):
     stops, told, notes = set(), {}, []
     for order in said:
         if isinstance(order, CapChange):
-            told[order.cap] = said_together(told.get(order.cap), order)
-            notes.append(cap_note(order, now=NOW))
+            told[order.cap] = merge_changes(told.get(order.cap), order)
+            notes.append(build_cap_entry(order, now=NOW))
         elif order[0] == "stop":
             stops.add(order[1])
-            notes.append(stop_note(order[1], reason="", now=NOW))
+            notes.append(build_stop_entry(order[1], reason="", now=NOW))
         else:
             stops.discard(order[1])
-            notes.append(resume_note(order[1], now=NOW))
+            notes.append(build_resume_entry(order[1], now=NOW))
     read = orders(*notes)
     assert (read.stops, read.changes, read.faults) == (stops, told, [])
-    assert order_differences(read, stops=stops, changes=told) == []
+    assert find_operator_mismatches(read, stops=stops, changes=told) == []
 
 
 def test_every_difference_is_a_sentence():
     change = CapChange(cap=CAP, limit=5, raised_to=7, raised_until=UNTIL)
-    read = orders(stop_note("lusha", reason="", now=NOW), cap_note(change, now=NOW))
-    assert order_differences(read, stops=[""], changes={CAP: replace(change, limit=500)}) == [
+    read = orders(build_stop_entry("lusha", reason="", now=NOW), build_cap_entry(change, now=NOW))
+    assert find_operator_mismatches(
+        read, stops=[""], changes={CAP: replace(change, limit=500)}
+    ) == [
         "a stop of lusha was ordered and is not in force",
         "a stop of every connector is in force, but its order is missing",
         f"{CAP}: orders say limit 5, 7 until 2026-02-07 03:30:00 UTC, the store says limit 500, "
         "7 until 2026-02-07 03:30:00 UTC",
     ]
-    assert order_differences(orders(), stops=[], changes={CAP: CapChange(cap=CAP, limit=9)}) == [
-        f"{CAP}: orders say nothing, the store says limit 9"
-    ]
+    assert find_operator_mismatches(
+        orders(), stops=[], changes={CAP: CapChange(cap=CAP, limit=9)}
+    ) == [f"{CAP}: orders say nothing, the store says limit 9"]
 
 
 @pytest.mark.parametrize(
@@ -80,13 +82,13 @@ def test_every_difference_is_a_sentence():
     ],
 )
 def test_an_order_that_cannot_be_understood_is_a_fault_and_changes_nothing(data):
-    odd = Note(at=NOW, kind="CAP_CHANGED", subject=CAP, reason="", data=data)
-    read = orders(stop_note("", reason="", now=NOW), odd)
+    odd = NewEntry(at=NOW, kind="CAP_CHANGED", subject=CAP, reason="", data=data)
+    read = orders(build_stop_entry("", reason="", now=NOW), odd)
     assert read.changes == {}
     [fault] = read.faults
     assert fault.startswith("entry 2 cannot be understood")
 
 
 def test_an_entry_that_orders_nothing_is_passed_over():
-    read = orders(Note(at=NOW, kind="RUN_MISSED", subject="x", reason=""))
+    read = orders(NewEntry(at=NOW, kind="RUN_MISSED", subject="x", reason=""))
     assert (read.stops, read.changes, read.faults) == (set(), {}, [])

@@ -14,8 +14,8 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import StokerError
 from stoker.base.types import OPERATORS, TenantId
 from stoker.budgets.caps import CapChange
-from stoker.budgets.ledger_entries import stop_note
-from stoker.ledger.chain import Note
+from stoker.budgets.ledger_entries import build_stop_entry
+from stoker.ledger.chain import NewEntry
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 CAP = "connector/lusha/credits/day"
@@ -33,9 +33,9 @@ ORDERS = {
 
 
 async def state(shared):
-    stops = [stop.connector for stop in await shared.stops()]
-    kinds = [entry.kind for entry in await shared.ledger.entries()]
-    return stops, await shared.cap_changes(), kinds
+    stops = [stop.connector for stop in await shared.list_stops()]
+    kinds = [entry.kind for entry in await shared.ledger.list_entries()]
+    return stops, await shared.list_cap_changes(), kinds
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_stop_that_cannot_be_written_leaves_no_entry(tried):
 
 def test_the_naive_twin_that_notes_first_and_stops_then_is_caught(tried):
     async def twin(shared):
-        await shared.ledger.append([stop_note("lusha", reason="", now=NOW)])
+        await shared.ledger.append([build_stop_entry("lusha", reason="", now=NOW)])
         await shared.stop("lusha", reason="", now=NOW)
 
     before, after = tried(twin, NO_STOPS)
@@ -127,9 +127,9 @@ def test_behind_the_operators_door_no_tenant_s_rows_are_seen(ordered):
     async def noted():
         backend = PostgresBackend(ordered)
         await backend.tenant(TenantId("acme")).ledger.append(
-            [Note(at=NOW, kind="NOTE", subject="x", reason="")]
+            [NewEntry(at=NOW, kind="NOTE", subject="x", reason="")]
         )
-        found = await backend.shared().ledger.entries()
+        found = await backend.shared().ledger.list_entries()
         await backend.close()
         return [entry.kind for entry in found]
 

@@ -10,13 +10,13 @@ from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Request
-from stoker.budgets.gate import Gate
-from stoker.budgets.model import Done
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.model import Paid
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.memory.backend import MemoryBackend
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")
 LEASE = timedelta(seconds=60)
@@ -27,11 +27,11 @@ class Desk:
     """One tenant's money and everything its gates tell."""
 
     def __init__(self):
-        self.clock, self.told = FakeClock(), Recorder()
+        self.clock, self.told = FakeClock(), EventRecorder()
         self.money = MemoryBackend().tenant(ACME).money
 
     def promises(self, owner):
-        return Promises(
+        return Reservations(
             self.money,
             caps=[CAP],
             reset=ResetRule(),
@@ -46,10 +46,10 @@ class Desk:
         async def step():
             if raises is not None:
                 raise raises
-            return Done(answer="found", cost={"credits": cost})
+            return Paid(answer="found", cost={"credits": cost})
 
-        request = Request(key="k", connector="lusha", amounts={"credits": 5})
-        return await Gate(self.promises("me"), clock=self.clock).pay_for(request, step)
+        request = SpendRequest(key="k", connector="lusha", amounts={"credits": 5})
+        return await BudgetService(self.promises("me"), clock=self.clock).spend(request, step)
 
 
 @pytest.fixture
@@ -60,42 +60,42 @@ def desk():
 def test_a_cost_above_its_promise_is_told_with_how_much(desk):
     asyncio.run(desk.pay(cost=7))
 
-    [event] = desk.told.of(Overrun)
+    [event] = desk.told.of_type(Overrun)
     assert (event.tenant, event.connector, event.at) == (ACME, "lusha", desk.clock.now())
-    assert event.sentence() == "lusha charged 2 credits more than was promised for k"
+    assert event.message() == "lusha charged 2 credits more than was promised for k"
 
 
 def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):
     with suppress(UncertainError):
         asyncio.run(desk.pay(raises=UncertainError("timed out after 30 s")))
 
-    [event] = desk.told.of(OutcomeUncertain)
+    [event] = desk.told.of_type(OutcomeUncertain)
     assert (event.tenant, event.key) == (ACME, "k")
-    assert "timed out after 30 s" in event.sentence()
-    assert "stoker holds" in event.sentence()
+    assert "timed out after 30 s" in event.message()
+    assert "stoker holds" in event.message()
 
 
 @pytest.mark.parametrize("cost", [0, 4, 5])
 def test_what_cost_no_more_than_promised_is_no_news(desk, cost):
     asyncio.run(desk.pay(cost=cost))
-    assert desk.told.of(Overrun) + desk.told.of(OutcomeUncertain) == []
+    assert desk.told.of_type(Overrun) + desk.told.of_type(OutcomeUncertain) == []
 
 
 def test_what_was_given_back_is_no_news(desk):
     with suppress(TransientError):
         asyncio.run(desk.pay(raises=TransientError("busy")))
-    assert desk.told.of(Overrun) + desk.told.of(OutcomeUncertain) == []
+    assert desk.told.of_type(Overrun) + desk.told.of_type(OutcomeUncertain) == []
 
 
 def test_what_a_dead_process_may_have_sent_is_told_by_whoever_finds_it(desk):
-    request = Request(key="k", connector="lusha", amounts={"credits": 5})
+    request = SpendRequest(key="k", connector="lusha", amounts={"credits": 5})
 
     async def found():
-        await desk.promises("dead").given(request)
+        await desk.promises("dead").reserve(request)
         desk.clock.advance(timedelta(days=1))
-        await desk.promises("alive").tend()
-        await desk.promises("alive").tend()
+        await desk.promises("alive").heartbeat()
+        await desk.promises("alive").heartbeat()
 
     asyncio.run(found())
-    [event] = desk.told.of(OutcomeUncertain)
+    [event] = desk.told.of_type(OutcomeUncertain)
     assert event.key == "k"

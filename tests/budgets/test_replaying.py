@@ -6,28 +6,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.budgets.caps import CapChange
-from stoker.budgets.charges import Charge, Refused, Request, Used
+from stoker.budgets.charges import Charge, Refusal, SpendRequest, Totals
 from stoker.budgets.ledger_entries import (
-    cap_note,
-    decision_note,
-    phase_note,
-    refused_note,
-    reserved_note,
-    resume_note,
-    stop_note,
+    build_cap_entry,
+    build_decision_entry,
+    build_refused_entry,
+    build_reserved_entry,
+    build_resume_entry,
+    build_status_entry,
+    build_stop_entry,
 )
-from stoker.budgets.replay import Promise, Replay, differences, open_holds, replayed
+from stoker.budgets.replay import (
+    Replay,
+    ReplayedReservation,
+    find_differences,
+    rebuild_open_reservations,
+    rebuild_totals,
+)
 from stoker.budgets.reservations import (
-    OPEN,
-    Phase,
-    held,
-    lapsed,
-    released,
-    sent,
-    settled,
-    uncertain,
+    OPEN_STATUSES,
+    ReservationStatus,
+    build_reservation,
+    expire_reservation,
+    mark_sent,
+    mark_uncertain,
+    release_reservation,
+    settle_reservation,
 )
-from stoker.ledger.chain import Note, chained, kept_note
+from stoker.ledger.chain import NewEntry, chain_entries, validate_new_entry
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 CAP, MONEY = "tenant_connector/lusha/credits/day", "tenant/*/money:USD/week"
@@ -47,7 +53,7 @@ def charge(cap, amount, *, window="w1"):
 
 
 def hold(key="k1", amount=3, *, at_once=True, window="w1"):
-    asked = Request(
+    asked = SpendRequest(
         key=key,
         connector="lusha",
         amounts={"credits": amount, "money:USD": 10 * amount},
@@ -58,64 +64,64 @@ def hold(key="k1", amount=3, *, at_once=True, window="w1"):
         charge(CAP, amount, window=window),
         charge(MONEY, 10 * amount),
     )
-    return held(asked, wanted, owner="me", until=NOW + timedelta(minutes=2), now=NOW)
+    return build_reservation(asked, wanted, owner="me", until=NOW + timedelta(minutes=2), now=NOW)
 
 
 def ledger(*notes):
-    return chained([kept_note(note) for note in notes], after=None)
+    return chain_entries([validate_new_entry(note) for note in notes], after=None)
 
 
 def story(first, *steps):
     """The notes of one promise, and where it stood in the end."""
-    notes, here = [reserved_note(first, now=NOW)], first
+    notes, here = [build_reserved_entry(first, now=NOW)], first
     for step in steps:
         after = step(here)
-        notes.append(phase_note(here, after, now=NOW))
+        notes.append(build_status_entry(here, after, now=NOW))
         here = after
     return notes, here
 
 
 def paid(**cost):
-    return lambda here: settled(here, cost, now=NOW)
+    return lambda here: settle_reservation(here, cost, now=NOW)
 
 
 def back(here):
-    return released(here, now=NOW, reason="no")
+    return release_reservation(here, now=NOW, reason="no")
 
 
 def aside(here):
-    return uncertain(here, reason="?")
+    return mark_uncertain(here, reason="?")
 
 
 def died(here):
-    return lapsed(here, now=here.until)
+    return expire_reservation(here, now=here.until)
 
 
-PROMISED = {(CAP, "w1"): Used(reserved=3), (MONEY, "w1"): Used(reserved=30)}
-NOTHING = {(CAP, "w1"): Used(), (MONEY, "w1"): Used()}
+PROMISED = {(CAP, "w1"): Totals(reserved=3), (MONEY, "w1"): Totals(reserved=30)}
+NOTHING = {(CAP, "w1"): Totals(), (MONEY, "w1"): Totals()}
 
 
 @pytest.mark.parametrize(
     ("steps", "totals"),
     [
         ([], PROMISED),
-        ([sent], PROMISED),
-        ([sent, aside], PROMISED),
-        ([sent, died], PROMISED),
+        ([mark_sent], PROMISED),
+        ([mark_sent, aside], PROMISED),
+        ([mark_sent, died], PROMISED),
         ([died], NOTHING),
         ([back], NOTHING),
         ([aside, back], NOTHING),
         ([paid()], NOTHING),
-        ([back, paid(credits=2)], {**NOTHING, (CAP, "w1"): Used(settled=2)}),
-        ([died, paid(credits=9)], {**NOTHING, (CAP, "w1"): Used(settled=9)}),
+        ([back, paid(credits=2)], {**NOTHING, (CAP, "w1"): Totals(settled=2)}),
+        ([died, paid(credits=9)], {**NOTHING, (CAP, "w1"): Totals(settled=9)}),
         ([back, aside], PROMISED),
         ([died, aside, back], NOTHING),
-        ([back, aside, paid(credits=1)], {**NOTHING, (CAP, "w1"): Used(settled=1)}),
-        ([paid(credits=2)], {**NOTHING, (CAP, "w1"): Used(settled=2)}),
-        ([sent, paid(credits=9)], {**NOTHING, (CAP, "w1"): Used(settled=9)}),
+        ([back, aside, paid(credits=1)], {**NOTHING, (CAP, "w1"): Totals(settled=1)}),
+        ([paid(credits=2)], {**NOTHING, (CAP, "w1"): Totals(settled=2)}),
+        ([mark_sent, paid(credits=9)], {**NOTHING, (CAP, "w1"): Totals(settled=9)}),
         (
-            [aside, lambda here: settled(here, {"credits": 1, "money:USD": 7}, now=NOW)],
-            {(CAP, "w1"): Used(settled=1), (MONEY, "w1"): Used(settled=7)},
+            [aside, lambda here: settle_reservation(here, {"credits": 1, "money:USD": 7}, now=NOW)],
+            {(CAP, "w1"): Totals(settled=1), (MONEY, "w1"): Totals(settled=7)},
         ),
     ],
 )
@@ -123,46 +129,48 @@ def test_each_step_of_a_promise_counts_as_it_did_when_it_was_taken(steps, totals
     notes, here = story(hold(at_once=False), *steps)
     entries = ledger(*notes)
 
-    assert replayed(entries) == totals
-    assert replayed(entries, shared=True) == {(SHARED, "w1"): totals[CAP, "w1"]}
-    assert set(open_holds(entries)) == ({"k1"} if here.phase in OPEN else set())
+    assert rebuild_totals(entries) == totals
+    assert rebuild_totals(entries, shared=True) == {(SHARED, "w1"): totals[CAP, "w1"]}
+    assert set(rebuild_open_reservations(entries)) == (
+        {"k1"} if here.status in OPEN_STATUSES else set()
+    )
 
 
 def test_an_open_promise_is_told_with_where_it_stands_and_what_it_takes():
-    notes, _ = story(hold(at_once=False), sent, aside)
+    notes, _ = story(hold(at_once=False), mark_sent, aside)
 
-    assert open_holds(ledger(*notes)) == {
-        "k1": Promise(
+    assert rebuild_open_reservations(ledger(*notes)) == {
+        "k1": ReplayedReservation(
             key="k1",
-            phase=Phase.UNCERTAIN,
+            status=ReservationStatus.UNCERTAIN,
             charges={(CAP, "w1"): 3, (MONEY, "w1"): 30},
             shared={(SHARED, "w1"): 3},
         )
     }
-    assert open_holds(ledger(*notes[:2]))["k1"].phase is Phase.SENT
-    assert open_holds(ledger(*notes[:1]))["k1"].phase is Phase.HELD
+    assert rebuild_open_reservations(ledger(*notes[:2]))["k1"].status is ReservationStatus.SENT
+    assert rebuild_open_reservations(ledger(*notes[:1]))["k1"].status is ReservationStatus.RESERVED
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["w1", "w2"])), max_size=8))
 def test_promises_add_up_window_by_window(asked):
     entries = ledger(
         *(
-            reserved_note(hold(f"k{n}", amount, window=window), now=NOW)
+            build_reserved_entry(hold(f"k{n}", amount, window=window), now=NOW)
             for n, (amount, window) in enumerate(asked)
         )
     )
-    totals = replayed(entries)
+    totals = rebuild_totals(entries)
 
     for window in ("w1", "w2"):
         expected = sum(amount for amount, where in asked if where == window)
-        assert totals.get((CAP, window), Used()).reserved == expected
-    assert totals.get((MONEY, "w1"), Used()).reserved == 10 * sum(amount for amount, _ in asked)
+        assert totals.get((CAP, window), Totals()).reserved == expected
+    assert totals.get((MONEY, "w1"), Totals()).reserved == 10 * sum(amount for amount, _ in asked)
 
 
 @given(st.data())
 def test_a_ledger_read_in_pages_gives_what_it_gives_whole(data):
     notes = []
-    for n, steps in enumerate([[], [sent], [paid(credits=1)], [aside, back], [died]]):
+    for n, steps in enumerate([[], [mark_sent], [paid(credits=1)], [aside, back], [died]]):
         notes += story(hold(f"k{n}", at_once=False), *steps)[0]
     entries = ledger(*notes)
     cut = data.draw(st.integers(0, len(entries)))
@@ -171,23 +179,23 @@ def test_a_ledger_read_in_pages_gives_what_it_gives_whole(data):
     replay.read(entries[:cut])
     replay.read(entries[cut:])
 
-    assert replay.own == replayed(entries)
-    assert replay.shared == replayed(entries, shared=True)
-    assert replay.open == open_holds(entries)
+    assert replay.own == rebuild_totals(entries)
+    assert replay.shared == rebuild_totals(entries, shared=True)
+    assert replay.open == rebuild_open_reservations(entries)
     assert replay.faults == []
 
 
 def test_entries_about_other_things_count_for_nothing():
-    refused = Refused(reason="CAP", sentence="full", cap=CAP, used=1, limit=1)
-    asked = Request(key="k1", connector="lusha", amounts={"credits": 1})
+    refused = Refusal(reason="CAP", message="full", cap=CAP, used=1, limit=1)
+    asked = SpendRequest(key="k1", connector="lusha", amounts={"credits": 1})
     entries = ledger(
-        Note(at=NOW, kind="STARTED", subject="upkeep", reason=""),
-        refused_note(asked, refused, now=NOW),
-        cap_note(CapChange(cap=CAP, limit=3), now=NOW),
-        stop_note("", reason="", now=NOW),
-        resume_note("", now=NOW),
-        decision_note("a", chosen=True, reason="R", sentence="s", numbers={}, now=NOW),
-        Note(at=NOW, kind="HELD", subject="k1", reason="no such entry is ever written"),
+        NewEntry(at=NOW, kind="STARTED", subject="upkeep", reason=""),
+        build_refused_entry(asked, refused, now=NOW),
+        build_cap_entry(CapChange(cap=CAP, limit=3), now=NOW),
+        build_stop_entry("", reason="", now=NOW),
+        build_resume_entry("", now=NOW),
+        build_decision_entry("a", chosen=True, reason="R", sentence="s", numbers={}, now=NOW),
+        NewEntry(at=NOW, kind="HELD", subject="k1", reason="no such entry is ever written"),
     )
     replay = Replay()
 
@@ -222,7 +230,7 @@ def test_a_settlement_of_nothing_or_of_what_was_closed_counts_for_nothing_and_is
 
     replay.read(ledger(notes[1], *notes, notes[1]))
 
-    assert replay.own[CAP, "w1"] == Used(settled=2)
+    assert replay.own[CAP, "w1"] == Totals(settled=2)
     assert replay.faults == [
         "entry 1 says SETTLED of k1, which was never promised",
         "entry 4 says SETTLED of k1, which was closed before",
@@ -246,7 +254,7 @@ def test_a_late_settlement_that_cannot_be_read_counts_for_nothing_and_a_sound_on
 
     replay.read(ledger(*notes[:2], replace(notes[2], data={}), notes[2], notes[2]))
 
-    assert replay.own[CAP, "w1"] == Used(settled=2)
+    assert replay.own[CAP, "w1"] == Totals(settled=2)
     assert replay.faults == [
         "entry 3 does not say what was charged",
         "entry 5 says SETTLED of k1, which was closed before",
@@ -293,16 +301,16 @@ def test_a_settlement_that_cannot_be_read_leaves_the_promise_standing(data):
 
 
 def test_totals_that_are_what_the_entries_add_up_to_show_no_difference():
-    assert differences(PROMISED, dict(PROMISED)) == []
-    assert differences({}, {(CAP, "w1"): Used()}) == []
-    assert differences({(CAP, "w1"): Used()}, {}) == []
+    assert find_differences(PROMISED, dict(PROMISED)) == []
+    assert find_differences({}, {(CAP, "w1"): Totals()}) == []
+    assert find_differences({(CAP, "w1"): Totals()}, {}) == []
 
 
 def test_every_total_that_is_not_what_the_entries_add_up_to_is_told_in_order():
-    truth = {(MONEY, "w1"): Used(settled=1), (CAP, "w2"): Used(settled=4, reserved=5)}
-    cache = {(CAP, "w2"): Used(settled=5, reserved=4), (CAP, "w1"): Used(reserved=1)}
+    truth = {(MONEY, "w1"): Totals(settled=1), (CAP, "w2"): Totals(settled=4, reserved=5)}
+    cache = {(CAP, "w2"): Totals(settled=5, reserved=4), (CAP, "w1"): Totals(reserved=1)}
 
-    assert differences(truth, cache) == [
+    assert find_differences(truth, cache) == [
         f"{MONEY} in w1: its entries add up to 1 settled and 0 reserved, the total says 0 and 0",
         f"{CAP} in w1: its entries add up to 0 settled and 0 reserved, the total says 0 and 1",
         f"{CAP} in w2: its entries add up to 4 settled and 5 reserved, the total says 5 and 4",

@@ -6,25 +6,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConflictError
-from stoker.budgets.charges import Request
-from stoker.budgets.ledger_entries import phase_note, reserved_note
-from stoker.budgets.reservations import Phase, held, lapsed, released, sent, settled, uncertain
-from stoker.budgets.statements import Spending
-from stoker.ledger.chain import chained
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.ledger_entries import build_reserved_entry, build_status_entry
+from stoker.budgets.reservations import (
+    ReservationStatus,
+    build_reservation,
+    expire_reservation,
+    mark_sent,
+    mark_uncertain,
+    release_reservation,
+    settle_reservation,
+)
+from stoker.budgets.statements import RunCostCounter
+from stoker.ledger.chain import chain_entries
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 UNTIL = NOW + timedelta(minutes=2)
 MOVES = {
-    "sent": sent,
-    "settled": lambda hold: settled(hold, {"calls": 1, "credits": 2}, now=NOW),
-    "released": lambda hold: released(hold, now=NOW, reason="nothing was done"),
-    "uncertain": lambda hold: uncertain(hold, reason="cut off"),
-    "lapsed": lambda hold: lapsed(hold, now=UNTIL),
+    "sent": mark_sent,
+    "settled": lambda hold: settle_reservation(hold, {"calls": 1, "credits": 2}, now=NOW),
+    "released": lambda hold: release_reservation(hold, now=NOW, reason="nothing was done"),
+    "uncertain": lambda hold: mark_uncertain(hold, reason="cut off"),
+    "lapsed": lambda hold: expire_reservation(hold, now=UNTIL),
 }
 
 
 def promised(key, *, run="r1", account="a1", at_once=False):
-    request = Request(
+    request = SpendRequest(
         key=key,
         connector="lusha",
         amounts={"calls": 1, "credits": 5},
@@ -32,31 +40,31 @@ def promised(key, *, run="r1", account="a1", at_once=False):
         account=account,
         sends_at_once=at_once,
     )
-    return held(request, (), owner="me", until=UNTIL, now=NOW)
+    return build_reservation(request, (), owner="me", until=UNTIL, now=NOW)
 
 
 def lived(hold, moves):
     """Return a promise after these moves, and what the ledger says of it."""
-    notes = [reserved_note(hold, now=NOW)]
+    notes = [build_reserved_entry(hold, now=NOW)]
     for move in moves:
         try:
             after = MOVES[move](hold)
         except ConflictError:
             continue
-        if after.phase is not hold.phase:
-            notes.append(phase_note(hold, after, now=NOW))
+        if after.status is not hold.status:
+            notes.append(build_status_entry(hold, after, now=NOW))
         hold = after
     return hold, notes
 
 
 def spent(notes, holds, *, account=None, after=None):
-    spending = Spending("r1", account=account)
-    spending.add(chained(notes[:after], after=None))
+    spending = RunCostCounter("r1", account=account)
+    spending.add(chain_entries(notes[:after], after=None))
     for hold in holds:
-        if hold.key in spending.open:
-            spending.stands(hold)
-    assert not spending.open
-    return spending.spent()
+        if hold.key in spending.open_keys:
+            spending.add_open_reservation(hold)
+    assert not spending.open_keys
+    return spending.get_cost()
 
 
 @given(
@@ -77,8 +85,12 @@ def test_what_was_spent_under_a_run_is_what_its_promises_say(lives):
         notes += told
     found = spent(notes, holds)
     ours = [hold for hold in holds if hold.run == "r1"]
-    done = [hold for hold in ours if hold.phase is Phase.SETTLED]
-    unsure = [hold for hold in ours if hold.phase in (Phase.SENT, Phase.UNCERTAIN)]
+    done = [hold for hold in ours if hold.status is ReservationStatus.SETTLED]
+    unsure = [
+        hold
+        for hold in ours
+        if hold.status in (ReservationStatus.SENT, ReservationStatus.UNCERTAIN)
+    ]
     assert found.settled.get("lusha/credits", 0) == 2 * len(done)
     assert found.unknown.get("lusha/credits", 0) == 5 * len(unsure)
 

@@ -6,23 +6,23 @@ import pytest
 
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
-from stoker.budgets.caps import cap_named
-from stoker.budgets.charges import Request, Used
-from stoker.budgets.model import Usage
-from stoker.budgets.replay import differences, replayed
-from stoker.budgets.verify import places, shared_differences, verified
+from stoker.budgets.caps import parse_cap
+from stoker.budgets.charges import SpendRequest, Totals
+from stoker.budgets.model import CapUsage
+from stoker.budgets.replay import find_differences, rebuild_totals
+from stoker.budgets.verify import find_shared_mismatches, to_totals, verify_ledger
 from stoker.budgets.windows import ResetRule
-from stoker.ledger.chain import Note
+from stoker.ledger.chain import NewEntry
 from stoker.memory.backend import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-OWN = cap_named("tenant/*/calls/day", limit=100)
-SHARED = cap_named("connector/tavily/calls/day", limit=100)
+OWN = parse_cap("tenant/*/calls/day", limit=100)
+SHARED = parse_cap("connector/tavily/calls/day", limit=100)
 
 
 async def spend(store, key, calls):
     return await store.money.reserve(
-        Request(key=key, connector="tavily", amounts={"calls": calls}),
+        SpendRequest(key=key, connector="tavily", amounts={"calls": calls}),
         caps=[OWN, SHARED],
         reset=ResetRule(),
         owner="w",
@@ -36,7 +36,7 @@ async def used(store):
         await spend(store, f"k{number}", number)
     await store.money.settle("k1", {"calls": 7}, now=NOW)
     await store.money.release("k2", reason="", now=NOW)
-    await store.money.keep_aside("k3", reason="", now=NOW)
+    await store.money.mark_uncertain("k3", reason="", now=NOW)
     return store
 
 
@@ -49,8 +49,8 @@ class Busy:
     def __getattr__(self, name):
         return getattr(self._store.money, name)
 
-    async def usage(self):
-        usage = await self._store.money.usage()
+    async def list_usage(self):
+        usage = await self._store.money.list_usage()
         if self._looks:
             self._looks -= 1
             await spend(self._store, f"busy {self._looks}", 1)
@@ -60,12 +60,12 @@ class Busy:
 def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_caps():
     async def look():
         store = await used(MemoryBackend().tenant(TenantId("acme")))
-        return await verified(store)
+        return await verify_ledger(store)
 
     verdict = asyncio.run(look())
     assert (verdict.entries, verdict.problems) == (11, ())
     assert verdict.shared == {
-        (SHARED.id, "day 2030-01-01T00:00:00+00:00"): Used(
+        (SHARED.id, "day 2030-01-01T00:00:00+00:00"): Totals(
             settled=7, reserved=3 + 4 + 5 + 6 + 7 + 8
         )
     }
@@ -74,7 +74,7 @@ def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_caps()
 def test_a_store_in_use_is_judged_at_a_moment_at_which_it_stood_still():
     async def look():
         store = await used(MemoryBackend().tenant(TenantId("acme")))
-        return await verified(replace(store, money=Busy(store, looks=7)))
+        return await verify_ledger(replace(store, money=Busy(store, looks=7)))
 
     verdict = asyncio.run(look())
     assert (verdict.entries, verdict.problems) == (18, ())
@@ -83,7 +83,7 @@ def test_a_store_in_use_is_judged_at_a_moment_at_which_it_stood_still():
 def test_a_store_that_never_stands_still_is_not_judged():
     async def look():
         store = MemoryBackend().tenant(TenantId("acme"))
-        await verified(replace(store, money=Busy(store, looks=1000)))
+        await verify_ledger(replace(store, money=Busy(store, looks=1000)))
 
     with pytest.raises(TransientError, match="try when it is quieter"):
         asyncio.run(look())
@@ -92,9 +92,9 @@ def test_a_store_that_never_stands_still_is_not_judged():
 def test_the_naive_twin_that_looks_only_once_takes_use_for_damage():
     async def look():
         store = await used(MemoryBackend().tenant(TenantId("acme")))
-        truth = replayed(await store.ledger.entries())
+        truth = rebuild_totals(await store.ledger.list_entries())
         await spend(store, "meanwhile", 1)
-        return differences(truth, places(await store.money.usage()))
+        return find_differences(truth, to_totals(await store.money.list_usage()))
 
     assert len(asyncio.run(look())) == 1
 
@@ -102,9 +102,9 @@ def test_the_naive_twin_that_looks_only_once_takes_use_for_damage():
 def test_an_entry_that_cannot_follow_is_a_problem():
     async def look():
         store = await used(MemoryBackend().tenant(TenantId("acme")))
-        forged = Note(at=NOW, kind="SETTLED", subject="nobody", reason="", data={"actual": {}})
+        forged = NewEntry(at=NOW, kind="SETTLED", subject="nobody", reason="", data={"actual": {}})
         await store.ledger.append([forged])
-        return await verified(store)
+        return await verify_ledger(store)
 
     assert asyncio.run(look()).problems == (
         "entry 12 says SETTLED of nobody, which was never promised",
@@ -117,9 +117,9 @@ class Said:
     def __init__(self, settled):
         self._settled = settled
 
-    async def usage(self):
+    async def list_usage(self):
         window = "day 2030-01-01T00:00:00+00:00"
-        return [Usage(cap=SHARED.id, window=window, used=Used(settled=self._settled))]
+        return [CapUsage(cap=SHARED.id, window=window, used=Totals(settled=self._settled))]
 
 
 @pytest.mark.parametrize(("total", "problems"), [(13, 1), (14, 0), (15, 0)])
@@ -127,9 +127,9 @@ def test_tenants_cannot_have_taken_more_of_a_shared_cap_than_its_total(total, pr
     async def look():
         backend = MemoryBackend()
         stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
-        verdicts = [await verified(store) for store in stores]
-        assert await shared_differences(backend.shared(), verdicts) == []
-        return await shared_differences(Said(total), verdicts)
+        verdicts = [await verify_ledger(store) for store in stores]
+        assert await find_shared_mismatches(backend.shared(), verdicts) == []
+        return await find_shared_mismatches(Said(total), verdicts)
 
     found = asyncio.run(look())
     assert len(found) == problems
@@ -153,9 +153,9 @@ def test_a_shared_total_is_neither_more_nor_less_than_all_tenants_took(before, a
     async def look():
         backend = MemoryBackend()
         stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
-        verdicts = [await verified(store) for store in stores]
-        first = await Said(before).usage()
-        return await shared_differences(Said(after), verdicts, before=first)
+        verdicts = [await verify_ledger(store) for store in stores]
+        first = await Said(before).list_usage()
+        return await find_shared_mismatches(Said(after), verdicts, before=first)
 
     found = asyncio.run(look())
     assert len(found) == (problem is not None)
@@ -164,8 +164,8 @@ def test_a_shared_total_is_neither_more_nor_less_than_all_tenants_took(before, a
 
 def test_a_shared_total_that_no_tenant_ever_took_from_is_told():
     async def look():
-        first = await Said(1).usage()
-        return await shared_differences(Said(1), [], before=first)
+        first = await Said(1).list_usage()
+        return await find_shared_mismatches(Said(1), [], before=first)
 
     assert len(asyncio.run(look())) == 1
 
@@ -174,13 +174,13 @@ def test_the_naive_twin_that_reads_totals_only_afterwards_takes_use_for_damage()
     async def look():
         backend = MemoryBackend()
         store = await used(backend.tenant(TenantId("acme")))
-        before = await backend.shared().usage()
-        verdict = await verified(store)
+        before = await backend.shared().list_usage()
+        verdict = await verify_ledger(store)
         await store.money.settle("k4", {"calls": 4}, now=NOW)
-        naive = await shared_differences(
-            backend.shared(), [verdict], before=await backend.shared().usage()
+        naive = await find_shared_mismatches(
+            backend.shared(), [verdict], before=await backend.shared().list_usage()
         )
-        return naive, await shared_differences(backend.shared(), [verdict], before=before)
+        return naive, await find_shared_mismatches(backend.shared(), [verdict], before=before)
 
     naive, sound = asyncio.run(look())
     assert (len(naive), sound) == (1, [])

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.backends.sqlite import SqliteBackend
 from stoker.budgets.caps import CapChange
-from stoker.budgets.verify import Mark, verified_orders
+from stoker.budgets.verify import Checkpoint, verify_operator_ledger
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 CAP = "connector/lusha/credits/day"
@@ -33,7 +33,7 @@ def verdict(tmp_path):
         backend = SqliteBackend(path)
         await backend.migrate()
         try:
-            return await verified_orders(backend.shared(), mark=mark)
+            return await verify_operator_ledger(backend.shared(), mark=mark)
         finally:
             await backend.close()
 
@@ -79,5 +79,5 @@ def test_entries_taken_off_the_end_are_found_by_the_head_that_was_kept(verdict):
     head = verdict().head
     found = verdict("DELETE FROM ledger WHERE seq = 4", mark=head)
     assert "it ends with entry 3, but had come to 4: the rest is gone" in found.problems
-    other = verdict(mark=Mark(3, "0" * 64))
+    other = verdict(mark=Checkpoint(3, "0" * 64))
     assert "entry 3 is not what it was" in other.problems

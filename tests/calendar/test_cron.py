@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.calendar.cron import ALIASES, cron_line
+from stoker.calendar.cron import ALIASES, parse_cron
 
 
 def times(line):
@@ -16,7 +16,7 @@ def times(line):
 
 def days_of(expression, year=2026):
     every = (date(year, 1, 1) + timedelta(days=number) for number in range(365))
-    return [day for day in every if cron_line(expression).runs_on(day)]
+    return [day for day in every if parse_cron(expression).runs_on(day)]
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def days_of(expression, year=2026):
     ],
 )
 def test_minutes_and_hours_name_the_times_of_a_day_in_order(expression, expected):
-    assert times(cron_line(expression).times) == expected
+    assert times(parse_cron(expression).times) == expected
 
 
 def test_every_minute_is_all_of_them():
-    assert len(cron_line("* * * * *").times) == 1440
+    assert len(parse_cron("* * * * *").times) == 1440
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_every_minute_is_all_of_them():
     ],
 )
 def test_two_ways_of_writing_a_line_mean_the_same(one, other):
-    assert cron_line(one) == cron_line(other)
+    assert parse_cron(one) == parse_cron(other)
 
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_an_alias_is_the_line_it_stands_for(alias):
-    assert cron_line(alias) == cron_line(ALIASES[alias])
+    assert parse_cron(alias) == parse_cron(ALIASES[alias])
 
 
 def test_a_weekday_alone_decides_when_the_day_of_month_is_open():
@@ -128,7 +128,7 @@ def test_a_day_that_a_month_lacks_is_passed_over():
 )
 def test_a_line_that_cannot_work_is_refused_by_field_with_what_is_allowed(expression, named):
     with pytest.raises(ConfigError) as refused:
-        cron_line(expression)
+        parse_cron(expression)
 
     assert all(word in str(refused.value) for word in named), refused.value
     assert "\n" not in str(refused.value)
@@ -138,12 +138,12 @@ def test_a_line_that_cannot_work_is_refused_by_field_with_what_is_allowed(expres
 def test_any_text_is_understood_or_refused_in_one_line(text):
     answer = understood(text)
 
-    assert "\n" not in answer if isinstance(answer, str) else answer.day_from(date(2026, 1, 1))
+    assert "\n" not in answer if isinstance(answer, str) else answer.get_next_day(date(2026, 1, 1))
 
 
 def understood(text):
     try:
-        return cron_line(text)
+        return parse_cron(text)
     except ConfigError as refused:
         return str(refused)
 
@@ -151,12 +151,12 @@ def understood(text):
 dates = st.dates(date(1900, 1, 1), date(2400, 1, 1))
 lines = st.sampled_from(
     ["0 0 29 2 */7", "0 0 29 2 *", "0 0 31 * *", "0 0 1 1 *", "0 0 * 5 MON", "0 0 13 * FRI"]
-).map(cron_line)
+).map(parse_cron)
 
 
 @given(lines, dates)
 def test_no_day_of_the_line_lies_between_a_day_and_the_nearest_ones_found(line, day):
-    later, earlier = line.day_from(day), line.day_until(day)
+    later, earlier = line.get_next_day(day), line.get_previous_day(day)
 
     assert earlier <= day <= later
     assert line.runs_on(earlier)
@@ -168,6 +168,6 @@ def test_no_day_of_the_line_lies_between_a_day_and_the_nearest_ones_found(line, 
 
 
 def test_the_rarest_line_comes_round_within_forty_years():
-    leap_sunday = cron_line("0 0 29 2 */7")
+    leap_sunday = parse_cron("0 0 29 2 */7")
 
-    assert leap_sunday.day_from(date(2088, 3, 1)) == date(2128, 2, 29)
+    assert leap_sunday.get_next_day(date(2088, 3, 1)) == date(2128, 2, 29)

@@ -21,7 +21,7 @@ from proof.cron_oracle import (
     offsets,
 )
 
-from stoker.calendar.recurrence import Cron, instants
+from stoker.calendar.recurrence import Cron, iter_occurrences
 from stoker.calendar.timezones import Fold, Gap
 
 DAY, MINUTE, TICK = timedelta(days=1), timedelta(minutes=1), timedelta.resolution
@@ -127,7 +127,7 @@ def test_in_every_zone_a_daily_schedule_runs_exactly_once_for_every_local_day(re
         start = datetime.combine(year[0], time(), zone).astimezone(UTC)
         end = datetime.combine(year[-1] + DAY, time(), zone).astimezone(UTC)
         daily = Cron(f"{at.minute} {at.hour} * * *", name)
-        runs = list(instants(daily, after=start - TICK, until=end - TICK))
+        runs = list(iter_occurrences(daily, after=start - TICK, until=end - TICK))
         for day, run in zip(year, runs, strict=False):
             here = run.astimezone(zone)
             midnight = (here.hour, here.minute) == (0, 0)

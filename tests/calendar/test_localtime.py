@@ -2,13 +2,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.calendar.timezones import clocks_change, duration_text, local_text
+from stoker.calendar.timezones import compute_clock_change, format_duration, format_local_time
 
 
 def test_a_moment_is_shown_as_the_wall_in_that_zone_shows_it():
     moment = datetime(2026, 11, 16, 17, 0, tzinfo=UTC)
 
-    assert local_text(moment, "Asia/Singapore") == "Tue 2026-11-17 01:00 +08"
+    assert format_local_time(moment, "Asia/Singapore") == "Tue 2026-11-17 01:00 +08"
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_a_moment_is_shown_as_the_wall_in_that_zone_shows_it():
     ],
 )
 def test_the_days_on_which_clocks_are_moved_are_known(day, moved):
-    assert clocks_change(day, "America/New_York") == moved
+    assert compute_clock_change(day, "America/New_York") == moved
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_the_days_on_which_clocks_are_moved_are_known(day, moved):
     ],
 )
 def test_a_duration_is_told_in_the_two_units_that_matter(duration, text):
-    assert duration_text(duration) == text
+    assert format_duration(duration) == text

@@ -18,10 +18,10 @@ from stoker.base.errors import (
 )
 from stoker.cli import main as command_line
 from stoker.cli.main import main
-from stoker.cli.output import Exit, exit_for_error, exit_for_run, show_table
+from stoker.cli.output import Exit, print_table, to_error_exit, to_run_exit
 from stoker.config.fields import POSTGRES_URL
 from stoker.runs.model import RunState
-from stoker.settings import KNOWN
+from stoker.settings import FIELDS
 
 # A program that runs the real `main` with one more command, which fails as it is told to.
 FAILING = """
@@ -73,11 +73,11 @@ def fail(kind, *, cwd, **environment):
     ],
 )
 def test_each_kind_of_error_has_the_exit_code_that_says_what_to_do_next(error, code):
-    assert exit_for_error(error) == code
+    assert to_error_exit(error) == code
 
 
 def test_each_end_of_a_run_has_an_exit_code_of_its_own():
-    ends = {state: exit_for_run(state).value for state in RunState if state != RunState.RUNNING}
+    ends = {state: to_run_exit(state).value for state in RunState if state != RunState.RUNNING}
 
     assert ends == {"DONE": 0, "PARTIAL": 3, "FAILED": 4, "CANCELLED": 5}
 
@@ -262,7 +262,7 @@ def test_help_knows_every_command_and_every_command_is_there(capsys):
 
 
 def test_text_from_outside_cannot_move_the_cursor_in_a_table(capsys):
-    show_table(("name", "n"), [("a\x1b[2Jb\nc", 1), ("日本", 22)])
+    print_table(("name", "n"), [("a\x1b[2Jb\nc", 1), ("日本", 22)])
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("a\\u{1b}[2Jb\\u{a}c")
@@ -271,7 +271,7 @@ def test_text_from_outside_cannot_move_the_cursor_in_a_table(capsys):
 
 def canaries():
     """Fill every secret slot there is with a value of its own."""
-    slots = [about for about in KNOWN.values() if about.kind.secret]
+    slots = [about for about in FIELDS.values() if about.kind.secret]
     return {
         about.env[0]: f"postgresql://app:canary-{n}@127.0.0.1:1/db"
         if about.kind is POSTGRES_URL

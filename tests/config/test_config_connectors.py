@@ -6,7 +6,7 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load
+from stoker.config.load import load_settings
 from stoker.settings import CONNECTORS, Settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -16,7 +16,7 @@ ACME, BOLT = TenantId("acme"), TenantId("bolt")
 def read(tmp_path):
     def read(toml):
         (tmp_path / "stoker.toml").write_text(toml)
-        return load(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
+        return load_settings(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
 
     return read
 
@@ -35,23 +35,23 @@ def read(tmp_path):
 def test_without_settings_no_vendor_is_called_faster_than_its_smallest_plan_allows(
     connector, calls, seconds
 ):
-    rate = Settings().connector(connector).rate()
+    rate = Settings().get_connector(connector).to_rate()
     assert (rate.calls, rate.per) == (calls, timedelta(seconds=seconds))
 
 
 def test_every_connector_has_a_rate_and_places_by_default():
     for name in CONNECTORS:
-        section = Settings().connector(name)
-        assert section.rate().interval > timedelta(0)
+        section = Settings().get_connector(name)
+        assert section.to_rate().interval > timedelta(0)
         assert section.concurrency >= 1
     assert Settings().crawl.gap_s == 0.5
 
 
 def test_a_connector_s_table_says_how_it_is_called_and_where_that_was_said(read):
     settings = read("[tavily]\ncalls = 1000\nburst = 20\nshare = 0.6\n")
-    rate = settings.connector("tavily").rate()
+    rate = settings.get_connector("tavily").to_rate()
     assert (rate.calls, rate.burst, rate.share) == (1000, 20, 0.6)
-    shown = {line.key: (line.value, line.origin) for line in settings.shown()}
+    shown = {line.key: (line.value, line.origin) for line in settings.list_shown()}
     assert shown["tavily.share"] == ("0.6", "stoker.toml:4")
     assert shown["tavily.concurrency"] == ("8", "default")
 
@@ -72,12 +72,12 @@ def test_what_a_look_counts_is_set_for_all_for_a_connector_or_for_a_tenant(read)
         "[tenants.acme]\ntavily.deep_units = 9\npacing.weight = 3\n[tenants.bolt]\n"
     )
     acme, bolt = settings.for_tenant(ACME), settings.for_tenant(BOLT)
-    assert [acme.pull_units("tavily", deep=deep) for deep in (False, True)] == [2, 9]
-    assert [bolt.pull_units("tavily", deep=deep) for deep in (False, True)] == [2, 4]
-    assert [bolt.pull_units("crawl", deep=deep) for deep in (False, True)] == [1, 4]
+    assert [acme.get_pull_units("tavily", deep=deep) for deep in (False, True)] == [2, 9]
+    assert [bolt.get_pull_units("tavily", deep=deep) for deep in (False, True)] == [2, 4]
+    assert [bolt.get_pull_units("crawl", deep=deep) for deep in (False, True)] == [1, 4]
     assert (acme.pacing.weight, bolt.pacing.weight) == (3, 1)
 
 
 def test_a_connector_without_settings_is_answered_with_those_there_are():
     with pytest.raises(ConfigError, match=r"connector 'tavly'; there are: tavily, openai"):
-        Settings().connector("tavly")
+        Settings().get_connector("tavly")

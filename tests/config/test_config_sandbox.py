@@ -9,9 +9,9 @@ from stoker.accounts.model import Tenant as Known
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.config.load import load
-from stoker.config.sandbox import ADDRESSES, FILES, STAND_INS
-from stoker.config.tenants import joined
+from stoker.config.load import load_settings
+from stoker.config.sandbox import SANDBOX_FILES, SANDBOX_KEYS, SANDBOX_URLS
+from stoker.config.tenants import add_stored_tenants
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 BOX = '[sandbox]\naddress = "127.0.0.1:8099"\n'
@@ -23,13 +23,13 @@ def read(tmp_path):
     def read(toml="", **environment):
         (tmp_path / "stoker.toml").write_text(toml)
         file = tmp_path / "stoker.toml"
-        return load(file=file, env_file=None, environment=environment, flags={})
+        return load_settings(file=file, env_file=None, environment=environment, flags={})
 
     return read
 
 
 def origins(settings):
-    return {line.key: line.origin for line in settings.shown()}
+    return {line.key: line.origin for line in settings.list_shown()}
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_without_a_sandbox_a_make_believe_address_is_refused_wherever_it_stands(
 def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):
     settings = read(BOX + "[tenants.acme]\n[tenants.bolt]\n")
     shown = origins(settings)
-    for key, url in ADDRESSES.items():
-        assert (settings.value(key), shown[key]) == (url, "sandbox.address")
-    for key, stand_in in STAND_INS.items():
+    for key, url in SANDBOX_URLS.items():
+        assert (settings.get_value(key), shown[key]) == (url, "sandbox.address")
+    for key, stand_in in SANDBOX_KEYS.items():
         if stand_in is not None:
-            assert (settings.value(key), shown[key]) == (Secret(stand_in), "sandbox.address")
+            assert (settings.get_value(key), shown[key]) == (Secret(stand_in), "sandbox.address")
     for tenant in (ACME, BOLT):
         own = settings.for_tenant(tenant)
         assert (own.odoo.url, own.odoo.database) == ("http://odoo.test", tenant)
@@ -108,25 +108,27 @@ def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):
 def test_a_rehearsal_remembers_in_files_of_its_own_and_says_so(read):
     real, rehearsed = read(), read(BOX)
     shown = origins(rehearsed)
-    for key, file in FILES.items():
-        assert real.value(key) != file
-        assert (rehearsed.value(key), shown[key]) == (file, "sandbox.address")
+    for key, file in SANDBOX_FILES.items():
+        assert real.get_value(key) != file
+        assert (rehearsed.get_value(key), shown[key]) == (file, "sandbox.address")
 
 
-@pytest.mark.parametrize("key", sorted(FILES))
+@pytest.mark.parametrize("key", sorted(SANDBOX_FILES))
 def test_a_file_that_somebody_named_is_the_one_that_is_used(read, key):
-    for named in ("mine", str(read().value(key))):  # also the one it would have been without
+    for named in ("mine", str(read().get_value(key))):  # also the one it would have been without
         settings = read(BOX + f"[{key.split('.')[0]}]\n{key.split('.')[1]} = {json.dumps(named)}\n")
-        assert settings.value(key) == Path(named)
+        assert settings.get_value(key) == Path(named)
         assert origins(settings)[key] == "stoker.toml:4"
-        others = {other: settings.value(other) for other in FILES if other != key}
-        assert others == {other: FILES[other] for other in others}
+        others = {other: settings.get_value(other) for other in SANDBOX_FILES if other != key}
+        assert others == {other: SANDBOX_FILES[other] for other in others}
 
 
 def test_a_rehearsal_s_files_are_where_the_real_ones_would_be(read, tmp_path):
-    settings = read(BOX).located(tmp_path)
-    assert settings.storage.sqlite_path == tmp_path / FILES["storage.sqlite_path"]
-    again = joined(settings, [Known(id=ACME, name="Acme")])  # as when the store was opened
+    settings = read(BOX).with_directory(tmp_path)
+    assert settings.storage.sqlite_path == tmp_path / SANDBOX_FILES["storage.sqlite_path"]
+    again = add_stored_tenants(
+        settings, [Known(id=ACME, name="Acme")]
+    )  # as when the store was opened
     assert again.storage == settings.storage
 
 
@@ -170,12 +172,12 @@ def test_a_tenant_has_keys_of_its_own_and_no_others(read):
     )
     assert settings.for_tenant(ACME).keys.tavily == Secret("tvly-acme-1")
     assert settings.for_tenant(BOLT).keys.tavily == Secret(REAL)
-    assert "tvly-acme-1" not in settings.for_tenant(BOLT).secret_values()
+    assert "tvly-acme-1" not in settings.for_tenant(BOLT).list_secret_values()
 
 
 def test_a_tenant_s_own_key_is_as_secret_as_any_other(read):
     settings = read('[tenants.acme]\nkeys.tavily = "tvly-acme-1"\n')
-    assert "tvly-acme-1" in settings.secret_values()
-    told = json.dumps(settings.snapshot()) + repr(settings.shown()) + repr(settings)
+    assert "tvly-acme-1" in settings.list_secret_values()
+    told = json.dumps(settings.snapshot()) + repr(settings.list_shown()) + repr(settings)
     assert "tvly-acme-1" not in told
     assert settings.snapshot()["tenants"]["acme"]["overrides"] == {"keys.tavily": "set"}

@@ -4,14 +4,14 @@ import pytest
 
 from stoker.accounts import model as accounts
 from stoker.base.types import TenantId
-from stoker.config.load import load
-from stoker.config.tenants import joined
+from stoker.config.load import load_settings
+from stoker.config.tenants import add_stored_tenants
 
 
 def settings(tmp_path, text="", **flags):
     file = tmp_path / "stoker.toml"
     file.write_text(text)
-    return load(file=file, env_file=None, environment={}, flags=flags)
+    return load_settings(file=file, env_file=None, environment={}, flags=flags)
 
 
 def known(*ids, **how):
@@ -24,44 +24,44 @@ def ids(settings):
 
 def test_without_tenants_in_the_store_settings_stay_as_they_are(tmp_path):
     own = settings(tmp_path, "[tenants.acme]\n")
-    assert joined(own, []) is own
+    assert add_stored_tenants(own, []) is own
 
 
 def test_a_tenant_of_the_store_is_beside_those_of_settings_in_id_order(tmp_path):
-    both = joined(settings(tmp_path, "[tenants.bolt]\n"), known("acme", "crane"))
+    both = add_stored_tenants(settings(tmp_path, "[tenants.bolt]\n"), known("acme", "crane"))
     assert ids(both) == ["acme", "bolt", "crane"]
-    assert both.active_tenants() == ("acme", "bolt", "crane")
+    assert both.list_active_tenants() == ("acme", "bolt", "crane")
 
 
 def test_the_tenant_nobody_named_makes_way(tmp_path):
-    assert ids(joined(settings(tmp_path), known("acme"))) == ["acme"]
-    assert joined(settings(tmp_path), known("acme")).default_tenant() == "acme"
+    assert ids(add_stored_tenants(settings(tmp_path), known("acme"))) == ["acme"]
+    assert add_stored_tenants(settings(tmp_path), known("acme")).find_default_tenant() == "acme"
 
 
 @pytest.mark.parametrize(
     "text", ['[tenants.default]\nname = "Ours"\n', 'tenancy.default_tenant_id = "default"\n']
 )
 def test_a_default_tenant_that_somebody_named_stays(tmp_path, text):
-    assert ids(joined(settings(tmp_path, text), known("acme"))) == ["acme", "default"]
+    assert ids(add_stored_tenants(settings(tmp_path, text), known("acme"))) == ["acme", "default"]
 
 
 def test_what_a_tenant_sets_for_itself_still_counts(tmp_path):
     text = '[tenants.acme]\nname = "Acme Ltd"\n[tenants.acme.caps]\ntavily_queries = 3\n'
-    both = joined(settings(tmp_path, text), known("acme", name="acme of the store"))
+    both = add_stored_tenants(settings(tmp_path, text), known("acme", name="acme of the store"))
     assert both.for_tenant(TenantId("acme")).caps.tavily_queries == 3
-    assert both.tenant(TenantId("acme")).name == "Acme Ltd"
+    assert both.get_tenant(TenantId("acme")).name == "Acme Ltd"
 
 
 @pytest.mark.parametrize(("enabled", "active"), [(True, False), (False, True), (False, False)])
 def test_switched_off_in_either_is_switched_off(tmp_path, enabled, active):
     text = f"[tenants.acme]\nenabled = {str(enabled).lower()}\n"
-    both = joined(settings(tmp_path, text), known("acme", active=active))
-    assert both.active_tenants() == ()
+    both = add_stored_tenants(settings(tmp_path, text), known("acme", active=active))
+    assert both.list_active_tenants() == ()
 
 
 def test_a_tenant_of_the_store_rehearses_with_a_crm_of_its_own(tmp_path):
     own = settings(tmp_path, **{"sandbox.address": "127.0.0.1:8099"})
-    odoo = joined(own, known("acme")).for_tenant(TenantId("acme"))
+    odoo = add_stored_tenants(own, known("acme")).for_tenant(TenantId("acme"))
     assert (odoo.odoo.database, odoo.odoo.url) == ("acme", "http://odoo.test")
     assert "sandbox" in odoo.keys.odoo.reveal()
-    assert ids(joined(own, known("acme"))) == ["acme"]
+    assert ids(add_stored_tenants(own, known("acme"))) == ["acme"]

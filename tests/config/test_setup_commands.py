@@ -5,13 +5,13 @@ import pytest
 
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.cli.doctor import examined
+from stoker.cli.doctor import run_checks
 from stoker.cli.main import main
 from stoker.cli.output import Exit, run_async
-from stoker.config.commands import SMALL_CAPS, first_file
-from stoker.config.load import load
-from stoker.scheduling.model import Slot, SlotState
-from stoker.settings import KNOWN
+from stoker.config.commands import STARTER_CAPS, build_first_file
+from stoker.config.load import load_settings
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
+from stoker.settings import FIELDS
 from stoker.testing import FakeClock
 
 
@@ -29,28 +29,30 @@ def stoker(tmp_path, capsys):
 
 def settings_with(tmp_path, **flags):
     dotted = {key.replace("__", "."): value for key, value in flags.items()}
-    return load(file=None, env_file=None, environment={}, flags=dotted).located(tmp_path)
+    return load_settings(file=None, env_file=None, environment={}, flags=dotted).with_directory(
+        tmp_path
+    )
 
 
 def test_init_writes_a_file_that_reads_back_with_small_caps_and_nothing_else(stoker, tmp_path):
     code, out, _ = stoker("init")
-    settings = load(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
+    settings = load_settings(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
 
-    given = {line.key for line in settings.shown() if line.origin != "default"}
+    given = {line.key for line in settings.list_shown() if line.origin != "default"}
     assert code == Exit.OK
-    assert given == set(SMALL_CAPS)
-    assert all(settings.value(key) == small for key, small in SMALL_CAPS.items())
+    assert given == set(STARTER_CAPS)
+    assert all(settings.get_value(key) == small for key, small in STARTER_CAPS.items())
     assert "stoker doctor" in out
 
 
 def test_small_caps_are_smaller_than_the_defaults():
-    defaults = load(file=None, env_file=None, environment={}, flags={})
+    defaults = load_settings(file=None, env_file=None, environment={}, flags={})
 
-    assert all(0 < small < defaults.value(key) for key, small in SMALL_CAPS.items())
+    assert all(0 < small < defaults.get_value(key) for key, small in STARTER_CAPS.items())
 
 
 def test_the_first_file_speaks_of_every_setting_and_its_defaults_are_true(tmp_path):
-    text = first_file()
+    text = build_first_file()
     file = tmp_path / "stoker.toml"
     # Every commented default, switched on, must be the default.
     lines = [
@@ -58,13 +60,13 @@ def test_the_first_file_speaks_of_every_setting_and_its_defaults_are_true(tmp_pa
         for line in text.split("# One table per tenant")[0].splitlines()
     ]
     file.write_text("\n".join(lines))
-    settings = load(file=file, env_file=None, environment={}, flags={})
-    defaults = load(file=None, env_file=None, environment={}, flags={})
+    settings = load_settings(file=file, env_file=None, environment={}, flags={})
+    defaults = load_settings(file=None, env_file=None, environment={}, flags={})
 
-    for key, about in KNOWN.items():
+    for key, about in FIELDS.items():
         assert about.env[0] in text
-        if key not in SMALL_CAPS:
-            assert settings.value(key) == defaults.value(key), key
+        if key not in STARTER_CAPS:
+            assert settings.get_value(key) == defaults.get_value(key), key
 
 
 def test_init_tells_programs_what_it_wrote(stoker, tmp_path):
@@ -102,7 +104,7 @@ def test_config_show_prints_every_setting_with_its_origin(stoker, tmp_path):
     shown = json.loads(out)
 
     assert code == Exit.OK
-    assert set(KNOWN) <= set(shown)
+    assert set(FIELDS) <= set(shown)
     assert shown["retention.days"] == {"value": "5", "origin": "stoker.toml:2"}
     assert shown["keys.openai"] == {"value": "[secret]", "origin": ".env:1"}
     assert shown["logging.level"] == {"value": "debug", "origin": "flag"}
@@ -165,7 +167,7 @@ def test_doctor_shows_each_tenant_s_own_caps_and_next_run(stoker, tmp_path):
 
 def test_doctor_says_so_when_nobody_takes_part(tmp_path):
     settings = settings_with(tmp_path, scheduling__tenant_exclude="default")
-    checks = run_async(examined(settings, clock=FakeClock()))
+    checks = run_async(run_checks(settings, clock=FakeClock()))
 
     assert [check.what for check in checks if not check.ok] == ["tenants"]
 
@@ -173,7 +175,7 @@ def test_doctor_says_so_when_nobody_takes_part(tmp_path):
 @pytest.mark.parametrize("year", [1970, 2025, 2100])
 def test_doctor_notices_a_clock_that_cannot_be_right(tmp_path, year):
     clock = FakeClock(datetime(year, 6, 1, tzinfo=UTC))
-    checks = run_async(examined(settings_with(tmp_path), clock=clock))
+    checks = run_async(run_checks(settings_with(tmp_path), clock=clock))
 
     assert [check.what for check in checks if not check.ok] == ["clock"]
 
@@ -185,12 +187,14 @@ def test_doctor_notices_a_clock_behind_what_is_already_recorded(tmp_path):
     async def decided():
         backend = SqliteBackend(tmp_path / "stoker.db")
         await backend.migrate()
-        slot = Slot(schedule="x", instant=ahead, state=SlotState.MISSED, decided_at=ahead)
-        await backend.tenant(TenantId("default")).schedule.decide_slot(slot, fence=None)
+        slot = OccurrenceResult(
+            schedule="x", due_at=ahead, state=OccurrenceState.MISSED, decided_at=ahead
+        )
+        await backend.tenant(TenantId("default")).schedule.record_result(slot, fence=None)
         await backend.close()
 
     run_async(decided())
-    checks = run_async(examined(settings_with(tmp_path), clock=clock))
+    checks = run_async(run_checks(settings_with(tmp_path), clock=clock))
 
     assert [check.what for check in checks if not check.ok] == ["clock, default"]
 
@@ -198,5 +202,5 @@ def test_doctor_notices_a_clock_behind_what_is_already_recorded(tmp_path):
 def test_doctor_works_with_every_embedded_store(tmp_path):
     for backend in ("sqlite", "json", "memory"):
         settings = settings_with(tmp_path, storage__backend=backend)
-        checks = run_async(examined(settings, clock=FakeClock()))
+        checks = run_async(run_checks(settings, clock=FakeClock()))
         assert all(check.ok for check in checks), backend

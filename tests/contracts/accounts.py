@@ -1,21 +1,21 @@
 """Values for the suites about tenants, companies and nights."""
 
 from contracts.knowledge import HOUR, NOW
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.model import (
     Bucket,
     Company,
+    CompanyRecord,
     Contact,
     CrmConnection,
-    Dossier,
+    EmailStatus,
     LeadScore,
     SentRow,
     Tenant,
     User,
-    Verdict,
 )
 from stoker.base.types import Depth
-from stoker.enrichment.model import Unit, UnitState
+from stoker.enrichment.model import WorkItem, WorkState
 
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 UNTIL = NOW + HOUR
@@ -55,14 +55,14 @@ def bare(uen="T1", **changes):
 
 def finding(**changes):
     plain = {
-        "field": Field.EMPLOYEES,
+        "field": FactField.EMPLOYEES,
         "value": "11-50",
         "source": "https://t1.test/about",
-        "how": How.JSON_LD,
+        "method": Method.JSON_LD,
         "confidence": 0.9,
         "evidence": "we are 11-50 – ünï 🙂",
     }
-    return Finding(**plain | changes)
+    return Fact(**plain | changes)
 
 
 def contact(**changes):
@@ -72,7 +72,7 @@ def contact(**changes):
         "seniority": "c-level",
         "email": "ann@t1.test",
         "phone": "+65 6000 0000",
-        "verdict": Verdict.VALID,
+        "verdict": EmailStatus.VALID,
         "source": "lusha",
         "confidence": 0.75,
     }
@@ -93,42 +93,45 @@ def score(value=0.7, **changes):
 def dossier(uen="T1", **changes):
     plain = {
         "company": company(uen, last_seen_at=NOW),
-        "findings": (finding(), finding(field=Field.WEBSITE, value="https://t1.test")),
-        "contacts": (contact(), contact(name="", email="info@t1.test", verdict=Verdict.UNKNOWN)),
+        "facts": (finding(), finding(field=FactField.WEBSITE, value="https://t1.test")),
+        "contacts": (
+            contact(),
+            contact(name="", email="info@t1.test", verdict=EmailStatus.UNKNOWN),
+        ),
         "score": score(),
         "looked_at": NOW,
         "run": RUN,
         "extracted_from": "f" * 32,
         "notes": {"site": "says nothing about people"},
     }
-    return Dossier(**plain | changes)
+    return CompanyRecord(**plain | changes)
 
 
 def unit(place=0, **changes):
     plain = {
         "company": f"T{place}",
-        "place": place,
+        "rank": place,
         "depth": Depth.DEEP,
-        "because": "never scored",
+        "reason": "never scored",
     }
-    return Unit(**plain | changes)
+    return WorkItem(**plain | changes)
 
 
 def ended(one, **changes):
     plain = {
         "company": one.company,
-        "place": one.place,
+        "rank": one.rank,
         "depth": Depth.SHALLOW,
-        "state": UnitState.DONE,
+        "state": WorkState.DONE,
         "owner": one.owner,
-        "because": one.because,
+        "reason": one.reason,
         "reasons": ("no credits were left – ünï 🙂",),
         "cost": {"tavily/calls": 1},
         "saved": {"lusha/credits": 2},
         "seconds": {"crawl": 0.25},
         "ended_at": NOW + HOUR,
     }
-    return Unit(**plain | changes)
+    return WorkItem(**plain | changes)
 
 
 def sent(name="stoker.T1", **changes):
@@ -146,9 +149,9 @@ def sent(name="stoker.T1", **changes):
 
 async def planned(nights, count, *, run=RUN):
     units = [unit(n) for n in range(count)]
-    assert await nights.plan_units(run, units) == count
+    assert await nights.insert_items(run, units) == count
     return units
 
 
 async def taken(nights, *, owner="w1", limit=100, now=NOW, until=UNTIL, run=RUN):
-    return await nights.take_units(run, owner=owner, until=until, now=now, limit=limit)
+    return await nights.claim_items(run, owner=owner, until=until, now=now, limit=limit)

@@ -3,14 +3,14 @@
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
-from stoker.heat.beliefs import BeliefRule, Observed
-from stoker.heat.heat import HeatRule, Signal, SignalKind, swept
+from stoker.heat.beliefs import ChangeRateRule, LookupObservation
+from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heats
 from stoker.heat.model import PlanRecord
 from stoker.heat.tiers import TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-RULE, TIERS, BELIEFS = HeatRule(), TierRule(), BeliefRule()
+RULE, TIERS, BELIEFS = HeatRule(), TierRule(), ChangeRateRule()
 AT_ONCE = {"rule": RULE, "tiers": TIERS, "now": NOW}
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 
@@ -21,7 +21,7 @@ def signal(one="s", *, account="T1", **changes):
 
 
 def look(key="k", *, account="T1", at=NOW, surface=False, deep=None):
-    return Observed(key=key, account=account, at=at, surface=surface, deep=deep)
+    return LookupObservation(key=key, account=account, at=at, surface=surface, deep=deep)
 
 
 def plan(run=RUN, **changes):
@@ -38,6 +38,6 @@ def listed(columns):
 
 async def sweep(attention, *, now, seen=None):
     """Bring everything up to date; return how many were, and how many had been read."""
-    page = await attention.heats() if seen is None else seen
-    after = swept(page, now=now, rule=RULE, tiers=TIERS)
-    return await attention.put_heats(after, expected=page), len(page)
+    page = await attention.list_heats() if seen is None else seen
+    after = score_heats(page, now=now, rule=RULE, tiers=TIERS)
+    return await attention.update_heats(after, expected=page), len(page)

@@ -7,8 +7,8 @@ from datetime import timedelta, timezone
 from contracts.attending import BELIEFS, DAY, HOUR, NOW, RULE, TIERS, listed, look, plan, signal
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import StokerError
-from stoker.heat.beliefs import Observed
-from stoker.heat.heat import SignalKind, swept
+from stoker.heat.beliefs import LookupObservation
+from stoker.heat.heat import SignalKind, score_heats
 from stoker.heat.tiers import Tier
 
 ACCOUNTS = [f"T{n}" for n in range(7)]
@@ -27,11 +27,18 @@ class AttentionSequence:
         self.read = []  # of Acme's heats, a while ago
 
     def next(self):
-        verbs = [self.signals] * 5 + [self.postures] * 2 + [self.sweep] * 4 + [self.looks] * 4
-        return self.rng.choice([*verbs, self.prune, self.plan, self.plan, self.drop])()
+        verbs = (
+            [self.list_signals] * 5
+            + [self.postures] * 2
+            + [self.build_heat_sweep] * 4
+            + [self.looks] * 4
+        )
+        return self.rng.choice(
+            [*verbs, self.delete_runs, self.find_plan, self.find_plan, self.drop]
+        )()
 
-    def signals(self):
-        rng, whose, now = self.rng, self.whose(), self.now()
+    def list_signals(self):
+        rng, whose, now = self.rng, self.owner(), self.now()
         some = [
             signal(
                 f"s{rng.randrange(60)}",
@@ -48,28 +55,28 @@ class AttentionSequence:
         )
 
     def postures(self):
-        rng, whose, now = self.rng, self.whose(), self.now()
+        rng, whose, now = self.rng, self.owner(), self.now()
         some = {
             one: rng.choice([*SHARES * 9, 1.5]) for one in rng.sample(ACCOUNTS, rng.randrange(4))
         }
         return f"put_postures {some} {now}", (
-            lambda b: whose(b).put_postures(some, rule=RULE, tiers=TIERS, now=now)
+            lambda b: whose(b).update_postures(some, rule=RULE, tiers=TIERS, now=now)
         )
 
-    def sweep(self):
+    def build_heat_sweep(self):
         """Of what was read just now or a while ago, so that some of it has moved."""
-        whose, now, read = self.whose(), self.now(), list(self.read)
+        whose, now, read = self.owner(), self.now(), list(self.read)
         if self.rng.random() < 0.1:
             read = read[::-1] + read[:1]
 
         async def sweep(backend):
-            after = swept(read, now=now, rule=RULE, tiers=TIERS)
-            return await whose(backend).put_heats(after, expected=read)
+            after = score_heats(read, now=now, rule=RULE, tiers=TIERS)
+            return await whose(backend).update_heats(after, expected=read)
 
         return f"put_heats {read} {now}", sweep
 
     def looks(self):
-        rng, whose = self.rng, self.whose()
+        rng, whose = self.rng, self.owner()
         some = [
             look(
                 f"k{rng.randrange(80)}",
@@ -81,33 +88,33 @@ class AttentionSequence:
             for _ in range(rng.randrange(5))
         ]
         if rng.random() < 0.03:
-            some += [Observed(key="x" * 501, account="T1", at=NOW)]
-        return f"observe {some}", lambda b: whose(b).observe(some, rule=BELIEFS)
+            some += [LookupObservation(key="x" * 501, account="T1", at=NOW)]
+        return f"observe {some}", lambda b: whose(b).record_lookups(some, rule=BELIEFS)
 
-    def prune(self):
-        rng, whose = self.rng, self.whose()
+    def delete_runs(self):
+        rng, whose = self.rng, self.owner()
         before, limit = self.clock - rng.choice([0, 1, 20]) * DAY, rng.randrange(4)
         if rng.random() < 0.5:
             return f"prune_signals {before} {limit}", (
-                lambda b: whose(b).prune_signals(before=before, limit=limit)
+                lambda b: whose(b).delete_old_signals(before=before, limit=limit)
             )
         return f"prune_looks {before} {limit}", (
-            lambda b: whose(b).prune_looks(before=before, limit=limit)
+            lambda b: whose(b).delete_old_lookups(before=before, limit=limit)
         )
 
-    def plan(self):
-        rng, whose = self.rng, self.whose()
+    def find_plan(self):
+        rng, whose = self.rng, self.owner()
         one = plan(rng.choice(RUNS), policy=rng.choice(["tiers", "optimal"]), header={"n": 1})
         if rng.random() < 0.1:
             one = replace(one, header={"text": self.text()}, run=self.text())
         parts = [b"\0\xff"] * rng.randrange(3)
-        return f"keep_plan {one} {parts}", lambda b: whose(b).keep_plan(one, parts)
+        return f"keep_plan {one} {parts}", lambda b: whose(b).insert_plan(one, parts)
 
     def drop(self):
-        whose, some = self.whose(), self.rng.sample(RUNS, self.rng.randrange(3))
-        return f"drop_plans {some}", lambda b: whose(b).drop_plans(some)
+        whose, some = self.owner(), self.rng.sample(RUNS, self.rng.randrange(3))
+        return f"drop_plans {some}", lambda b: whose(b).delete_plans(some)
 
-    def whose(self):
+    def owner(self):
         name = self.rng.choice([ACME, ACME, ACME, UMBRELLA])
         return lambda backend: backend.tenant(name).attention
 
@@ -127,13 +134,13 @@ async def dump(backend):
     found = []
     for name in (ACME, UMBRELLA):
         attention = backend.tenant(name).attention
-        found += [await attention.heats(), await attention.heats(after="T2", limit=2)]
-        found += [await attention.hottest(limit=3)]
-        found += [await attention.hottest(limit=2, tier=tier) for tier in Tier]
-        found += [await attention.signals(account) for account in ACCOUNTS]
-        found += [await attention.beliefs(), await attention.plans()]
-        found += [listed(await attention.columns())]
-        found += [await attention.plan_part(run, n) for run in RUNS for n in range(3)]
+        found += [await attention.list_heats(), await attention.list_heats(after="T2", limit=2)]
+        found += [await attention.list_hottest(limit=3)]
+        found += [await attention.list_hottest(limit=2, tier=tier) for tier in Tier]
+        found += [await attention.list_signals(account) for account in ACCOUNTS]
+        found += [await attention.list_change_rates(), await attention.list_plans()]
+        found += [listed(await attention.read_columns())]
+        found += [await attention.find_plan_part(run, n) for run in RUNS for n in range(3)]
     return found
 
 
@@ -150,12 +157,12 @@ async def first_difference(seed, *, steps, model, other):
     sequence, swept_heats = AttentionSequence(seed), 0
     for _ in range(steps):
         if sequence.rng.random() < 0.5:
-            sequence.read = await model.tenant(ACME).attention.heats()
+            sequence.read = await model.tenant(ACME).attention.list_heats()
         said, verb = sequence.next()
         expected, got = await outcome(verb, model), await outcome(verb, other)
         if got != expected:
             return swept_heats, f"seed {seed}: {said}: expected {expected}, got {got}"
-        if said.startswith("put_heats") and isinstance(expected, int):
+        if said.startswith("update_heats") and isinstance(expected, int):
             swept_heats += expected
     expected, got = await dump(model), await dump(other)
     if got != expected:

@@ -9,36 +9,36 @@ from pathlib import Path
 from typing import Any
 
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, CompanyId, Dossier
+from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.budgets.model import Done, Health
+from stoker.budgets.model import Health, Paid
 from stoker.crawl.crawler import CrawlConnector, Crawler
-from stoker.crawl.model import Excerpt, SiteQuestion
-from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.model import Excerpt, VisitRequest
+from stoker.crawl.politeness import LocalHostPacer
 from stoker.crawl.visit import CrawlLimits
 from stoker.crm.odoo import Odoo
 from stoker.crm.rows import PARTNER, CrmRow
-from stoker.crm.upsert import Write
+from stoker.crm.upsert import RowWrite
 from stoker.discovery.ashby import ASHBY
-from stoker.discovery.boards import Board, Layout
+from stoker.discovery.boards import Board, BoardApi
 from stoker.discovery.feeds import Feeds
 from stoker.discovery.greenhouse import GREENHOUSE
 from stoker.discovery.lever import LEVER
-from stoker.discovery.model import PostingsAt
-from stoker.http.client import Http
-from stoker.leads.rationale import OpenAiRationales, rewording
-from stoker.leads.scoring import ScoreRule, scored
-from stoker.rate_limits.rate_limit import OwnPace, Rate
+from stoker.discovery.model import PostingQuery
+from stoker.http.client import HttpClient
+from stoker.leads.rationale import OpenAiRationales, build_rationale_query
+from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
 from stoker.registry.download import DataGov
 from stoker.sandbox.world.companies import World
 from stoker.testing import FakeClock
-from stoker.vendors.contacts import CompanyAt, PeopleAt, Reveal
-from stoker.vendors.email_verification import Batch
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, lusha
-from stoker.vendors.openai import OpenAiExtraction, openai
-from stoker.vendors.search import ReadPages, Search, SearchDepth
-from stoker.vendors.tavily import TavilyReading, TavilySearch, tavily
+from stoker.vendors.contacts import CompanyQuery, PeopleQuery, RevealQuery
+from stoker.vendors.email_verification import EmailBatch
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, build_lusha_api
+from stoker.vendors.openai import OpenAiExtraction, build_openai_api
+from stoker.vendors.search import PageTextsQuery, SearchDepth, SearchQuery
+from stoker.vendors.tavily import TavilyPageReader, TavilySearch, build_tavily_api
 from stoker.vendors.zerobounce import ZeroBounce
 
 DEADLINE = timedelta(seconds=0.4)
@@ -63,7 +63,7 @@ class Subject:
     """A connector, questions it can answer, and what its vendor's statuses mean."""
 
     vendor: str  # as the sandbox calls it
-    make: Callable[[Http, str], Any]  # with this key
+    make: Callable[[HttpClient, str], Any]  # with this key
     questions: Callable[[World], list[Any]]
     failures: Mapping[int, type[Exception]] = field(default_factory=dict)
     raises: bool = True  # False: whatever happens is an answer
@@ -91,52 +91,56 @@ class Free:
     def price(self, question: Any) -> Mapping[str, int]:
         return {"calls": 1}
 
-    async def ask(self, question: Callable[[Any], Awaitable[Any]], *, key: str) -> Done[Any]:
-        return Done(answer=await question(self._vendor), cost={"calls": 1})
+    async def ask(self, question: Callable[[Any], Awaitable[Any]], *, key: str) -> Paid[Any]:
+        return Paid(answer=await question(self._vendor), cost={"calls": 1})
 
     async def check(self) -> Health:
         health: Health = await self._vendor.check()
         return health
 
 
-def _tavily(kind: Any) -> Callable[[Http, str], Any]:
+def _tavily(kind: Any) -> Callable[[HttpClient, str], Any]:
     at = {"base_url": "http://tavily.test", "deadline": DEADLINE}
-    return lambda http, key: kind(tavily(http, key=key, **at))
+    return lambda http, key: kind(build_tavily_api(http, key=key, **at))
 
 
-def _lusha(kind: Any) -> Callable[[Http, str], Any]:
+def _lusha(kind: Any) -> Callable[[HttpClient, str], Any]:
     at = {"base_url": "http://lusha.test", "deadline": DEADLINE}
-    return lambda http, key: kind(lusha(http, key=key, **at))
+    return lambda http, key: kind(build_lusha_api(http, key=key, **at))
 
 
-def _zerobounce(http: Http, key: str) -> Any:
+def _zerobounce(http: HttpClient, key: str) -> Any:
     return ZeroBounce(http, key=key, base_url="http://zerobounce.test", deadline=DEADLINE)
 
 
-def _openai(kind: Any) -> Callable[[Http, str], Any]:
+def _openai(kind: Any) -> Callable[[HttpClient, str], Any]:
     at = {"base_url": "http://openai.test", "deadline": DEADLINE}
 
-    def made(http: Http, key: str) -> Any:
+    def made(http: HttpClient, key: str) -> Any:
         own = key.replace("tvly-", "sk-")  # its keys look like this
-        return kind(openai(http, key=own, **at), model="gpt-5.6-luna")
+        return kind(build_openai_api(http, key=own, **at), model="gpt-5.6-luna")
 
     return made
 
 
-def _crawl(http: Http, key: str) -> Any:
+def _crawl(http: HttpClient, key: str) -> Any:
     clock = FakeClock()
     limits = CrawlLimits(request=DEADLINE, site=2 * DEADLINE)
     crawler = Crawler(
-        http, pacer=OwnHosts(clock=clock), clock=clock, user_agent="Stoker test", limits=limits
+        http,
+        pacer=LocalHostPacer(clock=clock),
+        clock=clock,
+        user_agent="Stoker test",
+        limits=limits,
     )
     return CrawlConnector(crawler)
 
 
-def _odoo(protocol: str) -> Callable[[Http, str], Any]:
+def _odoo(protocol: str) -> Callable[[HttpClient, str], Any]:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
-    def made(http: Http, key: str) -> Free:
+    def made(http: HttpClient, key: str) -> Free:
         crm = Odoo(
             http,
             url="http://odoo.test",
@@ -160,38 +164,38 @@ async def _searched(crm: Odoo) -> Any:
 async def _upserted(crm: Odoo) -> Any:
     """Write a row; what became of it is raised where it was not written."""
     row = CrmRow(model=PARTNER, external_id="stoker.acme_one", values={"name": "One"})
-    write = Write(row=row, cells=row.values, digest="", before={}, intent={})
+    write = RowWrite(row=row, cells=row.values, digest="", before={}, intent={})
     (told,) = (await crm.upsert([write])).values()
     if told.id is None:
-        raise (TransientError if told.later else PermanentError)(told.because)
+        raise (TransientError if told.is_retryable else PermanentError)(told.reason)
     return told.id
 
 
-def _data_gov(http: Http, key: str) -> Any:
+def _data_gov(http: HttpClient, key: str) -> Any:
     clock, url = FakeClock(), "http://data-gov.test"
-    pace = OwnPace(Rate(calls=2, per=timedelta(seconds=10)), clock=clock)
+    pace = LocalRateLimiter(Rate(calls=2, per=timedelta(seconds=10)), clock=clock)
     at = {"list_url": url, "download_url": url, "deadline": DEADLINE, "attempts": 2}
     return Free("datagov", DataGov(http, clock=clock, lists=pace, downloads=pace, key=key, **at))
 
 
 async def _listed(portal: DataGov) -> Any:
-    return await portal.files()
+    return await portal.list_files()
 
 
 async def _downloaded(portal: DataGov) -> Any:
     with tempfile.TemporaryDirectory() as kept:
-        await portal.download((await portal.files())[0], to=Path(kept) / "file.csv")
+        await portal.download((await portal.list_files())[0], to=Path(kept) / "file.csv")
 
 
-def _board(layout: Layout) -> Callable[[Http, str], Any]:
+def _board(layout: BoardApi) -> Callable[[HttpClient, str], Any]:
     at = {"base_url": f"http://{layout.name}.test", "deadline": DEADLINE}
     return lambda http, key: Board(http, layout, **at)
 
 
 def _boards_of(vendor: str) -> Callable[[World], list[Any]]:
     def asked(world: World) -> list[Any]:
-        there = [each for n in range(150) if (each := world.company(n)).board == vendor]
-        return [PostingsAt(place=each.slug, company=each.brand) for each in there[:3]]
+        there = [each for n in range(150) if (each := world.get_company(n)).board == vendor]
+        return [PostingQuery(address=each.slug, company=each.brand) for each in there[:3]]
 
     return asked
 
@@ -214,16 +218,18 @@ CONNECTORS: dict[str, Subject] = {
         vendor="tavily",
         make=_tavily(TavilySearch),
         questions=lambda world: [
-            Search(query=world.company(1).name),
-            Search(query=world.company(2).name, depth=SearchDepth.ADVANCED, most=20),
+            SearchQuery(query=world.get_company(1).name),
+            SearchQuery(query=world.get_company(2).name, depth=SearchDepth.ADVANCED, most=20),
         ],
         failures=_TAVILY,
     ),
     "tavily reading": Subject(
         vendor="tavily",
-        make=_tavily(TavilyReading),
+        make=_tavily(TavilyPageReader),
         questions=lambda world: [
-            ReadPages(urls=tuple(f"http://{world.company(n).domain}/" for n in range(number)))
+            PageTextsQuery(
+                urls=tuple(f"http://{world.get_company(n).domain}/" for n in range(number))
+            )
             for number in (1, 5, 6, 20)
         ],
         failures=_TAVILY,
@@ -232,9 +238,9 @@ CONNECTORS: dict[str, Subject] = {
         vendor="lusha",
         make=_lusha(LushaPeople),
         questions=lambda world: [
-            PeopleAt(domain=world.company(1).domain),
-            PeopleAt(domain=world.company(2).domain, most=100),
-            PeopleAt(domain="nobody-lives-here.test"),
+            PeopleQuery(domain=world.get_company(1).domain),
+            PeopleQuery(domain=world.get_company(2).domain, most=100),
+            PeopleQuery(domain="nobody-lives-here.test"),
         ],
         failures=_LUSHA,
     ),
@@ -242,9 +248,9 @@ CONNECTORS: dict[str, Subject] = {
         vendor="lusha",
         make=_lusha(LushaReveal),
         questions=lambda world: [
-            Reveal(ids=("ct-1-0",)),
-            Reveal(ids=tuple(f"ct-{n}-0" for n in range(100))),
-            Reveal(ids=("nobody",)),
+            RevealQuery(ids=("ct-1-0",)),
+            RevealQuery(ids=tuple(f"ct-{n}-0" for n in range(100))),
+            RevealQuery(ids=("nobody",)),
         ],
         failures=_LUSHA,
     ),
@@ -252,8 +258,8 @@ CONNECTORS: dict[str, Subject] = {
         vendor="lusha",
         make=_lusha(LushaCompanies),
         questions=lambda world: [
-            CompanyAt(domain=world.company(1).domain),
-            CompanyAt(domain="nobody-lives-here.test"),
+            CompanyQuery(domain=world.get_company(1).domain),
+            CompanyQuery(domain="nobody-lives-here.test"),
         ],
         failures=_LUSHA,
     ),
@@ -261,8 +267,8 @@ CONNECTORS: dict[str, Subject] = {
         vendor="zerobounce",
         make=_zerobounce,
         questions=lambda world: [
-            Batch(emails=("someone@nobody.com",)),
-            Batch(emails=tuple(f"someone{n}@nobody.com" for n in range(100))),
+            EmailBatch(emails=("someone@nobody.com",)),
+            EmailBatch(emails=tuple(f"someone{n}@nobody.com" for n in range(100))),
         ],
         # It calls a key it does not know a bad request.
         failures={**USUAL, 400: ConfigError, 402: ConfigError, 403: TransientError},
@@ -272,9 +278,11 @@ CONNECTORS: dict[str, Subject] = {
         vendor="openai",
         make=_openai(OpenAiExtraction),
         questions=lambda world: [
-            Extraction(
-                domain=world.company(1).domain,
-                excerpts=(Excerpt(url="http://a.test/", text=f"We are {world.company(1).name}."),),
+            ExtractionQuery(
+                domain=world.get_company(1).domain,
+                excerpts=(
+                    Excerpt(url="http://a.test/", text=f"We are {world.get_company(1).name}."),
+                ),
             )
         ],
         failures=_OPENAI,
@@ -285,9 +293,9 @@ CONNECTORS: dict[str, Subject] = {
         vendor="openai",
         make=_openai(OpenAiRationales),
         questions=lambda world: [
-            rewording(scored(Dossier(company=each), IcpRule()), ScoreRule())
+            build_rationale_query(score_lead(CompanyRecord(company=each), IcpRule()), ScoreRule())
             for each in (
-                Company(id=CompanyId("a"), name=world.company(1).name),
+                Company(id=CompanyId("a"), name=world.get_company(1).name),
                 Company(id=CompanyId("b"), name="B", ssic="62011", employees=5, website="b.test"),
             )
         ],
@@ -349,7 +357,7 @@ CONNECTORS: dict[str, Subject] = {
         vendor="feeds",
         make=lambda http, key: Feeds(http, deadline=DEADLINE),
         questions=lambda world: [
-            PostingsAt(place=f"http://feeds.test/{world.company(n).slug}/jobs.{kind}")
+            PostingQuery(address=f"http://feeds.test/{world.get_company(n).slug}/jobs.{kind}")
             for n, kind in ((1, "rss"), (2, "atom"))
         ],
         failures={**USUAL, **_AGAIN, 401: PermanentError, 403: PermanentError},
@@ -363,7 +371,7 @@ CONNECTORS: dict[str, Subject] = {
     "crawl": Subject(
         vendor="sites",
         make=_crawl,
-        questions=lambda world: [SiteQuestion(url=world.company(n).domain) for n in (1, 2)],
+        questions=lambda world: [VisitRequest(url=world.get_company(n).domain) for n in (1, 2)],
         failures=dict.fromkeys(USUAL, Exception),
         raises=False,
     ),

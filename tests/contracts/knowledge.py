@@ -4,9 +4,9 @@ import hashlib
 import string
 from datetime import UTC, date, datetime, timedelta
 
-from stoker.crawl.model import PageSeen
+from stoker.crawl.model import PageState
 from stoker.registry.model import Entity, Load, Reject
-from stoker.vendors.model import Kept
+from stoker.vendors.model import CachedAnswer
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -71,7 +71,7 @@ def page(url="https://acme.test/", **changes):
         "seen_at": NOW,
         "changed_at": NOW - HOUR,
     }
-    return PageSeen(**plain | changes)
+    return PageState(**plain | changes)
 
 
 def answer(key="k", **changes):
@@ -81,6 +81,6 @@ def answer(key="k", **changes):
         "answer": {"results": [{"title": "ünï 🙂", "score": 0.5, "n": None}]},
         "cost": {"credits": 1},
         "at": NOW,
-        "good_until": NOW + HOUR,
+        "expires_at": NOW + HOUR,
     }
-    return Kept(**plain | changes)
+    return CachedAnswer(**plain | changes)

@@ -72,38 +72,38 @@ class KnowledgeSequence:
     def pages(self) -> tuple[str, Verb]:
         tenant, site = self.rng.choice([ACME, UMBRELLA]), self.rng.choice(["a.test", "b.test"])
         if self.rng.random() < 0.2:
-            return f"forget_site {site}", lambda b: b.tenant(tenant).pages.forget_site(site)
+            return f"forget_site {site}", lambda b: b.tenant(tenant).pages.delete_site(site)
         seen = [
             page(self.rng.choice("abc") + self.text(), etag=self.text(), seen_at=self.now())
             for _ in range(self.rng.randint(0, 3))
         ]
         return f"remember_pages {tenant} {site} {seen}", (
-            lambda b: b.tenant(tenant).pages.remember_pages(site, seen)
+            lambda b: b.tenant(tenant).pages.save_pages(site, seen)
         )
 
     def answers(self) -> tuple[str, Verb]:
         tenant, now, limit = self.rng.choice([ACME, UMBRELLA]), self.now(), self.rng.randint(0, 3)
         if self.rng.random() < 0.3:
             return f"forget_answers {tenant} {now} {limit}", (
-                lambda b: b.tenant(tenant).answers.forget_answers(before=now, limit=limit)
+                lambda b: b.tenant(tenant).answers.delete_answers(before=now, limit=limit)
             )
         kept = [
             answer(
                 self.rng.choice("abcd"),
                 answer=self.rng.choice([None, 1, self.text(), [self.text()], {"a": 0.1}]),
-                good_until=self.now(),
+                expires_at=self.now(),
             )
             for _ in range(self.rng.randint(0, 3))
         ]
         return f"keep_answers {tenant} {kept}", (
-            lambda b: b.tenant(tenant).answers.keep_answers(kept)
+            lambda b: b.tenant(tenant).answers.save_answers(kept)
         )
 
     def follow(self) -> tuple[str, Verb]:
         since = self.rng.choice([None, NOW, self.clock, self.clock - timedelta(minutes=5)])
         after, limit = self.rng.choice(["", "T0", "T5"]), self.rng.randint(0, 5)
         return f"entities_changed {since} {after!r} {limit}", (
-            lambda b: b.registry().entities_changed(since=since, after=after, limit=limit)
+            lambda b: b.registry().list_changed_entities(since=since, after=after, limit=limit)
         )
 
     def look(self) -> tuple[str, Verb]:
@@ -116,7 +116,7 @@ class KnowledgeSequence:
         return self.rng.choice(
             [
                 (f"count_entities {by}", lambda b: b.registry().count_entities(by=by)),
-                (f"entity {uen}", lambda b: b.registry().entity(uen)),
+                (f"entity {uen}", lambda b: b.registry().find_entity(uen)),
                 (f"load_codes {codes}", lambda b: b.registry().load_codes(version, codes)),
             ]
         )
@@ -147,11 +147,15 @@ async def begun(backend: Backend) -> None:
 async def dump(backend: Backend) -> list[object]:
     """Return everything there is."""
     registry = backend.registry()
-    found = [await registry.entities_changed(), await registry.loads(), await registry.rejects()]
-    found += [await registry.codes("2020"), await registry.codes("2025")]
+    found = [
+        await registry.list_changed_entities(),
+        await registry.list_loads(),
+        await registry.list_rejects(),
+    ]
+    found += [await registry.list_codes("2020"), await registry.list_codes("2025")]
     for store in map(backend.tenant, (ACME, UMBRELLA)):
-        found += [await store.pages.pages("a.test"), await store.pages.pages("b.test")]
-        found.append(await store.answers.answers("abcd"))
+        found += [await store.pages.list_pages("a.test"), await store.pages.list_pages("b.test")]
+        found.append(await store.answers.find_answers("abcd"))
     return found
 
 

@@ -14,8 +14,8 @@ from contracts.sequences import Difference
 from stoker.base.errors import StokerError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, CapChange, Scope
-from stoker.budgets.charges import Request
-from stoker.budgets.reservations import OPEN, Phase
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 from stoker.memory.backend import MemoryBackend
@@ -71,7 +71,7 @@ class MoneySequence:
 
     def next(self) -> Step:
         make = self.rng.choice(
-            [self.reserve] * 8 + [self.move] * 8 + [self.lapse] * 2 + [self.order] * 2
+            [self.reserve] * 8 + [self.move] * 8 + [self.lapse] * 2 + [self.shuffle] * 2
             + [self.look] * 3 + [self.share] * 4
         )  # fmt: skip
         said, verb = make()
@@ -80,7 +80,7 @@ class MoneySequence:
     def reserve(self) -> Step:
         tenant, now = self.tenant(), self.now()
         units = self.rng.sample(UNITS, self.rng.randint(1, 2))
-        request = Request(
+        request = SpendRequest(
             key=self.key(),
             connector=self.rng.choice(self.names.connectors),
             amounts={unit: self.rng.choice([0, 1, 5, 15, 90]) for unit in units},
@@ -105,7 +105,7 @@ class MoneySequence:
         actual = {self.rng.choice(UNITS): self.rng.choice([0, 1, 5, 15, 200, -1])}
         return self.rng.choice(
             [
-                (f"sent {key}", lambda b: b.tenant(tenant).money.sent(key, now=now)),
+                (f"sent {key}", lambda b: b.tenant(tenant).money.mark_sent(key, now=now)),
                 (
                     f"settle {key} {actual}",
                     lambda b: b.tenant(tenant).money.settle(key, actual, now=now),
@@ -116,7 +116,7 @@ class MoneySequence:
                 ),
                 (
                     f"keep_aside {key} {text!r}",
-                    lambda b: b.tenant(tenant).money.keep_aside(key, reason=text, now=now),
+                    lambda b: b.tenant(tenant).money.mark_uncertain(key, reason=text, now=now),
                 ),
             ]
         )
@@ -134,7 +134,7 @@ class MoneySequence:
             ]
         )
 
-    def order(self) -> Step:
+    def shuffle(self) -> Step:
         tenant, now, text = self.tenant(), self.now(), self.text()
         connector = self.rng.choice(["", *self.names.connectors])
         mine = self.rng.choice(self.names.connectors)
@@ -160,8 +160,8 @@ class MoneySequence:
 
     def look(self) -> Step:
         tenant, key = self.tenant(), self.key()
-        phases = self.rng.sample(list(Phase), self.rng.randint(0, 6))
-        phases = self.rng.choice([phases, list(OPEN)])
+        phases = self.rng.sample(list(ReservationStatus), self.rng.randint(0, 6))
+        phases = self.rng.choice([phases, list(OPEN_STATUSES)])
         limit = self.rng.randint(0, 9)
         return self.rng.choice(
             [
@@ -181,19 +181,19 @@ class MoneySequence:
         places = self.rng.randint(0, 2)
         return self.rng.choice(
             [
-                *[(f"turn {rate} {now}", lambda b: b.shared().turn(key, rate, now=now))] * 2,
-                (f"push_back {until}", lambda b: b.shared().push_back(key, until=until)),
-                ("next_at", lambda b: b.shared().next_at(key)),
+                *[(f"turn {rate} {now}", lambda b: b.shared().acquire(key, rate, now=now))] * 2,
+                (f"push_back {until}", lambda b: b.shared().delay_until(key, until=until)),
+                ("next_at", lambda b: b.shared().find_next_at(key)),
                 *[
                     (
                         f"take_place {places} {owner!r} {until} {now}",
-                        lambda b: b.shared().take_place(
+                        lambda b: b.shared().acquire_slot(
                             key, places=places, owner=owner, until=until, now=now
                         ),
                     )
                 ]
                 * 2,
-                (f"leave_place {owner!r}", lambda b: b.shared().leave_place(key, owner=owner)),
+                (f"leave_place {owner!r}", lambda b: b.shared().release_slot(key, owner=owner)),
             ]
         )
 
@@ -228,21 +228,21 @@ async def dump(backend: Backend, names: Named, tenant: TenantId) -> list[object]
     store, shared = backend.tenant(tenant), backend.shared()
     money, mine = store.money, ("", *names.connectors)
     return [
-        await money.holds(phases=list(Phase), limit=100_000),
-        await money.usage(),
-        await money.cap_changes(),
-        [stop for stop in await money.stops() if stop.connector in mine],
-        [stop for stop in await shared.stops() if stop.connector in mine],
-        [usage for usage in await shared.usage() if usage.cap.split("/")[1] in mine],
+        await money.list_reservations(phases=list(ReservationStatus), limit=100_000),
+        await money.list_usage(),
+        await money.list_cap_changes(),
+        [stop for stop in await money.list_stops() if stop.connector in mine],
+        [stop for stop in await shared.list_stops() if stop.connector in mine],
+        [usage for usage in await shared.list_usage() if usage.cap.split("/")[1] in mine],
         {
             cap: change
-            for cap, change in (await shared.cap_changes()).items()
+            for cap, change in (await shared.list_cap_changes()).items()
             if cap.split("/")[1] in mine
         },
-        await store.ledger.entries(limit=100_000),
+        await store.ledger.list_entries(limit=100_000),
         [
             (entry.kind, entry.subject, entry.reason, entry.data)
-            for entry in await shared.ledger.entries(limit=100_000)
+            for entry in await shared.ledger.list_entries(limit=100_000)
             if any(name in entry.subject.split("/") for name in names.connectors)
         ],
     ]
@@ -261,7 +261,9 @@ async def money_compared(
         differences += await _differences(seed, said, verb, model, others)
     granted = 0
     for tenant in sequence.names.tenants:
-        granted += len(await model.tenant(tenant).money.holds(phases=list(Phase)))
+        granted += len(
+            await model.tenant(tenant).money.list_reservations(phases=list(ReservationStatus))
+        )
 
         async def everything(backend: Backend, tenant: TenantId = tenant) -> object:
             return await dump(backend, sequence.names, tenant)

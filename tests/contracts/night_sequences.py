@@ -24,11 +24,11 @@ from contracts.accounts import (
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import NOW
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Dossier, Verdict
+from stoker.accounts.model import CompanyRecord, EmailStatus
 from stoker.base.errors import StokerError
 from stoker.base.types import Depth
-from stoker.context import Backend, Store
-from stoker.enrichment.model import ENDS, Unit, UnitState
+from stoker.context import Backend, TenantStores
+from stoker.enrichment.model import END_STATES, WorkItem, WorkState
 
 RUNS = ["20260207_013000", "20260208_013000"]
 OWNERS = ["", "w1", "w2", "w3"]
@@ -44,14 +44,14 @@ class NightSequence:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.clock = NOW
-        self.open: list[Unit] = []  # of Acme's first run, so that some ends are real ones
+        self.open: list[WorkItem] = []  # of Acme's first run, so that some ends are real ones
 
     def next(self) -> tuple[str, Verb]:
         rng = self.rng
         verb = rng.choice(
             [self.setting, self.directory, self.candidates, self.look]
             + [self.companies] * 3
-            + [self.plan, self.take, self.take, self.keep, self.give_back]
+            + [self.plan, self.claim, self.claim, self.keep, self.release]
             + [self.finish] * 6
             + [self.send, self.send]
         )
@@ -61,23 +61,29 @@ class NightSequence:
         one = tenant(
             self.rng.choice(["acme", "umbrella", "bolt", "NO"]), active=self.rng.random() < 0.5
         )
-        return f"put_tenant {one}", lambda b: b.directory().put_tenant(one)
+        return f"put_tenant {one}", lambda b: b.directory().save_tenant(one)
 
     def setting(self) -> tuple[str, Verb]:
-        whose, now, word = self.whose(), self.now(), self.text()
+        whose, now, word = self.owner(), self.now(), self.text()
         years = (2000, self.rng.choice([2001, 2025]))
         return self.rng.choice(
             [
-                (f"put_user {word!r}", lambda b: whose(b).accounts.put_user(user(word, name=word))),
-                (f"put_onboarded {now}", lambda b: whose(b).accounts.put_onboarded(word, at=now)),
-                (f"put_mark {now}", lambda b: whose(b).accounts.put_mark(now)),
+                (
+                    f"put_user {word!r}",
+                    lambda b: whose(b).accounts.save_user(user(word, name=word)),
+                ),
+                (
+                    f"put_onboarded {now}",
+                    lambda b: whose(b).accounts.complete_setup_step(word, at=now),
+                ),
+                (f"put_mark {now}", lambda b: whose(b).accounts.set_registry_cursor(now)),
                 (
                     f"put_rule {word!r} {years}",
-                    lambda b: whose(b).accounts.put_rule(IcpRule(name=word, years=years)),
+                    lambda b: whose(b).accounts.save_rule(IcpRule(name=word, years=years)),
                 ),
                 (
                     f"put_connection {word!r} {now}",
-                    lambda b: whose(b).accounts.put_connection(
+                    lambda b: whose(b).accounts.save_connection(
                         connection(url=word, key_expires_at=now)
                     ),
                 ),
@@ -85,7 +91,7 @@ class NightSequence:
         )
 
     def companies(self) -> tuple[str, Verb]:
-        whose, now, rng = self.whose(), self.now(), self.rng
+        whose, now, rng = self.owner(), self.now(), self.rng
         some = [
             rng.choice([bare, company])(
                 f"T{rng.randint(0, 7)}",
@@ -102,43 +108,45 @@ class NightSequence:
         )
 
     def candidates(self) -> tuple[str, Verb]:
-        whose, rule = self.whose(), self.rng.choice(["default", "other"])
+        whose, rule = self.owner(), self.rng.choice(["default", "other"])
         some = [f"T{self.rng.randint(0, 9)}" for _ in range(self.rng.randint(0, 6))]
         after, upto = self.rng.choice(["", "T3"]), self.rng.choice([None, "T6"])
         return f"put_candidates {rule} {some} {after} {upto}", (
-            lambda b: whose(b).accounts.put_candidates(some, rule=rule, after=after, upto=upto)
+            lambda b: whose(b).accounts.save_candidates(some, rule=rule, after=after, upto=upto)
         )
 
     def look(self) -> tuple[str, Verb]:
-        whose, rng = self.whose(), self.rng
+        whose, rng = self.owner(), self.rng
         after, limit, uen = rng.choice(["", "T2"]), rng.randint(0, 4), f"T{rng.randint(0, 9)}"
         run, least = rng.choice([None, *RUNS]), rng.choice([None, 0.0, 0.5])
-        states = rng.sample(list(UnitState), rng.randint(0, 3))
+        states = rng.sample(list(WorkState), rng.randint(0, 3))
         return rng.choice(
             [
                 (
                     f"dossiers {after!r} {limit} {run} {least}",
-                    lambda b: whose(b).accounts.dossiers(
+                    lambda b: whose(b).accounts.list_company_records(
                         after=after, limit=limit, run=run, least=least
                     ),
                 ),
                 (
                     f"candidates {after!r} {limit}",
-                    lambda b: whose(b).accounts.candidates(
+                    lambda b: whose(b).accounts.list_candidates(
                         rule="default", after=after, limit=limit
                     ),
                 ),
                 (
                     f"units {states} {limit}",
-                    lambda b: whose(b).nights.units(RUNS[0], states=states, after=1, limit=limit),
+                    lambda b: whose(b).nights.list_items(
+                        RUNS[0], states=states, after=1, limit=limit
+                    ),
                 ),
-                ("looked_at_since", lambda b: whose(b).accounts.looked_at_since(NOW)),
-                (f"last_look {uen}", lambda b: whose(b).nights.last_look(uen)),
+                ("count_visited_since", lambda b: whose(b).accounts.count_visited_since(NOW)),
+                (f"last_look {uen}", lambda b: whose(b).nights.find_last_item(uen)),
             ]
         )
 
     def plan(self) -> tuple[str, Verb]:
-        whose, run, rng = self.whose(), a_run(self.rng), self.rng
+        whose, run, rng = self.owner(), a_run(self.rng), self.rng
         # Mostly each company at a place of its own, as a real plan has it.
         places = rng.sample(range(30), rng.randint(0, 5))
         some = [
@@ -146,55 +154,55 @@ class NightSequence:
                 place,
                 company=f"T{place if rng.random() < 0.97 else rng.randint(0, 29)}",
                 depth=rng.choice(list(Depth)),
-                because=self.text(),
+                reason=self.text(),
             )
             for place in places
         ]
-        return f"plan_units {run} {some}", lambda b: whose(b).nights.plan_units(run, some)
+        return f"plan_units {run} {some}", lambda b: whose(b).nights.insert_items(run, some)
 
-    def take(self) -> tuple[str, Verb]:
-        whose, run, owner = self.whose(), a_run(self.rng), self.rng.choice(OWNERS)
+    def claim(self) -> tuple[str, Verb]:
+        whose, run, owner = self.owner(), a_run(self.rng), self.rng.choice(OWNERS)
         now, limit = self.now(), self.rng.randint(0, 4)
         until = now + timedelta(seconds=self.rng.choice([0, 30, 300]))
         return f"take_units {run} {owner!r} {now} {until} {limit}", (
-            lambda b: whose(b).nights.take_units(
+            lambda b: whose(b).nights.claim_items(
                 run, owner=owner, until=until, now=now, limit=limit
             )
         )
 
     def keep(self) -> tuple[str, Verb]:
-        whose, run, owner = self.whose(), a_run(self.rng), self.rng.choice(OWNERS)
+        whose, run, owner = self.owner(), a_run(self.rng), self.rng.choice(OWNERS)
         until = self.now()
         return f"keep_units {run} {owner!r} {until}", (
-            lambda b: whose(b).nights.keep_units(run, owner=owner, until=until)
+            lambda b: whose(b).nights.extend_claims(run, owner=owner, until=until)
         )
 
-    def give_back(self) -> tuple[str, Verb]:
-        whose, run, owner = self.whose(), a_run(self.rng), self.rng.choice(OWNERS)
+    def release(self) -> tuple[str, Verb]:
+        whose, run, owner = self.owner(), a_run(self.rng), self.rng.choice(OWNERS)
         return f"give_back_units {run} {owner!r}", (
-            lambda b: whose(b).nights.give_back_units(run, owner=owner)
+            lambda b: whose(b).nights.release_items(run, owner=owner)
         )
 
     def finish(self) -> tuple[str, Verb]:
-        whose, run, rng = self.whose(), a_run(self.rng), self.rng
+        whose, run, rng = self.owner(), a_run(self.rng), self.rng
         one = unit(rng.randint(0, 9), owner=rng.choice(OWNERS))
         if self.open and rng.random() < 0.6:
             whose, run, one = (lambda backend: backend.tenant(ACME)), RUNS[0], rng.choice(self.open)
-        states = list(UnitState) if rng.random() < 0.1 else [UnitState.DONE, UnitState.SHED]
+        states = list(WorkState) if rng.random() < 0.1 else [WorkState.DONE, WorkState.DROPPED]
         end = ended(one, state=rng.choice(states), reasons=(self.text(),), ended_at=self.now())
         found = self.found(one.company) if rng.random() < 0.8 else None
         return f"finish_unit {run} {end} {found}", (
-            lambda b: whose(b).nights.finish_unit(run, end, found)
+            lambda b: whose(b).nights.finish_item(run, end, found)
         )
 
-    def found(self, uen: str) -> Dossier:
+    def found(self, uen: str) -> CompanyRecord:
         rng = self.rng
         whole = dossier(
             uen,
             company=company(uen, name=self.text(), last_seen_at=rng.choice([None, self.now()])),
-            findings=tuple(finding(value=self.text()) for _ in range(rng.randint(0, 2))),
+            facts=tuple(finding(value=self.text()) for _ in range(rng.randint(0, 2))),
             contacts=tuple(
-                contact(title=self.text(), verdict=rng.choice(list(Verdict)))
+                contact(title=self.text(), verdict=rng.choice(list(EmailStatus)))
                 for _ in range(rng.randint(0, 3))
             ),
             score=rng.choice([None, score(rng.choice([0.0, 0.5, 1.0]))]),
@@ -203,10 +211,10 @@ class NightSequence:
             notes=rng.choice([{}, {"a": self.text()}]),
             extracted_from=self.text(),
         )
-        return Dossier(company=bare(uen)) if rng.random() < 0.1 else whole
+        return CompanyRecord(company=bare(uen)) if rng.random() < 0.1 else whole
 
     def send(self) -> tuple[str, Verb]:
-        whose, rng = self.whose(), self.rng
+        whose, rng = self.owner(), self.rng
         rows = [
             sent(
                 rng.choice("abc"),
@@ -218,9 +226,9 @@ class NightSequence:
             )
             for _ in range(rng.randint(0, 3))
         ]
-        return f"keep_sent {rows}", lambda b: whose(b).nights.keep_sent(rows)
+        return f"keep_sent {rows}", lambda b: whose(b).nights.save_sent_rows(rows)
 
-    def whose(self) -> Callable[[Backend], Store]:
+    def owner(self) -> Callable[[Backend], TenantStores]:
         name = self.rng.choice([ACME, ACME, ACME, UMBRELLA])
         return lambda backend: backend.tenant(name)
 
@@ -241,18 +249,22 @@ def a_run(rng: random.Random) -> str:
 
 async def dump(backend: Backend) -> list[object]:
     """Return everything there is."""
-    found: list[object] = [await backend.directory().tenants()]
+    found: list[object] = [await backend.directory().list_tenants()]
     for store in map(backend.tenant, (ACME, UMBRELLA)):
         accounts, nights = store.accounts, store.nights
-        found += [await accounts.users(), await accounts.onboarding(), await accounts.mark()]
-        found += [await accounts.rule(word) for word in TEXTS if word]
-        found += [await accounts.connection(), await accounts.companies()]
-        found += [await accounts.dossier(f"T{n}") for n in range(10)]
-        found += [await accounts.candidates(rule=rule) for rule in ("default", "other")]
-        found += [await accounts.dossiers(), await nights.sent_rows("abc")]
+        found += [
+            await accounts.list_users(),
+            await accounts.list_setup_steps(),
+            await accounts.find_registry_cursor(),
+        ]
+        found += [await accounts.find_rule(word) for word in TEXTS if word]
+        found += [await accounts.find_connection(), await accounts.list_companies()]
+        found += [await accounts.find_company_record(f"T{n}") for n in range(10)]
+        found += [await accounts.list_candidates(rule=rule) for rule in ("default", "other")]
+        found += [await accounts.list_company_records(), await nights.find_sent_rows("abc")]
         for run in RUNS:
-            found += [await nights.units(run), await nights.count_units(run)]
-            found += [await nights.sent_by(run)]
+            found += [await nights.list_items(run), await nights.count_items(run)]
+            found += [await nights.list_sent_rows(run)]
     return found
 
 
@@ -270,12 +282,12 @@ async def first_difference(
     """Do one sequence to both; return how many units ended, and the first step they differ at."""
     sequence, ends = NightSequence(seed), 0
     for _ in range(steps):
-        units = await model.tenant(ACME).nights.units(RUNS[0])
-        sequence.open = [one for one in units if one.state not in ENDS]
+        units = await model.tenant(ACME).nights.list_items(RUNS[0])
+        sequence.open = [one for one in units if one.state not in END_STATES]
         said, verb = sequence.next()
         expected, got = await outcome(verb, model), await outcome(verb, other)
         if got != expected:
             return ends, f"seed {seed}: {said}: expected {expected}, got {got}"
-        ends += said.startswith("finish_unit") and expected is True
+        ends += said.startswith("finish_item") and expected is True
     expected, got = await dump(model), await dump(other)
     return ends, None if got == expected else f"seed {seed}: dump: expected {expected}, got {got}"

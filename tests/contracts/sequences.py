@@ -11,13 +11,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
 from stoker.base.errors import StokerError
-from stoker.base.types import Enriched, Job, JobScore, TenantId
-from stoker.context import Backend, Store
-from stoker.ledger.chain import Note
+from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
+from stoker.context import Backend, TenantStores
+from stoker.ledger.chain import NewEntry
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.leases import released, renewed, taken
-from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StepTiming, Weight
-from stoker.scheduling.model import Slot, SlotState
+from stoker.runs.leases import acquire_lease, release_lease, renew_lease
+from stoker.runs.model import (
+    CancelRequest,
+    Manifest,
+    Run,
+    RunKey,
+    RunState,
+    StepTiming,
+    StorageSize,
+)
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 START = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 ENDS = [state for state in RunState if state is not RunState.RUNNING]
@@ -25,11 +33,11 @@ TEXTS = ["", "plain", "ünï – 日本語 🙂", "quote ' and \" and \\", "line
 BAD_TEXTS = ["a\0b", "half \ud800"]
 NAMES = ["nightly", "hourly"]
 JOBS = [
-    Job.found(source="feed", url=f"https://example.com/{n}", title=TEXTS[n % len(TEXTS)])
+    Job.create(source="feed", url=f"https://example.com/{n}", title=TEXTS[n % len(TEXTS)])
     for n in range(12)
 ]
 
-Step = tuple[str, Callable[[Store], Awaitable[object]]]
+Step = tuple[str, Callable[[TenantStores], Awaitable[object]]]
 
 
 @dataclass
@@ -60,7 +68,7 @@ class Sequence:
         )  # fmt: skip
         return tenant, await make(store)
 
-    async def run_step(self, store: Store) -> Step:
+    async def run_step(self, store: TenantStores) -> Step:
         run, choice = await self.some_run(store), self.rng.random()
         if choice < 0.45:
             new = replace(run, key=RunKey(self.at(), self.rng.randint(1, 2)))
@@ -69,36 +77,40 @@ class Sequence:
             end = replace(
                 run,
                 state=self.rng.choice([*ENDS, RunState.RUNNING]) if choice < 0.5 else ENDS[0],
-                ended_at=self.moment(),
+                ended_at=self.to_ledger_time(),
                 reason=self.text(),
                 manifest=self.manifest(),
             )
             return f"finish_run {end}", lambda s: s.runs.finish_run(end)
         if choice < 0.86:
-            at, request = self.at(), CancelRequest(by=self.text(), at=self.moment())
-            return f"ask_to_cancel {at} {request}", lambda s: s.runs.ask_to_cancel(at, request)
+            at, request = self.at(), CancelRequest(by=self.text(), at=self.to_ledger_time())
+            return f"ask_to_cancel {at} {request}", lambda s: s.runs.request_cancel(at, request)
         ats = [self.at() for _ in range(self.rng.randint(0, 3))]
         if choice < 0.93:
-            return f"weigh {ats}", lambda s: s.runs.weigh(ats)
-        return f"prune {ats}", lambda s: s.runs.prune(ats)
+            return f"weigh {ats}", lambda s: s.runs.measure_runs(ats)
+        return f"prune {ats}", lambda s: s.runs.delete_runs(ats)
 
-    async def found_step(self, store: Store) -> Step:
+    async def found_step(self, store: TenantStores) -> Step:
         key = (await self.some_run(store)).key
         if self.rng.random() < 0.1:
-            key = replace(key, epoch=self.rng.randint(0, 3))
+            key = replace(key, fencing_token=self.rng.randint(0, 3))
         jobs = self.rng.sample(JOBS, self.rng.randint(0, 4))
         if self.rng.random() < 0.2:
             jobs = jobs + jobs[:1]
         choice = self.rng.random()
         if choice < 0.5:
             found = [
-                replace(job, company=self.text(), posted_at=self.rng.choice([None, self.moment()]))
+                replace(
+                    job,
+                    company=self.text(),
+                    posted_at=self.rng.choice([None, self.to_ledger_time()]),
+                )
                 for job in jobs
             ]
             return f"insert_jobs {key} {found}", lambda s: s.runs.insert_jobs(key, found)
         if choice < 0.75:
             enriched = [
-                Enriched(
+                EnrichedJob(
                     job=job.id,
                     title=self.text(),
                     stack=tuple(self.rng.sample(TEXTS, 2)),
@@ -120,42 +132,42 @@ class Sequence:
         ]
         return f"insert_scores {key} {scores}", lambda s: s.runs.insert_scores(key, scores)
 
-    async def lease_step(self, store: Store) -> Step:
+    async def lease_step(self, store: TenantStores) -> Step:
         name = self.rng.choice(NAMES)
-        now = await store.schedule.lease(name)
+        now = await store.schedule.find_lease(name)
         seen = (
             now
             if self.rng.random() < 0.7
-            else self.rng.choice([None, now and released(now, now=START)])
+            else self.rng.choice([None, now and release_lease(now, now=START)])
         )
         length = timedelta(seconds=self.rng.randint(1, 60))
-        wanted = taken(
-            name, now, owner=self.text(), task=self.text(), now=self.moment(), length=length
+        wanted = acquire_lease(
+            name, now, owner=self.text(), task=self.text(), now=self.to_ledger_time(), length=length
         )
         if now and self.rng.random() < 0.4:
-            wanted = renewed(now, now=self.moment(), length=length)
+            wanted = renew_lease(now, now=self.to_ledger_time(), length=length)
         return f"swap_lease {seen} {wanted}", lambda s: s.schedule.swap_lease(seen, wanted)
 
-    async def slot_step(self, store: Store) -> Step:
-        fence = await store.schedule.lease(self.rng.choice(NAMES))
+    async def slot_step(self, store: TenantStores) -> Step:
+        fence = await store.schedule.find_lease(self.rng.choice(NAMES))
         if fence and self.rng.random() < 0.2:
-            fence = replace(fence, epoch=fence.epoch - 1)
+            fence = replace(fence, fencing_token=fence.fencing_token - 1)
         if self.rng.random() < 0.3:
             fence = None
-        slot = Slot(
+        slot = OccurrenceResult(
             schedule=self.rng.choice(NAMES),
-            instant=self.at(),
-            state=self.rng.choice(list(SlotState)),
-            decided_at=self.moment(),
+            due_at=self.at(),
+            state=self.rng.choice(list(OccurrenceState)),
+            decided_at=self.to_ledger_time(),
             reason=self.text(),
             run_at=self.rng.choice([None, self.at()]),
         )
-        return f"decide_slot {slot} {fence}", lambda s: s.schedule.decide_slot(slot, fence=fence)
+        return f"decide_slot {slot} {fence}", lambda s: s.schedule.record_result(slot, fence=fence)
 
-    async def ledger_step(self, store: Store) -> Step:
+    async def ledger_step(self, store: TenantStores) -> Step:
         notes = [
-            Note(
-                at=self.moment(),
+            NewEntry(
+                at=self.to_ledger_time(),
                 kind="NOTE",
                 subject=self.text(),
                 reason=self.text(),
@@ -165,7 +177,7 @@ class Sequence:
         ]
         return f"append {notes}", lambda s: s.ledger.append(notes)
 
-    async def read_step(self, store: Store) -> Step:
+    async def read_step(self, store: TenantStores) -> Step:
         at, name, limit = self.at(), self.rng.choice(NAMES), self.rng.randint(0, 5)
         after = self.rng.choice(["", *(job.id for job in JOBS)])
         since, until = self.rng.choice([None, self.at()]), self.rng.choice([None, self.at()])
@@ -174,28 +186,31 @@ class Sequence:
         return self.rng.choice(
             [
                 (f"run {at}", lambda s: s.runs.run(at)),
-                (f"cancel_request {at}", lambda s: s.runs.cancel_request(at)),
-                (f"runs {kind} {limit}", lambda s: s.runs.runs(kind=kind, limit=limit)),
-                (f"jobs {at}", lambda s: s.runs.jobs(at, after=after, limit=limit)),
-                (f"enriched {at}", lambda s: s.runs.enriched(at, after=after, limit=limit)),
-                (f"scores {at}", lambda s: s.runs.scores(at, after=after, limit=limit)),
-                (f"lease {name}", lambda s: s.schedule.lease(name)),
-                (f"slots {name}", lambda s: s.schedule.slots(name, since=since, until=until)),
-                (f"last_slot {name}", lambda s: s.schedule.last_slot(name)),
-                ("latest_decision_at", lambda s: s.schedule.latest_decision_at()),
-                (f"entries {seq} {limit}", lambda s: s.ledger.entries(after=seq, limit=limit)),
+                (f"cancel_request {at}", lambda s: s.runs.find_cancel_request(at)),
+                (f"runs {kind} {limit}", lambda s: s.runs.list_runs(kind=kind, limit=limit)),
+                (f"jobs {at}", lambda s: s.runs.list_jobs(at, after=after, limit=limit)),
+                (f"enriched {at}", lambda s: s.runs.list_enriched(at, after=after, limit=limit)),
+                (f"scores {at}", lambda s: s.runs.list_scores(at, after=after, limit=limit)),
+                (f"lease {name}", lambda s: s.schedule.find_lease(name)),
+                (
+                    f"slots {name}",
+                    lambda s: s.schedule.list_results(name, since=since, until=until),
+                ),
+                (f"last_slot {name}", lambda s: s.schedule.find_last_result(name)),
+                ("find_latest_entry_at", lambda s: s.schedule.find_latest_entry_at()),
+                (f"entries {seq} {limit}", lambda s: s.ledger.list_entries(after=seq, limit=limit)),
             ]
         )
 
-    async def some_run(self, store: Store) -> Run:
-        runs = await store.runs.runs()
+    async def some_run(self, store: TenantStores) -> Run:
+        runs = await store.runs.list_runs()
         if runs and self.rng.random() < 0.85:
             return self.rng.choice(runs)
         kind = self.rng.choice(["discover", "upkeep"])
         return Run(
             key=RunKey(self.at(), 1),
             kind=kind,
-            instant=self.rng.choice([None, self.moment()]),
+            instant=self.rng.choice([None, self.to_ledger_time()]),
             manifest=self.manifest(),
         )
 
@@ -203,7 +218,7 @@ class Sequence:
         zone = timezone(timedelta(hours=self.rng.choice([0, 8, -5])))
         return (START + timedelta(seconds=self.rng.randint(0, 5))).astimezone(zone)
 
-    def moment(self) -> datetime:
+    def to_ledger_time(self) -> datetime:
         moment = self.at() + timedelta(microseconds=self.rng.choice([0, 1, 999_999]))
         return moment.replace(tzinfo=None) if self.rng.random() < 0.02 else moment
 
@@ -247,26 +262,26 @@ async def compared(
     return differences
 
 
-async def outcome(verb: Callable[[Store], Awaitable[object]], store: Store) -> object:
+async def outcome(verb: Callable[[TenantStores], Awaitable[object]], store: TenantStores) -> object:
     """Return what a verb answers, or the kind of error it raises."""
     try:
         answer = await verb(store)
     except StokerError as error:
         return type(error).__name__
     # How many bytes something takes is each backend's own affair.
-    return replace(answer, bytes=0) if isinstance(answer, Weight) else answer
+    return replace(answer, bytes=0) if isinstance(answer, StorageSize) else answer
 
 
-async def dump(store: Store) -> list[object]:
+async def dump(store: TenantStores) -> list[object]:
     """Return everything in a store."""
-    runs = await store.runs.runs()
-    found: list[object] = [runs, await store.ledger.entries(limit=100_000)]
+    runs = await store.runs.list_runs()
+    found: list[object] = [runs, await store.ledger.list_entries(limit=100_000)]
     for run in runs:
-        found.append(await store.runs.cancel_request(run.at))
-        for page in (store.runs.jobs, store.runs.enriched, store.runs.scores):
+        found.append(await store.runs.find_cancel_request(run.at))
+        for page in (store.runs.list_jobs, store.runs.list_enriched, store.runs.list_scores):
             found.append(await page(run.at, limit=100_000))
     for name in NAMES:
-        found += [await store.schedule.lease(name), await store.schedule.slots(name)]
+        found += [await store.schedule.find_lease(name), await store.schedule.list_results(name)]
     return found
 
 

@@ -25,7 +25,7 @@ from contracts.accounts import (
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Dossier, Standing, Upserted, Verdict
+from stoker.accounts.model import Candidate, CompanyRecord, EmailStatus, UpsertCount
 from stoker.base.errors import ConfigError, PermanentError, StokerError
 
 LATER = NOW + HOUR
@@ -43,19 +43,19 @@ async def looked_at(store, found, *, run=RUN):
     await planned(store.nights, uens[found.company.id], run=run)
     mine = {one.company: one for one in await taken(store.nights, run=run)}
     one = mine[found.company.id]
-    assert await store.nights.finish_unit(run, ended(one), found)
+    assert await store.nights.finish_item(run, ended(one), found)
 
 
 def test_the_directory_knows_who_the_tenants_are_in_id_order(on_backend):
     async def scenario(backend):
         directory = backend.directory()
-        assert await directory.tenants() == []
-        assert await directory.put_tenant(tenant("umbrella"))
-        assert await directory.put_tenant(tenant())
-        assert not await directory.put_tenant(tenant())
-        assert await directory.put_tenant(tenant("umbrella", active=False))
-        assert await directory.put_tenant(tenant("umbrella", active=False, name=""))
-        assert await backend.directory().tenants() == [
+        assert await directory.list_tenants() == []
+        assert await directory.save_tenant(tenant("umbrella"))
+        assert await directory.save_tenant(tenant())
+        assert not await directory.save_tenant(tenant())
+        assert await directory.save_tenant(tenant("umbrella", active=False))
+        assert await directory.save_tenant(tenant("umbrella", active=False, name=""))
+        assert await backend.directory().list_tenants() == [
             tenant(),
             tenant("umbrella", active=False, name=""),
         ]
@@ -67,9 +67,9 @@ def test_who_cannot_be_a_tenant_is_not_listed(on_backend):
     async def scenario(backend):
         directory = backend.directory()
         for name in ("", "ACME", "a b", "0-operators", "a\0"):
-            await refused(directory.put_tenant(tenant(name)), ConfigError)
-        await refused(directory.put_tenant(tenant(name="half \ud800")))
-        assert await directory.tenants() == []
+            await refused(directory.save_tenant(tenant(name)), ConfigError)
+        await refused(directory.save_tenant(tenant(name="half \ud800")))
+        assert await directory.list_tenants() == []
 
     on_backend(scenario)
 
@@ -77,47 +77,53 @@ def test_who_cannot_be_a_tenant_is_not_listed(on_backend):
 def test_people_rules_and_the_connection_come_back_as_they_were_last_put(on_store):
     async def scenario(store):
         accounts = store.accounts
-        assert await accounts.users() == []
-        assert await accounts.rule("default") is None
-        assert await accounts.connection() is None
-        await accounts.put_user(user("zoe@acme.test"))
-        await accounts.put_user(user())
-        await accounts.put_user(user(role="viewer", active=False))
-        assert await accounts.users() == [user(role="viewer", active=False), user("zoe@acme.test")]
+        assert await accounts.list_users() == []
+        assert await accounts.find_rule("default") is None
+        assert await accounts.find_connection() is None
+        await accounts.save_user(user("zoe@acme.test"))
+        await accounts.save_user(user())
+        await accounts.save_user(user(role="viewer", active=False))
+        assert await accounts.list_users() == [
+            user(role="viewer", active=False),
+            user("zoe@acme.test"),
+        ]
 
         plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
-        await accounts.put_rule(plain)
-        await accounts.put_rule(replace(narrow, industries=()))
-        await accounts.put_rule(narrow)
-        assert await accounts.rule("default") == plain
-        assert await accounts.rule("narrow") == narrow
+        await accounts.save_rule(plain)
+        await accounts.save_rule(replace(narrow, industries=()))
+        await accounts.save_rule(narrow)
+        assert await accounts.find_rule("default") == plain
+        assert await accounts.find_rule("narrow") == narrow
 
-        await accounts.put_connection(connection())
-        await accounts.put_connection(connection(active=False, key_expires_at=None))
-        assert await accounts.connection() == connection(active=False, key_expires_at=None)
+        await accounts.save_connection(connection())
+        await accounts.save_connection(connection(active=False, key_expires_at=None))
+        assert await accounts.find_connection() == connection(active=False, key_expires_at=None)
 
     on_store(scenario)
 
 
 def test_a_step_of_setting_up_is_done_when_it_was_first_done(on_store):
     async def scenario(store):
-        await store.accounts.put_onboarded("rule", at=LATER)
-        await store.accounts.put_onboarded("crm", at=NOW)
-        await store.accounts.put_onboarded("rule", at=NOW)
-        assert list((await store.accounts.onboarding()).items()) == [("crm", NOW), ("rule", LATER)]
+        await store.accounts.complete_setup_step("find_rule", at=LATER)
+        await store.accounts.complete_setup_step("crm", at=NOW)
+        await store.accounts.complete_setup_step("find_rule", at=NOW)
+        assert list((await store.accounts.list_setup_steps()).items()) == [
+            ("crm", NOW),
+            ("find_rule", LATER),
+        ]
 
     on_store(scenario)
 
 
 def test_the_mark_is_as_it_was_last_said_also_earlier(on_store):
     async def scenario(store):
-        assert await store.accounts.mark() is None
-        await store.accounts.put_candidates(["T1"], rule="default")
-        assert await store.accounts.mark() is None
+        assert await store.accounts.find_registry_cursor() is None
+        await store.accounts.save_candidates(["T1"], rule="default")
+        assert await store.accounts.find_registry_cursor() is None
         for at in (LATER, NOW):
-            await store.accounts.put_mark(at.astimezone(timezone(timedelta(hours=8))))
-            assert await store.accounts.mark() == at
-        await refused(store.accounts.put_mark(NOW.replace(tzinfo=None)), ConfigError)
+            await store.accounts.set_registry_cursor(at.astimezone(timezone(timedelta(hours=8))))
+            assert await store.accounts.find_registry_cursor() == at
+        await refused(store.accounts.set_registry_cursor(NOW.replace(tzinfo=None)), ConfigError)
 
     on_store(scenario)
 
@@ -126,16 +132,16 @@ def test_companies_are_counted_as_new_changed_and_the_same(on_store):
     async def scenario(store):
         accounts = store.accounts
         first = [company("T2"), company("T1")]
-        assert await accounts.upsert_companies(first, now=NOW) == Upserted(new=2)
+        assert await accounts.upsert_companies(first, now=NOW) == UpsertCount(new=2)
         again = [company("T1"), company("T2", name="NEW"), company("T3")]
         counts = await accounts.upsert_companies(again, now=LATER)
-        assert counts == Upserted(new=1, changed=1, same=1)
-        assert await accounts.companies() == [
+        assert counts == UpsertCount(new=1, changed=1, same=1)
+        assert await accounts.list_companies() == [
             company("T1", last_seen_at=NOW),
             company("T2", name="NEW", last_seen_at=LATER),
             company("T3", last_seen_at=LATER),
         ]
-        assert await accounts.upsert_companies([], now=NOW) == Upserted()
+        assert await accounts.upsert_companies([], now=NOW) == UpsertCount()
 
     on_store(scenario)
 
@@ -144,11 +150,11 @@ def test_what_is_empty_never_replaces_a_value(on_store):
     async def scenario(store):
         accounts = store.accounts
         await accounts.upsert_companies([company()], now=NOW)
-        assert await accounts.upsert_companies([bare()], now=LATER) == Upserted(same=1)
-        assert await accounts.companies() == [company(last_seen_at=NOW)]
+        assert await accounts.upsert_companies([bare()], now=LATER) == UpsertCount(same=1)
+        assert await accounts.list_companies() == [company(last_seen_at=NOW)]
         closed = bare(live=False, employees=0)
-        assert await accounts.upsert_companies([closed], now=LATER) == Upserted(changed=1)
-        assert await accounts.companies() == [
+        assert await accounts.upsert_companies([closed], now=LATER) == UpsertCount(changed=1)
+        assert await accounts.list_companies() == [
             company(live=False, employees=0, last_seen_at=LATER),
         ]
 
@@ -159,11 +165,11 @@ def test_when_a_company_was_last_seen_is_the_stores_to_say_and_never_goes_back(o
     async def scenario(store):
         accounts = store.accounts
         await accounts.upsert_companies([company(last_seen_at=LATER + HOUR)], now=LATER)
-        assert await accounts.companies() == [company(last_seen_at=LATER)]
+        assert await accounts.list_companies() == [company(last_seen_at=LATER)]
         same = company(last_seen_at=NOW)
-        assert await accounts.upsert_companies([same], now=NOW) == Upserted(same=1)
+        assert await accounts.upsert_companies([same], now=NOW) == UpsertCount(same=1)
         await accounts.upsert_companies([company(year=2016)], now=NOW)
-        assert await accounts.companies() == [company(year=2016, last_seen_at=LATER)]
+        assert await accounts.list_companies() == [company(year=2016, last_seen_at=LATER)]
 
     on_store(scenario)
 
@@ -172,8 +178,8 @@ def test_the_same_company_twice_is_one_after_the_other(on_store):
     async def scenario(store):
         twice = [company("T2"), company(), company("T2", year=2016), bare("T2"), company("T2")]
         counts = await store.accounts.upsert_companies(twice, now=NOW)
-        assert counts == Upserted(new=2, changed=2, same=1)
-        assert await store.accounts.companies() == [
+        assert counts == UpsertCount(new=2, changed=2, same=1)
+        assert await store.accounts.list_companies() == [
             company(last_seen_at=NOW),
             company("T2", last_seen_at=NOW),
         ]
@@ -196,7 +202,7 @@ def test_of_companies_one_of_which_cannot_be_kept_none_is(on_store):
         await refused(
             accounts.upsert_companies([company()], now=NOW.replace(tzinfo=None)), ConfigError
         )
-        assert await accounts.companies() == []
+        assert await accounts.list_companies() == []
 
     on_store(scenario)
 
@@ -206,12 +212,12 @@ def test_companies_come_in_pages(on_store):
         uens = [f"T{n:04}" for n in range(1_203)]
         await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
         found, after = [], ""
-        while page := await store.accounts.companies(after=after, limit=500):
+        while page := await store.accounts.list_companies(after=after, limit=500):
             found += [one.id for one in page]
             after = page[-1].id
         assert found == uens
         again = await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
-        assert again == Upserted(same=1_203)
+        assert again == UpsertCount(same=1_203)
 
     on_store(scenario)
 
@@ -223,7 +229,7 @@ def test_what_comes_while_pages_are_read_breaks_none_of_them(on_store):
 
         async def read():
             found, after = [], ""
-            while page := await accounts.companies(after=after, limit=7):
+            while page := await accounts.list_companies(after=after, limit=7):
                 found += [one.id for one in page]
                 after = page[-1].id
             return found
@@ -244,20 +250,20 @@ def test_candidates_are_those_that_fit_now_and_no_longer_those_before(on_store):
     async def scenario(store):
         accounts = store.accounts
         await accounts.upsert_companies([company(f"T{n}") for n in range(5)], now=NOW)
-        await accounts.put_candidates(["T3", "T1", "T1", "nobody"], rule="default")
-        await accounts.put_candidates(["T0"], rule="other")
-        await accounts.put_candidates(["T4", "T3", "T2"], rule="default")
+        await accounts.save_candidates(["T3", "T1", "T1", "nobody"], rule="default")
+        await accounts.save_candidates(["T0"], rule="other")
+        await accounts.save_candidates(["T4", "T3", "T2"], rule="default")
 
         async def ids(**page):
-            return [one.id for one in await accounts.candidates(rule="default", **page)]
+            return [one.id for one in await accounts.list_candidates(rule="default", **page)]
 
         assert await ids() == ["T2", "T3", "T4"]
         assert await ids(limit=2) == ["T2", "T3"]
         assert await ids(after="T2", limit=1) == ["T3"]
-        await accounts.put_candidates([], rule="default")
+        await accounts.save_candidates([], rule="default")
         assert await ids() == []
-        assert len(await accounts.candidates(rule="other")) == 1
-        assert await accounts.candidates(rule="nobody's") == []
+        assert len(await accounts.list_candidates(rule="other")) == 1
+        assert await accounts.list_candidates(rule="nobody's") == []
 
     on_store(scenario)
 
@@ -268,14 +274,14 @@ def test_candidates_can_be_put_page_by_page_and_only_those_between_change(on_sto
         await accounts.upsert_companies([company(f"T{n}") for n in range(6)], now=NOW)
 
         async def ids():
-            return [one.id for one in await accounts.candidates(rule="default")]
+            return [one.id for one in await accounts.list_candidates(rule="default")]
 
-        await accounts.put_candidates(["T0", "T2", "T4"], rule="default")
-        await accounts.put_candidates(["T1", "T5"], rule="default", after="T0", upto="T2")
+        await accounts.save_candidates(["T0", "T2", "T4"], rule="default")
+        await accounts.save_candidates(["T1", "T5"], rule="default", after="T0", upto="T2")
         assert await ids() == ["T0", "T1", "T4"]
-        await accounts.put_candidates(["T3", "T1"], rule="default", after="T2")
+        await accounts.save_candidates(["T3", "T1"], rule="default", after="T2")
         assert await ids() == ["T0", "T1", "T3"]
-        await accounts.put_candidates([], rule="default", upto="T0")
+        await accounts.save_candidates([], rule="default", upto="T0")
         assert await ids() == ["T1", "T3"]
 
     on_store(scenario)
@@ -283,10 +289,10 @@ def test_candidates_can_be_put_page_by_page_and_only_those_between_change(on_sto
 
 def test_a_candidate_that_is_no_company_yet_is_one_once_it_is(on_store):
     async def scenario(store):
-        await store.accounts.put_candidates(["T0", "T1"], rule="default")
-        assert await store.accounts.candidates(rule="default") == []
+        await store.accounts.save_candidates(["T0", "T1"], rule="default")
+        assert await store.accounts.list_candidates(rule="default") == []
         await store.accounts.upsert_companies([company()], now=NOW)
-        assert len(await store.accounts.candidates(rule="default")) == 1
+        assert len(await store.accounts.list_candidates(rule="default")) == 1
 
     on_store(scenario)
 
@@ -295,12 +301,12 @@ def test_a_candidate_says_what_choosing_needs(on_store):
     async def scenario(store):
         accounts = store.accounts
         await accounts.upsert_companies([company("T0"), company("T1")], now=NOW)
-        await accounts.put_candidates(["T0", "T1"], rule="default")
-        never = Standing(id="T0", scored=False, contacts=0, last_seen_at=NOW)
-        assert await accounts.candidates(rule="default") == [never, replace(never, id="T1")]
+        await accounts.save_candidates(["T0", "T1"], rule="default")
+        never = Candidate(id="T0", scored=False, contacts=0, last_seen_at=NOW)
+        assert await accounts.list_candidates(rule="default") == [never, replace(never, id="T1")]
         await looked_at(store, dossier("T1", looked_at=LATER))
-        seen = Standing(id="T1", scored=True, contacts=2, last_seen_at=NOW, last_looked_at=LATER)
-        assert await accounts.candidates(rule="default") == [never, seen]
+        seen = Candidate(id="T1", scored=True, contacts=2, last_seen_at=NOW, last_looked_at=LATER)
+        assert await accounts.list_candidates(rule="default") == [never, seen]
 
     on_store(scenario)
 
@@ -310,8 +316,8 @@ def test_those_who_put_candidates_at_once_come_one_after_the_other(on_store):
         accounts = store.accounts
         await accounts.upsert_companies([company(f"T{n:02}") for n in range(40)], now=NOW)
         sets = [[f"T{n:02}" for n in range(5 * k, 5 * k + 10)] for k in range(6)]
-        await asyncio.gather(*(accounts.put_candidates(some, rule="default") for some in sets))
-        found = [one.id for one in await accounts.candidates(rule="default")]
+        await asyncio.gather(*(accounts.save_candidates(some, rule="default") for some in sets))
+        found = [one.id for one in await accounts.list_candidates(rule="default")]
         assert found in sets
 
     on_store(scenario)
@@ -319,11 +325,11 @@ def test_those_who_put_candidates_at_once_come_one_after_the_other(on_store):
 
 def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(on_store):
     async def scenario(store):
-        assert await store.accounts.dossier("T1") is None
+        assert await store.accounts.find_company_record("T1") is None
         await store.accounts.upsert_companies([company()], now=NOW)
-        found = await store.accounts.dossier("T1")
-        assert found == Dossier(company=company(last_seen_at=NOW))
-        assert await store.accounts.dossiers() == []
+        found = await store.accounts.find_company_record("T1")
+        assert found == CompanyRecord(company=company(last_seen_at=NOW))
+        assert await store.accounts.list_company_records() == []
 
     on_store(scenario)
 
@@ -335,8 +341,11 @@ def test_a_dossier_comes_back_as_it_was(on_store):
             dossier("T2", contacts=(contact(), contact(), contact(email="", verdict="valid"))),
         ):
             await looked_at(store, found, run=f"run of {found.company.id}")
-            assert await store.accounts.dossier(found.company.id) == found
-        assert [one.company.id for one in await store.accounts.dossiers()] == ["T1", "T2"]
+            assert await store.accounts.find_company_record(found.company.id) == found
+        assert [one.company.id for one in await store.accounts.list_company_records()] == [
+            "T1",
+            "T2",
+        ]
 
     on_store(scenario)
 
@@ -344,13 +353,13 @@ def test_a_dossier_comes_back_as_it_was(on_store):
 def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(on_store):
     async def scenario(store):
         await looked_at(store, dossier())
-        empty = Dossier(company=bare())
+        empty = CompanyRecord(company=bare())
         await looked_at(store, empty, run=LATER_RUN)
-        assert await store.accounts.dossier("T1") == dossier()
+        assert await store.accounts.find_company_record("T1") == dossier()
         newer = dossier(
             company=company(website="https://new.test", last_seen_at=LATER),
-            findings=(finding(value="2"),),
-            contacts=(contact(email="", phone="", verdict=Verdict.UNVERIFIED),),
+            facts=(finding(value="2"),),
+            contacts=(contact(email="", phone="", verdict=EmailStatus.UNVERIFIED),),
             score=score(0.1),
             looked_at=LATER,
             run=LATER_RUN,
@@ -358,10 +367,10 @@ def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(on_store):
             notes={"other": "note"},
         )
         await looked_at(store, newer, run="third")
-        assert await store.accounts.dossier("T1") == newer
+        assert await store.accounts.find_company_record("T1") == newer
         earlier = replace(newer, company=company(website="https://new.test", last_seen_at=NOW))
         await looked_at(store, earlier, run="fourth")
-        assert await store.accounts.dossier("T1") == newer
+        assert await store.accounts.find_company_record("T1") == newer
 
     on_store(scenario)
 
@@ -371,7 +380,7 @@ def test_what_the_register_says_leaves_what_was_found_out_alone(on_store):
         await looked_at(store, dossier())
         await store.accounts.upsert_companies([bare(name="RENAMED")], now=LATER)
         renamed = company(name="RENAMED", last_seen_at=LATER)
-        assert await store.accounts.dossier("T1") == dossier(company=renamed)
+        assert await store.accounts.find_company_record("T1") == dossier(company=renamed)
 
     on_store(scenario)
 
@@ -383,7 +392,7 @@ def test_dossiers_are_found_by_run_and_by_score_in_pages(on_store):
             await looked_at(store, made, run=f"by {n}")
 
         async def ids(**asked):
-            return [one.company.id for one in await store.accounts.dossiers(**asked)]
+            return [one.company.id for one in await store.accounts.list_company_records(**asked)]
 
         assert await ids() == ["T0", "T1", "T2", "T3"]
         assert await ids(run=RUN) == ["T0", "T2", "T3"]
@@ -402,24 +411,31 @@ def test_one_tenant_knows_nothing_of_anothers_accounts(on_backend):
     async def scenario(backend):
         ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
         await looked_at(ours, dossier())
-        await ours.accounts.put_user(user())
-        await ours.accounts.put_rule(IcpRule())
-        await ours.accounts.put_connection(connection())
-        await ours.accounts.put_onboarded("crm", at=NOW)
-        await ours.accounts.put_mark(NOW)
-        await ours.accounts.put_candidates(["T1"], rule="default")
+        await ours.accounts.save_user(user())
+        await ours.accounts.save_rule(IcpRule())
+        await ours.accounts.save_connection(connection())
+        await ours.accounts.complete_setup_step("crm", at=NOW)
+        await ours.accounts.set_registry_cursor(NOW)
+        await ours.accounts.save_candidates(["T1"], rule="default")
 
-        for verb in ("users", "companies", "dossiers", "mark", "connection", "onboarding"):
+        for verb in (
+            "list_users",
+            "list_companies",
+            "list_company_records",
+            "find_registry_cursor",
+            "find_connection",
+            "list_setup_steps",
+        ):
             assert not await getattr(theirs.accounts, verb)()
-        assert await theirs.accounts.rule("default") is None
-        assert await theirs.accounts.dossier("T1") is None
-        assert await theirs.accounts.candidates(rule="default") == []
+        assert await theirs.accounts.find_rule("default") is None
+        assert await theirs.accounts.find_company_record("T1") is None
+        assert await theirs.accounts.list_candidates(rule="default") == []
 
         await looked_at(theirs, dossier(contacts=(contact(name="Theirs"),), score=score(0.0)))
-        await theirs.accounts.put_candidates([], rule="default")
+        await theirs.accounts.save_candidates([], rule="default")
         await theirs.accounts.upsert_companies([company(name="THEIRS")], now=LATER)
-        assert await ours.accounts.dossier("T1") == dossier()
-        assert len(await ours.accounts.candidates(rule="default")) == 1
+        assert await ours.accounts.find_company_record("T1") == dossier()
+        assert len(await ours.accounts.list_candidates(rule="default")) == 1
 
     on_backend(scenario)
 
@@ -438,7 +454,7 @@ def test_those_who_upsert_the_same_companies_at_once_all_get_through(on_store):
         )
         assert sum(count.new + count.changed + count.same for count in counts) == 160
         whole = {"website": "https://w.test", "employees": 7, "year": 1999, "name": "N"}
-        assert await store.accounts.companies() == [
+        assert await store.accounts.list_companies() == [
             bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
         ]
 
@@ -451,10 +467,10 @@ def texts_of(value):
 
 MADE = {
     "company": lambda **change: dossier(company=company(last_seen_at=NOW, **change)),
-    "finding": lambda **change: dossier(findings=(finding(**change),)),
+    "finding": lambda **change: dossier(facts=(finding(**change),)),
     "contact": lambda **change: dossier(contacts=(contact(**change),)),
     "score": lambda **change: dossier(score=score(**change)),
-    "dossier": dossier,
+    "find_company_record": dossier,
     "notes": lambda **change: dossier(notes=change | dict.fromkeys(change.values(), "")),
     "features": lambda **change: dossier(score=score(features=dict.fromkeys(change.values(), 0.5))),
 }
@@ -463,7 +479,7 @@ TEXTS = [
     *[("finding", name) for name in texts_of(finding())],
     *[("contact", name) for name in texts_of(contact())],
     *[("score", name) for name in texts_of(score())],
-    *[("dossier", name) for name in texts_of(dossier())],
+    *[("find_company_record", name) for name in texts_of(dossier())],
     ("notes", "site"),
     ("features", "fit"),
 ]
@@ -479,16 +495,16 @@ def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
             found, run = MADE[kind](**{name: poison}), f"run {n}"
             await planned(store.nights, 2, run=run)
             _, one = await taken(store.nights, run=run)
-            before = await store.accounts.dossier("T1")
+            before = await store.accounts.find_company_record("T1")
             try:
-                await store.nights.finish_unit(run, ended(one), found)
+                await store.nights.finish_item(run, ended(one), found)
             except StokerError as error:
                 assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-                assert await store.accounts.dossier("T1") == before
-                assert (await store.nights.units(run))[1] == one
+                assert await store.accounts.find_company_record("T1") == before
+                assert (await store.nights.list_items(run))[1] == one
                 bad.append(poison)
             else:
-                kept = await store.accounts.dossier("T1")
+                kept = await store.accounts.find_company_record("T1")
                 assert kept == (
                     found if poison or kind in ("notes", "features") else before or kept
                 )
@@ -500,22 +516,28 @@ def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
 
 
 NAMED = {
-    "user.id": (lambda a, p: a.put_user(user(p)), lambda a, p: a.users()),
-    "user.name": (lambda a, p: a.put_user(user(name=p)), lambda a, p: a.users()),
-    "user.role": (lambda a, p: a.put_user(user(role=p)), lambda a, p: a.users()),
-    "rule.name": (lambda a, p: a.put_rule(IcpRule(name=p)), lambda a, p: a.rule(p)),
-    "connection.url": (lambda a, p: a.put_connection(connection(url=p)), None),
-    "connection.kind": (lambda a, p: a.put_connection(connection(kind=p)), None),
-    "connection.database": (lambda a, p: a.put_connection(connection(database=p)), None),
-    "onboarding step": (lambda a, p: a.put_onboarded(p, at=NOW), lambda a, p: a.onboarding()),
-    "company.id": (lambda a, p: a.upsert_companies([bare(p)], now=NOW), lambda a, p: a.companies()),
+    "user.id": (lambda a, p: a.save_user(user(p)), lambda a, p: a.list_users()),
+    "user.name": (lambda a, p: a.save_user(user(name=p)), lambda a, p: a.list_users()),
+    "user.role": (lambda a, p: a.save_user(user(role=p)), lambda a, p: a.list_users()),
+    "rule.name": (lambda a, p: a.save_rule(IcpRule(name=p)), lambda a, p: a.find_rule(p)),
+    "connection.url": (lambda a, p: a.save_connection(connection(url=p)), None),
+    "connection.kind": (lambda a, p: a.save_connection(connection(kind=p)), None),
+    "connection.database": (lambda a, p: a.save_connection(connection(database=p)), None),
+    "onboarding step": (
+        lambda a, p: a.complete_setup_step(p, at=NOW),
+        lambda a, p: a.list_setup_steps(),
+    ),
+    "company.id": (
+        lambda a, p: a.upsert_companies([bare(p)], now=NOW),
+        lambda a, p: a.list_companies(),
+    ),
     "candidates' rule": (
-        lambda a, p: a.put_candidates(["T1"], rule=p),
-        lambda a, p: a.candidates(rule=p),
+        lambda a, p: a.save_candidates(["T1"], rule=p),
+        lambda a, p: a.list_candidates(rule=p),
     ),
     "candidate": (
-        lambda a, p: a.put_candidates([p], rule="default"),
-        lambda a, p: a.candidates(rule="default"),
+        lambda a, p: a.save_candidates([p], rule="default"),
+        lambda a, p: a.list_candidates(rule="default"),
     ),
 }
 
@@ -533,7 +555,7 @@ def test_poison_elsewhere_is_kept_letter_for_letter_or_refused(on_store, what, r
                 assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
                 bad.append(poison)
                 continue
-            found = await (read(accounts, poison) if read else accounts.connection())
+            found = await (read(accounts, poison) if read else accounts.find_connection())
             if "candidate" not in what:
                 assert poison in texts_in(found)
         return bad

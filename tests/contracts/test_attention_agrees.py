@@ -9,7 +9,7 @@ import pytest
 from contracts.attending import AT_ONCE, signal
 from contracts.attention_sequences import first_difference
 from contracts.backends import ACME, BACKENDS
-from stoker.heat.heat import heated
+from stoker.heat.heat import compute_heat
 from stoker.memory.backend import MemoryBackend
 
 SEQUENCES = {"sqlite": 8, "postgres": 4, "json": 1}
@@ -43,23 +43,25 @@ class Wrapped:
     """A store of which some verb is done in another way."""
 
     def __init__(self, inner):
-        self._inner = inner
+        self._get_inner_texts = inner
 
     def __getattr__(self, name):
-        return getattr(self._inner, name)
+        return getattr(self._get_inner_texts, name)
 
     def tenant(self, tenant):
-        store = self._inner.tenant(tenant)
+        store = self._get_inner_texts.tenant(tenant)
         return replace(store, attention=type(self)(store.attention))
 
 
 class Overwriting(Wrapped):
     """The naive twin: a sweep puts what it reckoned, whatever happened since it read."""
 
-    async def put_heats(self, heats, *, expected):
-        now = {heat.account: heat for heat in await self._inner.heats()}
+    async def update_heats(self, heats, *, expected):
+        now = {heat.account: heat for heat in await self._get_inner_texts.list_heats()}
         still = [heat for heat in heats if heat.account in now]
-        return await self._inner.put_heats(still, expected=[now[heat.account] for heat in still])
+        return await self._get_inner_texts.update_heats(
+            still, expected=[now[heat.account] for heat in still]
+        )
 
 
 def test_a_sweep_that_overwrites_what_moved_is_caught(tmp_path):
@@ -72,9 +74,9 @@ def test_a_sweep_that_overwrites_what_moved_is_caught(tmp_path):
 class Forgetful(Wrapped):
     """The naive twin: it asks whether a look was made after the last, and never for its key."""
 
-    async def observe(self, looks, *, rule):
+    async def record_lookups(self, looks, *, rule):
         again = [replace(look, key=f"{n} {look.at}") for n, look in enumerate(looks)]
-        return await self._inner.observe(again, rule=rule)
+        return await self._get_inner_texts.record_lookups(again, rule=rule)
 
 
 def test_a_store_that_learns_from_a_look_twice_is_caught(tmp_path):
@@ -86,11 +88,11 @@ class ReadThenPut(Wrapped):
     """The naive twin: it reads an account's heat, and puts the new one in a second step."""
 
     async def add_signals(self, signals, *, rule, tiers, now):
-        heats = {heat.account: heat for heat in await self._inner.heats()}
+        heats = {heat.account: heat for heat in await self._get_inner_texts.list_heats()}
         for one in signals:
             before = heats[one.account]
-            after = heated(before, [one], now=now, rule=rule, tiers=tiers)
-            await self._inner.put_heats([after], expected=[before])
+            after = compute_heat(before, [one], now=now, rule=rule, tiers=tiers)
+            await self._get_inner_texts.update_heats([after], expected=[before])
 
 
 @pytest.mark.parametrize("wrap", [Wrapped, ReadThenPut])
@@ -98,10 +100,10 @@ def test_signals_told_at_once_are_lost_where_reading_and_putting_are_two_steps(t
     async def scenario():
         async with BACKENDS["sqlite"](tmp_path) as backend:
             attention = wrap(backend.tenant(ACME).attention)
-            await attention.put_postures({"T1": 0.5}, **AT_ONCE)
+            await attention.update_postures({"T1": 0.5}, **AT_ONCE)
             told = ([signal(f"s{n}", strength=0.5)] for n in range(8))
             await asyncio.gather(*(attention.add_signals(some, **AT_ONCE) for some in told))
-            return await attention.heat("T1")
+            return await attention.find_heat("T1")
 
     counted = len(asyncio.run(scenario()).state.latest)
     assert counted == 8 if wrap is Wrapped else counted < 8

@@ -18,11 +18,11 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.budgets.caps import amount, connector_name, unit
-from stoker.budgets.model import Done
-from stoker.http.client import Http
+from stoker.budgets.caps import validate_amount, validate_connector, validate_unit
+from stoker.budgets.model import Paid
+from stoker.http.client import HttpClient
 from stoker.sandbox.faults import Fault
-from stoker.sandbox.http import Told
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
 
 CANARY = "canary-90be12"
@@ -48,7 +48,7 @@ class Bench:
         return self.box.charges.get(self.subject.vendor, {}).get(self.subject.unit, 0)
 
     def turn(self, dial, value):
-        self.box.dials.turn(f"{self.subject.vendor}.{dial}", value)
+        self.box.faults.set_value(f"{self.subject.vendor}.{dial}", value)
 
     async def ask(self, question=None):
         """Ask once; what went wrong comes back as it was raised."""
@@ -64,7 +64,7 @@ async def bench_of(subject, *, key=KEY, vendors=None):
         dials = {"zerobounce.calls": 1_000_000}
         more = {"vendors": vendors} if vendors else {}
         box = await stack.enter_async_context(Sandbox(companies=150, dials=dials, **more))
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         stack.push_async_callback(http.close)
         yield Bench(subject, box, http, key)
 
@@ -89,7 +89,7 @@ def test_its_name_is_one_that_caps_and_rates_go_by(subject):
     async def work(bench):
         return bench.connector.name
 
-    assert connector_name(on_bench(subject, work))
+    assert validate_connector(on_bench(subject, work))
 
 
 def test_a_price_is_known_before_and_is_something_within_reason(subject):
@@ -99,8 +99,8 @@ def test_a_price_is_known_before_and_is_something_within_reason(subject):
     for price in on_bench(subject, work):
         assert price
         for name, number in price.items():
-            assert unit(name)
-            assert 1 <= amount(number) <= subject.most
+            assert validate_unit(name)
+            assert 1 <= validate_amount(number) <= subject.most
 
 
 def test_a_cost_is_never_above_the_price_nor_below_what_was_charged(subject):
@@ -144,7 +144,7 @@ def test_every_status_becomes_what_the_caller_does_next(subject):
             assert type(seen[status]) is kind, status
             assert str(seen[status]).startswith(f"{subject.called or subject.vendor} ")
         else:
-            assert isinstance(seen[status], Done)
+            assert isinstance(seen[status], Paid)
         nothing_leaks(seen[status])
 
 
@@ -160,14 +160,14 @@ def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subject):
     seen, at_last = on_bench(subject, work)
     for fault, outcome in seen.items():
         if subject.in_part:
-            assert type(outcome) in (Done, TransientError, PermanentError), fault
+            assert type(outcome) in (Paid, TransientError, PermanentError), fault
         elif subject.raises:
             safe = subject.repeatable or fault in NOTHING_DONE
             assert type(outcome) is (TransientError if safe else UncertainError), fault
         else:
-            assert isinstance(outcome, Done)
+            assert isinstance(outcome, Paid)
         nothing_leaks(outcome)
-    assert isinstance(at_last, Done)
+    assert isinstance(at_last, Paid)
 
 
 ODD = [
@@ -202,7 +202,7 @@ class Parrot:
         self.says, self.status = b"", 200
 
     def __call__(self, asked):
-        return Told(status=self.status, headers={"content-type": "text/html"}, body=self.says)
+        return Response(status=self.status, headers={"content-type": "text/html"}, body=self.says)
 
     def everywhere(self):
         return {host: lambda *_: self for host in HOSTS}
@@ -211,9 +211,9 @@ class Parrot:
 def bounded(outcome, price):
     """An answer or one of the kinds; and no number in it that could not be settled."""
     nothing_leaks(outcome if isinstance(outcome, StokerError) else "")
-    if isinstance(outcome, Done):
+    if isinstance(outcome, Paid):
         assert outcome.cost.keys() == price.keys()
-        assert all(amount(number) <= 10_000_000 for number in outcome.cost.values())
+        assert all(validate_amount(number) <= 10_000_000 for number in outcome.cost.values())
     else:
         assert type(outcome) in set(StokerError.__subclasses__())
 

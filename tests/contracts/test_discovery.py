@@ -8,13 +8,13 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.calendar.recurrence import Window
 from stoker.discovery.boards import FileSource
 from stoker.discovery.export import PostingFiles
-from stoker.discovery.service import Discovery, DiscoveryOrder
-from stoker.discovery.sources import wanted_source
+from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
+from stoker.discovery.sources import parse_source
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.leases import Leaseholder
+from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest
 from stoker.scheduling.service import Scheduler, Task
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 
 SOURCES = ("file:one.csv", "file:two.jsonl")
 ONE = "title,url,company,posted_at\n" + "".join(
@@ -29,24 +29,24 @@ TWO = "".join(
 
 async def twice(backend, home, out):
     """Discover two days in a row; return what was written, and what was told of accounts."""
-    clock, heard, store = FakeClock(), Recorder(), backend.tenant(ACME)
+    clock, heard, store = FakeClock(), EventRecorder(), backend.tenant(ACME)
     companies = [Company(id=CompanyId("T1"), name="ACME PTE. LTD.")]
     await store.accounts.upsert_companies(companies, now=clock.now())
-    work = Discovery(
-        DiscoveryOrder(sources=tuple(map(wanted_source, SOURCES)), enrich=True),
+    work = DiscoveryRun(
+        DiscoveryOptions(sources=tuple(map(parse_source, SOURCES)), enrich=True),
         open_source=lambda source: FileSource(home, source),
         artifacts=PostingFiles(out),
     )
-    task = Task(tenant=ACME, work=work, schedule=Window.parse("11:00"), manifest=Manifest())
-    leases = Leaseholder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))
+    task = Task(tenant=ACME, job=work, schedule=Window.parse("11:00"), manifest=Manifest())
+    leases = LeaseHolder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))
     how = {"backend": backend, "leaseholder": leases, "clock": clock, "observer": heard}
     counts = []
     for _ in range(2):
-        run = await Scheduler([task], **how).start_now(task)
+        run = await Scheduler([task], **how).run_now(task)
         counts.append(dict(run.manifest.counts))
         clock.advance(timedelta(days=1))
     files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
-    return counts, files, await store.attention.heat(CompanyId("T1"))
+    return counts, files, await store.attention.find_heat(CompanyId("T1"))
 
 
 def test_every_store_gives_the_same_files_counts_and_heat(on_backend, tmp_path):

@@ -58,7 +58,7 @@ class HastyRegistry:
 
     async def end_load(self, load, *, now):
         ended = await self._registry.end_load(load, now=now)
-        for one in await self._registry.loads(limit=100):
+        for one in await self._registry.list_loads(limit=100):
             if one.release == load.release and one.ended_at is None:
                 await self._registry.end_load(one, now=now)
         return ended

@@ -8,12 +8,12 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import LONGEST_TEXT
-from stoker.ledger.chain import FIRST, Note, first_break
+from stoker.base.types import MAX_TEXT_LENGTH
+from stoker.ledger.chain import FIRST_DIGEST, NewEntry, find_first_break
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
-NOTE = Note(at=AT, kind="MISSED", subject="nightly", reason="nobody was there")
-UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (LONGEST_TEXT + 1)]
+NOTE = NewEntry(at=AT, kind="MISSED", subject="nightly", reason="nobody was there")
+UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (MAX_TEXT_LENGTH + 1)]
 
 
 def note(number):
@@ -37,7 +37,7 @@ def test_an_entry_comes_back_as_its_note_went_in(on_store):
 
     async def scenario(store):
         [written] = await store.ledger.append([odd])
-        [read] = await store.ledger.entries()
+        [read] = await store.ledger.list_entries()
         assert read == written
         assert (read.at, read.kind, read.subject) == (odd.at, odd.kind, odd.subject)
         assert (read.reason, read.data) == (odd.reason, data)
@@ -51,11 +51,11 @@ def test_entries_are_numbered_from_one_and_chained(on_store):
         first = await store.ledger.append([note(1), note(2)])
         assert await store.ledger.append([]) == []
         second = await store.ledger.append([note(3)])
-        entries = await store.ledger.entries()
+        entries = await store.ledger.list_entries()
         assert entries == first + second
         assert [entry.seq for entry in entries] == [1, 2, 3]
-        assert entries[0].previous == FIRST
-        assert first_break(entries) is None
+        assert entries[0].previous == FIRST_DIGEST
+        assert find_first_break(entries) is None
 
     on_store(scenario)
 
@@ -64,7 +64,7 @@ def test_entries_are_ordered_by_number_whatever_the_clock_said(on_store):
     async def scenario(store):
         await store.ledger.append([note(1)])
         await store.ledger.append([replace(note(2), at=AT - timedelta(days=1))])
-        assert [entry.subject for entry in await store.ledger.entries()] == ["1", "2"]
+        assert [entry.subject for entry in await store.ledger.list_entries()] == ["1", "2"]
 
     on_store(scenario)
 
@@ -73,9 +73,9 @@ def test_callers_at_once_come_wholly_after_one_another(on_store):
     async def scenario(store):
         groups = [[note(f"{caller}.{n}") for n in range(3)] for caller in range(16)]
         answers = await asyncio.gather(*(store.ledger.append(group) for group in groups))
-        entries = await store.ledger.entries()
+        entries = await store.ledger.list_entries()
         assert [entry.seq for entry in entries] == list(range(1, 49))
-        assert first_break(entries) is None
+        assert find_first_break(entries) is None
         for group, answer in zip(groups, answers, strict=True):
             begin = answer[0].seq - 1
             assert entries[begin : begin + 3] == answer
@@ -87,7 +87,7 @@ def test_callers_at_once_come_wholly_after_one_another(on_store):
 def test_pages_put_together_are_the_whole_ledger(on_store):
     async def scenario(store):
         whole = await store.ledger.append([note(n) for n in range(25)])
-        entries = store.ledger.entries
+        entries = store.ledger.list_entries
         assert await entries(limit=10) == whole[:10]
         assert await entries(after=10, limit=10) == whole[10:20]
         assert await entries(after=20, limit=10) == whole[20:]
@@ -103,7 +103,7 @@ def test_text_that_cannot_be_kept_is_refused_whole(on_store, text, field):
 
     async def scenario(store):
         await refused(PermanentError, store.ledger.append([NOTE, bad]))
-        assert await store.ledger.entries() == []
+        assert await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -122,7 +122,7 @@ def test_what_json_cannot_say_is_refused_whole(on_store, value):
     async def scenario(store):
         bad = replace(NOTE, data={"value": value})
         await refused(PermanentError, store.ledger.append([NOTE, bad]))
-        assert await store.ledger.entries() == []
+        assert await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -131,7 +131,7 @@ def test_a_moment_without_a_zone_is_refused_whole(on_store):
     async def scenario(store):
         naive = replace(NOTE, at=AT.replace(tzinfo=None))
         await refused(ConfigError, store.ledger.append([NOTE, naive]))
-        assert await store.ledger.entries() == []
+        assert await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -142,7 +142,7 @@ def test_each_tenant_has_a_ledger_of_its_own(on_backend):
         await acme.append([note(1), note(2)])
         [theirs] = await umbrella.append([note(3)])
         assert theirs.seq == 1
-        assert await umbrella.entries() == [theirs]
-        assert [entry.subject for entry in await acme.entries()] == ["1", "2"]
+        assert await umbrella.list_entries() == [theirs]
+        assert [entry.subject for entry in await acme.list_entries()] == ["1", "2"]
 
     on_backend(scenario)

@@ -9,10 +9,10 @@ import pytest
 
 from contracts.backends import ACME, BACKENDS, UMBRELLA
 from stoker.base.errors import ConfigError, PermanentError, StokerError
-from stoker.base.types import Enriched, Job, JobId
-from stoker.discovery.enrichment import enriched
+from stoker.base.types import EnrichedJob, Job, JobId
+from stoker.discovery.enrichment import enrich_job
 from stoker.discovery.model import Listing, Validators
-from stoker.discovery.sources import SourceSeen, SourceState
+from stoker.discovery.sources import SourceRecord, SourceState
 
 NOW = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -20,12 +20,12 @@ LEVER = "lever:acme"
 
 
 def listing(nth=1, *, title="Senior Python Engineer", **more):
-    job = Job.found(source="lever", url=f"https://a.test/{nth}", title=title, **more)
-    return Listing(job=job, enriched=enriched(job))
+    job = Job.create(source="lever", url=f"https://a.test/{nth}", title=title, **more)
+    return Listing(job=job, enriched=enrich_job(job))
 
 
 def source(name=LEVER, **more):
-    return SourceSeen(**{"name": name, "state": SourceState.READ, "tried_at": NOW, **more})
+    return SourceRecord(**{"name": name, "state": SourceState.READ, "tried_at": NOW, **more})
 
 
 def in_id_order(*listings):
@@ -42,13 +42,13 @@ def test_sources_come_back_as_they_were_by_name(on_store):
     async def scenario(store):
         known = Validators(etag='W/"é"', last_modified="Sun, 01 Nov 2026 18:00:00 GMT")
         read = source(read_at=NOW, version=3, validators=known, listed=7)
-        failed = source("ashby:x", state=SourceState.FAILED, because="it is away – ünï 🙂")
-        await store.listings.put_source(read)
-        await store.listings.put_source(failed)
-        assert await store.listings.sources() == [failed, read]
+        failed = source("ashby:x", state=SourceState.FAILED, reason="it is away – ünï 🙂")
+        await store.listings.save_source(read)
+        await store.listings.save_source(failed)
+        assert await store.listings.list_sources() == [failed, read]
         again = source(state=SourceState.UNCHANGED, tried_at=NOW + HOUR)
-        await store.listings.put_source(again)
-        assert await store.listings.sources() == [failed, again]
+        await store.listings.save_source(again)
+        assert await store.listings.list_sources() == [failed, again]
 
     on_store(scenario)
 
@@ -57,26 +57,26 @@ def test_listings_come_back_as_they_were_in_id_order(on_store):
     async def scenario(store):
         listings = [
             listing(1, company="Acme", location="SG", posted_at=NOW.astimezone(timezone(HOUR))),
-            replace(listing(2, title="ünï 🙂"), twin=True),
+            replace(listing(2, title="ünï 🙂"), is_duplicate=True),
             listing(3),
         ]
-        assert await store.listings.put_listings(LEVER, listings, at=NOW) == 3
-        found = await store.listings.listings(LEVER, since=NOW)
+        assert await store.listings.save_listings(LEVER, listings, at=NOW) == 3
+        found = await store.listings.list_listings(LEVER, since=NOW)
         assert [each.listing for each in found] == in_id_order(*listings)
         assert {(each.first_seen_at, each.last_seen_at) for each in found} == {(NOW, NOW)}
         assert found[0].listing.job.posted_at in (None, NOW)
-        assert await store.listings.listings("lever:other", since=NOW) == []
+        assert await store.listings.list_listings("lever:other", since=NOW) == []
 
     on_store(scenario)
 
 
 def test_when_a_posting_was_first_seen_stays_and_when_last_never_goes_back(on_store):
     async def scenario(store):
-        put = store.listings.put_listings
+        put = store.listings.save_listings
         assert await put(LEVER, [listing(1)], at=NOW) == 1
         assert await put(LEVER, [listing(1, title="Head of it"), listing(2)], at=NOW + HOUR) == 1
         assert await put(LEVER, [listing(2, title="Cook")], at=NOW - HOUR) == 0
-        found = await store.listings.listings(LEVER, since=NOW + HOUR)
+        found = await store.listings.list_listings(LEVER, since=NOW + HOUR)
         assert {each.listing.job.title: each.first_seen_at for each in found} == {
             "Head of it": NOW,
             "Cook": NOW + HOUR,
@@ -88,9 +88,9 @@ def test_when_a_posting_was_first_seen_stays_and_when_last_never_goes_back(on_st
 
 def test_a_posting_may_be_listed_by_two_sources(on_store):
     async def scenario(store):
-        assert await store.listings.put_listings(LEVER, [listing()], at=NOW) == 1
-        assert await store.listings.put_listings("file:a.csv", [listing()], at=NOW) == 1
-        assert len(await store.listings.listings(LEVER, since=NOW)) == 1
+        assert await store.listings.save_listings(LEVER, [listing()], at=NOW) == 1
+        assert await store.listings.save_listings("file:a.csv", [listing()], at=NOW) == 1
+        assert len(await store.listings.list_listings(LEVER, since=NOW)) == 1
 
     on_store(scenario)
 
@@ -98,19 +98,19 @@ def test_a_posting_may_be_listed_by_two_sources(on_store):
 def test_of_two_with_one_id_the_last_counts(on_store):
     async def scenario(store):
         twice = [listing(1), listing(1, title="Cook")]
-        assert await store.listings.put_listings(LEVER, twice, at=NOW) == 1
-        (found,) = await store.listings.listings(LEVER, since=NOW)
+        assert await store.listings.save_listings(LEVER, twice, at=NOW) == 1
+        (found,) = await store.listings.list_listings(LEVER, since=NOW)
         assert found.listing.job.title == "Cook"
-        assert await store.listings.put_listings(LEVER, [], at=NOW) == 0
+        assert await store.listings.save_listings(LEVER, [], at=NOW) == 0
 
     on_store(scenario)
 
 
 def test_pages_go_on_where_the_last_one_ended(on_store):
     async def scenario(store):
-        await store.listings.put_listings(LEVER, [listing(n) for n in range(7)], at=NOW)
+        await store.listings.save_listings(LEVER, [listing(n) for n in range(7)], at=NOW)
         seen, after = [], ""
-        while page := await store.listings.listings(LEVER, since=NOW, after=after, limit=3):
+        while page := await store.listings.list_listings(LEVER, since=NOW, after=after, limit=3):
             seen += [each.listing.job.id for each in page]
             after = seen[-1]
         assert seen == sorted(listing(n).job.id for n in range(7))
@@ -121,48 +121,48 @@ def test_pages_go_on_where_the_last_one_ended(on_store):
 def test_who_is_gone_is_counted_and_forgotten_the_longest_gone_first(on_store):
     async def scenario(store):
         for nth in range(4):
-            await store.listings.put_listings(LEVER, [listing(nth)], at=NOW + nth * HOUR)
-        await store.listings.put_listings("file:a.csv", [listing(9)], at=NOW)
+            await store.listings.save_listings(LEVER, [listing(nth)], at=NOW + nth * HOUR)
+        await store.listings.save_listings("file:a.csv", [listing(9)], at=NOW)
         count = store.listings.count_listings
         assert await count(LEVER, since=NOW, before=NOW + 2 * HOUR) == 2
         assert await count(LEVER, since=NOW + HOUR, before=NOW + HOUR) == 0
         assert await count("file:b.csv", since=NOW, before=NOW + HOUR) == 0
-        assert await store.listings.forget_listings(before=NOW + 2 * HOUR, limit=2) == 2
-        assert await store.listings.listings("file:a.csv", since=NOW) == []
-        assert await store.listings.forget_listings(before=NOW + 2 * HOUR) == 1
-        left = await store.listings.listings(LEVER, since=NOW)
+        assert await store.listings.delete_listings(before=NOW + 2 * HOUR, limit=2) == 2
+        assert await store.listings.list_listings("file:a.csv", since=NOW) == []
+        assert await store.listings.delete_listings(before=NOW + 2 * HOUR) == 1
+        left = await store.listings.list_listings(LEVER, since=NOW)
         assert {each.last_seen_at for each in left} == {NOW + 2 * HOUR, NOW + 3 * HOUR}
-        assert await store.listings.forget_listings(before=NOW + 2 * HOUR) == 0
+        assert await store.listings.delete_listings(before=NOW + 2 * HOUR) == 0
 
     on_store(scenario)
 
 
 def test_of_listings_one_of_which_cannot_be_kept_none_is(on_store):
     async def scenario(store):
-        good, put = listing(), store.listings.put_listings
+        good, put = listing(), store.listings.save_listings
         nul = Job(id=JobId("j"), source="lever", url="a\0", title="")
         for bad in (
-            Listing(job=nul, enriched=Enriched(job=nul.id, title="")),
-            replace(good, enriched=Enriched(job=JobId("another"), title="")),
+            Listing(job=nul, enriched=EnrichedJob(job=nul.id, title="")),
+            replace(good, enriched=EnrichedJob(job=JobId("another"), title="")),
             replace(listing(2), enriched=replace(listing(2).enriched, stack=("half \ud800",))),
         ):
             await refused(put(LEVER, [good, bad], at=NOW))
         await refused(put(LEVER, [good], at=NOW.replace(tzinfo=None)), ConfigError)
         for name in ("", "x" * 2_101, "half \ud800"):
             await refused(put(name, [good], at=NOW))
-            await refused(store.listings.listings(name, since=NOW))
-            await refused(store.listings.put_source(source(name)))
+            await refused(store.listings.list_listings(name, since=NOW))
+            await refused(store.listings.save_source(source(name)))
         for bad in (
-            source(because="a\0"),
+            source(reason="a\0"),
             source(listed=2**80),
             source(validators=Validators(etag="\ud800")),
         ):
-            await refused(store.listings.put_source(bad))
+            await refused(store.listings.save_source(bad))
         await refused(
-            store.listings.put_source(source(tried_at=NOW.replace(tzinfo=None))), ConfigError
+            store.listings.save_source(source(tried_at=NOW.replace(tzinfo=None))), ConfigError
         )
-        assert await store.listings.sources() == []
-        assert await store.listings.listings(LEVER, since=NOW) == []
+        assert await store.listings.list_sources() == []
+        assert await store.listings.list_listings(LEVER, since=NOW) == []
 
     on_store(scenario)
 
@@ -170,9 +170,9 @@ def test_of_listings_one_of_which_cannot_be_kept_none_is(on_store):
 def test_the_longest_name_still_fits_into_one_key(on_store):
     async def scenario(store):
         name = "feed:" + "🙂" * 500
-        await store.listings.put_source(source(name))
-        assert await store.listings.put_listings(name, [listing()], at=NOW) == 1
-        assert len(await store.listings.listings(name, since=NOW)) == 1
+        await store.listings.save_source(source(name))
+        assert await store.listings.save_listings(name, [listing()], at=NOW) == 1
+        assert len(await store.listings.list_listings(name, since=NOW)) == 1
 
     on_store(scenario)
 
@@ -180,14 +180,14 @@ def test_the_longest_name_still_fits_into_one_key(on_store):
 def test_one_tenant_cannot_see_or_forget_what_anothers_sources_listed(on_backend):
     async def scenario(backend):
         acme, umbrella = backend.tenant(ACME).listings, backend.tenant(UMBRELLA).listings
-        await acme.put_source(source())
-        await acme.put_listings(LEVER, [listing()], at=NOW)
-        assert await umbrella.sources() == []
-        assert await umbrella.listings(LEVER, since=NOW) == []
+        await acme.save_source(source())
+        await acme.save_listings(LEVER, [listing()], at=NOW)
+        assert await umbrella.list_sources() == []
+        assert await umbrella.list_listings(LEVER, since=NOW) == []
         assert await umbrella.count_listings(LEVER, since=NOW, before=NOW + HOUR) == 0
-        assert await umbrella.forget_listings(before=NOW + HOUR) == 0
-        assert await umbrella.put_listings(LEVER, [listing()], at=NOW) == 1
-        assert len(await acme.listings(LEVER, since=NOW)) == 1
+        assert await umbrella.delete_listings(before=NOW + HOUR) == 0
+        assert await umbrella.save_listings(LEVER, [listing()], at=NOW) == 1
+        assert len(await acme.list_listings(LEVER, since=NOW)) == 1
 
     on_backend(scenario)
 
@@ -196,9 +196,9 @@ def test_many_at_once_lose_nothing(on_store):
     async def scenario(store):
         batches = [[listing(n % 40) for n in range(first, first + 30)] for first in range(0, 80, 8)]
         new = await asyncio.gather(
-            *(store.listings.put_listings(LEVER, batch, at=NOW) for batch in batches)
+            *(store.listings.save_listings(LEVER, batch, at=NOW) for batch in batches)
         )
-        assert len(await store.listings.listings(LEVER, since=NOW)) == 40
+        assert len(await store.listings.list_listings(LEVER, since=NOW)) == 40
         assert sum(new) >= 40
 
     on_store(scenario)
@@ -213,20 +213,20 @@ def verbs(rng):
     listings = [
         replace(
             listing(rng.randint(0, 9), company=rng.choice(TEXTS)),
-            twin=rng.random() < 0.5,
+            is_duplicate=rng.random() < 0.5,
         )
         for _ in range(rng.randint(0, 4))
     ]
     later, limit = at + rng.randint(0, 3) * HOUR, rng.randint(0, 4)
-    seen = source(name, tried_at=at, because=rng.choice(TEXTS), listed=rng.randint(0, 9))
+    seen = source(name, tried_at=at, reason=rng.choice(TEXTS), listed=rng.randint(0, 9))
     return rng.choice(
         [
-            lambda store: store.put_source(seen),
-            lambda store: store.put_listings(name, listings, at=at),
-            lambda store: store.put_listings(name, listings, at=later),
-            lambda store: store.listings(name, since=at, limit=limit),
+            lambda store: store.save_source(seen),
+            lambda store: store.save_listings(name, listings, at=at),
+            lambda store: store.save_listings(name, listings, at=later),
+            lambda store: store.list_listings(name, since=at, limit=limit),
             lambda store: store.count_listings(name, since=at, before=later),
-            lambda store: store.forget_listings(before=at, limit=limit),
+            lambda store: store.delete_listings(before=at, limit=limit),
         ]
     )
 
@@ -253,10 +253,10 @@ def test_every_store_does_what_the_memory_store_does(backend, tmp_path):
                     expected = await outcome(verb, model.tenant(tenant))
                     assert await outcome(verb, subject.tenant(tenant)) == expected, (seed, step)
                 for store in (subject.tenant(tenant), model.tenant(tenant)):
-                    assert isinstance(await store.listings.sources(), list)
+                    assert isinstance(await store.listings.list_sources(), list)
                 assert (
-                    await subject.tenant(tenant).listings.sources()
-                    == await model.tenant(tenant).listings.sources()
+                    await subject.tenant(tenant).listings.list_sources()
+                    == await model.tenant(tenant).listings.list_sources()
                 )
 
     asyncio.run(compared())

@@ -8,13 +8,13 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import ConfigError, ConflictError, PermanentError
-from stoker.budgets.caps import LARGEST, Cap, CapChange, Scope
-from stoker.budgets.charges import Refused, Request, Used
-from stoker.budgets.reservations import OPEN, Phase
-from stoker.budgets.verify import shared_differences, verified
+from stoker.budgets.caps import MAX_AMOUNT, Cap, CapChange, Scope
+from stoker.budgets.charges import Refusal, SpendRequest, Totals
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.budgets.verify import find_shared_mismatches, verify_ledger
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.ledger.chain import Note, first_break
-from stoker.scheduling.model import Slot, SlotState
+from stoker.ledger.chain import NewEntry, find_first_break
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
@@ -33,7 +33,7 @@ RULE = ResetRule("Asia/Singapore", time(0, 0))
 
 
 def wants(key, number=10, **said):
-    return Request(key=key, connector="lusha", amounts={"credits": number}, **said)
+    return SpendRequest(key=key, connector="lusha", amounts={"credits": number}, **said)
 
 
 async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", reset=RULE, **said):
@@ -49,12 +49,12 @@ async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", 
 
 async def used(store, cap=DAILY):
     """The one window of a cap that was ever used."""
-    [only] = [usage.used for usage in await store.money.usage() if usage.cap == cap.id]
+    [only] = [usage.used for usage in await store.money.list_usage() if usage.cap == cap.id]
     return only
 
 
 async def kinds(store):
-    return [entry.kind for entry in await store.ledger.entries()]
+    return [entry.kind for entry in await store.ledger.list_entries()]
 
 
 async def refused(kind, verb):
@@ -66,16 +66,16 @@ async def refused(kind, verb):
 def test_a_promise_counts_as_reserved_until_it_is_settled(on_store):
     async def scenario(store):
         hold = await reserve(store, "k")
-        assert (hold.phase, hold.owner, hold.reserved_at) == (Phase.SENT, "me", NOW)
-        assert await used(store) == Used(settled=0, reserved=10)
+        assert (hold.status, hold.owner, hold.reserved_at) == (ReservationStatus.SENT, "me", NOW)
+        assert await used(store) == Totals(settled=0, reserved=10)
         after = await store.money.settle("k", {"credits": 7}, now=LATER)
-        assert (after.phase, after.actual, after.closed_at) == (
-            Phase.SETTLED,
+        assert (after.status, after.actual, after.closed_at) == (
+            ReservationStatus.SETTLED,
             {"credits": 7},
             LATER,
         )
-        assert await used(store) == Used(settled=7, reserved=0)
-        assert await store.money.hold("k") == after
+        assert await used(store) == Totals(settled=7, reserved=0)
+        assert await store.money.find_reservation("k") == after
         assert await kinds(store) == ["RESERVED", "SETTLED"]
 
     on_store(scenario)
@@ -88,11 +88,15 @@ def test_a_hold_comes_back_as_it_was_given(on_store):
         hold = await reserve(
             store, "k ' \" é", caps=[DAILY, LUSHA, EVERYBODY], now=NOW.astimezone(zone), **said
         )
-        assert await store.money.hold("k ' \" é") == hold
-        assert (hold.run, hold.account, hold.phase) == (said["run"], said["account"], Phase.HELD)
+        assert await store.money.find_reservation("k ' \" é") == hold
+        assert (hold.run, hold.account, hold.status) == (
+            said["run"],
+            said["account"],
+            ReservationStatus.RESERVED,
+        )
         assert hold.until.tzinfo is UTC
         assert [charge.cap for charge in hold.charges] == [EVERYBODY.id, DAILY.id, LUSHA.id]
-        assert await store.money.hold("other") is None
+        assert await store.money.find_reservation("other") is None
 
     on_store(scenario)
 
@@ -101,24 +105,24 @@ def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(on_sto
     async def scenario(store):
         await reserve(store, "a", 60)
         answer = await reserve(store, "b", 41)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, Refusal)
         assert (answer.reason, answer.cap) == ("CAP_TENANT_DAY", DAILY.id)
         assert (answer.used, answer.limit) == (60, 100)
         assert answer.resets_at == datetime(2026, 2, 7, 16, tzinfo=UTC)
-        assert await used(store) == Used(reserved=60)
-        assert await store.money.hold("b") is None
+        assert await used(store) == Totals(reserved=60)
+        assert await store.money.find_reservation("b") is None
         assert await kinds(store) == ["RESERVED", "REFUSED"]
         smaller = await reserve(store, "b", 40)
-        assert smaller.phase is Phase.SENT
-        assert await used(store) == Used(reserved=100)
+        assert smaller.status is ReservationStatus.SENT
+        assert await used(store) == Totals(reserved=100)
 
     on_store(scenario)
 
 
 def test_the_first_request_larger_than_the_cap_is_refused(on_store):
     async def scenario(store):
-        assert isinstance(await reserve(store, "a", 101), Refused)
-        assert [usage.used.total for usage in await store.money.usage()] in ([], [0])
+        assert isinstance(await reserve(store, "a", 101), Refusal)
+        assert [usage.used.total for usage in await store.money.list_usage()] in ([], [0])
 
     on_store(scenario)
 
@@ -132,11 +136,11 @@ def test_every_cap_is_charged_or_none_is(on_backend, full):
         await reserve(store, "a", 10, caps=caps)
         answer = await reserve(store, "b", 10, caps=caps)
         assert (answer.reason, answer.cap) == (full.reason, full.id)
-        totals = [*await store.money.usage(), *await backend.shared().usage()]
-        assert [usage.used for usage in totals] == [Used(reserved=10)] * 3
+        totals = [*await store.money.list_usage(), *await backend.shared().list_usage()]
+        assert [usage.used for usage in totals] == [Totals(reserved=10)] * 3
         if full.shared:
             assert (answer.used, answer.limit) == (0, 0)  # they would speak of other tenants
-            assert "15" not in answer.sentence
+            assert "15" not in answer.message
 
     on_backend(scenario)
 
@@ -146,16 +150,19 @@ def test_tenants_share_a_shared_cap_and_nothing_else(on_backend):
         acme, umbrella = backend.tenant(ACME), backend.tenant(UMBRELLA)
         caps = [DAILY, EVERYBODY]
         await reserve(acme, "k", 50, caps=caps)
-        assert isinstance(await reserve(umbrella, "k", 31, caps=caps), Refused)
+        assert isinstance(await reserve(umbrella, "k", 31, caps=caps), Refusal)
         await reserve(umbrella, "k", 30, caps=caps)
-        [shared] = await backend.shared().usage()
-        assert (shared.cap, shared.used) == (EVERYBODY.id, Used(reserved=80))
+        [shared] = await backend.shared().list_usage()
+        assert (shared.cap, shared.used) == (EVERYBODY.id, Totals(reserved=80))
         await acme.money.settle("k", {"credits": 20}, now=LATER)
-        assert (await backend.shared().usage())[0].used == Used(settled=20, reserved=30)
-        assert await used(acme) == Used(settled=20)
-        assert await used(umbrella) == Used(reserved=30)
-        assert [hold.key for hold in await umbrella.money.holds(phases=[Phase.SENT])] == ["k"]
-        assert await acme.money.holds(phases=list(OPEN)) == []
+        assert (await backend.shared().list_usage())[0].used == Totals(settled=20, reserved=30)
+        assert await used(acme) == Totals(settled=20)
+        assert await used(umbrella) == Totals(reserved=30)
+        assert [
+            hold.key
+            for hold in await umbrella.money.list_reservations(phases=[ReservationStatus.SENT])
+        ] == ["k"]
+        assert await acme.money.list_reservations(phases=list(OPEN_STATUSES)) == []
 
     on_backend(scenario)
 
@@ -169,7 +176,7 @@ def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(on_sto
         assert await reserve(store, "k", 60) == settled
         await store.money.stop("", reason="over", now=LATER)
         assert await reserve(store, "k", 60) == settled
-        assert await used(store) == Used(settled=60)
+        assert await used(store) == Totals(settled=60)
         assert await kinds(store) == ["RESERVED", "SETTLED", "STOPPED"]
 
     on_store(scenario)
@@ -178,11 +185,11 @@ def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(on_sto
 def test_callers_at_once_never_get_more_than_there_is(on_store):
     async def scenario(store):
         answers = await asyncio.gather(*(reserve(store, f"k{n}", 7) for n in range(20)))
-        granted = [answer for answer in answers if not isinstance(answer, Refused)]
+        granted = [answer for answer in answers if not isinstance(answer, Refusal)]
         assert len(granted) == 14
-        assert await used(store) == Used(reserved=98)
-        entries = await store.ledger.entries()
-        assert first_break(entries) is None
+        assert await used(store) == Totals(reserved=98)
+        entries = await store.ledger.list_entries()
+        assert find_first_break(entries) is None
         assert sorted(entry.kind for entry in entries) == ["REFUSED"] * 6 + ["RESERVED"] * 14
 
     on_store(scenario)
@@ -192,7 +199,7 @@ def test_callers_at_once_with_one_key_get_one_promise(on_store):
     async def scenario(store):
         answers = await asyncio.gather(*(reserve(store, "k", 10) for _ in range(8)))
         assert len({answer.reserved_at for answer in answers}) == 1
-        assert await used(store) == Used(reserved=10)
+        assert await used(store) == Totals(reserved=10)
         assert await kinds(store) == ["RESERVED"]
 
     on_store(scenario)
@@ -203,10 +210,10 @@ def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_one_see
         await reserve(store, "a", 90)
         after = await store.money.settle("a", {"credits": 140}, now=LATER)
         assert after.actual == {"credits": 140}
-        assert await used(store) == Used(settled=140)
-        last = (await store.ledger.entries())[-1]
+        assert await used(store) == Totals(settled=140)
+        last = (await store.ledger.list_entries())[-1]
         assert last.data["overrun"] == {"credits": 50}
-        assert isinstance(await reserve(store, "b", 0), Refused)
+        assert isinstance(await reserve(store, "b", 0), Refusal)
 
     on_store(scenario)
 
@@ -220,9 +227,9 @@ def test_settling_twice_is_once_and_otherwise_a_conflict(on_store):
         assert again == first
         await refused(ConflictError, store.money.settle("k", {"credits": 4}, now=LATER))
         await refused(ConflictError, store.money.release("k", reason="", now=LATER))
-        await refused(ConflictError, store.money.keep_aside("k", reason="", now=LATER))
-        await refused(ConflictError, store.money.sent("k", now=LATER))
-        assert await used(store) == Used(settled=3)
+        await refused(ConflictError, store.money.mark_uncertain("k", reason="", now=LATER))
+        await refused(ConflictError, store.money.mark_sent("k", now=LATER))
+        assert await used(store) == Totals(settled=3)
         assert await kinds(store) == ["RESERVED", "SETTLED"]
 
     on_store(scenario)
@@ -233,8 +240,8 @@ def test_a_unit_that_was_never_promised_cannot_be_settled(on_store):
         await reserve(store, "k", 10)
         await refused(ConflictError, store.money.settle("k", {"tokens": 3}, now=LATER))
         await refused(ConfigError, store.money.settle("k", {"credits": -1}, now=LATER))
-        await refused(ConfigError, store.money.settle("k", {"credits": LARGEST + 1}, now=LATER))
-        assert await used(store) == Used(reserved=10)
+        await refused(ConfigError, store.money.settle("k", {"credits": MAX_AMOUNT + 1}, now=LATER))
+        assert await used(store) == Totals(reserved=10)
 
     on_store(scenario)
 
@@ -243,9 +250,9 @@ def test_a_released_promise_comes_back_whole_and_twice_is_once(on_store):
     async def scenario(store):
         await reserve(store, "k", 10)
         first = await store.money.release("k", reason="the vendor said no", now=LATER)
-        assert (first.phase, first.reason) == (Phase.RELEASED, "the vendor said no")
+        assert (first.status, first.reason) == (ReservationStatus.RELEASED, "the vendor said no")
         assert await store.money.release("k", reason="again", now=LATER) == first
-        assert await used(store) == Used()
+        assert await used(store) == Totals()
         assert await kinds(store) == ["RESERVED", "RELEASED"]
 
     on_store(scenario)
@@ -254,12 +261,12 @@ def test_a_released_promise_comes_back_whole_and_twice_is_once(on_store):
 def test_an_uncertain_promise_stays_until_somebody_finds_out(on_store):
     async def scenario(store):
         await reserve(store, "k", 10)
-        aside = await store.money.keep_aside("k", reason="no answer came", now=LATER)
-        assert await store.money.expire(now=NOW + timedelta(days=300)) == []
-        assert await store.money.holds(phases=[Phase.UNCERTAIN]) == [aside]
-        assert await used(store) == Used(reserved=10)
+        aside = await store.money.mark_uncertain("k", reason="no answer came", now=LATER)
+        assert await store.money.expire_reservations(now=NOW + timedelta(days=300)) == []
+        assert await store.money.list_reservations(phases=[ReservationStatus.UNCERTAIN]) == [aside]
+        assert await used(store) == Totals(reserved=10)
         await store.money.settle("k", {"credits": 10}, now=LATER)
-        assert await used(store) == Used(settled=10)
+        assert await used(store) == Totals(settled=10)
 
     on_store(scenario)
 
@@ -269,18 +276,18 @@ def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_kept_as
         await reserve(store, "not sent", sends_at_once=False)
         await reserve(store, "sent at once")
         await reserve(store, "sent later", sends_at_once=False)
-        assert (await store.money.sent("sent later", now=NOW)).phase is Phase.SENT
+        assert (await store.money.mark_sent("sent later", now=NOW)).status is ReservationStatus.SENT
         await reserve(store, "alive", now=LATER)
-        assert await used(store) == Used(reserved=40)
-        gone = await store.money.expire(now=LATER)
-        assert [(hold.key, hold.phase) for hold in gone] == [
-            ("not sent", Phase.EXPIRED),
-            ("sent at once", Phase.UNCERTAIN),
-            ("sent later", Phase.UNCERTAIN),
+        assert await used(store) == Totals(reserved=40)
+        gone = await store.money.expire_reservations(now=LATER)
+        assert [(hold.key, hold.status) for hold in gone] == [
+            ("not sent", ReservationStatus.EXPIRED),
+            ("sent at once", ReservationStatus.UNCERTAIN),
+            ("sent later", ReservationStatus.UNCERTAIN),
         ]
-        assert [await store.money.hold(hold.key) for hold in gone] == gone
-        assert await used(store) == Used(reserved=30)
-        assert await store.money.expire(now=LATER) == []
+        assert [await store.money.find_reservation(hold.key) for hold in gone] == gone
+        assert await used(store) == Totals(reserved=30)
+        assert await store.money.expire_reservations(now=LATER) == []
         assert (
             await kinds(store)
             == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
@@ -296,24 +303,24 @@ def test_an_owner_that_shows_signs_of_life_keeps_its_promises(on_store):
         await reserve(store, "d", owner="other")
         await store.money.settle("c", {}, now=NOW)
         until = LATER + timedelta(minutes=1)
-        assert await store.money.renew("me", until=until, now=LATER) == 2
-        assert [hold.key for hold in await store.money.expire(now=LATER)] == ["d"]
-        assert await store.money.renew("me", until=LATER, now=LATER) == 2
-        assert (await store.money.hold("a")).until == until  # never shortened
-        assert await store.money.renew("nobody", until=until, now=LATER) == 0
+        assert await store.money.renew_leases("me", until=until, now=LATER) == 2
+        assert [hold.key for hold in await store.money.expire_reservations(now=LATER)] == ["d"]
+        assert await store.money.renew_leases("me", until=LATER, now=LATER) == 2
+        assert (await store.money.find_reservation("a")).until == until  # never shortened
+        assert await store.money.renew_leases("nobody", until=until, now=LATER) == 0
 
     on_store(scenario)
 
 
 def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(on_store):
     async def scenario(store):
-        await store.ledger.append([Note(at=LATER, kind="ODD", subject="", reason="")])
+        await store.ledger.append([NewEntry(at=LATER, kind="ODD", subject="", reason="")])
         late = LATER - timedelta(minutes=4)  # and a lease is a minute long
         hold = await reserve(store, "a", now=late, sends_at_once=False)
         assert hold.until - hold.reserved_at == timedelta(minutes=1)
-        assert await store.money.expire(now=late) == []
-        [gone] = await store.money.expire(now=LATER + timedelta(minutes=1))
-        assert gone.phase is Phase.EXPIRED
+        assert await store.money.expire_reservations(now=late) == []
+        [gone] = await store.money.expire_reservations(now=LATER + timedelta(minutes=1))
+        assert gone.status is ReservationStatus.EXPIRED
 
     on_store(scenario)
 
@@ -332,14 +339,17 @@ def test_hosts_whose_clocks_differ_by_more_than_a_lease_keep_and_lose_promises_a
                 await reserve(store, "theirs", now=there, owner="they", sends_at_once=False)
             await reserve(store, f"ours {minute}", 1, now=here)
             if minute < 5:
-                assert await store.money.renew("they", until=there + lease, now=there) == 1
+                assert await store.money.renew_leases("they", until=there + lease, now=there) == 1
                 assert "theirs" not in await lapsed(store, now=here)
         # They fell silent five minutes ago; a clock that was ahead is waited for, and no longer.
         gone = await lapsed(store, now=NOW + 10 * lease)
-        assert gone or (await store.money.hold("theirs")).phase is Phase.EXPIRED
+        assert (
+            gone
+            or (await store.money.find_reservation("theirs")).status is ReservationStatus.EXPIRED
+        )
 
     async def lapsed(store, *, now):
-        return [hold.key for hold in await store.money.expire(now=now)]
+        return [hold.key for hold in await store.money.expire_reservations(now=now)]
 
     on_store(scenario)
 
@@ -355,11 +365,11 @@ def test_a_host_whose_clock_is_behind_renews_by_ledger_time(on_store, naive):
         # not say what its clock shows, so that the end of its lease is taken as it stands.
         theirs = NOW - minute
         told = NOW + 2 * minute if naive else theirs
-        await store.money.renew("they", until=theirs + minute, now=told)
-        silent = [hold.key for hold in await store.money.expire(now=NOW + 2 * minute)]
+        await store.money.renew_leases("they", until=theirs + minute, now=told)
+        silent = [hold.key for hold in await store.money.expire_reservations(now=NOW + 2 * minute)]
         assert silent == (["theirs"] if naive else [])
         if not naive:
-            assert (await store.money.hold("theirs")).until == NOW + 3 * minute
+            assert (await store.money.find_reservation("theirs")).until == NOW + 3 * minute
 
     on_store(scenario)
 
@@ -374,20 +384,20 @@ def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(o
         if how == "released":
             await store.money.release("k", reason="not on the invoice", now=NOW)
         else:
-            await store.money.expire(now=LATER)
+            await store.money.expire_reservations(now=LATER)
         await reserve(store, "other", 70, caps=caps, now=LATER)
         late = await store.money.settle("k", {"credits": 50}, now=LATER)
-        assert (late.phase, late.reason, late.actual) == (
-            Phase.SETTLED,
+        assert (late.status, late.reason, late.actual) == (
+            ReservationStatus.SETTLED,
             "SETTLED_LATE",
             {"credits": 50},
         )
-        assert await store.money.hold("k") == late
-        assert await used(store) == Used(settled=50, reserved=70)
-        assert [usage.used for usage in await backend.shared().usage()] == [
-            Used(settled=50, reserved=70)
+        assert await store.money.find_reservation("k") == late
+        assert await used(store) == Totals(settled=50, reserved=70)
+        assert [usage.used for usage in await backend.shared().list_usage()] == [
+            Totals(settled=50, reserved=70)
         ]
-        last = (await store.ledger.entries())[-1]
+        last = (await store.ledger.list_entries())[-1]
         assert (last.kind, last.data["code"]) == ("SETTLED", "SETTLED_LATE")
         assert (last.data["from"], last.data["overrun"]) == (how.upper(), {"credits": 50})
         assert (await reserve(store, "next", 0, now=LATER)).used == 120
@@ -396,8 +406,8 @@ def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(o
         assert again == late
         await refused(ConflictError, store.money.settle("k", {"credits": 51}, now=LATER))
         await refused(ConflictError, store.money.release("k", reason="", now=LATER))
-        assert await used(store) == Used(settled=50, reserved=70)
-        verdict = await verified(store)
+        assert await used(store) == Totals(settled=50, reserved=70)
+        verdict = await verify_ledger(store)
         assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
 
     on_backend(scenario)
@@ -410,12 +420,12 @@ def test_that_a_promise_given_back_cost_nothing_is_no_news(on_store, how):
         if how == "released":
             await store.money.release("k", reason="no", now=LATER)
         else:
-            await store.money.expire(now=LATER)
-        before = await store.ledger.entries()
+            await store.money.expire_reservations(now=LATER)
+        before = await store.ledger.list_entries()
         hold = await store.money.settle("k", {"credits": 0}, now=LATER)
-        assert hold.phase.value == how.upper()
-        assert await store.ledger.entries() == before
-        assert await used(store) == Used()
+        assert hold.status.value == how.upper()
+        assert await store.ledger.list_entries() == before
+        assert await used(store) == Totals()
 
     on_store(scenario)
 
@@ -427,24 +437,24 @@ def test_a_promise_given_back_counts_again_once_somebody_is_unsure_about_it(on_s
         if how == "released":
             await store.money.release("k", reason="no", now=LATER)
         else:
-            await store.money.expire(now=LATER)
-        aside = await store.money.keep_aside("k", reason="it timed out", now=LATER)
-        assert (aside.phase, aside.closed_at) == (Phase.UNCERTAIN, None)
-        assert await store.money.holds(phases=list(OPEN)) == [aside]
-        assert await used(store) == Used(reserved=60)
-        assert isinstance(await reserve(store, "next", 41, now=LATER), Refused)
-        assert (await verified(store)).problems == ()
+            await store.money.expire_reservations(now=LATER)
+        aside = await store.money.mark_uncertain("k", reason="it timed out", now=LATER)
+        assert (aside.status, aside.closed_at) == (ReservationStatus.UNCERTAIN, None)
+        assert await store.money.list_reservations(phases=list(OPEN_STATUSES)) == [aside]
+        assert await used(store) == Totals(reserved=60)
+        assert isinstance(await reserve(store, "next", 41, now=LATER), Refusal)
+        assert (await verify_ledger(store)).problems == ()
         await store.money.release("k", reason="really not", now=LATER)
-        assert await used(store) == Used()
+        assert await used(store) == Totals()
         await store.money.settle("k", {"credits": 3}, now=LATER)
-        assert await used(store) == Used(settled=3)
-        assert (await verified(store)).problems == ()
+        assert await used(store) == Totals(settled=3)
+        assert (await verify_ledger(store)).problems == ()
 
     on_store(scenario)
 
 
 async def shared_problems(backend, verdict):
-    return await shared_differences(backend.shared(), [verdict])
+    return await find_shared_mismatches(backend.shared(), [verdict])
 
 
 SIX = ResetRule("UTC", time(6, 0))
@@ -464,14 +474,14 @@ def test_changing_when_budgets_reset_opens_no_second_budget(on_store, window):
     async def scenario(store):
         for number, rule in enumerate(RULES * 2):
             answer = await reserve(store, f"k{number}", 30, caps=[cap], reset=rule)
-            assert isinstance(answer, Refused) == (number >= 3)
+            assert isinstance(answer, Refusal) == (number >= 3)
         assert (answer.cap, answer.used, answer.limit) == (cap.id, 90, 100)
-        assert "10 of 100 left" in answer.sentence
+        assert "10 of 100 left" in answer.message
         await reserve(store, "the last ten", 10, caps=[cap], reset=RULES[-1])
         for rule in RULES:
-            assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refused)
-        assert (await verified(store)).problems == ()
-        assert all(usage.used.total <= 100 for usage in await store.money.usage())
+            assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refusal)
+        assert (await verify_ledger(store)).problems == ()
+        assert all(usage.used.total <= 100 for usage in await store.money.list_usage())
 
     on_store(scenario)
 
@@ -487,7 +497,7 @@ def test_what_is_settled_or_given_back_after_the_change_counts_so_in_both_window
         await reserve(store, "d", 10)
         await store.money.release("d", reason="", now=NOW)
         assert (await reserve(store, "e", 11, reset=SIX)).used == 90
-        assert (await verified(store)).problems == ()
+        assert (await verify_ledger(store)).problems == ()
 
     on_store(scenario)
 
@@ -503,11 +513,13 @@ def test_yesterday_and_today_count_together_where_the_new_window_overlaps_both(o
         over = await reserve(store, "more", 11, now=midnight + 2 * hour, reset=SIX)
         assert (over.used, over.resets_at) == (90, datetime(2026, 2, 8, 6, tzinfo=UTC))
         await reserve(store, "more", 10, now=midnight + 2 * hour, reset=SIX)
-        assert isinstance(await reserve(store, "x", 1, now=midnight + 3 * hour, reset=SIX), Refused)
+        assert isinstance(await reserve(store, "x", 1, now=midnight + 3 * hour, reset=SIX), Refusal)
         # Today's window was charged with it, yesterday's too, and the day after is free again.
         assert (await reserve(store, "x", 61, now=midnight + 3 * hour)).used == 40
         tomorrow = datetime(2026, 2, 9, 6, tzinfo=UTC)
-        assert (await reserve(store, "fresh", 100, now=tomorrow, reset=SIX)).phase is Phase.SENT
+        assert (
+            await reserve(store, "fresh", 100, now=tomorrow, reset=SIX)
+        ).status is ReservationStatus.SENT
 
     on_store(scenario)
 
@@ -530,9 +542,9 @@ def test_callers_at_once_with_different_rules_share_one_budget(on_store):
             reserve(store, f"k{n}", 7, reset=RULES[n % len(RULES)], caps=[DAILY]) for n in range(30)
         ]
         answers = await asyncio.gather(*asking)
-        granted = [answer for answer in answers if not isinstance(answer, Refused)]
+        granted = [answer for answer in answers if not isinstance(answer, Refusal)]
         assert len(granted) == 14
-        assert (await verified(store)).problems == ()
+        assert (await verify_ledger(store)).problems == ()
 
     on_store(scenario)
 
@@ -543,14 +555,14 @@ def test_pages_of_holds_are_in_key_order(on_store):
         for key in reversed(keys):
             await reserve(store, key, 1)
         await store.money.settle("9", {}, now=NOW)
-        holds = store.money.holds
-        assert [hold.key for hold in await holds(phases=list(Phase))] == keys
+        holds = store.money.list_reservations
+        assert [hold.key for hold in await holds(phases=list(ReservationStatus))] == keys
         open_ones = [key for key in keys if key != "9"]
-        page = await holds(phases=list(OPEN), limit=2)
+        page = await holds(phases=list(OPEN_STATUSES), limit=2)
         assert [hold.key for hold in page] == open_ones[:2]
-        rest = await holds(phases=list(OPEN), after=page[-1].key)
+        rest = await holds(phases=list(OPEN_STATUSES), after=page[-1].key)
         assert [hold.key for hold in rest] == open_ones[2:]
-        assert [hold.key for hold in await holds(phases=[Phase.SETTLED])] == ["9"]
+        assert [hold.key for hold in await holds(phases=[ReservationStatus.SETTLED])] == ["9"]
         assert await holds(phases=[]) == []
 
     on_store(scenario)
@@ -562,9 +574,9 @@ def test_a_cap_lowered_below_what_is_used_refuses_and_nothing_goes_negative(on_s
         await store.money.change_cap(CapChange(cap=DAILY.id, limit=20), now=NOW)
         answer = await reserve(store, "b", 1)
         assert (answer.used, answer.limit) == (50, 20)
-        assert "0 of 20 left" in answer.sentence
+        assert "0 of 20 left" in answer.message
         await store.money.settle("a", {"credits": 50}, now=LATER)
-        assert await used(store) == Used(settled=50)
+        assert await used(store) == Totals(settled=50)
 
     on_store(scenario)
 
@@ -575,7 +587,7 @@ def test_a_cap_raised_for_a_while_is_higher_until_then_and_says_so_in_the_ledger
     async def scenario(store):
         await store.money.change_cap(CapChange(cap=DAILY.id, limit=120), now=NOW)
         await store.money.change_cap(raised, now=NOW)
-        assert await store.money.cap_changes() == {DAILY.id: replace(raised, limit=120)}
+        assert await store.money.list_cap_changes() == {DAILY.id: replace(raised, limit=120)}
         await reserve(store, "a", 150)
         await store.money.release("a", reason="", now=NOW)
         assert (await reserve(store, "b", 121, now=LATER)).limit == 120
@@ -603,7 +615,7 @@ def test_a_tenant_cannot_change_a_shared_cap(on_store):
     async def scenario(store):
         change = CapChange(cap=EVERYBODY.id, limit=10**9)
         await refused(ConfigError, store.money.change_cap(change, now=NOW))
-        assert await store.money.cap_changes() == {}
+        assert await store.money.list_cap_changes() == {}
         assert await kinds(store) == []
 
     on_store(scenario)
@@ -631,17 +643,17 @@ def test_nothing_is_granted_while_a_stop_is_in_force(on_backend, stopped, everyb
             await store.money.stop(stopped, reason="a bill came", now=NOW)
         answer = await reserve(store, "k")
         assert answer.reason == "STOPPED"
-        assert "a bill came" in answer.sentence
+        assert "a bill came" in answer.message
         other = await reserve(backend.tenant(UMBRELLA), "k")
-        assert isinstance(other, Refused) is everybody
-        [stop] = await store.money.stops()
+        assert isinstance(other, Refusal) is everybody
+        [stop] = await store.money.list_stops()
         assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
         await store.money.settle("in flight", {"credits": 1}, now=NOW)
         if everybody:
             assert await shared.resume(stopped, now=NOW)
         else:
             assert await store.money.resume(stopped, now=NOW)
-        assert (await reserve(store, "k")).phase is Phase.SENT
+        assert (await reserve(store, "k")).status is ReservationStatus.SENT
 
     on_backend(scenario)
 
@@ -649,7 +661,7 @@ def test_nothing_is_granted_while_a_stop_is_in_force(on_backend, stopped, everyb
 def test_a_stop_of_another_connector_stops_nothing_here(on_store):
     async def scenario(store):
         await store.money.stop("apollo", reason="", now=NOW)
-        assert (await reserve(store, "k")).phase is Phase.SENT
+        assert (await reserve(store, "k")).status is ReservationStatus.SENT
 
     on_store(scenario)
 
@@ -658,7 +670,7 @@ def test_stopping_twice_is_once_and_so_is_resuming(on_store):
     async def scenario(store):
         await store.money.stop("lusha", reason="first", now=NOW)
         await store.money.stop("lusha", reason="second", now=LATER)
-        [stop] = await store.money.stops()
+        [stop] = await store.money.list_stops()
         assert (stop.reason, stop.since) == ("first", NOW)
         assert await store.money.resume("lusha", now=LATER)
         assert not await store.money.resume("lusha", now=LATER)
@@ -684,7 +696,7 @@ def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(on_store
         assert (a_little.reason, a_little.used) == ("CAP_TENANT_DAY", 90)
         late = await store.money.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
         assert late.closed_at == midnight + timedelta(minutes=1)
-        moments = [entry.at for entry in await store.ledger.entries()]
+        moments = [entry.at for entry in await store.ledger.list_entries()]
         assert moments == sorted(moments)
 
     on_store(scenario)
@@ -692,7 +704,7 @@ def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(on_store
 
 def test_time_is_never_earlier_than_any_entry_of_the_ledger(on_store):
     async def scenario(store):
-        note = Note(at=LATER, kind="MISSED", subject="nightly", reason="")
+        note = NewEntry(at=LATER, kind="MISSED", subject="nightly", reason="")
         await store.ledger.append([note])
         assert (await reserve(store, "a", now=NOW)).reason == "CLOCK_WENT_BACK"
         a_little = await reserve(store, "a", now=LATER - timedelta(minutes=2))
@@ -707,18 +719,18 @@ def test_a_slot_decided_by_a_late_clock_does_not_reopen_yesterday(on_store):
 
     async def scenario(store):
         today = await reserve(store, "a", 100, now=midnight + timedelta(minutes=1))
-        slot = Slot(
+        slot = OccurrenceResult(
             schedule="nightly",
-            instant=late,
-            state=SlotState.MISSED,
+            due_at=late,
+            state=OccurrenceState.MISSED,
             decided_at=late,
             reason="nobody was there",
         )
-        assert await store.schedule.decide_slot(slot, fence=None)
+        assert await store.schedule.record_result(slot, fence=None)
         again = await reserve(store, "b", 1, now=late)
         assert (again.reason, again.used) == ("CAP_TENANT_DAY", 100)
-        assert await store.schedule.slots("nightly") == [slot]
-        moments = [entry.at for entry in await store.ledger.entries()]
+        assert await store.schedule.list_results("nightly") == [slot]
+        moments = [entry.at for entry in await store.ledger.list_entries()]
         assert moments == [today.reserved_at] * 3
 
     on_store(scenario)
@@ -730,12 +742,12 @@ def test_a_budget_starts_anew_with_each_window_and_each_run(on_store):
     async def scenario(store):
         caps = [per_run]
         await reserve(store, "a", 10, caps=caps, run="one")
-        assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refused)
+        assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refusal)
         await reserve(store, "b", 10, caps=caps, run="two")
         await refused(ConfigError, reserve(store, "c", 10, caps=caps))
         await reserve(store, "d", 100)
         await reserve(store, "e", 100, now=NOW + timedelta(days=1))
-        assert len(await store.money.usage()) == 4
+        assert len(await store.money.list_usage()) == 4
 
     on_store(scenario)
 
@@ -746,10 +758,13 @@ def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
         await refused(PermanentError, reserve(store, "k", owner=text))
         await reserve(store, "k")
         await refused(PermanentError, store.money.release("k", reason=text, now=NOW))
-        await refused(PermanentError, store.money.keep_aside("k", reason=text, now=NOW))
+        await refused(PermanentError, store.money.mark_uncertain("k", reason=text, now=NOW))
         await refused(PermanentError, store.money.stop("", reason=text, now=NOW))
-        await refused(PermanentError, store.money.hold(text))
-        await refused(PermanentError, store.money.holds(phases=list(Phase), after=text))
+        await refused(PermanentError, store.money.find_reservation(text))
+        await refused(
+            PermanentError,
+            store.money.list_reservations(phases=list(ReservationStatus), after=text),
+        )
         assert await kinds(store) == ["RESERVED"]
 
     on_store(scenario)
@@ -761,7 +776,7 @@ def test_a_name_too_long_to_be_found_by_is_refused(on_store):
         await refused(PermanentError, reserve(store, "k", owner="x" * 501))
         await refused(ConfigError, reserve(store, "k", owner=""))
         hold = await reserve(store, "ü" * 500, run="ü" * 500, owner="ü" * 500)
-        assert await store.money.hold("ü" * 500) == hold
+        assert await store.money.find_reservation("ü" * 500) == hold
 
     on_store(scenario)
 
@@ -773,9 +788,9 @@ def test_a_moment_without_a_zone_is_refused(on_store):
         await refused(ConfigError, reserve(store, "k", now=naive))
         await reserve(store, "k")
         await refused(ConfigError, store.money.settle("k", {}, now=naive))
-        await refused(ConfigError, store.money.expire(now=naive))
-        await refused(ConfigError, store.money.renew("me", until=naive, now=NOW))
-        await refused(ConfigError, store.money.renew("me", until=NOW, now=naive))
+        await refused(ConfigError, store.money.expire_reservations(now=naive))
+        await refused(ConfigError, store.money.renew_leases("me", until=naive, now=NOW))
+        await refused(ConfigError, store.money.renew_leases("me", until=NOW, now=naive))
         assert await kinds(store) == ["RESERVED"]
 
     on_store(scenario)
@@ -787,10 +802,10 @@ def test_reserved_settled_and_free_add_up_through_the_ledger(on_store):
             await reserve(store, f"k{n}", 10)
         await store.money.settle("k0", {"credits": 4}, now=NOW)
         await store.money.release("k1", reason="", now=NOW)
-        await store.money.keep_aside("k2", reason="", now=NOW)
-        open_ones = await store.money.holds(phases=list(OPEN))
+        await store.money.mark_uncertain("k2", reason="", now=NOW)
+        open_ones = await store.money.list_reservations(phases=list(OPEN_STATUSES))
         reserved = sum(hold.amounts["credits"] for hold in open_ones)
-        assert await used(store) == Used(settled=4, reserved=reserved)
-        assert first_break(await store.ledger.entries()) is None
+        assert await used(store) == Totals(settled=4, reserved=reserved)
+        assert find_first_break(await store.ledger.list_entries()) is None
 
     on_store(scenario)

@@ -9,7 +9,7 @@ import pytest
 
 from contracts.backends import BACKENDS
 from contracts.money_sequences import money_compared
-from stoker.budgets.charges import Refused
+from stoker.budgets.charges import Refusal
 from stoker.memory.backend import MemoryBackend
 
 SEQUENCES, STEPS, AT_ONCE = 30, 60, 6
@@ -64,7 +64,7 @@ class GenerousMoney:
 
     async def reserve(self, request, *, caps, **terms):
         answer = await self._money.reserve(request, caps=caps, **terms)
-        if isinstance(answer, Refused) and answer.cap:
+        if isinstance(answer, Refusal) and answer.cap:
             roomy = [replace(cap, limit=10**9) for cap in caps]
             return await self._money.reserve(request, caps=roomy, **terms)
         return answer

@@ -22,8 +22,8 @@ from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
 from stoker.base.types import Depth
-from stoker.crm.upsert import UNDONE
-from stoker.enrichment.model import ENDS, UnitState
+from stoker.crm.upsert import UNDONE_PREFIX
+from stoker.enrichment.model import END_STATES, WorkState
 
 
 async def refused(verb, kind=PermanentError):
@@ -33,17 +33,17 @@ async def refused(verb, kind=PermanentError):
 
 
 def held(one, owner="w1", until=UNTIL):
-    return replace(one, state=UnitState.TAKEN, owner=owner, until=until)
+    return replace(one, state=WorkState.CLAIMED, owner=owner, claimed_until=until)
 
 
 def test_units_come_back_in_their_order_as_planned(on_store):
     async def scenario(store):
-        units = [unit(2), unit(0, depth=Depth.SHALLOW), unit(1, company="A", because="ünï 🙂")]
-        assert await store.nights.plan_units(RUN, units) == 3
-        assert await store.nights.units(RUN) == [units[1], units[2], units[0]]
-        assert await store.nights.units(RUN, after=0, limit=1) == [units[2]]
-        assert await store.nights.units("another") == []
-        assert await store.nights.count_units("another") == {}
+        units = [unit(2), unit(0, depth=Depth.SHALLOW), unit(1, company="A", reason="ünï 🙂")]
+        assert await store.nights.insert_items(RUN, units) == 3
+        assert await store.nights.list_items(RUN) == [units[1], units[2], units[0]]
+        assert await store.nights.list_items(RUN, after=0, limit=1) == [units[2]]
+        assert await store.nights.list_items("another") == []
+        assert await store.nights.count_items("another") == {}
 
     on_store(scenario)
 
@@ -52,10 +52,10 @@ def test_a_unit_already_planned_stays_as_it_is(on_store):
     async def scenario(store):
         await planned(store.nights, 3)
         [first] = await taken(store.nights, limit=1)
-        again = [unit(0, because="other"), unit(9, company="T1"), unit(3), unit(4, company="T3")]
-        assert await store.nights.plan_units(RUN, again) == 1
-        assert await store.nights.units(RUN) == [first, unit(1), unit(2), unit(3)]
-        assert await store.nights.plan_units(RUN, []) == 0
+        again = [unit(0, reason="other"), unit(9, company="T1"), unit(3), unit(4, company="T3")]
+        assert await store.nights.insert_items(RUN, again) == 1
+        assert await store.nights.list_items(RUN) == [first, unit(1), unit(2), unit(3)]
+        assert await store.nights.insert_items(RUN, []) == 0
 
     on_store(scenario)
 
@@ -64,12 +64,12 @@ def test_two_units_never_have_one_place(on_store):
     async def scenario(store):
         await planned(store.nights, 2)
         for clash in ([unit(5), unit(1, company="X")], [unit(5), unit(5, company="X")]):
-            await refused(store.nights.plan_units(RUN, clash), ConflictError)
-        await refused(store.nights.plan_units(RUN, [unit(5), unit(-1)]))
-        await refused(store.nights.plan_units(RUN, [unit(5), unit(2**80)]))
-        await refused(store.nights.plan_units("", [unit(5)]))
-        assert len(await store.nights.units(RUN)) == 2
-        assert await store.nights.plan_units(LATER_RUN, [unit(1, company="X")]) == 1
+            await refused(store.nights.insert_items(RUN, clash), ConflictError)
+        await refused(store.nights.insert_items(RUN, [unit(5), unit(-1)]))
+        await refused(store.nights.insert_items(RUN, [unit(5), unit(2**80)]))
+        await refused(store.nights.insert_items("", [unit(5)]))
+        assert len(await store.nights.list_items(RUN)) == 2
+        assert await store.nights.insert_items(LATER_RUN, [unit(1, company="X")]) == 1
 
     on_store(scenario)
 
@@ -86,7 +86,7 @@ def test_units_are_taken_in_their_order_each_once(on_store):
         assert await taken(store.nights) == [held(units[4])]
         assert await taken(store.nights) == []
         assert await taken(store.nights, run="another") == []
-        assert await store.nights.count_units(RUN) == {UnitState.TAKEN: 5}
+        assert await store.nights.count_items(RUN) == {WorkState.CLAIMED: 5}
 
     on_store(scenario)
 
@@ -104,7 +104,7 @@ def test_a_unit_whose_owner_fell_silent_is_taken_by_the_next(on_store):
             held(units[0], "w3", later),
             held(units[2], "w3", later),
         ]
-        assert (await store.nights.units(RUN))[1] == held(units[1], until=UNTIL + HOUR)
+        assert (await store.nights.list_items(RUN))[1] == held(units[1], until=UNTIL + HOUR)
 
     on_store(scenario)
 
@@ -114,11 +114,11 @@ def test_an_owner_keeps_what_it_has_for_longer_and_never_for_less(on_store):
         await planned(store.nights, 4)
         await taken(store.nights, limit=2)
         await taken(store.nights, owner="w2", limit=1)
-        assert await store.nights.keep_units(RUN, owner="w1", until=UNTIL + HOUR) == 2
-        assert await store.nights.keep_units(RUN, owner="w1", until=NOW) == 2
-        assert await store.nights.keep_units(RUN, owner="nobody", until=UNTIL) == 0
-        assert await store.nights.keep_units("another", owner="w1", until=UNTIL) == 0
-        untils = [one.until for one in await store.nights.units(RUN)]
+        assert await store.nights.extend_claims(RUN, owner="w1", until=UNTIL + HOUR) == 2
+        assert await store.nights.extend_claims(RUN, owner="w1", until=NOW) == 2
+        assert await store.nights.extend_claims(RUN, owner="nobody", until=UNTIL) == 0
+        assert await store.nights.extend_claims("another", owner="w1", until=UNTIL) == 0
+        untils = [one.claimed_until for one in await store.nights.list_items(RUN)]
         assert untils == [UNTIL + HOUR, UNTIL + HOUR, UNTIL, None]
 
     on_store(scenario)
@@ -129,29 +129,29 @@ def test_what_an_owner_gives_back_is_free_again(on_store):
         units = await planned(store.nights, 4)
         mine = await taken(store.nights, limit=3)
         await taken(store.nights, owner="w2", limit=1)
-        assert await store.nights.finish_unit(RUN, ended(mine[0]), None)
-        assert await store.nights.give_back_units(RUN, owner="w1") == 2
-        assert await store.nights.give_back_units(RUN, owner="w1") == 0
-        assert (await store.nights.units(RUN))[1:] == [
+        assert await store.nights.finish_item(RUN, ended(mine[0]), None)
+        assert await store.nights.release_items(RUN, owner="w1") == 2
+        assert await store.nights.release_items(RUN, owner="w1") == 0
+        assert (await store.nights.list_items(RUN))[1:] == [
             units[1],
             units[2],
             held(units[3], "w2"),
         ]
-        assert [one.place for one in await taken(store.nights, owner="w3")] == [1, 2]
+        assert [one.rank for one in await taken(store.nights, owner="w3")] == [1, 2]
 
     on_store(scenario)
 
 
-@pytest.mark.parametrize("state", sorted(ENDS))
+@pytest.mark.parametrize("state", sorted(END_STATES))
 def test_a_unit_ends_together_with_what_is_known_of_its_company(on_store, state):
     async def scenario(store):
         await planned(store.nights, 2)
         _, one = await taken(store.nights)
         end = ended(one, state=state)
-        assert await store.nights.finish_unit(RUN, replace(end, place=77), dossier())
-        assert (await store.nights.units(RUN))[1] == end
-        assert await store.accounts.dossier("T1") == dossier()
-        assert await store.nights.count_units(RUN) == {UnitState.TAKEN: 1, state: 1}
+        assert await store.nights.finish_item(RUN, replace(end, rank=77), dossier())
+        assert (await store.nights.list_items(RUN))[1] == end
+        assert await store.accounts.find_company_record("T1") == dossier()
+        assert await store.nights.count_items(RUN) == {WorkState.CLAIMED: 1, state: 1}
 
     on_store(scenario)
 
@@ -160,13 +160,13 @@ def test_a_unit_ends_once(on_store):
     async def scenario(store):
         await planned(store.nights, 2)
         _, one = await taken(store.nights)
-        assert await store.nights.finish_unit(RUN, ended(one), None)
-        late = ended(one, state=UnitState.POISONED)
-        assert not await store.nights.finish_unit(RUN, late, dossier())
-        assert (await store.nights.units(RUN))[1] == ended(one)
-        assert await store.accounts.dossier("T1") is None
+        assert await store.nights.finish_item(RUN, ended(one), None)
+        late = ended(one, state=WorkState.FAILED)
+        assert not await store.nights.finish_item(RUN, late, dossier())
+        assert (await store.nights.list_items(RUN))[1] == ended(one)
+        assert await store.accounts.find_company_record("T1") is None
         assert await taken(store.nights, now=UNTIL + HOUR, limit=9) != []
-        assert (await store.nights.units(RUN))[1] == ended(one)
+        assert (await store.nights.list_items(RUN))[1] == ended(one)
 
     on_store(scenario)
 
@@ -176,13 +176,13 @@ def test_an_owner_that_comes_late_is_refused_and_writes_nothing(on_store):
         await planned(store.nights, 2)
         _, mine = await taken(store.nights)
         _, theirs = await taken(store.nights, owner="w2", now=UNTIL, until=UNTIL + HOUR)
-        assert not await store.nights.finish_unit(RUN, ended(mine), dossier())
-        assert await store.nights.keep_units(RUN, owner="w1", until=UNTIL + 9 * HOUR) == 0
-        assert await store.nights.give_back_units(RUN, owner="w1") == 0
-        assert (await store.nights.units(RUN))[1] == theirs
-        assert await store.accounts.dossier("T1") is None
-        assert await store.nights.finish_unit(RUN, ended(theirs), dossier())
-        assert await store.accounts.dossier("T1") == dossier()
+        assert not await store.nights.finish_item(RUN, ended(mine), dossier())
+        assert await store.nights.extend_claims(RUN, owner="w1", until=UNTIL + 9 * HOUR) == 0
+        assert await store.nights.release_items(RUN, owner="w1") == 0
+        assert (await store.nights.list_items(RUN))[1] == theirs
+        assert await store.accounts.find_company_record("T1") is None
+        assert await store.nights.finish_item(RUN, ended(theirs), dossier())
+        assert await store.accounts.find_company_record("T1") == dossier()
 
     on_store(scenario)
 
@@ -191,9 +191,9 @@ def test_a_unit_given_back_is_not_its_former_owners_to_end(on_store):
     async def scenario(store):
         [waiting] = await planned(store.nights, 1)
         [mine] = await taken(store.nights)
-        await store.nights.give_back_units(RUN, owner="w1")
-        assert not await store.nights.finish_unit(RUN, ended(mine), None)
-        assert await store.nights.units(RUN) == [waiting]
+        await store.nights.release_items(RUN, owner="w1")
+        assert not await store.nights.finish_item(RUN, ended(mine), None)
+        assert await store.nights.list_items(RUN) == [waiting]
 
     on_store(scenario)
 
@@ -201,13 +201,13 @@ def test_a_unit_given_back_is_not_its_former_owners_to_end(on_store):
 def test_a_unit_nobody_has_is_left_out_only_while_nobody_has_it(on_store):
     async def scenario(store):
         first, second = await planned(store.nights, 2)
-        shed = ended(first, state=UnitState.SHED)
-        assert await store.nights.finish_unit(RUN, shed, None)
+        shed = ended(first, state=WorkState.DROPPED)
+        assert await store.nights.finish_item(RUN, shed, None)
         [theirs] = await taken(store.nights)
-        assert not await store.nights.finish_unit(RUN, ended(second, state=UnitState.SHED), None)
-        assert await store.nights.units(RUN) == [shed, theirs]
-        assert not await store.nights.finish_unit(RUN, ended(unit(7)), None)
-        assert not await store.nights.finish_unit("another", shed, None)
+        assert not await store.nights.finish_item(RUN, ended(second, state=WorkState.DROPPED), None)
+        assert await store.nights.list_items(RUN) == [shed, theirs]
+        assert not await store.nights.finish_item(RUN, ended(unit(7)), None)
+        assert not await store.nights.finish_item("another", shed, None)
 
     on_store(scenario)
 
@@ -216,15 +216,15 @@ def test_what_is_no_end_or_of_another_company_is_refused_unwritten(on_store):
     async def scenario(store):
         await planned(store.nights, 2)
         _, one = await taken(store.nights)
-        for state in set(UnitState) - ENDS:
-            await refused(store.nights.finish_unit(RUN, ended(one, state=state), None))
-        await refused(store.nights.finish_unit(RUN, ended(one), dossier("T2")))
+        for state in set(WorkState) - END_STATES:
+            await refused(store.nights.finish_item(RUN, ended(one, state=state), None))
+        await refused(store.nights.finish_item(RUN, ended(one), dossier("T2")))
         await refused(
-            store.nights.finish_unit(RUN, ended(one, ended_at=NOW.replace(tzinfo=None)), None),
+            store.nights.finish_item(RUN, ended(one, ended_at=NOW.replace(tzinfo=None)), None),
             ConfigError,
         )
-        await refused(store.nights.finish_unit(RUN, ended(one, seconds={"a": float("nan")}), None))
-        assert (await store.nights.units(RUN))[1] == one
+        await refused(store.nights.finish_item(RUN, ended(one, seconds={"a": float("nan")}), None))
+        assert (await store.nights.list_items(RUN))[1] == one
 
     on_store(scenario)
 
@@ -233,23 +233,23 @@ def test_units_are_found_by_state_in_pages(on_store):
     async def scenario(store):
         await planned(store.nights, 6)
         for one in await taken(store.nights, limit=4):
-            state = UnitState.DONE if one.place % 2 else UnitState.DEGRADED
-            await store.nights.finish_unit(RUN, ended(one, state=state), None)
+            state = WorkState.DONE if one.rank % 2 else WorkState.DEGRADED
+            await store.nights.finish_item(RUN, ended(one, state=state), None)
 
         async def places(**asked):
-            return [one.place for one in await store.nights.units(RUN, **asked)]
+            return [one.rank for one in await store.nights.list_items(RUN, **asked)]
 
-        assert await places(states=[UnitState.DONE]) == [1, 3]
-        assert await places(states=[UnitState.WAITING, UnitState.DEGRADED]) == [0, 2, 4, 5]
-        assert await places(states=[UnitState.WAITING, UnitState.DEGRADED], after=0, limit=2) == [
+        assert await places(states=[WorkState.DONE]) == [1, 3]
+        assert await places(states=[WorkState.WAITING, WorkState.DEGRADED]) == [0, 2, 4, 5]
+        assert await places(states=[WorkState.WAITING, WorkState.DEGRADED], after=0, limit=2) == [
             2,
             4,
         ]
-        assert await places(states=[UnitState.SHED]) == []
-        assert await store.nights.count_units(RUN) == {
-            UnitState.DONE: 2,
-            UnitState.DEGRADED: 2,
-            UnitState.WAITING: 2,
+        assert await places(states=[WorkState.DROPPED]) == []
+        assert await store.nights.count_items(RUN) == {
+            WorkState.DONE: 2,
+            WorkState.DEGRADED: 2,
+            WorkState.WAITING: 2,
         }
 
     on_store(scenario)
@@ -257,11 +257,11 @@ def test_units_are_found_by_state_in_pages(on_store):
 
 def test_the_last_look_is_that_of_the_newest_run(on_store):
     async def scenario(store):
-        assert await store.nights.last_look("T0") is None
+        assert await store.nights.find_last_item("T0") is None
         await planned(store.nights, 1, run=LATER_RUN)
         await planned(store.nights, 2)
-        assert await store.nights.last_look("T0") == (LATER_RUN, unit(0))
-        assert await store.nights.last_look("T1") == (RUN, unit(1))
+        assert await store.nights.find_last_item("T0") == (LATER_RUN, unit(0))
+        assert await store.nights.find_last_item("T1") == (RUN, unit(1))
 
     on_store(scenario)
 
@@ -278,7 +278,7 @@ def test_of_many_takers_each_unit_goes_to_one(on_backend, record_property):
             while some := await taken(backend.tenant(ACME).nights, owner=owner, limit=4):
                 assert {one.owner for one in some} == {owner}
                 mine += [one.company for one in some]
-                assert await nights.finish_unit(RUN, ended(some[0]), None)
+                assert await nights.finish_item(RUN, ended(some[0]), None)
             return mine
 
         won = await asyncio.gather(*(worker(f"w{n}") for n in range(takers)))
@@ -298,9 +298,9 @@ def test_of_an_owner_and_the_one_who_took_over_one_ends_the_unit(on_backend):
         mine = await taken(store.nights)
         theirs = await taken(store.nights, owner="w2", now=UNTIL, until=UNTIL + HOUR)
         ends = await asyncio.gather(
-            *(store.nights.finish_unit(RUN, ended(one), None) for one in mine),
-            *(store.nights.finish_unit(RUN, ended(one), None) for one in theirs),
-            *(store.nights.finish_unit(RUN, ended(one), None) for one in theirs),
+            *(store.nights.finish_item(RUN, ended(one), None) for one in mine),
+            *(store.nights.finish_item(RUN, ended(one), None) for one in theirs),
+            *(store.nights.finish_item(RUN, ended(one), None) for one in theirs),
         )
         assert (sum(ends[:30]), sum(ends)) == (0, 30)
 
@@ -312,20 +312,20 @@ def test_units_of_two_tenants_have_nothing_to_do_with_each_other(on_backend):
         ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
         await planned(ours.nights, 2)
         assert await taken(theirs.nights) == []
-        assert await theirs.nights.units(RUN) == []
-        assert await theirs.nights.count_units(RUN) == {}
-        assert await theirs.nights.last_look("T1") is None
+        assert await theirs.nights.list_items(RUN) == []
+        assert await theirs.nights.count_items(RUN) == {}
+        assert await theirs.nights.find_last_item("T1") is None
         await planned(theirs.nights, 2)
         _, mine = await taken(ours.nights)
-        await ours.nights.keep_sent([sent()])
-        assert not await theirs.nights.finish_unit(RUN, ended(mine), dossier())
-        assert await theirs.nights.give_back_units(RUN, owner="w1") == 0
-        assert await theirs.nights.keep_units(RUN, owner="w1", until=UNTIL) == 0
-        assert await theirs.nights.sent_rows(["stoker.T1"]) == {}
-        assert await theirs.nights.sent_by(RUN) == []
-        await theirs.nights.keep_sent([sent(digest="theirs")])
-        assert await ours.nights.sent_by(RUN) == [sent()]
-        assert (await ours.nights.units(RUN))[1] == mine
+        await ours.nights.save_sent_rows([sent()])
+        assert not await theirs.nights.finish_item(RUN, ended(mine), dossier())
+        assert await theirs.nights.release_items(RUN, owner="w1") == 0
+        assert await theirs.nights.extend_claims(RUN, owner="w1", until=UNTIL) == 0
+        assert await theirs.nights.find_sent_rows(["stoker.T1"]) == {}
+        assert await theirs.nights.list_sent_rows(RUN) == []
+        await theirs.nights.save_sent_rows([sent(digest="theirs")])
+        assert await ours.nights.list_sent_rows(RUN) == [sent()]
+        assert (await ours.nights.list_items(RUN))[1] == mine
 
     on_backend(scenario)
 
@@ -336,14 +336,16 @@ def test_pages_of_units_hold_while_units_are_taken_and_ended(on_store):
 
         async def read():
             found = []
-            while page := await store.nights.units(RUN, after=found[-1] if found else -1, limit=7):
-                found += [one.place for one in page]
+            while page := await store.nights.list_items(
+                RUN, after=found[-1] if found else -1, limit=7
+            ):
+                found += [one.rank for one in page]
             return found
 
         async def work():
             while some := await taken(store.nights, limit=5):
                 for one in some:
-                    await store.nights.finish_unit(RUN, ended(one), None)
+                    await store.nights.finish_item(RUN, ended(one), None)
 
         found, _, _ = await asyncio.gather(read(), work(), work())
         assert found == list(range(60))
@@ -354,25 +356,25 @@ def test_pages_of_units_hold_while_units_are_taken_and_ended(on_store):
 def test_sent_rows_are_found_by_id_and_by_run(on_store):
     async def scenario(store):
         rows = [sent(f"stoker.{n:04}", before={} if n % 2 else {"a": 1}) for n in range(1_203)]
-        await store.nights.keep_sent(rows[::-1])
-        found = await store.nights.sent_rows([row.external_id for row in rows] + ["nobody's"])
+        await store.nights.save_sent_rows(rows[::-1])
+        found = await store.nights.find_sent_rows([row.external_id for row in rows] + ["nobody's"])
         assert list(found.values()) == rows
-        assert await store.nights.sent_rows([]) == {}
-        assert await store.nights.sent_by(RUN, limit=2) == rows[:2]
-        assert await store.nights.sent_by(RUN, after="stoker.0001", limit=1) == [rows[2]]
-        assert await store.nights.sent_by("another") == []
+        assert await store.nights.find_sent_rows([]) == {}
+        assert await store.nights.list_sent_rows(RUN, limit=2) == rows[:2]
+        assert await store.nights.list_sent_rows(RUN, after="stoker.0001", limit=1) == [rows[2]]
+        assert await store.nights.list_sent_rows("another") == []
 
     on_store(scenario)
 
 
 def test_what_was_there_before_a_run_stays_as_the_run_first_found_it(on_store):
     async def scenario(store):
-        await store.nights.keep_sent([sent()])
+        await store.nights.save_sent_rows([sent()])
         again = sent(digest="new", values={"name": "B"}, before={"name": "ours"}, at=NOW + HOUR)
-        await store.nights.keep_sent([again])
+        await store.nights.save_sent_rows([again])
         kept = replace(again, before=sent().before)
-        assert await store.nights.sent_rows(["stoker.T1"]) == {"stoker.T1": kept}
-        assert await store.nights.sent_by(RUN) == [kept]
+        assert await store.nights.find_sent_rows(["stoker.T1"]) == {"stoker.T1": kept}
+        assert await store.nights.list_sent_rows(RUN) == [kept]
 
     on_store(scenario)
 
@@ -381,10 +383,10 @@ def test_what_was_last_written_is_the_latest_whichever_run_wrote_it(on_store):
     async def scenario(store):
         first = sent(run=LATER_RUN, at=NOW)
         second = sent(run=RUN, at=NOW + HOUR, values={"name": "restored"}, before={})
-        await store.nights.keep_sent([second, first])
-        assert await store.nights.sent_rows(["stoker.T1"]) == {"stoker.T1": second}
-        assert await store.nights.sent_by(LATER_RUN) == [first]
-        assert await store.nights.sent_by(RUN) == [second]
+        await store.nights.save_sent_rows([second, first])
+        assert await store.nights.find_sent_rows(["stoker.T1"]) == {"stoker.T1": second}
+        assert await store.nights.list_sent_rows(LATER_RUN) == [first]
+        assert await store.nights.list_sent_rows(RUN) == [second]
 
     on_store(scenario)
 
@@ -393,17 +395,19 @@ def test_what_was_taken_back_from_any_run_is_told_with_the_latest_write(on_store
     async def scenario(store):
         rows = [
             sent(run=f"2026020{n}_000000", digest=digest, at=NOW + n * HOUR)
-            for n, digest in enumerate(["stands", f"{UNDONE}second", f"{UNDONE}third"], start=1)
+            for n, digest in enumerate(
+                ["stands", f"{UNDONE_PREFIX}second", f"{UNDONE_PREFIX}third"], start=1
+            )
         ]
-        await store.nights.keep_sent(rows)
-        found = await store.nights.sent_rows(["stoker.T1"])
+        await store.nights.save_sent_rows(rows)
+        found = await store.nights.find_sent_rows(["stoker.T1"])
         assert found == {"stoker.T1": replace(rows[2], settled=frozenset({"stands", "second"}))}
 
-        first = replace(rows[0], digest=f"{UNDONE}first", at=NOW + 9 * HOUR)
-        await store.nights.keep_sent([replace(first, settled=frozenset({"nothing to keep"}))])
-        found = await store.nights.sent_rows(["stoker.T1"])
+        first = replace(rows[0], digest=f"{UNDONE_PREFIX}first", at=NOW + 9 * HOUR)
+        await store.nights.save_sent_rows([replace(first, settled=frozenset({"nothing to keep"}))])
+        found = await store.nights.find_sent_rows(["stoker.T1"])
         assert found == {"stoker.T1": replace(first, settled=frozenset({"second", "third"}))}
-        assert await store.nights.sent_by(first.run) == [first]
+        assert await store.nights.list_sent_rows(first.run) == [first]
 
     on_store(scenario)
 
@@ -418,10 +422,10 @@ def test_of_rows_one_of_which_cannot_be_kept_none_is(on_store):
             sent(before={"half \ud800": 1}),
             sent(run=""),
         ):
-            await refused(store.nights.keep_sent([sent("stoker.T0"), bad]))
+            await refused(store.nights.save_sent_rows([sent("stoker.T0"), bad]))
         unzoned = sent(at=NOW.replace(tzinfo=None))
-        await refused(store.nights.keep_sent([sent("stoker.T0"), unzoned]), ConfigError)
-        assert await store.nights.sent_by(RUN) == []
+        await refused(store.nights.save_sent_rows([sent("stoker.T0"), unzoned]), ConfigError)
+        assert await store.nights.list_sent_rows(RUN) == []
 
     on_store(scenario)
 
@@ -433,9 +437,9 @@ def test_whoever_takes_units_has_a_name_and_says_when(on_store):
         await refused(taken(store.nights, owner="half \ud800"))
         await refused(taken(store.nights, run=""))
         await refused(taken(store.nights, now=NOW.replace(tzinfo=None)), ConfigError)
-        await refused(store.nights.keep_units(RUN, owner="", until=UNTIL))
-        await refused(store.nights.give_back_units(RUN, owner=""))
-        assert await store.nights.units(RUN) == [unit()]
+        await refused(store.nights.extend_claims(RUN, owner="", until=UNTIL))
+        await refused(store.nights.release_items(RUN, owner=""))
+        assert await store.nights.list_items(RUN) == [unit()]
 
     on_store(scenario)
 
@@ -445,9 +449,9 @@ def test_units_and_rows_of_any_zone_come_back_in_utc(on_store):
         there = NOW.astimezone(timezone(timedelta(hours=8)))
         await planned(store.nights, 1)
         [one] = await taken(store.nights, until=there)
-        assert (one.until, one.until.tzinfo) == (NOW, NOW.tzinfo)
-        await store.nights.keep_sent([sent(at=there)])
-        [row] = await store.nights.sent_by(RUN)
+        assert (one.claimed_until, one.claimed_until.tzinfo) == (NOW, NOW.tzinfo)
+        await store.nights.save_sent_rows([sent(at=there)])
+        [row] = await store.nights.list_sent_rows(RUN)
         assert (row.at, row.at.tzinfo) == (NOW, NOW.tzinfo)
 
     on_store(scenario)
@@ -456,7 +460,7 @@ def test_units_and_rows_of_any_zone_come_back_in_utc(on_store):
 POISONED = {
     "unit.company": lambda bad: unit(company=bad),
     "unit.owner": lambda bad: unit(owner=bad),
-    "unit.because": lambda bad: unit(because=bad),
+    "unit.because": lambda bad: unit(reason=bad),
     "unit.reasons": lambda bad: unit(reasons=("a", bad)),
     "unit.cost": lambda bad: unit(cost={bad: 1}),
     "unit.saved": lambda bad: unit(saved={bad: 1}),
@@ -474,10 +478,10 @@ POISONED = {
 def test_poison_is_kept_letter_for_letter_or_refused(on_store, what, record_property):
     async def kept(store, made, n):
         if what.startswith("unit"):
-            await store.nights.plan_units(f"{n}", [made])
-            return await store.nights.units(f"{n}") == [made]
-        await store.nights.keep_sent([replace(made, at=NOW + n * HOUR)])
-        found = await store.nights.sent_rows([made.external_id])
+            await store.nights.insert_items(f"{n}", [made])
+            return await store.nights.list_items(f"{n}") == [made]
+        await store.nights.save_sent_rows([replace(made, at=NOW + n * HOUR)])
+        found = await store.nights.find_sent_rows([made.external_id])
         return replace(found[made.external_id], at=NOW, before={}) == replace(made, before={})
 
     async def scenario(store):

@@ -9,7 +9,7 @@ import pytest
 from contracts.accounts import planned, taken
 from contracts.backends import ACME, BACKENDS
 from contracts.night_sequences import first_difference
-from stoker.enrichment.model import UnitState
+from stoker.enrichment.model import WorkState
 from stoker.memory.backend import MemoryBackend
 
 SEQUENCES = {"sqlite": 12, "postgres": 6, "json": 2}
@@ -44,26 +44,26 @@ class Wrapped:
     """A store of which some verb is done in another way."""
 
     def __init__(self, inner):
-        self._inner = inner
+        self._get_inner_texts = inner
 
     def __getattr__(self, name):
-        return getattr(self._inner, name)
+        return getattr(self._get_inner_texts, name)
 
 
 class Forgetful(Wrapped):
     """The naive twin: what a look did not find is taken for what there is not."""
 
     def tenant(self, tenant):
-        store = self._inner.tenant(tenant)
+        store = self._get_inner_texts.tenant(tenant)
         return replace(store, nights=ForgetfulNights(store.nights))
 
 
 class ForgetfulNights(Wrapped):
-    async def finish_unit(self, run, unit, dossier):
+    async def finish_item(self, run, unit, dossier):
         if dossier and not dossier.company.name:
             bare = replace(dossier.company, name="unknown")
             dossier = replace(dossier, company=bare)
-        return await self._inner.finish_unit(run, unit, dossier)
+        return await self._get_inner_texts.finish_item(run, unit, dossier)
 
 
 def test_a_store_in_which_silence_replaces_a_word_is_caught(tmp_path):
@@ -75,15 +75,15 @@ class Trusting(Wrapped):
     """The naive twin: it believes whoever ends a unit to be the one who has it."""
 
     def tenant(self, tenant):
-        store = self._inner.tenant(tenant)
+        store = self._get_inner_texts.tenant(tenant)
         return replace(store, nights=TrustingNights(store.nights))
 
 
 class TrustingNights(Wrapped):
-    async def finish_unit(self, run, unit, dossier):
-        known = {one.company: one for one in await self._inner.units(run)}
+    async def finish_item(self, run, unit, dossier):
+        known = {one.company: one for one in await self._get_inner_texts.list_items(run)}
         owner = known[unit.company].owner if unit.company in known else unit.owner
-        return await self._inner.finish_unit(run, replace(unit, owner=owner), dossier)
+        return await self._get_inner_texts.finish_item(run, replace(unit, owner=owner), dossier)
 
 
 def test_a_store_that_believes_a_late_owner_is_caught(tmp_path):
@@ -94,10 +94,12 @@ def test_a_store_that_believes_a_late_owner_is_caught(tmp_path):
 class LookThenTake(Wrapped):
     """The naive twin: it looks which units are free, and takes them in a second step."""
 
-    async def take_units(self, run, *, owner, until, now, limit):
-        free = await self._inner.units(run, states=[UnitState.WAITING], limit=limit)
+    async def claim_items(self, run, *, owner, until, now, limit):
+        free = await self._get_inner_texts.list_items(run, states=[WorkState.WAITING], limit=limit)
         await asyncio.sleep(0)
-        taken = await self._inner.take_units(run, owner=owner, until=until, now=now, limit=limit)
+        taken = await self._get_inner_texts.claim_items(
+            run, owner=owner, until=until, now=now, limit=limit
+        )
         return taken or [replace(one, owner=owner) for one in free]
 
 

@@ -61,9 +61,9 @@ def test_an_entity_comes_back_as_it_was_dated_by_the_store(on_registry):
         given = [dated(full, NOW - HOUR, gone_at=NOW), bare]
         ended = await read(registry, load(), *given)
         assert ended.count == LoadCount(new=2)
-        assert await registry.entity("T1") == dated(full, NOW)
-        assert await registry.entity("T2") == dated(bare, NOW)
-        assert await registry.entity("T3") is None
+        assert await registry.find_entity("T1") == dated(full, NOW)
+        assert await registry.find_entity("T2") == dated(bare, NOW)
+        assert await registry.find_entity("T3") is None
 
     on_registry(scenario)
 
@@ -71,8 +71,8 @@ def test_an_entity_comes_back_as_it_was_dated_by_the_store(on_registry):
 def test_the_register_belongs_to_no_tenant_and_is_one(on_backend):
     async def scenario(backend):
         await read(backend.registry(), load(), entity())
-        assert await backend.registry().entity("T1") is not None
-        assert await backend.tenant(ACME).ledger.entries() == []
+        assert await backend.registry().find_entity("T1") is not None
+        assert await backend.tenant(ACME).ledger.list_entries() == []
 
     on_backend(scenario)
 
@@ -84,8 +84,8 @@ def test_only_what_differs_is_counted_as_changed_and_dated(on_registry):
         later = load(release=SECOND)
         ended = await read(registry, later, entity("T1"), renamed, entity("T3"), now=NOW + HOUR)
         assert ended.count == LoadCount(new=1, changed=1, same=1)
-        assert await registry.entity("T1") == dated(entity("T1"), NOW)
-        assert await registry.entity("T2") == dated(renamed, NOW + HOUR)
+        assert await registry.find_entity("T1") == dated(entity("T1"), NOW)
+        assert await registry.find_entity("T2") == dated(renamed, NOW + HOUR)
 
     on_registry(scenario)
 
@@ -108,7 +108,7 @@ def test_whatever_differs_counts_also_when_the_digest_is_the_same(on_registry, c
         await read(registry, load(), entity())
         ended = await read(registry, load(id="again"), entity(**change), now=NOW + HOUR)
         assert ended.count == LoadCount(changed=1)
-        assert await registry.entity("T1") == dated(entity(**change), NOW + HOUR)
+        assert await registry.find_entity("T1") == dated(entity(**change), NOW + HOUR)
 
     on_registry(scenario)
 
@@ -118,10 +118,10 @@ def test_reading_a_row_twice_is_reading_it_once(on_registry):
         rows = [entity("T1"), entity("T1"), entity("T1", name="B"), entity("T1"), entity("T1")]
         ended = await read(registry, load(), *rows)
         assert ended.count == LoadCount(new=1, changed=2, same=2)
-        assert await registry.entity("T1") == dated(entity("T1"), NOW)
+        assert await registry.find_entity("T1") == dated(entity("T1"), NOW)
         again = await read(registry, load(), entity("T1"), now=NOW + HOUR)
         assert again.count == LoadCount(same=1)
-        assert await registry.entities_changed(since=NOW) == []
+        assert await registry.list_changed_entities(since=NOW) == []
 
     on_registry(scenario)
 
@@ -138,8 +138,8 @@ def test_nothing_is_read_under_a_load_that_was_not_begun_or_has_ended(on_registr
         await read(registry, one)
         await refused(registry.load_entities(one, [entity()], now=NOW), ConflictError)
         await refused(registry.reject_rows(one, [reject()]), ConflictError)
-        assert await registry.entity("T1") is None
-        assert await registry.rejects() == []
+        assert await registry.find_entity("T1") is None
+        assert await registry.list_rejects() == []
 
     on_registry(scenario)
 
@@ -153,10 +153,10 @@ def test_a_load_begun_again_starts_over(on_registry):
         await registry.begin_load(
             replace(one, began_at=NOW + HOUR, source="elsewhere", ended_at=NOW)
         )
-        assert await registry.loads() == [load(began_at=NOW + HOUR, source="elsewhere")]
-        assert await registry.rejects() == []
+        assert await registry.list_loads() == [load(began_at=NOW + HOUR, source="elsewhere")]
+        assert await registry.list_rejects() == []
         await registry.reject_rows(one, [reject(2)])
-        [kept] = await registry.rejects()
+        [kept] = await registry.list_rejects()
         assert kept == reject(2, number=3)  # a number is never given twice
 
     on_registry(scenario)
@@ -169,8 +169,8 @@ def test_loads_are_told_newest_first_with_how_they_went(on_registry):
         later, same_time = load("B", began_at=NOW + HOUR), load("C")
         for one in (same_time, later):
             await registry.begin_load(one)
-        assert await registry.loads() == [later, ended, same_time]
-        assert await registry.loads(limit=1) == [later]
+        assert await registry.list_loads() == [later, ended, same_time]
+        assert await registry.list_loads(limit=1) == [later]
 
     on_registry(scenario)
 
@@ -184,14 +184,14 @@ def test_rejected_rows_are_kept_by_line_and_numbered_as_they_came(on_registry):
         await registry.reject_rows(b, [reject(3, of=b)])
         await registry.reject_rows(a, [reject(9, of=a, reason="worse"), reject(4, of=a)])
         await registry.reject_rows(a, [])
-        kept = await registry.rejects()
+        kept = await registry.list_rejects()
         assert [(one.number, one.load, one.line, one.reason) for one in kept] == [
             (1, a.id, 9, "worse"),
             (2, a.id, 3, "no number"),
             (3, b.id, 3, "no number"),
             (4, a.id, 4, "no number"),
         ]
-        assert await registry.rejects(after=1, limit=2) == kept[1:3]
+        assert await registry.list_rejects(after=1, limit=2) == kept[1:3]
 
     on_registry(scenario)
 
@@ -201,7 +201,7 @@ def test_of_rejected_rows_one_of_which_cannot_be_kept_none_is(on_registry):
         await registry.begin_load(load())
         for bad in (reject(2, text="a\0"), reject(2, load="another"), reject(2**70)):
             await refused(registry.reject_rows(load(), [reject(1), bad]))
-        assert await registry.rejects() == []
+        assert await registry.list_rejects() == []
 
     on_registry(scenario)
 
@@ -212,7 +212,7 @@ def test_what_is_missing_from_a_part_of_a_release_is_not_gone(on_registry):
         await read_all(registry, SECOND, [entity("T2")], leave_out=["Q"])
         await registry.begin_load(load("Q", release=SECOND))  # begun is not ended
         await read(registry, load("Q", release=THIRD))  # another release does not complete it
-        assert (await registry.entity("T1")).gone_at is None
+        assert (await registry.find_entity("T1")).gone_at is None
 
     on_registry(scenario)
 
@@ -222,9 +222,11 @@ def test_what_a_whole_release_did_not_have_is_gone_and_has_changed(on_registry):
         await read_all(registry, FIRST, [entity("T1"), entity("T2")])
         last = await read_all(registry, SECOND, [entity("T2")], now=NOW + HOUR)
         assert (last.part, last.count) == ("Others", LoadCount(gone=1))
-        assert await registry.entity("T1") == dated(entity("T1"), NOW + HOUR, gone_at=NOW + HOUR)
-        assert await registry.entity("T2") == dated(entity("T2"), NOW)
-        [changed] = await registry.entities_changed(since=NOW)
+        assert await registry.find_entity("T1") == dated(
+            entity("T1"), NOW + HOUR, gone_at=NOW + HOUR
+        )
+        assert await registry.find_entity("T2") == dated(entity("T2"), NOW)
+        [changed] = await registry.list_changed_entities(since=NOW)
         assert changed.uen == "T1"
 
     on_registry(scenario)
@@ -237,7 +239,7 @@ def test_who_is_gone_is_marked_once(on_registry):
         again = await read(registry, load("A", release=SECOND), now=NOW + 2 * HOUR)
         third = await read_all(registry, THIRD, now=NOW + 3 * HOUR)
         assert again.count.gone == third.count.gone == 0
-        assert (await registry.entity("T1")).gone_at == NOW + HOUR
+        assert (await registry.find_entity("T1")).gone_at == NOW + HOUR
 
     on_registry(scenario)
 
@@ -250,7 +252,7 @@ def test_who_comes_back_is_no_longer_gone_and_has_changed(on_registry):
             registry, load("B", release=THIRD), entity("T1"), entity("T1"), now=NOW + 2 * HOUR
         )
         assert back.count == LoadCount(changed=1, same=1)
-        assert await registry.entity("T1") == dated(entity("T1"), NOW + 2 * HOUR)
+        assert await registry.find_entity("T1") == dated(entity("T1"), NOW + 2 * HOUR)
         rest = await read_all(registry, THIRD, leave_out=["B"], now=NOW + 3 * HOUR)
         assert rest.count.gone == 0
 
@@ -263,7 +265,7 @@ def test_an_entity_that_moved_to_another_letter_is_not_gone(on_registry):
         await read(registry, load("Z", release=SECOND), entity("T1", name="ZULU"), now=NOW + HOUR)
         last = await read_all(registry, SECOND, leave_out=["Z"], now=NOW + 2 * HOUR)
         assert last.count.gone == 0
-        assert (await registry.entity("T1")).name == "ZULU"
+        assert (await registry.find_entity("T1")).name == "ZULU"
 
     on_registry(scenario)
 
@@ -275,8 +277,8 @@ def test_an_older_release_that_ends_late_makes_nobody_gone_who_was_seen_since(on
         await read(registry, load("A", release=FIRST), entity("T1"), now=NOW + HOUR)
         last = await read_all(registry, SECOND, now=NOW + 2 * HOUR)
         assert last.count.gone == 1
-        assert (await registry.entity("T1")).gone_at is None
-        assert (await registry.entity("T2")).gone_at == NOW + 2 * HOUR
+        assert (await registry.find_entity("T1")).gone_at is None
+        assert (await registry.find_entity("T2")).gone_at == NOW + 2 * HOUR
 
     on_registry(scenario)
 
@@ -284,7 +286,7 @@ def test_an_older_release_that_ends_late_makes_nobody_gone_who_was_seen_since(on
 async def followed(registry, *, limit=3, since=None, after=""):
     """Return every change after a place, page by page, and the place reached."""
     found = []
-    while page := await registry.entities_changed(since=since, after=after, limit=limit):
+    while page := await registry.list_changed_entities(since=since, after=after, limit=limit):
         found += page
         since, after = page[-1].changed_at, page[-1].uen
     return found, (since, after)
@@ -296,13 +298,13 @@ def test_changes_are_told_page_by_page_in_one_order(on_registry):
         await read(registry, load("B"), entity("T0"), entity("T7"), now=NOW + HOUR)
         found, _ = await followed(registry)
         assert [one.uen for one in found] == ["T1", "T3", "T5", "T9", "T0", "T7"]
-        assert [one.uen for one in await registry.entities_changed(since=NOW)] == ["T0", "T7"]
-        assert [one.uen for one in await registry.entities_changed(since=NOW, after="T5")] == [
+        assert [one.uen for one in await registry.list_changed_entities(since=NOW)] == ["T0", "T7"]
+        assert [one.uen for one in await registry.list_changed_entities(since=NOW, after="T5")] == [
             "T9",
             "T0",
             "T7",
         ]
-        assert await registry.entities_changed(limit=0) == []
+        assert await registry.list_changed_entities(limit=0) == []
 
     on_registry(scenario)
 
@@ -346,7 +348,7 @@ def test_loads_at_once_all_get_in_and_whoever_follows_them_misses_nothing(on_reg
         news, _ = await followed(registry, limit=10, since=place[0], after=place[1])
         uens = [one.uen for one in [*found, *news]]
         assert len(uens) == len(set(uens)) == 6 * 5 * 7 + 1
-        assert [one.number for one in await registry.rejects()] == list(range(1, 31))
+        assert [one.number for one in await registry.list_rejects()] == list(range(1, 31))
 
     on_registry(scenario)
 
@@ -384,11 +386,11 @@ def test_a_classification_is_replaced_whole_and_versions_stand_side_by_side(on_r
             "2020", [code("2020", "62011"), code("2020", "A", "Farms", "section")]
         )
         await registry.load_codes("2025", [code("2025", "62012", "ünï")])
-        assert [one.code for one in await registry.codes("2020")] == ["62011", "A"]
+        assert [one.code for one in await registry.list_codes("2020")] == ["62011", "A"]
         await registry.load_codes("2020", [code("2020", "01111")])
-        assert await registry.codes("2020") == [code("2020", "01111")]
-        assert await registry.codes("2025") == [code("2025", "62012", "ünï")]
-        assert await registry.codes("1996") == []
+        assert await registry.list_codes("2020") == [code("2020", "01111")]
+        assert await registry.list_codes("2025") == [code("2025", "62012", "ünï")]
+        assert await registry.list_codes("1996") == []
 
     on_registry(scenario)
 
@@ -403,8 +405,8 @@ def test_a_classification_one_code_of_which_cannot_be_kept_changes_nothing(on_re
             code("2020", "2", "\0"),
         ):
             await refused(registry.load_codes("2020", [code("2020", "1"), bad]))
-        await refused(registry.codes(""))
-        assert await registry.codes("2020") == [code("2020", "1")]
+        await refused(registry.list_codes(""))
+        assert await registry.list_codes("2020") == [code("2020", "1")]
 
     on_registry(scenario)
 
@@ -425,7 +427,7 @@ def test_of_entities_one_of_which_cannot_be_kept_none_is(on_registry):
         await refused(registry.load_entities(load(), [entity()], now=unzoned), ConfigError)
         await refused(registry.end_load(load(), now=unzoned), ConfigError)
         await refused(registry.begin_load(load(began_at=unzoned)), ConfigError)
-        assert await registry.entities_changed() == []
+        assert await registry.list_changed_entities() == []
 
     on_registry(scenario)
 
@@ -434,7 +436,7 @@ def test_moments_of_any_zone_come_back_in_utc(on_registry):
     async def scenario(registry):
         there = NOW.astimezone(timezone(timedelta(hours=8)))
         ended = await read(registry, load(began_at=there), entity(), now=there)
-        [changed] = await registry.entities_changed(since=there - MICRO)
+        [changed] = await registry.list_changed_entities(since=there - MICRO)
         for moment in (ended.began_at, ended.ended_at, changed.changed_at):
             assert (moment, moment.tzinfo) == (NOW, NOW.tzinfo)
 
@@ -470,9 +472,9 @@ def test_poison_is_kept_letter_for_letter_or_refused(on_registry, name, record_p
             except PermanentError:
                 bad.append(poison)
                 continue
-            found = await registry.entity(given.uen)
+            found = await registry.find_entity(given.uen)
             assert replace(found, changed_at=None) == given
-        assert len(await registry.entities_changed()) == len(POISON) - len(bad)
+        assert len(await registry.list_changed_entities()) == len(POISON) - len(bad)
         return bad
 
     bad = on_registry(scenario)

@@ -8,13 +8,13 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import ConfigError, ConflictError, PermanentError
-from stoker.base.types import LONGEST_TEXT, Enriched, Job, JobScore
+from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore
 from stoker.runs.model import Manifest, Run, RunKey, RunState, StepTiming
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 KEY = RunKey(AT, 7)
 RUN = Run(key=KEY, kind="discover")
-UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (LONGEST_TEXT + 1)]
+UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (MAX_TEXT_LENGTH + 1)]
 
 
 def later(**by):
@@ -22,14 +22,14 @@ def later(**by):
 
 
 def job(name, **fields):
-    return Job.found(source="feed", url=f"https://example.com/{name}", title=name, **fields)
+    return Job.create(source="feed", url=f"https://example.com/{name}", title=name, **fields)
 
 
 A, B, C = (job(name) for name in "abc")
 
 
 def enriched(of, **fields):
-    return Enriched(job=of.id, title=of.title, **fields)
+    return EnrichedJob(job=of.id, title=of.title, **fields)
 
 
 def score(of, value=0.5):
@@ -44,10 +44,10 @@ async def refused(kind, verb):
 
 async def everything(runs, at=AT):
     return (
-        await runs.runs(),
-        await runs.jobs(at),
-        await runs.enriched(at),
-        await runs.scores(at),
+        await runs.list_runs(),
+        await runs.list_jobs(at),
+        await runs.list_enriched(at),
+        await runs.list_scores(at),
     )
 
 
@@ -75,7 +75,7 @@ def test_a_run_comes_back_as_it_went_in(on_store):
 
     async def scenario(store):
         await store.runs.insert_run(run)
-        back = await store.runs.run(AT)
+        back = await store.runs.find_run(AT)
         assert back == run
         assert back.instant.tzinfo is UTC
 
@@ -85,8 +85,8 @@ def test_a_run_comes_back_as_it_went_in(on_store):
 def test_a_run_is_found_by_its_moment_in_any_zone(on_store):
     async def scenario(store):
         await store.runs.insert_run(RUN)
-        assert await store.runs.run(AT.astimezone(timezone(timedelta(hours=-5)))) == RUN
-        assert await store.runs.run(later(seconds=1)) is None
+        assert await store.runs.find_run(AT.astimezone(timezone(timedelta(hours=-5)))) == RUN
+        assert await store.runs.find_run(later(seconds=1)) is None
 
     on_store(scenario)
 
@@ -95,15 +95,15 @@ def test_a_timestamp_names_one_run(on_store):
     async def scenario(store):
         await store.runs.insert_run(RUN)
         await refused(ConflictError, store.runs.insert_run(replace(RUN, kind="upkeep")))
-        assert await store.runs.runs() == [RUN]
+        assert await store.runs.list_runs() == [RUN]
 
     on_store(scenario)
 
 
 def test_a_run_that_has_ended_cannot_start(on_store):
     async def scenario(store):
-        await refused(ConflictError, store.runs.insert_run(RUN.ended(RunState.DONE, at=AT)))
-        assert await store.runs.runs() == []
+        await refused(ConflictError, store.runs.insert_run(RUN.end(RunState.DONE, at=AT)))
+        assert await store.runs.list_runs() == []
 
     on_store(scenario)
 
@@ -113,19 +113,19 @@ def test_of_many_that_start_the_same_run_one_does(on_store):
         tries = (store.runs.insert_run(replace(RUN, kind=f"kind-{n}")) for n in range(8))
         answers = await asyncio.gather(*tries, return_exceptions=True)
         assert [answer for answer in answers if not isinstance(answer, ConflictError)] == [None]
-        assert len(await store.runs.runs()) == 1
+        assert len(await store.runs.list_runs()) == 1
 
     on_store(scenario)
 
 
 def test_the_first_end_of_a_run_stands(on_store):
-    done = RUN.ended(RunState.PARTIAL, at=later(hours=1), reason="the cap")
+    done = RUN.end(RunState.PARTIAL, at=later(hours=1), reason="the cap")
 
     async def scenario(store):
         await store.runs.insert_run(RUN)
         await store.runs.finish_run(done)
-        await refused(ConflictError, store.runs.finish_run(RUN.ended(RunState.FAILED, at=AT)))
-        assert await store.runs.run(AT) == done
+        await refused(ConflictError, store.runs.finish_run(RUN.end(RunState.FAILED, at=AT)))
+        assert await store.runs.find_run(AT) == done
 
     on_store(scenario)
 
@@ -134,9 +134,9 @@ def test_the_first_end_of_a_run_stands(on_store):
     "end",
     [
         RUN,
-        replace(RUN, key=RunKey(AT, 8)).ended(RunState.DONE, at=AT),
-        replace(RUN, key=RunKey(AT, 6)).ended(RunState.DONE, at=AT),
-        replace(RUN, key=RunKey(later(seconds=1), 7)).ended(RunState.DONE, at=AT),
+        replace(RUN, key=RunKey(AT, 8)).end(RunState.DONE, at=AT),
+        replace(RUN, key=RunKey(AT, 6)).end(RunState.DONE, at=AT),
+        replace(RUN, key=RunKey(later(seconds=1), 7)).end(RunState.DONE, at=AT),
     ],
     ids=["still running", "newer epoch", "older epoch", "another run"],
 )
@@ -144,7 +144,7 @@ def test_only_a_run_of_the_same_epoch_is_ended(on_store, end):
     async def scenario(store):
         await store.runs.insert_run(RUN)
         await refused(ConflictError, store.runs.finish_run(end))
-        assert await store.runs.runs() == [RUN]
+        assert await store.runs.list_runs() == [RUN]
 
     on_store(scenario)
 
@@ -159,12 +159,12 @@ def test_runs_come_newest_first_and_as_many_as_asked_for(on_store):
         for run in runs:
             await store.runs.insert_run(run)
         newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
-        assert await store.runs.runs() == newest_first
-        assert await store.runs.runs(limit=2) == newest_first[:2]
-        assert await store.runs.runs(limit=0) == []
-        assert [run.kind for run in await store.runs.runs(kind="upkeep")] == ["upkeep"] * 2
-        assert await store.runs.runs(kind="upkeep", limit=1) == [newest_first[1]]
-        assert await store.runs.runs(kind="nothing") == []
+        assert await store.runs.list_runs() == newest_first
+        assert await store.runs.list_runs(limit=2) == newest_first[:2]
+        assert await store.runs.list_runs(limit=0) == []
+        assert [run.kind for run in await store.runs.list_runs(kind="upkeep")] == ["upkeep"] * 2
+        assert await store.runs.list_runs(kind="upkeep", limit=1) == [newest_first[1]]
+        assert await store.runs.list_runs(kind="nothing") == []
 
     on_store(scenario)
 
@@ -226,7 +226,7 @@ def test_nothing_is_added_to_a_run_that_has_ended(on_store):
     async def scenario(store):
         await store.runs.insert_run(RUN)
         await store.runs.insert_jobs(KEY, [A])
-        await store.runs.finish_run(RUN.ended(RunState.FAILED, at=later(hours=1)))
+        await store.runs.finish_run(RUN.end(RunState.FAILED, at=later(hours=1)))
         before = await everything(store.runs)
         await refused(ConflictError, store.runs.insert_jobs(KEY, [B]))
         await refused(ConflictError, store.runs.insert_enriched(KEY, [enriched(A)]))
@@ -263,7 +263,7 @@ def test_many_at_once_are_kept_and_checked_to_the_last(on_store):
         late = [enriched(x) for x in [*jobs, stranger]]
         await refused(PermanentError, store.runs.insert_enriched(KEY, late))
         assert await store.runs.insert_enriched(KEY, late[:-1]) == 1201
-        assert len(await store.runs.enriched(AT, limit=5000)) == 1201
+        assert len(await store.runs.list_enriched(AT, limit=5000)) == 1201
 
     on_store(scenario)
 
@@ -285,9 +285,9 @@ def test_pages_put_together_are_the_whole_in_id_order(on_store):
         await store.runs.insert_enriched(KEY, [enriched(job) for job in jobs])
         await store.runs.insert_scores(KEY, [score(job) for job in jobs])
         in_order = sorted(jobs, key=lambda job: job.id)
-        assert await pages(store.runs.jobs) == in_order
-        assert await pages(store.runs.enriched) == [enriched(job) for job in in_order]
-        assert await pages(store.runs.scores) == [score(job) for job in in_order]
+        assert await pages(store.runs.list_jobs) == in_order
+        assert await pages(store.runs.list_enriched) == [enriched(job) for job in in_order]
+        assert await pages(store.runs.list_scores) == [score(job) for job in in_order]
 
     on_store(scenario)
 
@@ -303,19 +303,21 @@ def test_pruning_forgets_ended_runs_and_passes_over_the_rest(on_store):
             await store.runs.insert_enriched(run.key, [enriched(A)])
             await store.runs.insert_scores(run.key, [score(A)])
         for run in started[:3]:
-            await store.runs.finish_run(run.ended(RunState.DONE, at=later(hours=1)))
+            await store.runs.finish_run(run.end(RunState.DONE, at=later(hours=1)))
 
         asked = [ats[0], ats[1], ats[1], ats[3], later(days=1)]
-        weighed = await store.runs.weigh(asked)
+        weighed = await store.runs.measure_runs(asked)
         assert (weighed.runs, weighed.rows) == (2, 10)
         assert weighed.bytes > 0
-        assert len(await store.runs.runs()) == 4
-        assert await store.runs.prune(asked) == weighed
+        assert len(await store.runs.list_runs()) == 4
+        assert await store.runs.delete_runs(asked) == weighed
 
-        assert [run.at for run in await store.runs.runs()] == [ats[3], ats[2]]
-        assert await everything(store.runs, ats[0]) == (await store.runs.runs(), [], [], [])
-        assert len(await store.runs.jobs(ats[2])) == len(await store.runs.jobs(ats[3])) == 2
-        again = await store.runs.prune(asked)
+        assert [run.at for run in await store.runs.list_runs()] == [ats[3], ats[2]]
+        assert await everything(store.runs, ats[0]) == (await store.runs.list_runs(), [], [], [])
+        assert (
+            len(await store.runs.list_jobs(ats[2])) == len(await store.runs.list_jobs(ats[3])) == 2
+        )
+        again = await store.runs.delete_runs(asked)
         assert (again.runs, again.rows) == (0, 0)
         await store.runs.insert_run(started[0])
 
@@ -342,7 +344,7 @@ def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
         await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A, stack=(text,))]))
         await refused(PermanentError, runs.insert_scores(KEY, [replace(score(A), bucket=text)]))
         await refused(PermanentError, runs.insert_scores(KEY, [score(named)]))
-        await refused(PermanentError, runs.finish_run(RUN.ended(RunState.DONE, at=AT, reason=text)))
+        await refused(PermanentError, runs.finish_run(RUN.end(RunState.DONE, at=AT, reason=text)))
         assert await everything(runs) == before
 
     on_store(scenario)
@@ -368,13 +370,13 @@ def test_a_moment_without_a_zone_is_refused(on_store):
     async def scenario(store):
         await refused(ConfigError, store.runs.insert_run(replace(RUN, instant=naive)))
         await store.runs.insert_run(RUN)
-        await refused(ConfigError, store.runs.run(naive))
-        await refused(ConfigError, store.runs.jobs(naive))
-        await refused(ConfigError, store.runs.prune([naive]))
-        await refused(ConfigError, store.runs.weigh([AT, naive]))
+        await refused(ConfigError, store.runs.find_run(naive))
+        await refused(ConfigError, store.runs.list_jobs(naive))
+        await refused(ConfigError, store.runs.delete_runs([naive]))
+        await refused(ConfigError, store.runs.measure_runs([AT, naive]))
         ended = replace(RUN, state=RunState.DONE, ended_at=naive)
         await refused(ConfigError, store.runs.finish_run(ended))
-        assert await store.runs.runs() == [RUN]
+        assert await store.runs.list_runs() == [RUN]
 
     on_store(scenario)
 
@@ -386,12 +388,12 @@ def test_one_tenant_cannot_see_or_touch_what_another_has(on_backend):
         await acme.insert_jobs(KEY, [A])
         assert await everything(umbrella) == ([], [], [], [])
         await refused(ConflictError, umbrella.insert_jobs(KEY, [B]))
-        await refused(ConflictError, umbrella.finish_run(RUN.ended(RunState.DONE, at=AT)))
+        await refused(ConflictError, umbrella.finish_run(RUN.end(RunState.DONE, at=AT)))
         theirs = replace(RUN, kind="upkeep")
         await umbrella.insert_run(theirs)
         await refused(PermanentError, umbrella.insert_scores(KEY, [score(A)]))
-        await umbrella.finish_run(theirs.ended(RunState.DONE, at=AT))
-        assert (await umbrella.prune([AT])).rows == 1
+        await umbrella.finish_run(theirs.end(RunState.DONE, at=AT))
+        assert (await umbrella.delete_runs([AT])).rows == 1
         assert await everything(acme) == ([RUN], [A], [], [])
 
     on_backend(scenario)
@@ -400,6 +402,6 @@ def test_one_tenant_cannot_see_or_touch_what_another_has(on_backend):
 def test_a_tenant_asked_for_again_has_the_same_store(on_backend):
     async def scenario(backend):
         await backend.tenant(ACME).runs.insert_run(RUN)
-        assert await backend.tenant(ACME).runs.runs() == [RUN]
+        assert await backend.tenant(ACME).runs.list_runs() == [RUN]
 
     on_backend(scenario)

@@ -8,21 +8,25 @@ import pytest
 
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import ConfigError, ConflictError, PermanentError
-from stoker.base.types import LONGEST_TEXT
-from stoker.ledger.chain import Note, first_break
-from stoker.runs.leases import Lease, released, renewed, taken
-from stoker.scheduling.model import Slot, SlotState, accepted_note
+from stoker.base.types import MAX_TEXT_LENGTH
+from stoker.ledger.chain import NewEntry, find_first_break
+from stoker.runs.leases import Lease, acquire_lease, release_lease, renew_lease
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState, build_clock_accepted_entry
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 LENGTH = timedelta(seconds=30)
 SINGAPORE = timezone(timedelta(hours=8))
-LEASE = taken("nightly", None, owner="me", task="20260207_013000", now=NOW, length=LENGTH)
-UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (LONGEST_TEXT + 1)]
+LEASE = acquire_lease("nightly", None, owner="me", task="20260207_013000", now=NOW, length=LENGTH)
+UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (MAX_TEXT_LENGTH + 1)]
 
 
 def slot(hours=0, schedule="nightly", **fields):
-    given = {"state": SlotState.MISSED, "decided_at": NOW, "reason": "nobody was there"} | fields
-    return Slot(schedule=schedule, instant=NOW + timedelta(hours=hours), **given)
+    given = {
+        "state": OccurrenceState.MISSED,
+        "decided_at": NOW,
+        "reason": "nobody was there",
+    } | fields
+    return OccurrenceResult(schedule=schedule, due_at=NOW + timedelta(hours=hours), **given)
 
 
 async def refused(kind, verb):
@@ -33,13 +37,13 @@ async def refused(kind, verb):
 
 def test_a_lease_comes_back_as_it_went_in(on_store):
     async def scenario(store):
-        assert await store.schedule.lease("nightly") is None
+        assert await store.schedule.find_lease("nightly") is None
         wanted = replace(LEASE, until=LEASE.until.astimezone(SINGAPORE), task="úkol 🙂")
         assert await store.schedule.swap_lease(None, wanted)
-        back = await store.schedule.lease("nightly")
+        back = await store.schedule.find_lease("nightly")
         assert back == wanted
         assert back.until.tzinfo is UTC
-        assert await store.schedule.lease("hourly") is None
+        assert await store.schedule.find_lease("hourly") is None
 
     on_store(scenario)
 
@@ -49,13 +53,13 @@ def test_a_lease_goes_from_hand_to_hand(on_store):
         schedule, seen = store.schedule, None
         steps = [
             LEASE,
-            renewed(LEASE, now=NOW + LENGTH / 2, length=LENGTH),
-            released(LEASE, now=NOW + LENGTH),
-            taken("nightly", LEASE, owner="you", task="", now=NOW, length=LENGTH),
+            renew_lease(LEASE, now=NOW + LENGTH / 2, length=LENGTH),
+            release_lease(LEASE, now=NOW + LENGTH),
+            acquire_lease("nightly", LEASE, owner="you", task="", now=NOW, length=LENGTH),
         ]
         for step in steps:
             assert await schedule.swap_lease(seen, step)
-            assert await schedule.lease("nightly") == step
+            assert await schedule.find_lease("nightly") == step
             seen = step
 
     on_store(scenario)
@@ -74,14 +78,14 @@ def test_a_lease_goes_from_hand_to_hand(on_store):
     ids=lambda change: next(iter(change)),
 )
 def test_a_lease_that_is_not_exactly_as_seen_is_not_swapped(on_store, change):
-    wanted = renewed(LEASE, now=NOW, length=LENGTH)
+    wanted = renew_lease(LEASE, now=NOW, length=LENGTH)
 
     async def scenario(store):
         assert not await store.schedule.swap_lease(LEASE, wanted)
         assert await store.schedule.swap_lease(None, LEASE)
         assert not await store.schedule.swap_lease(replace(LEASE, **change), wanted)
         assert not await store.schedule.swap_lease(None, wanted)
-        assert await store.schedule.lease("nightly") == LEASE
+        assert await store.schedule.find_lease("nightly") == LEASE
 
     on_store(scenario)
 
@@ -92,28 +96,28 @@ def test_of_many_that_saw_the_same_lease_one_gets_it(on_store, seen):
         if seen:
             await store.schedule.swap_lease(None, seen)
         wanted = [
-            taken("nightly", seen, owner=f"owner-{n}", task="", now=NOW, length=LENGTH)
+            acquire_lease("nightly", seen, owner=f"owner-{n}", task="", now=NOW, length=LENGTH)
             for n in range(16)
         ]
         answers = await asyncio.gather(*(store.schedule.swap_lease(seen, one) for one in wanted))
         assert answers.count(True) == 1
-        assert await store.schedule.lease("nightly") == wanted[answers.index(True)]
+        assert await store.schedule.find_lease("nightly") == wanted[answers.index(True)]
 
     on_store(scenario)
 
 
 def test_a_slot_comes_back_as_it_went_in_with_its_line_in_the_ledger(on_store):
     decided = slot(
-        state=SlotState.STARTED, reason="on time – ｊ", run_at=NOW + timedelta(seconds=5)
+        state=OccurrenceState.STARTED, reason="on time – ｊ", run_at=NOW + timedelta(seconds=5)
     )
 
     async def scenario(store):
-        there = replace(decided, instant=decided.instant.astimezone(SINGAPORE))
-        assert await store.schedule.decide_slot(there, fence=None)
-        [back] = await store.schedule.slots("nightly")
+        there = replace(decided, due_at=decided.due_at.astimezone(SINGAPORE))
+        assert await store.schedule.record_result(there, fence=None)
+        [back] = await store.schedule.list_results("nightly")
         assert back == decided
-        assert back.instant.tzinfo is UTC
-        [entry] = await store.ledger.entries()
+        assert back.due_at.tzinfo is UTC
+        [entry] = await store.ledger.list_entries()
         assert (entry.kind, entry.reason, entry.at) == ("STARTED", "on time – ｊ", NOW)
         assert entry.subject == "nightly@2026-02-07T01:30:00+00:00"
         assert entry.data == {"run": "20260207_013005"}
@@ -123,26 +127,26 @@ def test_a_slot_comes_back_as_it_went_in_with_its_line_in_the_ledger(on_store):
 
 def test_an_instant_is_decided_once(on_store):
     async def scenario(store):
-        assert await store.schedule.decide_slot(slot(), fence=None)
-        other = slot(state=SlotState.STARTED)
-        assert not await store.schedule.decide_slot(other, fence=None)
-        elsewhere = replace(other, instant=other.instant.astimezone(SINGAPORE))
-        assert not await store.schedule.decide_slot(elsewhere, fence=None)
-        assert await store.schedule.decide_slot(slot(schedule="hourly"), fence=None)
-        assert await store.schedule.slots("nightly") == [slot()]
-        assert len(await store.ledger.entries()) == 2
+        assert await store.schedule.record_result(slot(), fence=None)
+        other = slot(state=OccurrenceState.STARTED)
+        assert not await store.schedule.record_result(other, fence=None)
+        elsewhere = replace(other, due_at=other.due_at.astimezone(SINGAPORE))
+        assert not await store.schedule.record_result(elsewhere, fence=None)
+        assert await store.schedule.record_result(slot(schedule="hourly"), fence=None)
+        assert await store.schedule.list_results("nightly") == [slot()]
+        assert len(await store.ledger.list_entries()) == 2
 
     on_store(scenario)
 
 
 def test_of_many_that_decide_an_instant_one_does_and_the_ledger_has_one_line(on_store):
     async def scenario(store):
-        tries = (store.schedule.decide_slot(slot(reason=f"{n}"), fence=None) for n in range(16))
+        tries = (store.schedule.record_result(slot(reason=f"{n}"), fence=None) for n in range(16))
         answers = await asyncio.gather(*tries)
         assert answers.count(True) == 1
-        [decided] = await store.schedule.slots("nightly")
+        [decided] = await store.schedule.list_results("nightly")
         assert decided.reason == f"{answers.index(True)}"
-        [entry] = await store.ledger.entries()
+        [entry] = await store.ledger.list_entries()
         assert entry.reason == decided.reason
 
     on_store(scenario)
@@ -150,11 +154,11 @@ def test_of_many_that_decide_an_instant_one_does_and_the_ledger_has_one_line(on_
 
 def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
     async def scenario(store):
-        tries = (store.schedule.decide_slot(slot(n), fence=None) for n in range(16))
+        tries = (store.schedule.record_result(slot(n), fence=None) for n in range(16))
         assert all(await asyncio.gather(*tries))
-        entries = await store.ledger.entries()
+        entries = await store.ledger.list_entries()
         assert [entry.seq for entry in entries] == list(range(1, 17))
-        assert first_break(entries) is None
+        assert find_first_break(entries) is None
 
     on_store(scenario)
 
@@ -163,8 +167,8 @@ def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
     "fence",
     [
         replace(LEASE, owner="you"),
-        replace(LEASE, epoch=0),
-        replace(LEASE, epoch=2),
+        replace(LEASE, fencing_token=0),
+        replace(LEASE, fencing_token=2),
         replace(LEASE, name="hourly"),
     ],
     ids=["another owner", "older epoch", "newer epoch", "no such lease"],
@@ -172,9 +176,9 @@ def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
 def test_whoever_has_lost_the_lease_decides_nothing(on_store, fence):
     async def scenario(store):
         await store.schedule.swap_lease(None, LEASE)
-        await refused(ConflictError, store.schedule.decide_slot(slot(), fence=fence))
-        assert await store.schedule.slots("nightly") == []
-        assert await store.ledger.entries() == []
+        await refused(ConflictError, store.schedule.record_result(slot(), fence=fence))
+        assert await store.schedule.list_results("nightly") == []
+        assert await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -182,11 +186,11 @@ def test_whoever_has_lost_the_lease_decides_nothing(on_store, fence):
 def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(on_store):
     async def scenario(store):
         await store.schedule.swap_lease(None, LEASE)
-        await store.schedule.swap_lease(LEASE, renewed(LEASE, now=NOW, length=LENGTH))
-        assert await store.schedule.decide_slot(slot(), fence=LEASE)
+        await store.schedule.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
+        assert await store.schedule.record_result(slot(), fence=LEASE)
         # The fence is asked first: a loser hears that it lost, not that it was late.
         lost = replace(LEASE, owner="you")
-        await refused(ConflictError, store.schedule.decide_slot(slot(), fence=lost))
+        await refused(ConflictError, store.schedule.record_result(slot(), fence=lost))
 
     on_store(scenario)
 
@@ -194,9 +198,9 @@ def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(on_store):
 def test_slots_are_given_oldest_first_within_what_is_asked(on_store):
     async def scenario(store):
         for hours in (3, 1, 4, 0, 2):
-            await store.schedule.decide_slot(slot(hours), fence=None)
-        await store.schedule.decide_slot(slot(9, schedule="hourly"), fence=None)
-        slots = store.schedule.slots
+            await store.schedule.record_result(slot(hours), fence=None)
+        await store.schedule.record_result(slot(9, schedule="hourly"), fence=None)
+        slots = store.schedule.list_results
 
         def hour(n):
             return (NOW + timedelta(hours=n)).astimezone(SINGAPORE)
@@ -206,24 +210,26 @@ def test_slots_are_given_oldest_first_within_what_is_asked(on_store):
         assert await slots("nightly", until=hour(2)) == [slot(0), slot(1)]
         assert await slots("nightly", since=hour(1), until=hour(3)) == [slot(1), slot(2)]
         assert await slots("nightly", since=hour(3), until=hour(1)) == []
-        assert await store.schedule.last_slot("nightly") == slot(4)
-        assert await store.schedule.last_slot("never") is None
-        assert await store.schedule.last_slot("nightly", until=hour(2)) == slot(2)
-        assert await store.schedule.last_slot("nightly", until=hour(-1)) is None
+        assert await store.schedule.find_last_result("nightly") == slot(4)
+        assert await store.schedule.find_last_result("never") is None
+        assert await store.schedule.find_last_result("nightly", until=hour(2)) == slot(2)
+        assert await store.schedule.find_last_result("nightly", until=hour(-1)) is None
 
     on_store(scenario)
 
 
 def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(on_store):
     async def scenario(store):
-        assert await store.schedule.latest_decision_at() is None
+        assert await store.schedule.find_latest_entry_at() is None
         late = NOW + timedelta(days=1, microseconds=1)
-        await store.schedule.decide_slot(slot(0, decided_at=late), fence=None)
-        assert await store.schedule.latest_decision_at() == late
-        await store.ledger.append([Note(at=NOW, kind="ODD", subject="", reason="")])
-        assert await store.schedule.latest_decision_at() == NOW
-        [entry] = await store.ledger.append([accepted_note(NOW + timedelta(days=1), latest=late)])
-        assert await store.schedule.latest_decision_at() == entry.at
+        await store.schedule.record_result(slot(0, decided_at=late), fence=None)
+        assert await store.schedule.find_latest_entry_at() == late
+        await store.ledger.append([NewEntry(at=NOW, kind="ODD", subject="", reason="")])
+        assert await store.schedule.find_latest_entry_at() == NOW
+        [entry] = await store.ledger.append(
+            [build_clock_accepted_entry(NOW + timedelta(days=1), latest=late)]
+        )
+        assert await store.schedule.find_latest_entry_at() == entry.at
 
     on_store(scenario)
 
@@ -234,12 +240,12 @@ def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
         schedule = store.schedule
         for bad in ({"name": text}, {"owner": text}, {"task": text}):
             await refused(PermanentError, schedule.swap_lease(None, replace(LEASE, **bad)))
-        await refused(PermanentError, schedule.decide_slot(slot(reason=text), fence=None))
-        await refused(PermanentError, schedule.decide_slot(slot(schedule=text), fence=None))
-        await refused(PermanentError, schedule.lease(text))
-        await refused(PermanentError, schedule.slots(text))
-        assert await schedule.lease("nightly") is None
-        assert await schedule.slots("nightly") == await store.ledger.entries() == []
+        await refused(PermanentError, schedule.record_result(slot(reason=text), fence=None))
+        await refused(PermanentError, schedule.record_result(slot(schedule=text), fence=None))
+        await refused(PermanentError, schedule.find_lease(text))
+        await refused(PermanentError, schedule.list_results(text))
+        assert await schedule.find_lease("nightly") is None
+        assert await schedule.list_results("nightly") == await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -250,10 +256,12 @@ def test_a_moment_without_a_zone_is_refused(on_store):
     async def scenario(store):
         schedule = store.schedule
         await refused(ConfigError, schedule.swap_lease(None, replace(LEASE, until=naive)))
-        await refused(ConfigError, schedule.decide_slot(slot(decided_at=naive), fence=None))
-        await refused(ConfigError, schedule.decide_slot(replace(slot(), instant=naive), fence=None))
-        await refused(ConfigError, schedule.slots("nightly", since=naive))
-        assert await store.ledger.entries() == []
+        await refused(ConfigError, schedule.record_result(slot(decided_at=naive), fence=None))
+        await refused(
+            ConfigError, schedule.record_result(replace(slot(), due_at=naive), fence=None)
+        )
+        await refused(ConfigError, schedule.list_results("nightly", since=naive))
+        assert await store.ledger.list_entries() == []
 
     on_store(scenario)
 
@@ -262,26 +270,26 @@ def test_one_tenant_cannot_see_or_stop_another(on_backend):
     async def scenario(backend):
         acme, umbrella = backend.tenant(ACME).schedule, backend.tenant(UMBRELLA).schedule
         await acme.swap_lease(None, LEASE)
-        await acme.decide_slot(slot(), fence=LEASE)
-        assert await umbrella.lease("nightly") is None
-        assert await umbrella.slots("nightly") == []
-        assert await umbrella.last_slot("nightly") is None
-        assert await umbrella.latest_decision_at() is None
-        assert not await umbrella.swap_lease(LEASE, renewed(LEASE, now=NOW, length=LENGTH))
-        await refused(ConflictError, umbrella.decide_slot(slot(), fence=LEASE))
+        await acme.record_result(slot(), fence=LEASE)
+        assert await umbrella.find_lease("nightly") is None
+        assert await umbrella.list_results("nightly") == []
+        assert await umbrella.find_last_result("nightly") is None
+        assert await umbrella.find_latest_entry_at() is None
+        assert not await umbrella.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
+        await refused(ConflictError, umbrella.record_result(slot(), fence=LEASE))
         assert await umbrella.swap_lease(None, replace(LEASE, owner="you"))
-        assert await umbrella.decide_slot(slot(reason="theirs"), fence=None)
-        assert await acme.lease("nightly") == LEASE
-        assert await acme.slots("nightly") == [slot()]
+        assert await umbrella.record_result(slot(reason="theirs"), fence=None)
+        assert await acme.find_lease("nightly") == LEASE
+        assert await acme.list_results("nightly") == [slot()]
 
     on_backend(scenario)
 
 
 def test_a_lease_keeps_numbers_as_large_as_a_long_life_makes_them(on_store):
-    old = Lease(name="old", owner="me", epoch=2**40, beat=2**62, until=NOW)
+    old = Lease(name="old", owner="me", fencing_token=2**40, heartbeat=2**62, until=NOW)
 
     async def scenario(store):
         assert await store.schedule.swap_lease(None, old)
-        assert await store.schedule.lease("old") == old
+        assert await store.schedule.find_lease("old") == old
 
     on_store(scenario)

@@ -9,8 +9,8 @@ from contracts.backends import ACME
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.types import OPERATORS
 from stoker.budgets.caps import CapChange
-from stoker.ledger.chain import first_break
-from stoker.rate_limits.rate_limit import Rate, rest
+from stoker.ledger.chain import find_first_break
+from stoker.rate_limits.rate_limit import Rate, compute_postponed_until
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -38,19 +38,21 @@ def on_shared(on_backend):
 
 def test_turns_come_in_a_burst_and_then_at_the_steady_pace(on_shared):
     async def scenario(shared):
-        turns = [await shared.turn("lusha", RATE, now=NOW) for _ in range(4)]
+        turns = [await shared.acquire_call("lusha", RATE, now=NOW) for _ in range(4)]
         assert [turn.allowed for turn in turns] == [True, True, True, False]
         assert turns[3].at == NOW + RATE.interval
-        assert not (await shared.turn("lusha", RATE, now=turns[3].at - SECOND / 1000)).allowed
-        assert (await shared.turn("lusha", RATE, now=turns[3].at)).allowed
-        assert (await shared.turn("apollo", RATE, now=NOW)).allowed
+        assert not (
+            await shared.acquire_call("lusha", RATE, now=turns[3].at - SECOND / 1000)
+        ).allowed
+        assert (await shared.acquire_call("lusha", RATE, now=turns[3].at)).allowed
+        assert (await shared.acquire_call("apollo", RATE, now=NOW)).allowed
 
     on_shared(scenario)
 
 
 def test_askers_at_once_share_one_burst(on_shared):
     async def scenario(shared):
-        turns = await asyncio.gather(*(shared.turn("k", RATE, now=NOW) for _ in range(16)))
+        turns = await asyncio.gather(*(shared.acquire_call("k", RATE, now=NOW) for _ in range(16)))
         assert sum(turn.allowed for turn in turns) == 3
 
     on_shared(scenario)
@@ -59,36 +61,38 @@ def test_askers_at_once_share_one_burst(on_shared):
 def test_a_refused_turn_uses_nothing_up(on_shared):
     async def scenario(shared):
         for _ in range(3):
-            await shared.turn("k", RATE, now=NOW)
-        refusals = [await shared.turn("k", RATE, now=NOW) for _ in range(5)]
+            await shared.acquire_call("k", RATE, now=NOW)
+        refusals = [await shared.acquire_call("k", RATE, now=NOW) for _ in range(5)]
         assert len({turn.at for turn in refusals}) == 1
-        assert (await shared.turn("k", RATE, now=refusals[0].at)).allowed
+        assert (await shared.acquire_call("k", RATE, now=refusals[0].at)).allowed
 
     on_shared(scenario)
 
 
 def test_pushing_back_only_ever_makes_it_later(on_shared):
     async def scenario(shared):
-        await shared.push_back("k", until=NOW + MINUTE)
-        await shared.push_back("k", until=NOW)
-        turn = await shared.turn("k", Rate(calls=1, per=SECOND), now=NOW)
+        await shared.delay_until("k", until=NOW + MINUTE)
+        await shared.delay_until("k", until=NOW)
+        turn = await shared.acquire_call("k", Rate(calls=1, per=SECOND), now=NOW)
         assert (turn.allowed, turn.at) == (False, NOW + MINUTE)
-        await shared.turn("fresh", RATE, now=NOW)
-        await shared.push_back("fresh", until=NOW + MINUTE)
-        assert not (await shared.turn("fresh", RATE, now=NOW + MINUTE / 2)).allowed
+        await shared.acquire_call("fresh", RATE, now=NOW)
+        await shared.delay_until("fresh", until=NOW + MINUTE)
+        assert not (await shared.acquire_call("fresh", RATE, now=NOW + MINUTE / 2)).allowed
 
     on_shared(scenario)
 
 
 def test_what_is_remembered_of_a_key_can_be_looked_at_without_using_a_turn_up(on_shared):
     async def scenario(shared):
-        assert await shared.next_at("k") is None
-        first = await shared.turn("k", RATE, now=NOW)
-        assert [await shared.next_at("k") for _ in range(3)] == [first.next_at] * 3
-        assert (await shared.turn("k", RATE, now=NOW)).next_at == first.next_at + RATE.interval
-        await shared.push_back("k", until=NOW + MINUTE)
-        assert await shared.next_at("k") == NOW + MINUTE
-        assert await shared.next_at("other") is None
+        assert await shared.find_next_at("k") is None
+        first = await shared.acquire_call("k", RATE, now=NOW)
+        assert [await shared.find_next_at("k") for _ in range(3)] == [first.next_at] * 3
+        assert (
+            await shared.acquire_call("k", RATE, now=NOW)
+        ).next_at == first.next_at + RATE.interval
+        await shared.delay_until("k", until=NOW + MINUTE)
+        assert await shared.find_next_at("k") == NOW + MINUTE
+        assert await shared.find_next_at("other") is None
 
     on_shared(scenario)
 
@@ -98,12 +102,12 @@ def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(on_shared):
 
     async def scenario(shared):
         for _ in range(3):
-            assert (await shared.turn("k", RATE, now=NOW + day)).allowed
+            assert (await shared.acquire_call("k", RATE, now=NOW + day)).allowed
         # The naive twin, who believes whatever stands there, would wait for a day.
-        refusal = await shared.turn("k", RATE, now=NOW)
+        refusal = await shared.acquire_call("k", RATE, now=NOW)
         assert (refusal.allowed, refusal.at) == (False, NOW + RATE.interval)
-        assert (await shared.turn("k", RATE, now=NOW)).at == refusal.at
-        later = [await shared.turn("k", RATE, now=refusal.at) for _ in range(2)]
+        assert (await shared.acquire_call("k", RATE, now=NOW)).at == refusal.at
+        later = [await shared.acquire_call("k", RATE, now=refusal.at) for _ in range(2)]
         assert [turn.allowed for turn in later] == [True, False]
 
     on_shared(scenario)
@@ -112,23 +116,25 @@ def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(on_shared):
 def test_being_pushed_back_for_too_long_is_not_waited_for(on_shared):
     async def scenario(shared):
         until = NOW + timedelta(hours=1)
-        await shared.push_back("k", until=rest(RATE, until=until))
-        assert (await shared.turn("k", RATE, now=NOW)).at == until
-        await shared.push_back("k", until=NOW + timedelta(days=300))
-        assert (await shared.turn("k", RATE, now=NOW)).at == NOW + RATE.interval
+        await shared.delay_until("k", until=compute_postponed_until(RATE, until=until))
+        assert (await shared.acquire_call("k", RATE, now=NOW)).at == until
+        await shared.delay_until("k", until=NOW + timedelta(days=300))
+        assert (await shared.acquire_call("k", RATE, now=NOW)).at == NOW + RATE.interval
 
     on_shared(scenario)
 
 
 async def take(shared, owner, *, places=2, now=NOW):
-    return await shared.take_place("lusha", places=places, owner=owner, until=now + MINUTE, now=now)
+    return await shared.acquire_slot(
+        "lusha", places=places, owner=owner, until=now + MINUTE, now=now
+    )
 
 
 def test_there_are_only_so_many_places(on_shared):
     async def scenario(shared):
         assert [await take(shared, owner) for owner in "abc"] == [True, True, False]
-        await shared.leave_place("lusha", owner="a")
-        await shared.leave_place("lusha", owner="a")
+        await shared.release_slot("lusha", owner="a")
+        await shared.release_slot("lusha", owner="a")
         assert [await take(shared, owner) for owner in "cda"] == [True, False, False]
         assert not await take(shared, "a", places=0)
 
@@ -150,7 +156,7 @@ def test_an_owner_has_one_place_and_taking_it_again_lengthens_its_lease(on_share
 def test_a_lease_is_never_shortened(on_shared):
     async def scenario(shared):
         assert await take(shared, "a", places=1)
-        assert await shared.take_place("lusha", places=1, owner="a", until=NOW, now=NOW)
+        assert await shared.acquire_slot("lusha", places=1, owner="a", until=NOW, now=NOW)
         assert not await take(shared, "b", places=1, now=NOW + MINUTE / 2)
 
     on_shared(scenario)
@@ -169,7 +175,7 @@ def test_a_stop_for_everybody_stands_until_it_is_taken_back(on_shared):
         await shared.stop("lusha", reason="first", now=NOW)
         await shared.stop("lusha", reason="second", now=NOW + MINUTE)
         await shared.stop("", reason="all", now=NOW)
-        stops = await shared.stops()
+        stops = await shared.list_stops()
         assert [(stop.tenant, stop.connector, stop.reason) for stop in stops] == [
             (None, "", "all"),
             (None, "lusha", "first"),
@@ -177,7 +183,7 @@ def test_a_stop_for_everybody_stands_until_it_is_taken_back(on_shared):
         assert stops[1].since == NOW
         assert await shared.resume("lusha", now=NOW)
         assert not await shared.resume("lusha", now=NOW)
-        assert [stop.connector for stop in await shared.stops()] == [""]
+        assert [stop.connector for stop in await shared.list_stops()] == [""]
 
     on_shared(scenario)
 
@@ -188,7 +194,7 @@ def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(on_shared):
     async def scenario(shared):
         await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)
         await shared.change_cap(CapChange(cap=CAP, **raised), now=NOW)
-        assert await shared.cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
+        assert await shared.list_cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
         mine = CapChange(cap="tenant/*/credits/day", limit=5)
         await refused(ConfigError, shared.change_cap(mine, now=NOW))
 
@@ -203,15 +209,15 @@ def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(on_backend):
         await shared.resume("lusha", now=NOW + MINUTE)
         await shared.resume("lusha", now=NOW + MINUTE)
         await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)  # a clock that is late
-        entries = await backend.shared().ledger.entries()
+        entries = await backend.shared().ledger.list_entries()
         assert [(entry.kind, entry.subject, entry.reason) for entry in entries] == [
             ("STOPPED", "lusha", "too dear"),
             ("RESUMED", "lusha", "the stop was taken back"),
             ("CAP_CHANGED", CAP, "its limit is 5 from now on"),
         ]
         assert [entry.at for entry in entries] == [NOW, NOW + MINUTE, NOW + MINUTE]
-        assert first_break(entries) is None
-        assert await backend.tenant(ACME).ledger.entries() == []
+        assert find_first_break(entries) is None
+        assert await backend.tenant(ACME).ledger.list_entries() == []
 
     on_backend(scenario)
 
@@ -224,8 +230,8 @@ def test_orders_given_at_once_all_find_their_place_in_the_ledger(on_shared):
             for nth in range(8)
         )
         await asyncio.gather(*stops, *caps)
-        entries = await shared.ledger.entries()
-        assert first_break(entries) is None
+        entries = await shared.ledger.list_entries()
+        assert find_first_break(entries) is None
         assert sorted(entry.subject for entry in entries) == [*["c0", "c1", "c2", "c3"], *[CAP] * 8]
         assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
@@ -238,7 +244,7 @@ def test_what_is_refused_leaves_no_entry(on_shared):
         await refused(ConfigError, shared.change_cap(mine, now=NOW))
         await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
         assert not await shared.resume("lusha", now=NOW)
-        assert await shared.ledger.entries() == []
+        assert await shared.ledger.list_entries() == []
 
     on_shared(scenario)
 
@@ -254,15 +260,15 @@ def test_nobody_can_open_the_operators_ledger_as_a_tenant(on_backend):
 def test_names_that_cannot_be_kept_or_found_by_are_refused(on_shared):
     async def scenario(shared):
         for bad in ("a\0b", "half \ud800", "x" * 501):
-            await refused(PermanentError, shared.turn(bad, RATE, now=NOW))
-            await refused(PermanentError, shared.push_back(bad, until=NOW))
-            await refused(PermanentError, shared.next_at(bad))
+            await refused(PermanentError, shared.acquire_call(bad, RATE, now=NOW))
+            await refused(PermanentError, shared.delay_until(bad, until=NOW))
+            await refused(PermanentError, shared.find_next_at(bad))
             await refused(PermanentError, take(shared, bad))
-            await refused(PermanentError, shared.leave_place(bad, owner="a"))
+            await refused(PermanentError, shared.release_slot(bad, owner="a"))
         await refused(ConfigError, take(shared, ""))
-        await refused(ConfigError, shared.turn("k", RATE, now=NOW.replace(tzinfo=None)))
+        await refused(ConfigError, shared.acquire_call("k", RATE, now=NOW.replace(tzinfo=None)))
         await refused(PermanentError, shared.stop("lusha", reason="a\0b", now=NOW))
         await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
-        assert await shared.stops() == []
+        assert await shared.list_stops() == []
 
     on_shared(scenario)

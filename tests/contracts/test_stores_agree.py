@@ -58,7 +58,7 @@ class ForgetfulRuns:
 
     async def insert_jobs(self, key, jobs):
         run = await self._runs.run(key.at)
-        if run is not None and run.key.epoch != key.epoch:
+        if run is not None and run.key.fencing_token != key.fencing_token:
             key = run.key
         return await self._runs.insert_jobs(key, jobs)
 

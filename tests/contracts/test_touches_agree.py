@@ -53,44 +53,44 @@ class Wrapped:
     """A store of which some verb is done in another way."""
 
     def __init__(self, inner):
-        self._inner = inner
+        self._get_inner_texts = inner
 
     def __getattr__(self, name):
-        return getattr(self._inner, name)
+        return getattr(self._get_inner_texts, name)
 
 
 class Eager(Wrapped):
     """The naive twin: it counts whatever was tried."""
 
     async def mark(self, week, marked, *, counters):
-        news = await self._inner.mark(week, marked, counters=counters)
-        if news and not marked.outcome.counts:
-            await self._inner.count(counters, 1)
+        news = await self._get_inner_texts.mark(week, marked, counters=counters)
+        if news and not marked.outcome.is_counted:
+            await self._get_inner_texts.count(counters, 1)
         return news
 
 
 class Forgetful(Wrapped):
     """The naive twin: an import replaces what was known, and a wait begins earlier."""
 
-    async def put_profiles(self, profiles):
-        known = {each.url: each for each in await self._inner.profiles()}
+    async def save_profiles(self, profiles):
+        known = {each.url: each for each in await self._get_inner_texts.list_profiles()}
         later = [
             Profile(url=each.url, name=each.name or each.url, status=each.status)
             for each in profiles
             if each.url in known
         ]
-        told = await self._inner.put_profiles(profiles)
-        await self._inner.put_profiles(later)
+        told = await self._get_inner_texts.save_profiles(profiles)
+        await self._get_inner_texts.save_profiles(later)
         return told
 
 
 class LastWins(Wrapped):
     """The naive twin: it does not look whether somebody was there first."""
 
-    async def put_plan(self, plan, *, seen, settled=None):
-        kept = await self._inner.plan(plan.week)
+    async def save_plan(self, plan, *, seen, settled=None):
+        kept = await self._get_inner_texts.find_plan(plan.week)
         latest = kept.revision if kept else 0
-        return await self._inner.put_plan(plan, seen=latest, settled=settled)
+        return await self._get_inner_texts.save_plan(plan, seen=latest, settled=settled)
 
 
 @pytest.mark.parametrize("twin", [Eager, Forgetful, LastWins])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from contracts.touching import DAY, HOUR, MONDAY, NOW, WEEK, handed, marked, plan, profile, url
 from stoker.base.errors import StokerError
-from stoker.touches.model import Outcome, ProfileStatus, Settled
+from stoker.touches.model import PlanBasis, ProfileStatus, TouchOutcome
 
 PEOPLE = 6
 NAMES = ["", "Ann", "Ünï 🙂", "bad\0"]
@@ -20,10 +20,13 @@ class TouchSequence:
 
     def next(self):
         return self.rng.choice(
-            [self.people, self.plan, self.plan] + [self.mark] * 5 + [self.hand] * 2 + [self.count]
+            [self.profiles_by_url, self.find_plan, self.find_plan]
+            + [self.record_outcome] * 5
+            + [self.hand] * 2
+            + [self.add_to_counters]
         )()
 
-    def people(self):
+    def profiles_by_url(self):
         rng = self.rng
         some = [
             replace(
@@ -34,16 +37,16 @@ class TouchSequence:
             )
             for _ in range(rng.randrange(5))
         ]
-        return f"put_profiles {some}", lambda store: store.put_profiles(some)
+        return f"put_profiles {some}", lambda store: store.save_profiles(some)
 
-    def plan(self):
+    def find_plan(self):
         rng = self.rng
         days = [rng.sample(range(PEOPLE), rng.randrange(PEOPLE)) for _ in range(3)]
         made, behind = plan(*days, seed=rng.randrange(100)), rng.choice([0, 0, 0, 1])
         again, on = rng.random() < 0.5, MONDAY + rng.randrange(3) * DAY
 
         async def put(store):
-            kept = await store.plan(WEEK)
+            kept = await store.find_plan(WEEK)
             seen = kept.revision if kept else 0
             # Half of the time only some of the days differ from the plan that is there.
             week = (
@@ -51,21 +54,27 @@ class TouchSequence:
                 if (again and kept)
                 else made
             )
-            settled = Settled(on=on, roster=await store.roster()) if again else None
-            return await store.put_plan(week, seen=seen - behind, settled=settled)
+            settled = (
+                PlanBasis(on=on, profiles_version=await store.get_profiles_version())
+                if again
+                else None
+            )
+            return await store.save_plan(week, seen=seen - behind, settled=settled)
 
         return f"put_plan {days} {behind}", put
 
-    def mark(self):
+    def record_outcome(self):
         rng = self.rng
         word = marked(
             rng.randrange(PEOPLE),
-            rng.choice(list(Outcome)),
+            rng.choice(list(TouchOutcome)),
             day=MONDAY + rng.randrange(3) * DAY,
             at=NOW + rng.randrange(50) * HOUR,
         )
         names = rng.sample(COUNTERS[:3], rng.randrange(3)) + ([""] if rng.random() < 0.05 else [])
-        return f"mark {word} {names}", lambda store: store.mark(WEEK, word, counters=names)
+        return f"mark {word} {names}", lambda store: store.record_outcome(
+            WEEK, word, counters=names
+        )
 
     def hand(self):
         rng = self.rng
@@ -75,9 +84,9 @@ class TouchSequence:
             at=NOW + rng.randrange(3) * HOUR,
             refused=rng.choice(["", "", "no"]),
         )
-        return f"hand_over {left}", lambda store: store.hand_over(WEEK, left)
+        return f"hand_over {left}", lambda store: store.record_delivery(WEEK, left)
 
-    def count(self):
+    def add_to_counters(self):
         names, amount = self.rng.sample(COUNTERS, 2), self.rng.choice([-1, 0, 1, 7])
         return f"count {names} {amount}", lambda store: store.count(names, amount)
 
@@ -92,21 +101,21 @@ async def told(store, verb):
 async def known(store, *, closely):
     """Return everything a store knows; what can be told in several ways, in all of them or one."""
     told = (
-        await store.profiles(),
-        await store.profiles(after=url(2), limit=2),
-        await store.plan(WEEK),
-        await store.marks(since=MONDAY + DAY),
-        await store.counted(COUNTERS[:3]),
-        await store.roster(),
+        await store.list_profiles(),
+        await store.list_profiles(after=url(2), limit=2),
+        await store.find_plan(WEEK),
+        await store.list_outcomes(since=MONDAY + DAY),
+        await store.read_counters(COUNTERS[:3]),
+        await store.get_profiles_version(),
     )
     if not closely:
         return told
     return (
         *told,
-        [await store.day(WEEK, MONDAY + nth * DAY) for nth in (0, 1, 9)],
-        await store.touches_of(url(1), weeks=[WEEK, "2026-W06"]),
-        await store.some_profiles([url(3), url(1), "https://people.test/nobody", url(1)]),
-        [await store.still_out(since=NOW + hours * HOUR) for hours in (0, 1, 2)],
+        [await store.find_day(WEEK, MONDAY + nth * DAY) for nth in (0, 1, 9)],
+        await store.list_touches(url(1), weeks=[WEEK, "2026-W06"]),
+        await store.find_profiles([url(3), url(1), "https://people.test/nobody", url(1)]),
+        [await store.count_awaiting_outcome(since=NOW + hours * HOUR) for hours in (0, 1, 2)],
     )
 
 
@@ -122,5 +131,5 @@ async def first_difference(seed, *, steps, model, other):
         states = [await known(store, closely=closely) for store in (model, other)]
         if states[0] != states[1]:
             return 0, f"seed {seed}, step {number}, {name}: they know different things"
-    made = [mark for mark in await model.marks(since=MONDAY) if mark.outcome.counts]
+    made = [mark for mark in await model.list_outcomes(since=MONDAY) if mark.outcome.is_counted]
     return len(made), ""

@@ -2,7 +2,15 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from stoker.touches.model import DaySlot, HandOver, Marked, Outcome, Profile, Touch, WeeklyPlan
+from stoker.touches.model import (
+    DaySlot,
+    Delivery,
+    OutcomeMark,
+    Profile,
+    Touch,
+    TouchOutcome,
+    WeeklyPlan,
+)
 
 MONDAY = date(2026, 2, 9)
 WEEK = "2026-W07"
@@ -65,9 +73,9 @@ def plan(*days, seed=7, **more):
     )
 
 
-def marked(number, outcome=Outcome.DONE, *, day=MONDAY, at=NOW + 8 * HOUR):
-    return Marked(url=url(number), day=day, outcome=outcome, marked_at=at)
+def marked(number, outcome=TouchOutcome.DONE, *, day=MONDAY, at=NOW + 8 * HOUR):
+    return OutcomeMark(url=url(number), day=day, outcome=outcome, marked_at=at)
 
 
 def handed(number, *, day=MONDAY, way="webhook", at=NOW + HOUR, refused=""):
-    return HandOver(url=url(number), day=day, way=way, at=at, refused=refused)
+    return Delivery(url=url(number), day=day, channel=way, at=at, refused=refused)

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field, How
-from stoker.crawl.contacts import contacts, email_address, phone_number, uncovered
-from stoker.crawl.page import read_page
-from stoker.crawl.technology import technology
+from stoker.accounts.facts import FactField, Method
+from stoker.crawl.contacts import decode_protected_email, find_contacts, parse_email, parse_phone
+from stoker.crawl.page import parse_page
+from stoker.crawl.technology import find_technology
 
 URL = "https://acme.com.sg/contact"
 
@@ -13,7 +13,7 @@ URL = "https://acme.com.sg/contact"
 def found(markup, field):
     return [
         finding
-        for finding in contacts(read_page(markup.encode()), url=URL)
+        for finding in find_contacts(parse_page(markup.encode()), url=URL)
         if finding.field is field
     ]
 
@@ -44,7 +44,7 @@ def covered(address, key=0x2A):
     ],
 )
 def test_an_address_is_found_however_it_is_written(markup):
-    assert values(markup, Field.EMAIL) == ["info@acme.com.sg"]
+    assert values(markup, FactField.EMAIL) == ["info@acme.com.sg"]
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_an_address_is_found_however_it_is_written(markup):
     ],
 )
 def test_what_only_looks_like_an_address_is_refused(text):
-    assert email_address(text) is None
-    assert values(f"<p>{text}</p>", Field.EMAIL) == []
+    assert parse_email(text) is None
+    assert values(f"<p>{text}</p>", FactField.EMAIL) == []
 
 
 def test_a_finding_says_where_it_was_found_how_and_in_which_words():
-    finding = found("<a href='mailto:info@acme.com.sg'>x</a>", Field.EMAIL)[0]
+    finding = found("<a href='mailto:info@acme.com.sg'>x</a>", FactField.EMAIL)[0]
 
-    assert (finding.source, finding.how) == (URL, How.LINK)
+    assert (finding.source, finding.method) == (URL, Method.LINK)
     assert finding.evidence == "mailto:info@acme.com.sg"
-    assert finding.confidence > found("<p>b (at) acme.com.sg</p>", Field.EMAIL)[0].confidence
+    assert finding.confidence > found("<p>b (at) acme.com.sg</p>", FactField.EMAIL)[0].confidence
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_finding_says_where_it_was_found_how_and_in_which_words():
     ],
 )
 def test_a_number_is_found_however_it_is_written_and_is_international(markup):
-    assert values(markup, Field.PHONE) == ["+6561234567"]
+    assert values(markup, FactField.PHONE) == ["+6561234567"]
 
 
 @pytest.mark.parametrize("text", ["201234567K", "12/11/2026 10:30", "1234567", "S$ 12,000.00", "1"])
 def test_other_numbers_are_no_phones(text):
-    assert values(f"<p>{text}</p>", Field.PHONE) == []
+    assert values(f"<p>{text}</p>", FactField.PHONE) == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_other_numbers_are_no_phones(text):
     ],
 )
 def test_social_pages_are_written_one_way(href, value):
-    assert values(f"<a href='{href}'>x</a>", Field.SOCIAL) == [value]
+    assert values(f"<a href='{href}'>x</a>", FactField.SOCIAL) == [value]
 
 
 @pytest.mark.parametrize(
@@ -110,30 +110,31 @@ def test_social_pages_are_written_one_way(href, value):
     ],
 )
 def test_buttons_for_sharing_are_no_social_pages(href):
-    assert values(f"<a href='{href}'>x</a>", Field.SOCIAL) == []
+    assert values(f"<a href='{href}'>x</a>", FactField.SOCIAL) == []
 
 
 @given(st.text(max_size=300))
 def test_no_text_makes_looking_for_contacts_fail(text):
-    email_address(text)
-    phone_number(text)
-    uncovered(text)
-    contacts(read_page(text.encode("utf-8", "replace")), url=URL)
+    parse_email(text)
+    parse_phone(text)
+    decode_protected_email(text)
+    find_contacts(parse_page(text.encode("utf-8", "replace")), url=URL)
 
 
 def test_there_are_never_more_findings_than_the_limits():
     many = "".join(f"<p>a{nth}@acme.com.sg +65 6123 {nth:04d}</p>" for nth in range(500))
 
-    assert len(values(many, Field.EMAIL)) <= 30
-    assert len(values(many, Field.PHONE)) <= 20
+    assert len(values(many, FactField.EMAIL)) <= 30
+    assert len(values(many, FactField.PHONE)) <= 20
 
 
 def test_what_a_site_is_built_with_is_told_by_what_it_loads_and_says():
-    reading = read_page(
+    reading = parse_page(
         b'<meta name=generator content="WordPress 6.5"><script src="https://js.stripe.com/v3"></script>'
     )
 
     names = {
-        finding.value for finding in technology(reading, url=URL, headers={"server": "nginx/1.2"})
+        finding.value
+        for finding in find_technology(reading, url=URL, headers={"server": "nginx/1.2"})
     }
     assert names == {"WordPress", "Stripe", "nginx"}

@@ -7,7 +7,7 @@ import pytest
 
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.sandbox.http import Told, page_told
+from stoker.sandbox.http import Response, to_page_response
 from stoker.sandbox.server import Sandbox
 
 QUICK = ("--set", "crawl.gap_s=0.01")  # nobody is there to be polite to
@@ -21,11 +21,11 @@ def served(pages):
     def told(asked):
         body = pages.get(asked.path)
         if body is None:
-            return Told(status=404)
+            return Response(status=404)
         if asked.headers.get("if-none-match") == '"1"':
-            return Told(status=304, headers={"etag": '"1"'})
-        whole = page_told(f"<title>Acme</title><p>{PROSE}</p>{body}")
-        return whole.but(headers={**whole.headers, "etag": '"1"'})
+            return Response(status=304, headers={"etag": '"1"'})
+        whole = to_page_response(f"<title>Acme</title><p>{PROSE}</p>{body}")
+        return whole.replace_fields(headers={**whole.headers, "etag": '"1"'})
 
     ready, done, box = threading.Event(), threading.Event(), []
 

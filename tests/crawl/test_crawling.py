@@ -5,18 +5,18 @@ from datetime import timedelta
 import pytest
 
 from kit.own_site import AGENT, HOST, PROSE, makers, page, site, with_etag
-from stoker.accounts.facts import Field
+from stoker.accounts.facts import FactField
 from stoker.base.errors import PermanentError
 from stoker.crawl.crawler import CrawlConnector, Crawler
-from stoker.crawl.fetch import PageAsking, Toll
-from stoker.crawl.model import Outcome, SiteQuestion
-from stoker.crawl.politeness import OwnHosts
-from stoker.http.client import Http
-from stoker.http.url import web_address
-from stoker.sandbox.http import Told, page_told, text_told
+from stoker.crawl.fetch import CrawlUsage, PoliteFetcher
+from stoker.crawl.model import VisitOutcome, VisitRequest
+from stoker.crawl.politeness import LocalHostPacer
+from stoker.http.client import HttpClient
+from stoker.http.url import parse_url
+from stoker.sandbox.http import Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
-from stoker.sandbox.sites.layout import layout_of
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.sites.layout import build_layout
+from stoker.sandbox.world.site_faults import SiteFault
 from stoker.testing import FakeClock
 
 KEY_LINKS = (
@@ -49,7 +49,7 @@ def visited(served, /, *, hosts=None, url=HOST, known=(), **limits):
 def test_a_visit_reads_the_home_page_then_the_pages_that_tell_most():
     visit, asked, _ = visited(WHOLE)
 
-    assert visit.outcome is Outcome.READ
+    assert visit.outcome is VisitOutcome.READ
     assert asked == ["/robots.txt", "/", "/about", "/contact", "/team", "/jobs", "/pricing"]
     kinds = ["home", "about", "contact", "team", "careers", "pricing"]
     assert [each.kind for each in visit.pages] == kinds
@@ -64,7 +64,7 @@ def test_requests_to_a_host_are_half_a_second_apart():
 
 
 def test_a_longer_wait_asked_for_in_robots_txt_is_kept():
-    rules = text_told("User-agent: *\nCrawl-delay: 7\n")
+    rules = to_text_response("User-agent: *\nCrawl-delay: 7\n")
 
     _, asked, elapsed = visited({**WHOLE, "/robots.txt": rules})
 
@@ -72,7 +72,7 @@ def test_a_longer_wait_asked_for_in_robots_txt_is_kept():
 
 
 def test_a_site_that_wants_more_than_a_minute_is_asked_for_its_home_page_only():
-    rules = text_told("User-agent: *\nCrawl-delay: 3600\n")
+    rules = to_text_response("User-agent: *\nCrawl-delay: 3600\n")
 
     visit, asked, _ = visited({**WHOLE, "/robots.txt": rules})
 
@@ -81,7 +81,7 @@ def test_a_site_that_wants_more_than_a_minute_is_asked_for_its_home_page_only():
 
 
 def test_a_visit_that_would_wait_beyond_its_time_ends_before_waiting():
-    rules = text_told("User-agent: *\nCrawl-delay: 30\n")
+    rules = to_text_response("User-agent: *\nCrawl-delay: 30\n")
 
     visit, asked, elapsed = visited({**WHOLE, "/robots.txt": rules}, site=timedelta(seconds=70))
 
@@ -99,61 +99,63 @@ def test_a_visit_that_would_wait_beyond_its_time_ends_before_waiting():
     ],
 )
 def test_what_robots_txt_does_not_want_is_not_asked_for(rules, asked):
-    _, seen, _ = visited({**WHOLE, "/robots.txt": text_told(rules)}, pages=4)
+    _, seen, _ = visited({**WHOLE, "/robots.txt": to_text_response(rules)}, pages=4)
 
     assert seen == asked
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
 def test_a_robots_txt_that_cannot_be_read_closes_the_site(status):
-    visit, asked, _ = visited({**WHOLE, "/robots.txt": text_told("no", status=status)})
+    visit, asked, _ = visited({**WHOLE, "/robots.txt": to_text_response("no", status=status)})
 
-    assert visit.outcome is Outcome.BLOCKED
+    assert visit.outcome is VisitOutcome.BLOCKED
     assert visit.unwanted
     assert asked == ["/robots.txt"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 def test_a_robots_txt_that_is_not_there_opens_it(status):
-    visit, _, _ = visited({**WHOLE, "/robots.txt": text_told("no", status=status)})
+    visit, _, _ = visited({**WHOLE, "/robots.txt": to_text_response("no", status=status)})
 
-    assert visit.outcome is Outcome.READ
+    assert visit.outcome is VisitOutcome.READ
 
 
 def test_a_robots_txt_elsewhere_is_followed():
-    moved = Told(status=301, headers={"location": "/rules.txt"})
-    closed = text_told("User-agent: *\nDisallow: /")
+    moved = Response(status=301, headers={"location": "/rules.txt"})
+    closed = to_text_response("User-agent: *\nDisallow: /")
 
     visit, _, _ = visited({**WHOLE, "/robots.txt": moved, "/rules.txt": closed})
 
-    assert visit.outcome is Outcome.BLOCKED
+    assert visit.outcome is VisitOutcome.BLOCKED
     assert visit.unwanted
 
 
 def test_who_is_kept_out_by_a_page_was_not_asked_to_stay_away():
-    visit, _, _ = visited({"/": page_told("<p>Verify you are human</p>")})
+    visit, _, _ = visited({"/": to_page_response("<p>Verify you are human</p>")})
 
-    assert (visit.outcome, visit.unwanted) == (Outcome.BLOCKED, False)
+    assert (visit.outcome, visit.unwanted) == (VisitOutcome.BLOCKED, False)
 
 
 @pytest.mark.parametrize(("room", "times"), [(3, [1, 1]), (2, [2, 2])])
 def test_only_so_many_words_of_rules_are_remembered(room, times):
     rules, other, minute = "Disallow: /secret", "other.test", timedelta(minutes=1)
-    pages = {**WHOLE, "/robots.txt": text_told(f"User-agent: *\n{rules}")}
+    pages = {**WHOLE, "/robots.txt": to_text_response(f"User-agent: *\n{rules}")}
 
     async def work():
         async with Sandbox(vendors=makers({HOST: pages, other: pages})) as box:
-            clock, http = FakeClock(), Http(user_agent=AGENT, sandbox=box.address)
-            asking = PageAsking(
+            clock, http = FakeClock(), HttpClient(user_agent=AGENT, sandbox=box.address)
+            asking = PoliteFetcher(
                 http,
-                pacer=OwnHosts(clock=clock),
+                pacer=LocalHostPacer(clock=clock),
                 clock=clock,
                 user_agent=AGENT,
                 most_rules=room * len(rules) - 1,
             )
             for host in (HOST, other, HOST, other):
-                address, until = web_address(f"http://{host}/"), clock.elapsed() + minute
-                robots = await asking.robots(address, toll=Toll(), known={}, deadline=until)
+                address, until = parse_url(f"http://{host}/"), clock.elapsed() + minute
+                robots = await asking.get_robots(
+                    address, toll=CrawlUsage(), known={}, deadline=until
+                )
                 assert not robots.allows(f"http://{host}/secret")
             await http.close()
             return [seen.host for seen in box.log]
@@ -165,7 +167,7 @@ def test_only_so_many_words_of_rules_are_remembered(room, times):
 def test_rules_that_another_host_of_the_site_has_are_read_in_its_turn_and_once():
     www = f"www.{HOST}"
     moved = {
-        name: Told(status=301, headers={"location": f"http://{www}{name}"})
+        name: Response(status=301, headers={"location": f"http://{www}{name}"})
         for name in ("/", "/robots.txt")
     }
     rules = with_etag("# nothing", '"r"')
@@ -189,28 +191,28 @@ def test_rules_that_another_host_of_the_site_has_are_read_in_its_turn_and_once()
 
 def test_rules_that_lead_on_and_on_are_as_good_as_none():
     visit, asked, _ = visited(
-        {**WHOLE, "/robots.txt": Told(status=302, headers={"location": "/robots.txt"})}
+        {**WHOLE, "/robots.txt": Response(status=302, headers={"location": "/robots.txt"})}
     )
-    assert visit.outcome is Outcome.READ
+    assert visit.outcome is VisitOutcome.READ
     assert asked.count("/robots.txt") == 6
 
 
 @pytest.mark.parametrize(
     ("first", "hours", "outcome"),
     [
-        ("# nothing", 23, Outcome.UNCHANGED),
-        ("# nothing", 25, Outcome.BLOCKED),
-        ("User-agent: *\nDisallow: /x", 1, Outcome.BLOCKED),
+        ("# nothing", 23, VisitOutcome.UNCHANGED),
+        ("# nothing", 25, VisitOutcome.BLOCKED),
+        ("User-agent: *\nDisallow: /x", 1, VisitOutcome.BLOCKED),
     ],
 )
 def test_a_robots_txt_that_was_open_today_still_is_while_it_cannot_be_read(first, hours, outcome):
-    rules = [text_told(first)]
+    rules = [to_text_response(first)]
     pages = {**WHOLE, "/robots.txt": lambda asked: rules[0]}
 
     async def work():
         async with site(pages) as own:
             visit = await own.visit()
-        rules[0] = text_told("broken", status=500)
+        rules[0] = to_text_response("broken", status=500)
         # A process of its own: it has only what was remembered.
         async with site(pages) as own:
             own.clock.advance(timedelta(hours=hours))
@@ -222,8 +224,8 @@ def test_a_robots_txt_that_was_open_today_still_is_while_it_cannot_be_read(first
 def test_a_robots_txt_known_to_say_nothing_is_asked_for_only_if_it_changed():
     def rules(asked):
         if asked.headers.get("if-none-match") == '"r"':
-            return Told(status=304)
-        return text_told("# nothing").but(headers={"etag": '"r"'})
+            return Response(status=304)
+        return to_text_response("# nothing").replace_fields(headers={"etag": '"r"'})
 
     async def work():
         async with site({**WHOLE, "/robots.txt": rules}) as own:
@@ -235,9 +237,9 @@ def test_a_robots_txt_known_to_say_nothing_is_asked_for_only_if_it_changed():
 
 
 def test_a_host_that_nobody_can_reach_failed_and_did_not_forbid():
-    visit, _, _ = visited({"/robots.txt": Told(hang=True)}, request=timedelta(seconds=0.3))
+    visit, _, _ = visited({"/robots.txt": Response(hang=True)}, request=timedelta(seconds=0.3))
 
-    assert visit.outcome is Outcome.FAILED
+    assert visit.outcome is VisitOutcome.FAILED
 
 
 def test_a_site_of_one_page_that_did_not_change_takes_one_request():
@@ -247,7 +249,7 @@ def test_a_site_of_one_page_that_did_not_change_takes_one_request():
             return await own.visit(known=first.seen)
 
     again = run(work())
-    assert (again.outcome, again.requests) == (Outcome.UNCHANGED, 1)
+    assert (again.outcome, again.requests) == (VisitOutcome.UNCHANGED, 1)
 
 
 def test_robots_txt_is_asked_for_once_a_day():
@@ -278,8 +280,8 @@ def test_a_site_visited_again_is_asked_only_for_what_changed():
             return first, await own.visit(known=first.seen), own.asked[before:]
 
     first, again, asked = run(work())
-    assert first.outcome is Outcome.READ
-    assert again.outcome is Outcome.UNCHANGED
+    assert first.outcome is VisitOutcome.READ
+    assert again.outcome is VisitOutcome.UNCHANGED
     assert again.not_modified == 3
     assert again.bytes == 0
     assert asked == ["/", "/about", "/contact"]
@@ -290,7 +292,7 @@ def test_a_site_visited_again_is_asked_only_for_what_changed():
 
 def test_a_page_that_says_something_else_is_read_and_dated():
     words = ["anvils"]
-    pages = {**WHOLE, "/about": lambda asked: page_told(page(f"<h1>{words[0]}</h1>"))}
+    pages = {**WHOLE, "/about": lambda asked: to_page_response(page(f"<h1>{words[0]}</h1>"))}
 
     async def work():
         async with site(pages) as own:
@@ -302,8 +304,8 @@ def test_a_page_that_says_something_else_is_read_and_dated():
             return same, await own.visit(known=same.seen), own.clock.now()
 
     same, changed, now = run(work())
-    assert same.outcome is Outcome.UNCHANGED
-    assert changed.outcome is Outcome.READ
+    assert same.outcome is VisitOutcome.UNCHANGED
+    assert changed.outcome is VisitOutcome.READ
     dates = {seen.url: seen.changed_at for seen in changed.seen}
     about = f"http://{HOST}/about"
     assert dates.pop(about) > now - timedelta(minutes=1)
@@ -314,19 +316,19 @@ def test_markup_that_differs_on_every_visit_is_no_change():
     nonces = iter(range(100))
 
     def told(asked):
-        return page_told(page(f"<script nonce={next(nonces)}></script><p>Anvils</p>"))
+        return to_page_response(page(f"<script nonce={next(nonces)}></script><p>Anvils</p>"))
 
     async def work():
         async with site({"/": told}) as own:
             first = await own.visit()
             return await own.visit(known=first.seen)
 
-    assert run(work()).outcome is Outcome.UNCHANGED
+    assert run(work()).outcome is VisitOutcome.UNCHANGED
 
 
 def test_new_links_on_a_changed_home_page_are_found():
     links = ["<a href=/about>About</a>"]
-    pages = {**WHOLE, "/": lambda asked: page_told(page(links[0]))}
+    pages = {**WHOLE, "/": lambda asked: to_page_response(page(links[0]))}
 
     async def work():
         async with site(pages) as own:
@@ -342,11 +344,11 @@ def test_sitemaps_are_asked_when_the_home_page_links_to_little():
     pages = {
         **WHOLE,
         "/": "<p>Welcome</p>",
-        "/robots.txt": text_told(f"Sitemap: http://{HOST}/map.xml"),
-        "/map.xml": text_told(
+        "/robots.txt": to_text_response(f"Sitemap: http://{HOST}/map.xml"),
+        "/map.xml": to_text_response(
             f"<sitemapindex><sitemap><loc>http://{HOST}/pages.xml</loc></sitemap></sitemapindex>"
         ),
-        "/pages.xml": text_told(f"<urlset>{listed}</urlset>"),
+        "/pages.xml": to_text_response(f"<urlset>{listed}</urlset>"),
     }
 
     visit, asked, _ = visited(pages)
@@ -359,9 +361,9 @@ def test_other_sites_are_not_visited():
     elsewhere = {"/": "<p>not ours</p>", "/about": "<p>not ours</p>"}
     pages = {
         "/": "<a href=http://other.test/about>About</a><a href=/contact>Contact</a>",
-        "/contact": Told(status=302, headers={"location": "http://other.test/"}),
-        "/sitemap.xml": text_told("<urlset><loc>http://other.test/team</loc></urlset>"),
-        "/robots.txt": text_told(
+        "/contact": Response(status=302, headers={"location": "http://other.test/"}),
+        "/sitemap.xml": to_text_response("<urlset><loc>http://other.test/team</loc></urlset>"),
+        "/robots.txt": to_text_response(
             f"Sitemap: http://other.test/map.xml\nSitemap: http://{HOST}/sitemap.xml"
         ),
     }
@@ -375,16 +377,16 @@ def test_other_sites_are_not_visited():
 
 
 def test_a_home_page_that_leads_to_another_site_says_where():
-    moved = Told(status=301, headers={"location": "http://other.test/"})
+    moved = Response(status=301, headers={"location": "http://other.test/"})
 
     visit, _, _ = visited({"/": moved})
 
-    assert visit.outcome is Outcome.GONE
+    assert visit.outcome is VisitOutcome.GONE
     assert "other.test" in visit.reason
 
 
 def test_redirects_within_the_site_are_followed_and_other_hosts_rules_are_read():
-    moved = Told(status=301, headers={"location": f"http://www.{HOST}/"})
+    moved = Response(status=301, headers={"location": f"http://www.{HOST}/"})
 
     async def work():
         async with site({"/": moved}, hosts={f"www.{HOST}": WHOLE}) as own:
@@ -392,15 +394,15 @@ def test_redirects_within_the_site_are_followed_and_other_hosts_rules_are_read()
             return visit, [(seen.host, seen.target) for seen in own.box.log][:4]
 
     visit, asked = run(work())
-    assert visit.outcome is Outcome.READ
+    assert visit.outcome is VisitOutcome.READ
     www = f"www.{HOST}"
     assert asked == [(HOST, "/robots.txt"), (HOST, "/"), (www, "/robots.txt"), (www, "/")]
 
 
 def test_redirects_without_end_end():
-    visit, asked, _ = visited({"/": Told(status=302, headers={"location": "/"})})
+    visit, asked, _ = visited({"/": Response(status=302, headers={"location": "/"})})
 
-    assert visit.outcome is Outcome.FAILED
+    assert visit.outcome is VisitOutcome.FAILED
     assert len(asked) <= 8
 
 
@@ -415,21 +417,21 @@ def test_the_same_page_under_two_addresses_is_one():
 @pytest.mark.parametrize(
     ("told", "outcome"),
     [
-        (page_told("<p>Checking your browser</p>", status=503), Outcome.BLOCKED),
-        (page_told("<p>Verify you are human</p>"), Outcome.BLOCKED),
-        (page_told("<form><input type=password></form>"), Outcome.BLOCKED),
-        (page_told("<p>no</p>", status=403), Outcome.BLOCKED),
-        (page_told("<p>Accept cookies to continue</p>"), Outcome.BLOCKED),
-        (page_told("<p>This domain is for sale</p>"), Outcome.GONE),
-        (page_told("<p>gone</p>", status=410), Outcome.GONE),
-        (page_told("<p>broken</p>", status=500), Outcome.FAILED),
-        (page_told("<p>later</p>", status=429), Outcome.FAILED),
-        (page_told("<p>Hello.</p>"), Outcome.THIN),
-        (page_told("<div id=root></div>"), Outcome.THIN),
-        (Told(headers={"content-type": "application/pdf"}, body=b"%PDF"), Outcome.THIN),
-        (Told(hang=True), Outcome.FAILED),
-        (Told(reset=True), Outcome.FAILED),
-        (Told(close_after=30), Outcome.FAILED),
+        (to_page_response("<p>Checking your browser</p>", status=503), VisitOutcome.BLOCKED),
+        (to_page_response("<p>Verify you are human</p>"), VisitOutcome.BLOCKED),
+        (to_page_response("<form><input type=password></form>"), VisitOutcome.BLOCKED),
+        (to_page_response("<p>no</p>", status=403), VisitOutcome.BLOCKED),
+        (to_page_response("<p>Accept cookies to continue</p>"), VisitOutcome.BLOCKED),
+        (to_page_response("<p>This domain is for sale</p>"), VisitOutcome.GONE),
+        (to_page_response("<p>gone</p>", status=410), VisitOutcome.GONE),
+        (to_page_response("<p>broken</p>", status=500), VisitOutcome.FAILED),
+        (to_page_response("<p>later</p>", status=429), VisitOutcome.FAILED),
+        (to_page_response("<p>Hello.</p>"), VisitOutcome.THIN),
+        (to_page_response("<div id=root></div>"), VisitOutcome.THIN),
+        (Response(headers={"content-type": "application/pdf"}, body=b"%PDF"), VisitOutcome.THIN),
+        (Response(hang=True), VisitOutcome.FAILED),
+        (Response(reset=True), VisitOutcome.FAILED),
+        (Response(close_after=30), VisitOutcome.FAILED),
     ],
 )
 def test_a_visit_to_a_site_that_is_no_site_ends_with_a_sentence(told, outcome):
@@ -440,7 +442,7 @@ def test_a_visit_to_a_site_that_is_no_site_ends_with_a_sentence(told, outcome):
 
 
 def test_a_host_that_says_later_is_left_alone_until_then():
-    later = Told(status=503, headers={"retry-after": "120"})
+    later = Response(status=503, headers={"retry-after": "120"})
 
     async def work():
         async with site({"/": later}) as own:
@@ -459,7 +461,7 @@ def test_visits_that_meet_at_a_host_take_turns():
             return visits, len(own.asked), own.clock.elapsed()
 
     visits, asked, elapsed = run(work())
-    assert all(visit.outcome is Outcome.READ for visit in visits)
+    assert all(visit.outcome is VisitOutcome.READ for visit in visits)
     assert elapsed >= timedelta(seconds=0.5) * (asked - 1)
 
 
@@ -469,7 +471,7 @@ def test_one_request_at_a_time_goes_to_a_host():
 
     def told(asked):
         arrivals.append(asyncio.get_running_loop().time())
-        return page_told(page(f"<h1>{asked.path}</h1>")).but(after=takes)
+        return to_page_response(page(f"<h1>{asked.path}</h1>")).replace_fields(after=takes)
 
     async def work():
         async with site({"/": told}) as own:
@@ -485,7 +487,7 @@ def test_one_request_at_a_time_goes_to_a_host():
 def test_an_address_we_do_not_visit_is_an_outcome_too(url):
     visit, asked, _ = visited(WHOLE, url=url)
 
-    assert visit.outcome in (Outcome.GONE, Outcome.FAILED)
+    assert visit.outcome in (VisitOutcome.GONE, VisitOutcome.FAILED)
     assert asked == []
 
 
@@ -497,26 +499,26 @@ def test_contacts_and_technology_are_found_with_their_pages():
 
     visit, _, _ = visited(pages)
 
-    found = {finding.field: finding for finding in visit.findings}
-    assert found[Field.EMAIL].value == "info@acme.test"
-    assert found[Field.PHONE].value == "+6561234567"
-    assert found[Field.EMAIL].source == f"http://{HOST}/contact"
+    found = {finding.field: finding for finding in visit.facts}
+    assert found[FactField.EMAIL].value == "info@acme.test"
+    assert found[FactField.PHONE].value == "+6561234567"
+    assert found[FactField.EMAIL].source == f"http://{HOST}/contact"
 
 
 def test_as_a_connector_a_visit_costs_a_pull_unit_and_nonsense_costs_nothing():
     async def work():
         async with site(WHOLE) as own:
             connector = CrawlConnector(own.crawler)
-            question = SiteQuestion(url=HOST)
+            question = VisitRequest(url=HOST)
             assert connector.price(question) == {"pull_units": 1}
             assert (await connector.check()).ok
             with pytest.raises(PermanentError):
-                connector.price(SiteQuestion(url="file:///x"))
+                connector.price(VisitRequest(url="file:///x"))
             return await connector.ask(question, key="k")
 
     done = run(work())
     assert done.cost == {"pull_units": 1}
-    assert done.answer.outcome is Outcome.READ
+    assert done.answer.outcome is VisitOutcome.READ
 
 
 def test_the_crawler_says_who_it_is():
@@ -524,7 +526,7 @@ def test_the_crawler_says_who_it_is():
 
     def told(asked):
         agents.append(asked.headers["user-agent"])
-        return page_told(page("<p>x</p>"))
+        return to_page_response(page("<p>x</p>"))
 
     visited({"/": told})
 
@@ -537,23 +539,25 @@ def test_what_a_night_changed_is_what_the_next_visits_say_changed():
 
     async def work():
         async with Sandbox(seed=21, companies=2_000) as box:
-            made = (box.world.company(index) for index in range(2_000))
-            fine = [each for each in made if each.trouble is Trouble.FINE][:60]
-            http = Http(user_agent=AGENT, sandbox=box.address)
+            made = (box.world.get_company(index) for index in range(2_000))
+            fine = [each for each in made if each.trouble is SiteFault.FINE][:60]
+            http = HttpClient(user_agent=AGENT, sandbox=box.address)
             clock = FakeClock()
-            crawler = Crawler(http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT)
+            crawler = Crawler(
+                http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT
+            )
             told, true, pages = set(), set(), 0
             for company in fine:
-                box.dials.turn("sites.night", "0")
+                box.faults.set_value("sites.night", "0")
                 first = await crawler.visit(company.domain)
-                box.dials.turn("sites.night", "7")
+                box.faults.set_value("sites.night", "7")
                 clock.advance(timedelta(days=7))
                 again = await crawler.visit(company.domain, known=first.seen)
-                places = layout_of(box.world, company).places
+                places = build_layout(box.world, company).pages
                 paths = {seen.url.split(company.domain)[1]: seen for seen in again.seen}
                 for path in paths.keys() & places.keys():
                     pages += 1
-                    if places[path].version(0) != places[path].version(7):
+                    if places[path].count_changes(0) != places[path].count_changes(7):
                         true.add((company.domain, path))
                     if paths[path].changed_at > first.seen[0].seen_at + timedelta(days=1):
                         told.add((company.domain, path))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.page_text import exact_fingerprint, fingerprint
+from stoker.crawl.page_text import compute_exact_fingerprint, compute_fingerprint
 
 PAGE = "Acme Pte Ltd\nWe make anvils since 1999.\nFrom $120. Call +65 6123 4567."
 
@@ -24,7 +24,7 @@ PAGE = "Acme Pte Ltd\nWe make anvils since 1999.\nFrom $120. Call +65 6123 4567.
     ],
 )
 def test_what_differs_on_every_visit_does_not_count(one, other):
-    assert fingerprint(PAGE, one) == fingerprint(PAGE, other)
+    assert compute_fingerprint(PAGE, one) == compute_fingerprint(PAGE, other)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_what_differs_on_every_visit_does_not_count(one, other):
     [("$120", "$130"), ("anvils", "hammers"), ("4567", "4568"), ("1999", "1998"), ("Acme", "Apex")],
 )
 def test_prices_words_numbers_and_names_count(old, new):
-    assert fingerprint(PAGE) != fingerprint(PAGE.replace(old, new))
+    assert compute_fingerprint(PAGE) != compute_fingerprint(PAGE.replace(old, new))
 
 
 @given(st.text(), st.text())
 def test_the_same_words_have_the_same_fingerprint_however_they_are_spaced(one, other):
-    assert fingerprint(one, other) == fingerprint(f" {one}\n", f"\t{other}  ")
-    assert fingerprint(one, other) == fingerprint(one, other)
+    assert compute_fingerprint(one, other) == compute_fingerprint(f" {one}\n", f"\t{other}  ")
+    assert compute_fingerprint(one, other) == compute_fingerprint(one, other)
 
 
 @given(st.lists(st.text(), max_size=3), st.lists(st.text(), max_size=3))
@@ -47,4 +47,4 @@ def test_exact_fingerprints_differ_when_anything_does(one, other):
         [t.replace("\0", "").encode("utf-8", "replace") for t in some] for some in (one, other)
     ]
     if clean[0] != clean[1] and not any("\0" in text for text in one + other):
-        assert exact_fingerprint(one) != exact_fingerprint(other)
+        assert compute_exact_fingerprint(one) != compute_exact_fingerprint(other)

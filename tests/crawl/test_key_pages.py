@@ -2,10 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.key_pages import HOME, KINDS, OTHER, KeyPage, key_pages, page_address, page_kind
-from stoker.http.url import web_address
+from stoker.crawl.key_pages import (
+    HOME,
+    KINDS,
+    OTHER,
+    KeyPage,
+    choose_key_pages,
+    get_page_kind,
+    parse_page_url,
+)
+from stoker.http.url import parse_url
 
-HOME_PAGE = web_address("http://acme.test/")
+HOME_PAGE = parse_url("http://acme.test/")
 words = st.sampled_from([word for some in KINDS.values() for word in some] + ["x", "y", "z1"])
 paths = st.lists(words, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
 texts = st.sampled_from(["", "About us", "Contact", "Our Team", "Read more", "Careers"])
@@ -13,7 +21,7 @@ link_lists = st.lists(st.tuples(paths, texts), max_size=40)
 
 
 def addressed(links):
-    found = ((page_address(HOME_PAGE, href), text) for href, text in links)
+    found = ((parse_page_url(HOME_PAGE, href), text) for href, text in links)
     return [(address, text) for address, text in found if address is not None]
 
 
@@ -34,13 +42,13 @@ def addressed(links):
     ],
 )
 def test_a_pages_kind_is_told_by_its_path_or_the_words_on_its_link(path, text, kind):
-    assert page_kind(path, text) == kind
+    assert get_page_kind(path, text) == kind
 
 
 def test_pages_about_the_company_come_first_and_news_last():
     links = [("/blog", ""), ("/x", ""), ("/careers", ""), ("/contact", ""), ("/about", "")]
 
-    found = key_pages(addressed(links), most=5)
+    found = choose_key_pages(addressed(links), most=5)
 
     assert [page.kind for page in found] == ["about", "contact", "careers", "news", OTHER]
 
@@ -48,12 +56,15 @@ def test_pages_about_the_company_come_first_and_news_last():
 def test_one_page_of_each_kind_comes_before_two_of_any():
     links = [("/about", ""), ("/about/history", ""), ("/pricing", "")]
 
-    assert [page.kind for page in key_pages(addressed(links), most=2)] == ["about", "pricing"]
+    assert [page.kind for page in choose_key_pages(addressed(links), most=2)] == [
+        "about",
+        "pricing",
+    ]
 
 
 @given(link_lists, st.integers(1, 10))
 def test_never_more_than_asked_for_and_no_page_twice(links, most):
-    found = key_pages(addressed(links), most=most)
+    found = choose_key_pages(addressed(links), most=most)
 
     assert len(found) <= most
     assert len({page.url for page in found}) == len(found)
@@ -61,15 +72,15 @@ def test_never_more_than_asked_for_and_no_page_twice(links, most):
 
 @given(link_lists)
 def test_what_was_read_already_is_not_wanted_again(links):
-    first = key_pages(addressed(links), most=5)
-    again = key_pages(addressed(links), most=50, not_again=[page.url for page in first])
+    first = choose_key_pages(addressed(links), most=5)
+    again = choose_key_pages(addressed(links), most=50, not_again=[page.url for page in first])
 
     assert not {page.url for page in first} & {page.url for page in again}
 
 
 @given(st.permutations(["/about", "/contact", "/team", "/careers", "/pricing"]))
 def test_the_order_of_links_of_different_kinds_does_not_matter(hrefs):
-    found = key_pages(addressed([(href, "") for href in hrefs]), most=5)
+    found = choose_key_pages(addressed([(href, "") for href in hrefs]), most=5)
 
     assert [page.kind for page in found] == ["about", "contact", "team", "careers", "pricing"]
 
@@ -84,24 +95,24 @@ def test_the_order_of_links_of_different_kinds_does_not_matter(hrefs):
     ],
 )
 def test_what_is_no_page_or_has_no_end_is_left_alone(href):
-    assert page_address(HOME_PAGE, href) is None
+    assert parse_page_url(HOME_PAGE, href) is None
 
 
 def test_addresses_that_differ_in_what_counts_clicks_are_one():
     hrefs = ["/about?utm_source=x", "/about?ref=footer", "/about/", "/about", "/about?session=2"]
 
-    assert len(key_pages(addressed([(href, "") for href in hrefs]), most=9)) == 1
+    assert len(choose_key_pages(addressed([(href, "") for href in hrefs]), most=9)) == 1
 
 
 def test_the_home_page_under_other_names_is_not_a_key_page():
     hrefs = ["/", "/index.html", "/?lang=en", "http://www.acme.test/"]
 
     links = addressed([(href, "") for href in hrefs])
-    assert key_pages(links, most=9, not_again=["http://acme.test/"]) == []
+    assert choose_key_pages(links, most=9, not_again=["http://acme.test/"]) == []
 
 
 def test_a_key_page_knows_its_kind():
-    assert key_pages(addressed([("/jobs", "")]), most=1) == [
+    assert choose_key_pages(addressed([("/jobs", "")]), most=1) == [
         KeyPage(url="http://acme.test/jobs", kind="careers")
     ]
     assert HOME not in KINDS

@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.types import storable
-from stoker.crawl.page import MOST_LINKS, lettered, read_page
-from stoker.crawl.sanitize_html import MOST_TAGS, tamed
+from stoker.base.types import is_storable
+from stoker.crawl.page import MAX_LINKS, decode_page, parse_page
+from stoker.crawl.sanitize_html import MAX_TAGS, sanitize_html
 
 
 def text_of(markup):
-    return read_page(markup.encode()).text
+    return parse_page(markup.encode()).text
 
 
 def test_words_are_those_a_visitor_sees_a_line_for_each_block():
@@ -46,7 +46,7 @@ def test_what_is_only_small_or_pale_is_seen(style):
 
 
 def test_links_come_with_their_words_each_once():
-    reading = read_page(b"<a href=/about>About <b>us</b></a><a href='/about'>x</a><area href=/m>")
+    reading = parse_page(b"<a href=/about>About <b>us</b></a><a href='/about'>x</a><area href=/m>")
 
     assert [(link.href, link.text) for link in reading.links] == [
         ("/about", "About us"),
@@ -55,7 +55,7 @@ def test_links_come_with_their_words_each_once():
 
 
 def test_linked_data_stays_in_the_markup_and_other_scripts_go():
-    reading = read_page(
+    reading = parse_page(
         b'<script type="application/ld+json">{"name":"Acme"}</script><script>evil()</script>'
     )
 
@@ -80,26 +80,26 @@ def test_linked_data_stays_in_the_markup_and_other_scripts_go():
     ],
 )
 def test_letters_are_found_by_header_mark_markup_or_guess(body, content_type):
-    assert "Café" in lettered(body, content_type=content_type)
+    assert "Café" in decode_page(body, content_type=content_type)
 
 
 def test_a_page_that_says_utf_8_and_is_not_is_read_as_what_it_is():
-    assert "Café déjà vu naïve" in lettered(
+    assert "Café déjà vu naïve" in decode_page(
         "Café déjà vu naïve".encode("latin-1"), content_type="text/html; charset=utf-8"
     )
 
 
 def test_japanese_without_a_word_about_it_is_read():
-    assert "会社概要" in lettered("会社概要のご案内".encode("shift_jis"))
+    assert "会社概要" in decode_page("会社概要のご案内".encode("shift_jis"))
 
 
 @given(st.binary(max_size=2000), st.text(max_size=30))
 def test_no_bytes_at_all_make_reading_fail_and_all_text_can_be_kept(body, content_type):
-    reading = read_page(body, content_type=content_type)
+    reading = parse_page(body, content_type=content_type)
 
-    assert storable(reading.title)
-    assert storable(reading.text)
-    assert all(storable(link.href) and storable(link.text) for link in reading.links)
+    assert is_storable(reading.title)
+    assert is_storable(reading.text)
+    assert all(is_storable(link.href) and is_storable(link.text) for link in reading.links)
 
 
 pieces = st.sampled_from(
@@ -132,39 +132,39 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=60).map("".join))
 def test_taming_twice_is_taming_once_for_whoever_reads_it(markup):
-    once = tamed(markup)
+    once = sanitize_html(markup)
 
-    assert read_page(once.encode()).text == read_page(tamed(once).encode()).text
+    assert parse_page(once.encode()).text == parse_page(sanitize_html(once).encode()).text
 
 
-@given(st.integers(0, 3 * MOST_TAGS))
+@given(st.integers(0, 3 * MAX_TAGS))
 def test_tamed_markup_never_has_more_tags_than_the_limit(tags):
-    assert tamed("<i>" * tags).count("<i") <= MOST_TAGS
+    assert sanitize_html("<i>" * tags).count("<i") <= MAX_TAGS
 
 
 def test_an_end_without_a_beginning_is_left_out():
-    assert tamed("a</y>b<i>c</i></i>") == "ab<i>c</i>"
+    assert sanitize_html("a</y>b<i>c</i></i>") == "ab<i>c</i>"
 
 
 def test_linked_data_that_could_run_on_behind_its_end_is_left_out():
     # Behind these two a browser reads on past the first end of a script.
-    assert tamed('<script type="application/ld+json"><!--<script></script>x') == "x"
+    assert sanitize_html('<script type="application/ld+json"><!--<script></script>x') == "x"
 
 
 def test_a_quote_that_opens_inside_a_name_does_not_hide_what_follows():
     # A browser takes quotes for quotes only behind an equals sign; so must we.
     markup = "<p a' b=\"' > c1 c2 c3\" d>seen</p>"
 
-    assert tamed(markup) == "<p>seen</p>\n"
+    assert sanitize_html(markup) == "<p>seen</p>\n"
 
 
 def test_there_are_never_more_links_than_the_limit():
-    markup = "".join(f"<a href=/{nth}>x</a>" for nth in range(MOST_LINKS + 500))
+    markup = "".join(f"<a href=/{nth}>x</a>" for nth in range(MAX_LINKS + 500))
 
-    assert len(read_page(markup.encode()).links) == MOST_LINKS
+    assert len(parse_page(markup.encode()).links) == MAX_LINKS
 
 
 def test_a_page_tells_whether_it_wants_a_password_or_a_browser():
-    assert read_page(b"<form><input type=password></form>").asks_for_password
-    assert read_page(b"<div id=root></div>").wants_script
-    assert not read_page(b"<p>x</p>").wants_script
+    assert parse_page(b"<form><input type=password></form>").asks_for_password
+    assert parse_page(b"<div id=root></div>").needs_javascript
+    assert not parse_page(b"<p>x</p>").needs_javascript

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crawl import politeness
-from stoker.crawl.politeness import OwnHosts, SharedHosts
+from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
@@ -17,11 +17,11 @@ GAP = timedelta(seconds=0.5)
 
 
 def own(clock):
-    return OwnHosts(clock=clock)
+    return LocalHostPacer(clock=clock)
 
 
 def shared(clock):
-    return SharedHosts(shared=MemoryBackend().shared(), clock=clock)
+    return SharedHostPacer(shared=MemoryBackend().shared(), clock=clock)
 
 
 @pytest.fixture(params=[own, shared])
@@ -32,7 +32,7 @@ def making(request):
 async def visits(hosts, clock, host, count, *, gap=GAP):
     times = []
     for _ in range(count):
-        await hosts.turn(host, gap=gap)
+        await hosts.acquire(host, gap=gap)
         times.append(clock.now())
     return times
 
@@ -53,9 +53,9 @@ def test_hosts_do_not_wait_for_each_other(making):
     hosts = making(clock)
 
     async def two():
-        await hosts.turn("a.test", gap=timedelta(minutes=5))
+        await hosts.acquire("a.test", gap=timedelta(minutes=5))
         before = clock.now()
-        await hosts.turn("b.test", gap=timedelta(minutes=5))
+        await hosts.acquire("b.test", gap=timedelta(minutes=5))
         return clock.now() - before
 
     assert asyncio.run(two()) == timedelta(0)
@@ -67,8 +67,8 @@ def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(m
     until = clock.now() + timedelta(seconds=40)
 
     async def told():
-        await hosts.push_back("a.test", until=until)
-        await hosts.push_back("a.test", until=clock.now())
+        await hosts.delay_until("a.test", until=until)
+        await hosts.delay_until("a.test", until=clock.now())
         return await visits(hosts, clock, "a.test", 1)
 
     [at] = asyncio.run(told())
@@ -81,7 +81,7 @@ def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(making)
     began = clock.now()
 
     async def told():
-        await hosts.push_back("a.test", until=began + timedelta(days=400))
+        await hosts.delay_until("a.test", until=began + timedelta(days=400))
         return await visits(hosts, clock, "a.test", 1, gap=timedelta(days=400))
 
     [at] = asyncio.run(told())
@@ -98,12 +98,12 @@ def test_a_gap_longer_than_an_hour_is_an_hour(making):
 @given(st.lists(st.floats(0.01, 30), min_size=2, max_size=8))
 def test_each_request_is_its_own_gap_after_the_one_before(gaps):
     clock = FakeClock()
-    hosts = OwnHosts(clock=clock)
+    hosts = LocalHostPacer(clock=clock)
 
     async def walk():
         times = []
         for gap in gaps:
-            await hosts.turn("a.test", gap=timedelta(seconds=gap))
+            await hosts.acquire("a.test", gap=timedelta(seconds=gap))
             times.append(clock.now())
         return times
 
@@ -114,42 +114,42 @@ def test_each_request_is_its_own_gap_after_the_one_before(gaps):
 
 async def asked_of(hosts, word, number, *, gap=GAP):
     for each in range(number):
-        await hosts.turn(f"{word}{each}.test", gap=gap)
+        await hosts.acquire(f"{word}{each}.test", gap=gap)
 
 
 def test_hosts_that_may_be_asked_again_are_let_go():
     clock = FakeClock()
-    hosts = OwnHosts(clock=clock)
+    hosts = LocalHostPacer(clock=clock)
 
     async def nights():
         for hour in range(20):
-            await asked_of(hosts, f"h{hour}-", politeness.MOST_HOSTS)
-            clock.advance(politeness.KEPT_FOR)
+            await asked_of(hosts, f"h{hour}-", politeness.MAX_HOSTS)
+            clock.advance(politeness.MIN_LIFETIME)
 
     asyncio.run(nights())
-    assert len(hosts._hosts) <= 2 * politeness.MOST_HOSTS
+    assert len(hosts._hosts) <= 2 * politeness.MAX_HOSTS
 
 
 def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
     clock = FakeClock()
-    hosts = OwnHosts(clock=clock)
-    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.KEPT_FOR
+    hosts = LocalHostPacer(clock=clock)
+    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.MIN_LIFETIME
 
     async def crowd():
         began = clock.now()
-        await hosts.push_back("pushed.test", until=began + pushed)
-        await hosts.turn("slow.test", gap=slow)
-        await asked_of(hosts, "h", politeness.MOST_HOSTS)
+        await hosts.delay_until("pushed.test", until=began + pushed)
+        await hosts.acquire("slow.test", gap=slow)
+        await asked_of(hosts, "h", politeness.MAX_HOSTS)
         clock.advance(timedelta(minutes=10))
-        await hosts.turn("new.test", gap=GAP)
+        await hosts.acquire("new.test", gap=GAP)
         asked_at = clock.now()
-        await asked_of(hosts, "n", 2 * politeness.MOST_HOSTS)
+        await asked_of(hosts, "n", 2 * politeness.MAX_HOSTS)
         assert "h0.test" not in hosts._hosts
         # Its robots.txt was the first we asked it for, and says what gap it wants.
-        await hosts.turn("new.test", gap=new)
+        await hosts.acquire("new.test", gap=new)
         times = {"new": clock.now() - asked_at}
         for host in ("slow", "pushed"):
-            await hosts.turn(f"{host}.test", gap=GAP if host == "pushed" else slow)
+            await hosts.acquire(f"{host}.test", gap=GAP if host == "pushed" else slow)
             times[host] = clock.now() - began
         return times
 

@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crawl.robots import (
-    MOST_BYTES,
-    MOST_PATTERNS,
-    MOST_RULES,
-    OPEN,
-    product_token,
-    read_robots,
+    MAX_PATTERNS,
+    MAX_ROBOTS_BYTES,
+    MAX_RULES,
+    OPEN_ROBOTS,
+    get_product_token,
+    parse_robots,
 )
 
 ALL = "http://acme.test"
@@ -16,7 +16,7 @@ ALL = "http://acme.test"
 
 def robots(text):
     body = text if isinstance(text, bytes) else text.encode()
-    return read_robots(body, product="stoker")
+    return parse_robots(body, product="stoker")
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_wait_that_is_none_is_no_wait(value):
 
 
 def test_a_site_that_wants_very_long_waits_gets_one_page():
-    assert robots("User-agent: *\nCrawl-delay: 61").one_page_only
-    assert not robots("User-agent: *\nCrawl-delay: 60").one_page_only
+    assert robots("User-agent: *\nCrawl-delay: 61").is_home_page_only
+    assert not robots("User-agent: *\nCrawl-delay: 60").is_home_page_only
 
 
 def test_sitemaps_are_for_everybody_and_bounded():
@@ -108,20 +108,20 @@ def test_sitemaps_are_for_everybody_and_bounded():
 
 def test_what_stands_beyond_the_limit_is_not_read():
     filler = "# " + "x" * 998 + "\n"
-    text = filler * (MOST_BYTES // 1000 + 1) + "User-agent: *\nDisallow: /"
+    text = filler * (MAX_ROBOTS_BYTES // 1000 + 1) + "User-agent: *\nDisallow: /"
 
     assert robots(text).allows(f"{ALL}/x")
 
 
 def test_more_rules_than_we_read_are_a_no_to_everything():
-    rules = "".join(f"Disallow: /{nth}\n" for nth in range(MOST_RULES + 1))
+    rules = "".join(f"Disallow: /{nth}\n" for nth in range(MAX_RULES + 1))
 
     assert robots("User-agent: *\n" + rules[: rules.rindex("Dis")]).allows(f"{ALL}/x")
     assert not robots("User-agent: *\n" + rules).allows(f"{ALL}/x")
 
 
 def test_more_patterns_than_we_read_forbid_more_and_allow_nothing_more():
-    rules = "".join(f"Disallow: /a{nth}/*x$\n" for nth in range(MOST_PATTERNS))
+    rules = "".join(f"Disallow: /a{nth}/*x$\n" for nth in range(MAX_PATTERNS))
     beyond = robots(f"User-agent: *\n{rules}Disallow: /shop/*.php$\nAllow: /shop/a*\n")
 
     assert not beyond.allows(f"{ALL}/shop/anything")
@@ -130,11 +130,11 @@ def test_more_patterns_than_we_read_forbid_more_and_allow_nothing_more():
 
 
 def test_a_file_that_says_nothing_has_the_fingerprint_of_nothing():
-    assert robots("User-agent: *\nDisallow:").fingerprint == OPEN.fingerprint
-    assert robots("# hello\n\n").fingerprint == OPEN.fingerprint
-    assert robots("User-agent: other\nDisallow: /").fingerprint == OPEN.fingerprint
-    assert robots("User-agent: *\nDisallow: /x").fingerprint != OPEN.fingerprint
-    assert robots("Sitemap: http://acme.test/s.xml").fingerprint != OPEN.fingerprint
+    assert robots("User-agent: *\nDisallow:").fingerprint == OPEN_ROBOTS.fingerprint
+    assert robots("# hello\n\n").fingerprint == OPEN_ROBOTS.fingerprint
+    assert robots("User-agent: other\nDisallow: /").fingerprint == OPEN_ROBOTS.fingerprint
+    assert robots("User-agent: *\nDisallow: /x").fingerprint != OPEN_ROBOTS.fingerprint
+    assert robots("Sitemap: http://acme.test/s.xml").fingerprint != OPEN_ROBOTS.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_a_file_that_says_nothing_has_the_fingerprint_of_nothing():
     ],
 )
 def test_our_token_is_the_first_word_of_what_we_call_ourselves(agent, token):
-    assert product_token(agent) == token
+    assert get_product_token(agent) == token
 
 
 @given(st.binary(max_size=3000))
 def test_no_file_at_all_makes_reading_fail(body):
-    read_robots(body, product="stoker").allows(f"{ALL}/x")
+    parse_robots(body, product="stoker").allows(f"{ALL}/x")
 
 
 lines = st.sampled_from(

@@ -3,14 +3,14 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.base.types import storable
-from stoker.crawl.service import look_promised
+from stoker.base.types import is_storable
+from stoker.crawl.service import build_visit_spend
 
 PRICE = {"pull_units": 1}
 
 
 def promised(site, unlike_others="a1"):
-    return look_promised(site, connector="crawl", price=PRICE, unlike_others=unlike_others)
+    return build_visit_spend(site, connector="crawl", price=PRICE, unlike_others=unlike_others)
 
 
 @given(st.text())
@@ -20,8 +20,8 @@ def promised(site, unlike_others="a1"):
 def test_a_look_at_whatever_is_typed_can_be_promised_and_kept(site):
     request = promised(site)
     assert (request.connector, request.amounts) == ("crawl", PRICE)
-    assert storable(request.key)
-    assert storable(request.account)
+    assert is_storable(request.key)
+    assert is_storable(request.account)
 
 
 @given(st.text(), st.text("0123456789abcdef", min_size=1, max_size=16))

@@ -2,32 +2,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.model import Outcome
+from stoker.crawl.model import VisitOutcome
 from stoker.crawl.outcomes import (
-    LITTLE,
-    Nature,
-    ending_of,
-    page_nature,
-    status_ending,
-    visit_ending,
+    MIN_TEXT_LENGTH,
+    PageType,
+    classify_page,
+    find_page_end,
+    find_status_end,
+    get_visit_end,
 )
 
 
 def nature(text, *, title="", password=False, script=False):
-    return page_nature(title=title, text=text, asks_for_password=password, wants_script=script)
+    return classify_page(title=title, text=text, asks_for_password=password, wants_script=script)
 
 
 @pytest.mark.parametrize(
     ("text", "title", "expected"),
     [
-        ("Checking your browser before you go on", "", Nature.CHALLENGE),
-        ("", "Just a moment...", Nature.CHALLENGE),
-        ("Please verify you are human", "", Nature.CHALLENGE),
-        ("This domain is for sale", "", Nature.PARKED),
-        ("Buy this domain", "", Nature.PARKED),
-        ("Accept cookies to go on.", "", Nature.COOKIE_WALL),
-        ("Oops! We cannot find that page.", "Not found", Nature.MISSING),
-        ("We make anvils.", "Acme", Nature.PAGE),
+        ("Checking your browser before you go on", "", PageType.CHALLENGE),
+        ("", "Just a moment...", PageType.CHALLENGE),
+        ("Please verify you are human", "", PageType.CHALLENGE),
+        ("This domain is for sale", "", PageType.PARKED),
+        ("Buy this domain", "", PageType.PARKED),
+        ("Accept cookies to go on.", "", PageType.COOKIE_WALL),
+        ("Oops! We cannot find that page.", "Not found", PageType.MISSING),
+        ("We make anvils.", "Acme", PageType.PAGE),
     ],
 )
 def test_pages_that_are_not_for_visitors_are_told_by_their_words(text, title, expected):
@@ -35,18 +35,18 @@ def test_pages_that_are_not_for_visitors_are_told_by_their_words(text, title, ex
 
 
 def test_a_page_that_asks_for_a_password_and_says_little_is_a_login():
-    assert nature("Sign in", password=True) is Nature.LOGIN
-    assert nature("We make anvils. " * 100, password=True) is Nature.PAGE
+    assert nature("Sign in", password=True) is PageType.LOGIN
+    assert nature("We make anvils. " * 100, password=True) is PageType.PAGE
 
 
 def test_a_shell_is_told_by_having_no_words_of_its_own():
-    assert nature("", script=True) is Nature.SHELL
-    assert nature("We make anvils. " * 30, script=True) is Nature.PAGE
+    assert nature("", script=True) is PageType.SHELL
+    assert nature("We make anvils. " * 30, script=True) is PageType.PAGE
 
 
 @given(st.text(min_size=1600))
 def test_a_page_with_much_to_say_is_a_page_whatever_it_says(text):
-    assert nature(text) is Nature.PAGE
+    assert nature(text) is PageType.PAGE
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_page_with_much_to_say_is_a_page_whatever_it_says(text):
     ],
 )
 def test_a_home_page_that_does_not_come_ends_the_visit(status, outcome):
-    ending = status_ending(status)
+    ending = find_status_end(status)
 
     assert ending is not None
     assert ending.outcome == outcome
@@ -65,14 +65,14 @@ def test_a_home_page_that_does_not_come_ends_the_visit(status, outcome):
 
 
 def test_a_home_page_that_comes_or_is_as_it_was_does_not():
-    assert status_ending(200) is None
-    assert status_ending(304) is None
+    assert find_status_end(200) is None
+    assert find_status_end(304) is None
 
 
 def test_every_nature_but_a_page_is_an_end_with_a_sentence():
-    for each in Nature:
-        ending = ending_of(each)
-        assert (ending is None) == (each is Nature.PAGE)
+    for each in PageType:
+        ending = find_page_end(each)
+        assert (ending is None) == (each is PageType.PAGE)
         assert ending is None or len(ending.reason) > 20
 
 
@@ -84,13 +84,13 @@ def test_a_visit_is_unchanged_exactly_when_something_answered_and_nothing_was_ne
     read, changed, not_modified, letters
 ):
     changed = min(changed, read)
-    ending = visit_ending(read=read, changed=changed, not_modified=not_modified, letters=letters)
+    ending = get_visit_end(read=read, changed=changed, not_modified=not_modified, letters=letters)
 
     same = not changed and read + not_modified > 0
-    assert (ending.outcome is Outcome.UNCHANGED) == same
+    assert (ending.outcome is VisitOutcome.UNCHANGED) == same
 
 
 def test_a_site_that_says_next_to_nothing_is_thin():
-    ending = visit_ending(read=1, changed=1, not_modified=0, letters=LITTLE - 1)
+    ending = get_visit_end(read=1, changed=1, not_modified=0, letters=MIN_TEXT_LENGTH - 1)
 
-    assert ending.outcome is Outcome.THIN
+    assert ending.outcome is VisitOutcome.THIN

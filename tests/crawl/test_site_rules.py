@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from protego import Protego
 
-from stoker.crawl.robots import MOST_BYTES, MOST_RULES, SiteRules, read_robots
+from stoker.crawl.robots import MAX_ROBOTS_BYTES, MAX_RULES, RobotsRules, parse_robots
 
 HOST = "http://acme.test"
 PLAIN = ["/", "//", "a", "b", "A", ".", "~", "=", "index.html", "é"]
@@ -50,28 +50,28 @@ def test_an_address_is_judged_as_by_all_rules_at_once(rows, path):
     url = f"{HOST}{path if path.startswith('/') else f'/{path}'}"
     whole = Protego.parse("\n".join(["User-agent: *", *lines]))
 
-    assert SiteRules("\n".join(lines)).allow(url) == whole.can_fetch(url, "*")
+    assert RobotsRules("\n".join(lines)).allows(url) == whole.can_fetch(url, "*")
 
 
 @pytest.mark.parametrize("url", [HOST, f"{HOST}?x", f"{HOST}#x", f"{HOST}/#/a", f"{HOST}/a#b"])
 def test_what_is_no_path_concerns_no_rule_of_a_path(url):
-    assert SiteRules("Disallow: /b").allow(url)
-    assert not SiteRules("Disallow: /").allow(url)
+    assert RobotsRules("Disallow: /b").allows(url)
+    assert not RobotsRules("Disallow: /").allows(url)
 
 
 def test_the_longest_wait_counts_whatever_else_the_rules_say():
     text = "Disallow: /crawl-delay\nCrawl-delay: 3\nRequest-rate: 1/20\nAllow: /request-rate: 9"
 
-    assert SiteRules(text).delay() == timedelta(seconds=20)
+    assert RobotsRules(text).get_delay() == timedelta(seconds=20)
 
 
 def test_a_site_with_thousands_of_rules_takes_the_memory_of_their_words():
-    lines = [f"Disallow: /a/{number}" for number in range(MOST_RULES - 1)]
+    lines = [f"Disallow: /a/{number}" for number in range(MAX_RULES - 1)]
     body = "\n".join(["User-agent: *", *lines]).encode()
-    assert len(body) < MOST_BYTES
+    assert len(body) < MAX_ROBOTS_BYTES
     tracemalloc.start()
     try:
-        robots = read_robots(body, product="stoker")
+        robots = parse_robots(body, product="stoker")
         answers = [robots.allows(f"{HOST}/{path}") for path in ("", "a/7", "a/x", "b")]
         kept, most = tracemalloc.get_traced_memory()
     finally:

@@ -6,8 +6,12 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from kit.reading_pages import page
-from stoker.accounts.facts import Field, How, best
-from stoker.crawl.structured_data import lenient_json, organization_findings, structured_findings
+from stoker.accounts.facts import FactField, Method, find_best_fact
+from stoker.crawl.structured_data import (
+    find_organization_facts,
+    find_structured_facts,
+    parse_lenient_json,
+)
 
 URL = "http://acme.test/"
 ACME = {
@@ -35,26 +39,26 @@ ACME = {
     "review": {"@type": "Review", "author": {"@type": "Organization", "name": "Critic"}},
 }
 WANTED = {
-    Field.NAME: {"Acme"},
-    Field.LEGAL_NAME: {"ACME PTE. LTD."},
-    Field.WEBSITE: {"https://www.acme.test/"},
-    Field.EMAIL: {"hello@acme.test"},
-    Field.PHONE: {"+6561234567"},
-    Field.UEN: {"197401143C"},
-    Field.FOUNDED: {"1974"},
-    Field.EMPLOYEES: {"50-100"},
-    Field.ABOUT: {"Anvils for every need."},
-    Field.ADDRESS: {"1 Anvil Road"},
-    Field.POSTAL_CODE: {"049315"},
-    Field.COUNTRY: {"SG"},
-    Field.SOCIAL: {"https://www.linkedin.com/company/acme"},
-    Field.PERSON: {"Wile Coyote | Founder", "Road Runner | Head of Sales"},
+    FactField.NAME: {"Acme"},
+    FactField.LEGAL_NAME: {"ACME PTE. LTD."},
+    FactField.WEBSITE: {"https://www.acme.test/"},
+    FactField.EMAIL: {"hello@acme.test"},
+    FactField.PHONE: {"+6561234567"},
+    FactField.UEN: {"197401143C"},
+    FactField.FOUNDED: {"1974"},
+    FactField.EMPLOYEES: {"50-100"},
+    FactField.ABOUT: {"Anvils for every need."},
+    FactField.ADDRESS: {"1 Anvil Road"},
+    FactField.POSTAL_CODE: {"049315"},
+    FactField.COUNTRY: {"SG"},
+    FactField.SOCIAL: {"https://www.linkedin.com/company/acme"},
+    FactField.PERSON: {"Wile Coyote | Founder", "Road Runner | Head of Sales"},
 }
 
 
 def found(markup, url=URL):
     markup = page(markup, url=url).markup.decode()
-    return structured_findings(LexborHTMLParser(markup), url=url)
+    return find_structured_facts(LexborHTMLParser(markup), url=url)
 
 
 def linked(data):
@@ -65,7 +69,7 @@ def linked(data):
 def by_field(findings):
     return {
         field: {each.value for each in findings if each.field is field}
-        for field in Field
+        for field in FactField
         if any(each.field is field for each in findings)
     }
 
@@ -85,7 +89,7 @@ def by_field(findings):
 def test_a_company_is_found_in_every_shape_of_linked_data(shape):
     findings = found(linked(shape))
     assert by_field(findings) == WANTED
-    assert {each.how for each in findings} == {How.JSON_LD}
+    assert {each.method for each in findings} == {Method.JSON_LD}
     assert all(each.source == URL and each.evidence for each in findings)
 
 
@@ -96,7 +100,7 @@ def test_parts_given_by_reference_are_followed():
             {"@type": "Organization", "name": "Acme", "address": {"@id": "#place"}},
         ]
     }
-    assert best(found(linked(data)), Field.POSTAL_CODE).value == "049315"
+    assert find_best_fact(found(linked(data)), FactField.POSTAL_CODE).value == "049315"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_parts_given_by_reference_are_followed():
     ],
 )
 def test_broken_linked_data_is_read_as_far_as_it_goes(broken):
-    assert best(found(linked(broken)), Field.NAME).value == "Acme"
+    assert find_best_fact(found(linked(broken)), FactField.NAME).value == "Acme"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_hopeless_linked_data_says_nothing(hopeless):
 def test_a_page_about_another_company_is_no_first_hand_word():
     other = {"@type": "Organization", "name": "Customer", "url": "https://customer.test/"}
     findings = found(linked([other, {"@type": "Organization", "name": "Acme"}]))
-    assert best(findings, Field.NAME).value == "Acme"
+    assert find_best_fact(findings, FactField.NAME).value == "Acme"
 
 
 def test_microdata_says_the_same_as_linked_data():
@@ -140,15 +144,15 @@ def test_microdata_says_the_same_as_linked_data():
         '<b itemprop="name">Road Runner</b><i itemprop="jobTitle">Head of Sales</i></div></div>'
     )
     assert by_field(findings) == {
-        Field.NAME: {"Acme"},
-        Field.LEGAL_NAME: {"ACME PTE. LTD."},
-        Field.EMAIL: {"hello@acme.test"},
-        Field.PHONE: {"+6561234567"},
-        Field.ADDRESS: {"1 Anvil Road"},
-        Field.POSTAL_CODE: {"049315"},
-        Field.PERSON: {"Road Runner | Head of Sales"},
+        FactField.NAME: {"Acme"},
+        FactField.LEGAL_NAME: {"ACME PTE. LTD."},
+        FactField.EMAIL: {"hello@acme.test"},
+        FactField.PHONE: {"+6561234567"},
+        FactField.ADDRESS: {"1 Anvil Road"},
+        FactField.POSTAL_CODE: {"049315"},
+        FactField.PERSON: {"Road Runner | Head of Sales"},
     }
-    assert {each.how for each in findings} == {How.MICRODATA}
+    assert {each.method for each in findings} == {Method.MICRODATA}
 
 
 def test_meta_tags_say_a_name_and_what_it_is_about():
@@ -156,7 +160,7 @@ def test_meta_tags_say_a_name_and_what_it_is_about():
         '<meta property="og:site_name" content="Acme"><meta name="description" content="Anvils.">'
         '<meta name="description" content="Not this one."><meta name="keywords" content="x">'
     )
-    assert by_field(findings) == {Field.NAME: {"Acme"}, Field.ABOUT: {"Anvils."}}
+    assert by_field(findings) == {FactField.NAME: {"Acme"}, FactField.ABOUT: {"Anvils."}}
 
 
 def test_markup_nested_very_deep_ends():
@@ -181,7 +185,7 @@ json_values = st.recursive(
 @given(json_values)
 def test_no_linked_data_makes_reading_raise(data):
     for said in (data, {"@type": "Organization", "address": data, "numberOfEmployees": data}):
-        for each in organization_findings(said, url=URL, how=How.JSON_LD):
+        for each in find_organization_facts(said, url=URL, how=Method.JSON_LD):
             assert each.value
             assert 0 < each.confidence <= 1
             each.value.encode()
@@ -189,10 +193,10 @@ def test_no_linked_data_makes_reading_raise(data):
 
 @given(json_values.map(lambda data: {**ACME, "name": data, "employee": data, "email": data}))
 def test_one_odd_property_does_not_spoil_the_others(data):
-    findings = organization_findings(data, url=URL, how=How.JSON_LD)
-    assert best(findings, Field.UEN).value == "197401143C"
+    findings = find_organization_facts(data, url=URL, how=Method.JSON_LD)
+    assert find_best_fact(findings, FactField.UEN).value == "197401143C"
 
 
 @given(st.text(max_size=300))
 def test_no_text_makes_lenient_json_raise(text):
-    lenient_json(text)
+    parse_lenient_json(text)

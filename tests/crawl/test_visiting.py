@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused
-from stoker.budgets.gate import Gate
-from stoker.budgets.model import Done
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import Refusal
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.model import Paid
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.crawl.model import Outcome, PageSeen, SiteVisit
-from stoker.crawl.service import look_at
+from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
+from stoker.crawl.service import visit_site
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
-SEEN = PageSeen(url="http://acme.test/", status=200, etag='"1"', seen_at=AT, changed_at=AT)
+SEEN = PageState(url="http://acme.test/", status=200, etag='"1"', seen_at=AT, changed_at=AT)
 
 
 class Site:
@@ -38,9 +38,9 @@ class Site:
         self.known.append(list(question.known))
         if self._fails:
             raise self._fails
-        outcome = Outcome.UNCHANGED if question.known else Outcome.READ
+        outcome = VisitOutcome.UNCHANGED if question.known else VisitOutcome.READ
         visit = SiteVisit(site="acme.test", outcome=outcome, reason="it was read", seen=(SEEN,))
-        return Done(answer=visit, cost={"pull_units": 1})
+        return Paid(answer=visit, cost={"pull_units": 1})
 
 
 def looks(site, *wishes, limit=10):
@@ -49,7 +49,7 @@ def looks(site, *wishes, limit=10):
     async def journey():
         clock, store = FakeClock(), MemoryBackend().tenant(TenantId("acme"))
         cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=limit)
-        promises = Promises(
+        promises = Reservations(
             store.money,
             caps=[cap],
             reset=ResetRule(),
@@ -63,19 +63,19 @@ def looks(site, *wishes, limit=10):
             how = {"url": "acme.test", "unlike_others": str(number), **wish}
             try:
                 told.append(
-                    await look_at(
+                    await visit_site(
                         site="acme.test",
                         crawler=site,
                         pages=store.pages,
-                        gate=Gate(promises, clock=clock),
+                        gate=BudgetService(promises, clock=clock),
                         passage=nullcontext(),
                         **how,
                     )
                 )
             except (PermanentError, TransientError, ConflictError) as error:
                 told.append(error)
-        used = sum(each.used.settled for each in await store.money.usage())
-        return told, used, await store.pages.pages("acme.test")
+        used = sum(each.used.settled for each in await store.money.list_usage())
+        return told, used, await store.pages.list_pages("acme.test")
 
     return asyncio.run(journey())
 
@@ -91,8 +91,8 @@ def test_a_second_look_knows_what_the_first_saw_unless_all_is_wanted_again():
 def test_a_look_that_does_not_fit_is_refused_and_nobody_is_visited():
     site = Site()
     (first, second), used, _ = looks(site, {}, {}, limit=1)
-    assert first.outcome is Outcome.READ
-    assert isinstance(second, Refused)
+    assert first.outcome is VisitOutcome.READ
+    assert isinstance(second, Refusal)
     assert (len(site.known), used) == (1, 1)
 
 
@@ -112,6 +112,6 @@ def test_a_look_that_came_to_nothing_costs_nothing_and_leaves_what_was_known():
 def test_the_same_look_is_not_taken_twice():
     site = Site()
     (first, second), used, _ = looks(site, {}, {"unlike_others": "0"})
-    assert first.outcome is Outcome.READ
+    assert first.outcome is VisitOutcome.READ
     assert isinstance(second, ConflictError)
     assert (len(site.known), used) == (1, 1)

@@ -1,10 +1,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.contacts import sendable_text
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore, Verdict
+from stoker.accounts.contacts import to_sendable_text
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    Contact,
+    EmailStatus,
+    LeadScore,
+)
 from stoker.base.types import TenantId
-from stoker.crm.rows import LEAD, PARTNER, external_id, rows_of, why_not_sendable
+from stoker.crm.rows import LEAD, PARTNER, build_external_id, build_rows, find_send_problem
 
 TENANT = TenantId("acme")
 anything = st.text(st.characters(), max_size=60)
@@ -23,27 +31,27 @@ def contact(**known):
 
 def dossier(*contacts, score=None, **known):
     company = Company(id=CompanyId("200900001A"), **{"name": "Acme", **known})
-    return Dossier(company=company, contacts=contacts, score=score)
+    return CompanyRecord(company=company, contacts=contacts, score=score)
 
 
 @given(anything, anything, anything, anything, anything, anything)
 def test_whatever_was_found_becomes_rows_that_can_be_sent(id_, name, title, email, phone, words):
     person = contact(name=name or "x", title=title, email=email, phone=phone)
     company = Company(id=CompanyId(id_), name=name, website=email, postal_code=title)
-    rows = rows_of(
-        Dossier(company=company, contacts=(person,), score=scored(rationale=words)),
+    rows = build_rows(
+        CompanyRecord(company=company, contacts=(person,), score=scored(rationale=words)),
         tenant=TENANT,
         least=0.5,
     )
 
-    assert [why_not_sendable(row) for row in rows] == [""] * len(rows)
+    assert [find_send_problem(row) for row in rows] == [""] * len(rows)
     assert all(value != "" for row in rows for value in row.values.values())
 
 
 @given(anything)
 def test_a_text_made_sendable_stays_as_it_is(text):
-    once = sendable_text(text)
-    assert sendable_text(once) == once
+    once = to_sendable_text(text)
+    assert to_sendable_text(once) == once
 
 
 @given(
@@ -56,12 +64,12 @@ def test_a_text_made_sendable_stays_as_it_is(text):
 def test_two_things_never_share_an_id(things):
     cleaned = {(tenant, kind, key) for tenant, kind, key in things if "\0" not in key}
     printable = {each for each in cleaned if not any("\ud800" <= c <= "\udfff" for c in each[2])}
-    assert len({external_id(*each) for each in printable}) == len(printable)
+    assert len({build_external_id(*each) for each in printable}) == len(printable)
 
 
 def test_a_company_comes_before_its_contacts_and_its_lead():
     people = (contact(name="Mei", email="mei@acme.test"), contact(email="info@acme.test"))
-    company, mei, info, lead = rows_of(
+    company, mei, info, lead = build_rows(
         dossier(*people, score=scored(), website="https://acme.test"), tenant=TENANT, least=0.5
     )
 
@@ -82,7 +90,7 @@ def test_a_company_comes_before_its_contacts_and_its_lead():
 
 def test_a_lead_is_made_from_the_least_score_on():
     def kinds(value, least):
-        rows = rows_of(dossier(score=scored(value)), tenant=TENANT, least=least)
+        rows = build_rows(dossier(score=scored(value)), tenant=TENANT, least=least)
         return [row.model for row in rows]
 
     assert kinds(0.5, 0.5) == [PARTNER, LEAD]
@@ -90,9 +98,9 @@ def test_a_lead_is_made_from_the_least_score_on():
 
 
 def test_an_address_nobody_should_write_to_is_left_out():
-    bad = contact(name="Mei", email="mei@acme.test", verdict=Verdict.INVALID)
-    trap = contact(email="trap@acme.test", verdict=Verdict.RISKY)
-    rows = rows_of(dossier(bad, trap, score=scored()), tenant=TENANT, least=0)
+    bad = contact(name="Mei", email="mei@acme.test", verdict=EmailStatus.INVALID)
+    trap = contact(email="trap@acme.test", verdict=EmailStatus.RISKY)
+    rows = build_rows(dossier(bad, trap, score=scored()), tenant=TENANT, least=0)
 
     assert not [row for row in rows if {"email", "email_from"} & set(row.values)]
     assert len(rows) == 3  # the trap was nothing but its address
@@ -100,7 +108,7 @@ def test_an_address_nobody_should_write_to_is_left_out():
 
 def test_markup_and_addresses_that_do_things_do_nothing_in_the_crm():
     words = '<script>alert(1)</script><img src=x onerror="a">'
-    _, lead = rows_of(
+    _, lead = build_rows(
         dossier(score=scored(rationale=words), website="javascript:alert(1)"),
         tenant=TENANT,
         least=0,
@@ -113,4 +121,4 @@ def test_markup_and_addresses_that_do_things_do_nothing_in_the_crm():
 
 def test_the_same_person_twice_is_one_row():
     twice = (contact(email="Mei@acme.test"), contact(email="mei@acme.test", name="Mei"))
-    assert len(rows_of(dossier(*twice), tenant=TENANT)) == 2
+    assert len(build_rows(dossier(*twice), tenant=TENANT)) == 2

@@ -1,7 +1,7 @@
 import pytest
 
 from stoker.crm.rows import CrmRecord
-from stoker.crm.upsert import ACTIVE, MAKER, WRITER, is_archived, worked_on
+from stoker.crm.upsert import ACTIVE, MAKER, WRITER, is_archived, was_edited_by_person
 
 
 def record(**values):
@@ -17,7 +17,7 @@ def test_a_record_is_archived_only_where_the_crm_says_so(values, archived):
 
 
 def test_a_record_was_worked_on_when_somebody_else_than_its_maker_wrote_it_last():
-    assert worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [8, "Mei"]}))
-    assert not worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [5, "Stoker"]}))
-    assert not worked_on(record(**{MAKER: [5, "Stoker"], WRITER: [1, "OdooBot"]}))
-    assert not worked_on(record(**{MAKER: [5, "Stoker"]}))
+    assert was_edited_by_person(record(**{MAKER: [5, "Stoker"], WRITER: [8, "Mei"]}))
+    assert not was_edited_by_person(record(**{MAKER: [5, "Stoker"], WRITER: [5, "Stoker"]}))
+    assert not was_edited_by_person(record(**{MAKER: [5, "Stoker"], WRITER: [1, "OdooBot"]}))
+    assert not was_edited_by_person(record(**{MAKER: [5, "Stoker"]}))

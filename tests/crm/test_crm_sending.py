@@ -3,7 +3,7 @@
 import pytest
 
 from kit.crm_office import TENANT, dossier, in_office
-from stoker.crm.rows import LEAD, PARTNER, rows_of
+from stoker.crm.rows import LEAD, PARTNER, build_rows
 from stoker.memory.backend import MemoryBackend
 
 
@@ -102,9 +102,9 @@ def test_after_lost_answers_the_next_night_goes_on_and_nothing_is_doubled(fault)
         await office.crm.fields(PARTNER)
         await office.crm.fields(LEAD)
         await office.night(dossier())
-        office.box.dials.turn(f"odoo.fault.{fault}", 0.7)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 0.7)
         told = [await _kept(office, f"n{nth}") for nth in range(2, 8)]
-        office.box.dials.turn(f"odoo.fault.{fault}", 0)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 0)
         last = await office.night(dossier("Acme Four", phone="4"), run="last")
 
         assert any(told)
@@ -127,9 +127,9 @@ def test_what_was_sent_and_forgotten_is_found_again_though_it_has_another_name_n
     async def work(office):
         await office.night(dossier())
         office.store = MemoryBackend().tenant(TENANT)
-        rows = rows_of(dossier("Acme Two"), tenant=TENANT, least=0.5)
+        rows = build_rows(dossier("Acme Two"), tenant=TENANT, least=0.5)
 
-        assert len(await office.crm.found(rows, known={})) == 3
+        assert len(await office.crm.find_records(rows, known={})) == 3
 
     in_office(work)
 
@@ -142,7 +142,7 @@ def test_a_contact_people_gave_another_address_is_found_though_nothing_is_rememb
             office.person(PARTNER, "create", vals_list=[company])
         await office.night(dossier())
         office.edit("Mei", email="own@acme.test")
-        office.forget()
+        office.delete_files()
         for nth, phone in enumerate(["1", "2"], start=2):
             await office.night(dossier(phone=phone), run=f"n{nth}")
 

@@ -11,9 +11,9 @@ from stoker.accounts.model import CrmConnection
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.crm.export import DOSSIERS_A_PAGE, CrmExport, Outbox
+from stoker.crm.export import RECORDS_PER_PAGE, CrmExport, ExportQueue
 from stoker.crm.rows import PARTNER
-from stoker.crm.upsert import Upserting
+from stoker.crm.upsert import RowResult
 from stoker.testing import FakeClock
 
 FIRST, SECOND, THIRD = "20261116_180000", "20261117_180000", "20261118_180000"
@@ -86,9 +86,9 @@ def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(fault):
     async def work(office):
         await office.know(*some(5))
         office.crm = office.odoo(deadline=timedelta(milliseconds=200 if fault == "hang" else 2000))
-        office.box.dials.turn(f"odoo.fault.{fault}", 1.0)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 1.0)
         down = await office.export(FIRST)
-        office.box.dials.turn(f"odoo.fault.{fault}", 0)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 0)
         office.crm = office.odoo()
         assert (down.later, down.counts["crm_written"]) == (15, 0)
         assert any("sent next time" in why for why in down.reasons)
@@ -105,15 +105,15 @@ def test_a_crm_that_fails_now_and_then_loses_and_doubles_nothing():
     async def work(office):
         await office.know(*some(12))
         for fault in ("busy", "unavailable", "error_charged", "close", "truncated"):
-            office.box.dials.turn(f"odoo.fault.{fault}", 0.08)
+            office.box.faults.set_value(f"odoo.fault.{fault}", 0.08)
         nights = [await office.export(f"202611{day:02}_180000") for day in range(1, 15)]
         for fault in ("busy", "unavailable", "error_charged", "close", "truncated"):
-            office.box.dials.turn(f"odoo.fault.{fault}", 0)
+            office.box.faults.set_value(f"odoo.fault.{fault}", 0)
         last = await office.export("20261116_180000")
 
         assert (last.later, last.reasons) == (0, ())
         assert (len(office.records()), len(office.records(LEAD))) == (24, 12)
-        assert any(status >= 500 for status in office.box.tallies.by_status)
+        assert any(status >= 500 for status in office.box.meter.by_status)
         # Answers that were lost were for rows that had been written: those are found, not resent.
         assert sum(night.counts["crm_written"] for night in (*nights, last)) <= 36
 
@@ -143,10 +143,10 @@ class Wary:
     def __getattr__(self, name):
         return getattr(self._crm, name)
 
-    async def found(self, rows, *, known):
+    async def find_records(self, rows, *, known):
         if any(self._bad in row.external_id for row in rows):
             raise PermanentError("odoo cannot do this call (500)")
-        return await self._crm.found(rows, known=known)
+        return await self._crm.find_records(rows, known=known)
 
 
 def test_a_company_that_spoils_its_page_is_set_aside_with_its_reason():
@@ -211,7 +211,7 @@ def test_without_a_crm_nothing_waits_for_one():
             ("nothing went into a CRM: odoo is off for acme: keys.odoo is not set",),
         )
 
-        await office.store.accounts.put_connection(
+        await office.store.accounts.save_connection(
             CrmConnection(kind="odoo", url="http://odoo.test", database="acme")
         )
         assert (await office.export(FIRST, opens=off)).later == 3
@@ -222,7 +222,7 @@ def test_without_a_crm_nothing_waits_for_one():
 def test_a_connection_that_is_switched_off_keeps_everything_here():
     async def work(office):
         await office.know(dossier())
-        await office.store.accounts.put_connection(
+        await office.store.accounts.save_connection(
             CrmConnection(kind="odoo", url="http://odoo.test", database="acme", active=False)
         )
         told = await office.export(FIRST)
@@ -254,7 +254,7 @@ def test_what_the_crm_asks_to_wait_for_long_is_for_another_night():
 def test_once_the_crm_is_down_the_rest_is_counted_and_not_asked_for():
     async def work(office):
         await office.know(*some(8))
-        office.box.dials.turn("odoo.fault.unavailable", 1.0)
+        office.box.faults.set_value("odoo.fault.unavailable", 1.0)
         told = await office.export(FIRST, page=2)
 
         assert (told.companies, told.later) == (8, 24)
@@ -270,7 +270,7 @@ def test_after_a_move_to_another_crm_everything_waits_for_the_new_one_while_it_i
         await office.know(*some(4))
         await office.export(FIRST)
         moved = office.odoo(database="globex")
-        office.box.dials.turn("odoo.fault.unavailable", 1.0)
+        office.box.faults.set_value("odoo.fault.unavailable", 1.0)
         told = await office.export(SECOND, crm=moved, page=2)
 
         assert (told.counts["crm_later"], told.counts["crm_same"]) == (12, 0)
@@ -294,7 +294,7 @@ class HalfThere:
         told = await self._crm.upsert(half)
         for write in list(writes)[len(half) :]:
             id_ = write.row.external_id
-            told[id_] = Upserting(external_id=id_, because="busy", later=True)
+            told[id_] = RowResult(external_id=id_, reason="busy", is_retryable=True)
         return told
 
 
@@ -321,7 +321,7 @@ def test_more_than_a_page_goes_in_and_only_what_changed_goes_again(tmp_path):
         await backend.migrate()
         try:
             office.store = backend.tenant(TENANT)
-            many = DOSSIERS_A_PAGE + 7
+            many = RECORDS_PER_PAGE + 7
             await office.know(*some(many))
             first = await office.export(FIRST)
             await office.know(dossier("Acme 3", uen="201000003A", phone="33"))
@@ -354,7 +354,7 @@ def test_a_night_says_when_it_wrote():
     async def work(office):
         await office.know(dossier())
         await office.export(THIRD)
-        rows = await office.store.nights.sent_by(THIRD)
+        rows = await office.store.nights.list_sent_rows(THIRD)
         assert len(rows) == 3
         assert all(row.at >= START for row in rows)
 
@@ -367,7 +367,7 @@ async def sent_on(office, *batches, between=lambda: None):
     for batch in batches:
         await exporting.send([each.company.id for each in batch])
         between()
-    return await exporting.rest()
+    return await exporting.flush()
 
 
 @pytest.mark.parametrize("batches", [(), (3,), (1, 2, 1), (5,)])
@@ -394,12 +394,12 @@ def test_a_crm_that_was_down_meanwhile_gets_everything_at_the_end():
     async def work(office):
         known = some(4)
         await office.know(*known)
-        office.box.dials.turn("odoo.fault.unavailable", 1.0)
+        office.box.faults.set_value("odoo.fault.unavailable", 1.0)
         told = await sent_on(
             office,
             known[:2],
             known[2:],
-            between=lambda: office.box.dials.turn("odoo.fault.unavailable", 0),
+            between=lambda: office.box.faults.set_value("odoo.fault.unavailable", 0),
         )
 
         assert (told.companies, told.later, told.reasons) == (4, 0, ())
@@ -413,22 +413,22 @@ class Told:
     """An export that only remembers what it was asked to send."""
 
     def __init__(self):
-        self.batches, self.sent = [], asyncio.Event()
+        self.read_batches, self.sent = [], asyncio.Event()
 
     async def send(self, companies):
-        self.batches.append(list(companies))
+        self.read_batches.append(list(companies))
         self.sent.set()
 
 
 def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the_end():
     async def work():
         told = Told()
-        async with Outbox(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
+        async with ExportQueue(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
             for name in "abc":
                 outbox.add(name)
             await told.sent.wait()
             outbox.add("d")
-        return told.batches
+        return told.read_batches
 
     assert asyncio.run(work()) == [["a", "b", "c"]]
 
@@ -437,13 +437,13 @@ def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
     async def work(ours):
         told = Told()
         how = {"clock": FakeClock(), "some": 100, "every": timedelta(seconds=10)}
-        async with Outbox(told, ours=lambda: ours, **how) as outbox:
+        async with ExportQueue(told, ours=lambda: ours, **how) as outbox:
             outbox.add("a")
             await asyncio.sleep(0)
             for _ in range(20):
                 how["clock"].advance(timedelta(seconds=1))
                 await asyncio.sleep(0)
-        return told.batches
+        return told.read_batches
 
     assert asyncio.run(work(True)) == [["a"]]
     assert asyncio.run(work(False)) == []
@@ -473,7 +473,9 @@ def test_what_is_on_its_way_is_waited_for_unless_something_went_wrong(goes_wrong
     async def work():
         lengthy, raised = Lengthy(), None
         try:
-            async with Outbox(lengthy, clock=SystemClock(), ours=lambda: True, some=1) as outbox:
+            async with ExportQueue(
+                lengthy, clock=SystemClock(), ours=lambda: True, some=1
+            ) as outbox:
                 outbox.add("a")
                 await lengthy.began.wait()
                 if goes_wrong is not None:

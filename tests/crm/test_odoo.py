@@ -8,12 +8,12 @@ import pytest
 
 from running_box import RunningBox
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.crm.odoo import Odoo, _version
-from stoker.crm.odoo_load import loaded
+from stoker.crm.odoo import Odoo, _parse_version
+from stoker.crm.odoo_load import load_rows
 from stoker.crm.odoo_protocols import Json2
 from stoker.crm.rows import LEAD, PARTNER, CrmRow
-from stoker.crm.upsert import Write
-from stoker.http.client import Http
+from stoker.crm.upsert import RowWrite
+from stoker.http.client import HttpClient
 
 KEY, HUMAN = "odoo-acme-s3cret", "odoo-acme-human-mei"
 PROTOCOLS = ("json2", "xmlrpc")
@@ -42,7 +42,7 @@ def odoo(
 
 def with_odoo(box, work, **settings):
     async def run():
-        http = Http(user_agent="Stoker test", sandbox=box.box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
         try:
             return await work(odoo(http, **settings))
         finally:
@@ -57,14 +57,14 @@ def row(name, /, *, model=PARTNER, links=None, look=None, alone=False, **values)
         external_id=f"stoker.acme_{name}",
         values={"name": name, **values},
         links=links or {},
-        look=look,
-        alone=alone,
+        match_by=look,
+        is_unique=alone,
     )
 
 
 def write(row, **more):
-    cells = {**row.values, **row.once, **{f"{k}/id": v for k, v in row.links.items()}, **more}
-    return Write(row=row, cells=cells, digest="", before={}, intent={})
+    cells = {**row.values, **row.on_create, **{f"{k}/id": v for k, v in row.links.items()}, **more}
+    return RowWrite(row=row, cells=cells, digest="", before={}, intent={})
 
 
 def records(box, model=PARTNER):
@@ -72,7 +72,7 @@ def records(box, model=PARTNER):
     body = {"domain": [], "context": {"active_test": False}}
     return box.ask(
         "odoo.test", "POST", f"/json/2/{model}/search_read", body, headers=headers
-    ).json()
+    ).parse_json()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -117,7 +117,7 @@ def test_a_bad_row_is_set_aside_and_the_others_are_written(box, protocol):
 
     bad = {f"stoker.acme_r{nth}" for nth in range(0, 30, 7)}
     assert {id_ for id_, each in told.items() if each.id is None} == bad
-    assert all("priority" in told[id_].because and not told[id_].later for id_ in bad)
+    assert all("priority" in told[id_].reason and not told[id_].is_retryable for id_ in bad)
     assert len(records(box, LEAD)) == 30 - len(bad)
 
 
@@ -141,7 +141,7 @@ class Overheard:
 
     def __init__(self, calls):
         self._calls, self.heard = calls, []
-        self.name, self.names_all = calls.name, calls.names_all
+        self.name, self.lists_all_ids = calls.name, calls.lists_all_ids
 
     async def call(self, model, method, arguments, *, ids=None, context=None):
         self.heard.append((model, method, context))
@@ -156,14 +156,14 @@ class Overheard:
 
 def test_leads_are_made_without_following_every_change(box):
     async def run():
-        http = Http(user_agent="Stoker test", sandbox=box.box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
         deadline = timedelta(seconds=2)
         calls = Overheard(
             Json2(http, url="http://odoo.test", database="acme", key=KEY, deadline=deadline)
         )
         writes = [write(row("l", model=LEAD)), write(row("p"))]
         try:
-            await loaded(calls, writes, chance=lambda: 0.5, sleep=asyncio.sleep)
+            await load_rows(calls, writes, chance=lambda: 0.5, sleep=asyncio.sleep)
             return calls.heard
         finally:
             await http.close()
@@ -181,8 +181,8 @@ def test_an_archived_record_is_found_and_stays_archived(box, protocol):
     async def work(crm):
         id_ = (await crm.upsert([write(one)]))[one.external_id].id
         await crm.change(PARTNER, [id_], {"active": False})
-        by_number = await crm.found([one], known={one.external_id: id_})
-        by_word = await crm.found([one], known={})
+        by_number = await crm.find_records([one], known={one.external_id: id_})
+        by_word = await crm.find_records([one], known={})
         await crm.upsert([write(one, phone="7")])
         return id_, by_number, by_word
 
@@ -202,7 +202,7 @@ def test_a_record_of_somebody_elses_is_found_where_there_may_be_one_only(box):
     alone = row("alone", look=look, alone=True)
     other = row("other", look=look)
 
-    found = with_odoo(box, lambda crm: crm.found([alone, other], known={}))
+    found = with_odoo(box, lambda crm: crm.find_records([alone, other], known={}))
 
     assert set(found) == {alone.external_id}
     assert found[alone.external_id].external_id == ""
@@ -213,7 +213,7 @@ def test_a_record_whose_number_is_anothers_now_is_not_taken_for_ours(box):
 
     async def work(crm):
         told = await crm.upsert([write(one), write(two)])
-        return await crm.found([one], known={one.external_id: told[two.external_id].id})
+        return await crm.find_records([one], known={one.external_id: told[two.external_id].id})
 
     assert with_odoo(box, work) == {}
 
@@ -230,7 +230,7 @@ def test_a_record_whose_number_is_anothers_now_is_not_taken_for_ours(box):
     ],
 )
 def test_versions_are_understood_in_every_shape(body, version):
-    assert _version(body) == version
+    assert _parse_version(body) == version
 
 
 def test_the_servers_version_chooses_the_protocol_once(box):
@@ -304,30 +304,30 @@ def test_no_traceback_gets_past_the_connector(box, protocol):
 def test_whatever_goes_wrong_on_the_way_may_be_done_again(box, protocol, fault):
     async def work(crm):
         await crm.fields(PARTNER)
-        box.dials.turn(f"odoo.fault.{fault}", 1)
+        box.faults.set_value(f"odoo.fault.{fault}", 1)
         told = await crm.upsert([write(row("one"))])
         with pytest.raises(TransientError):
             await crm.search(PARTNER, [], fields=["name"])
-        box.dials.turn(f"odoo.fault.{fault}", 0)
+        box.faults.set_value(f"odoo.fault.{fault}", 0)
         return told, await crm.upsert([write(row("one"))])
 
     told, again = with_odoo(box, work, protocol=protocol)
 
-    assert told["stoker.acme_one"].later
+    assert told["stoker.acme_one"].is_retryable
     assert told["stoker.acme_one"].id is None
     assert again["stoker.acme_one"].id is not None
     assert len(records(box)) == 1
 
 
 def test_a_server_that_wants_us_gone_is_left_alone_and_says_when_to_come_back(box):
-    box.dials.turn("odoo.retry_after", "120")
-    box.dials.turn("odoo.fault.busy", 1)
+    box.faults.set_value("odoo.retry_after", "120")
+    box.faults.set_value("odoo.fault.busy", 1)
     rows = [row("a"), row("b", phone="1"), row("c", email="c@c.test")]
 
     told = with_odoo(box, lambda crm: crm.upsert([write(each) for each in rows]))
 
     assert {each.retry_after for each in told.values()} == {timedelta(minutes=2)}
-    assert all(each.later for each in told.values())
+    assert all(each.is_retryable for each in told.values())
     assert len([each for each in box.box.log if each.target.endswith("load")]) == 1
 
 
@@ -339,7 +339,7 @@ def test_every_request_waits_for_its_turn(box, protocol):
         turns.append(len(box.box.log))
 
     async def run():
-        http = Http(user_agent="Stoker test", sandbox=box.box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
         crm = Odoo(
             http,
             url="http://odoo.test",
@@ -352,7 +352,7 @@ def test_every_request_waits_for_its_turn(box, protocol):
         try:
             await crm.check()
             await crm.upsert([write(row("one"))])
-            await crm.found([row("one", look=("name", "one"))], known={})
+            await crm.find_records([row("one", look=("name", "one"))], known={})
         finally:
             await http.close()
 
@@ -377,12 +377,12 @@ def test_a_real_server_keeps_the_same_promises():
     one = row("real_server_check", phone="1", look=("name", "real_server_check"))
 
     async def run():
-        http = Http(user_agent="Stoker test")
+        http = HttpClient(user_agent="Stoker test")
         try:
             crm = Odoo(http, url=url, database=database, key=key)
             first = await crm.upsert([write(one)])
             again = await crm.upsert([write(one)])
-            found = await crm.found([one], known={})
+            found = await crm.find_records([one], known={})
             await crm.change(PARTNER, [first[one.external_id].id], {"active": False})
             return first, again, found
         finally:

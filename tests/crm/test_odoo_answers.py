@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from stoker.crm.odoo import Odoo
-from stoker.crm.odoo_load import MOST_RACES
+from stoker.crm.odoo_load import MAX_CONFLICTS
 from stoker.crm.rows import PARTNER, CrmRow
-from stoker.crm.upsert import Write
-from stoker.http.client import Http
-from stoker.sandbox.http import Told, json_told
+from stoker.crm.upsert import RowWrite
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response, to_json_response
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.vendors.odoo.methods import Databases
-from stoker.sandbox.vendors.odoo.server import odoo
+from stoker.sandbox.vendors.odoo.server import build_odoo_handler
 
 
 def row(name, *, look=None):
@@ -23,26 +23,26 @@ def row(name, *, look=None):
         model=PARTNER,
         external_id=f"stoker.acme_{name}",
         values={"name": name},
-        once={"is_company": True},
-        look=look,
-        alone=look is not None,
+        on_create={"is_company": True},
+        match_by=look,
+        is_unique=look is not None,
     )
 
 
 def write(name):
-    return Write(row=row(name), cells={"name": name}, digest="", before={}, intent={})
+    return RowWrite(row=row(name), cells={"name": name}, digest="", before={}, intent={})
 
 
 def asked_of(handler, work, *, protocol="json2", dials=None, databases=None):
     """Let a handler stand in for odoo.test, or none for the make-believe one."""
 
     def stands_in(*there):
-        return handler or odoo(*there, databases=databases)
+        return handler or build_odoo_handler(*there, databases=databases)
 
     async def run():
         how = {"vendors": {"odoo.test": stands_in}}
         async with Sandbox(companies=5, dials=dials, **how) as box:
-            http = Http(user_agent="Stoker test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
             crm = Odoo(
                 http,
                 url="http://odoo.test",
@@ -68,7 +68,7 @@ def upserting(handler, *names, **how):
 
 def failing(name, *, status=500):
     data = {"name": name, "message": "m", "debug": "Traceback (most recent call last)"}
-    return json_told(data, status=status)
+    return to_json_response(data, status=status)
 
 
 def message(at, kind="error"):
@@ -78,28 +78,28 @@ def message(at, kind="error"):
 def test_a_record_others_write_all_the_time_is_for_later():
     told, box = upserting(None, "one", dials={"odoo.races": 1})
 
-    assert told["one"].later
-    assert len(box.log) == MOST_RACES + 1
+    assert told["one"].is_retryable
+    assert len(box.log) == MAX_CONFLICTS + 1
 
 
 def test_when_every_row_is_bad_nothing_more_is_sent():
     sent = []
 
     def handler(asked):
-        sent.append(asked.json()["data"])
-        return json_told({"ids": False, "messages": [message(0), message(1)]})
+        sent.append(asked.parse_json()["data"])
+        return to_json_response({"ids": False, "messages": [message(0), message(1)]})
 
     told, _ = upserting(handler, "a", "b")
 
-    assert (len(sent), [each.later for each in told.values()]) == (1, [False, False])
+    assert (len(sent), [each.is_retryable for each in told.values()]) == (1, [False, False])
 
 
 def test_a_row_that_breaks_the_whole_call_is_found_by_sending_fewer():
     def handler(asked):
-        data = asked.json()["data"]
+        data = asked.parse_json()["data"]
         if any("bad" in each[1] for each in data):
             return failing("builtins.ValueError")
-        return json_told({"ids": list(range(len(data))), "messages": []})
+        return to_json_response({"ids": list(range(len(data))), "messages": []})
 
     told, _ = upserting(handler, *(f"good{nth}" for nth in range(9)), "bad1", "bad2")
 
@@ -108,10 +108,10 @@ def test_a_row_that_breaks_the_whole_call_is_found_by_sending_fewer():
 
 def test_a_warning_is_no_reason_to_refuse_a_row():
     def handler(asked):
-        data = asked.json()["data"]
+        data = asked.parse_json()["data"]
         if len(data) == 2:
-            return json_told({"ids": False, "messages": [message(0, "warning"), message(1)]})
-        return json_told({"ids": [7], "messages": [message(0, "warning")]})
+            return to_json_response({"ids": False, "messages": [message(0, "warning"), message(1)]})
+        return to_json_response({"ids": [7], "messages": [message(0, "warning")]})
 
     told, _ = upserting(handler, "a", "b")
 
@@ -119,11 +119,11 @@ def test_a_warning_is_no_reason_to_refuse_a_row():
 
 
 def fault(text):
-    return Told(body=oracle.dumps(oracle.Fault(1, text), methodresponse=True).encode())
+    return Response(body=oracle.dumps(oracle.Fault(1, text), methodresponse=True).encode())
 
 
 def said(value):
-    return Told(body=oracle.dumps((value,), methodresponse=True).encode())
+    return Response(body=oracle.dumps((value,), methodresponse=True).encode())
 
 
 @pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
@@ -131,7 +131,7 @@ def test_two_transactions_that_meet_are_run_again_however_that_is_said(protocol)
     answers = {
         "json2": [
             failing("psycopg2.errors.SerializationFailure"),
-            json_told({"ids": [7], "messages": []}),
+            to_json_response({"ids": [7], "messages": []}),
         ],
         "xmlrpc": [
             said(2),
@@ -147,8 +147,8 @@ def test_two_transactions_that_meet_are_run_again_however_that_is_said(protocol)
 
 @pytest.mark.parametrize("answer", [[], None, 3, {"ids": [1, 2]}, {"ids": "x"}, {"messages": []}])
 def test_an_answer_that_does_not_say_what_became_of_rows_is_for_later(answer):
-    told, _ = upserting(lambda _: json_told(answer), "one")
-    assert told["one"].later
+    told, _ = upserting(lambda _: to_json_response(answer), "one")
+    assert told["one"].is_retryable
 
 
 @pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
@@ -163,7 +163,7 @@ def test_of_several_external_ids_ours_counts(protocol, by_number):
         databases.by_name["acme"].bind("__export__.res_partner_1_a2b", PARTNER, id_)
         databases.by_name["acme"].bind("zzz.theirs", PARTNER, id_)
         known = {ours: id_} if by_number else {}
-        return id_, await crm.found([row("one", look=("name", "one"))], known=known)
+        return id_, await crm.find_records([row("one", look=("name", "one"))], known=known)
 
     (id_, found), _ = asked_of(None, work, protocol=protocol, databases=databases)
 
@@ -174,11 +174,11 @@ def test_of_several_external_ids_ours_counts(protocol, by_number):
 def test_a_server_that_shows_one_external_id_only_is_believed(status):
     def answer(asked):
         if asked.path.endswith("fields_get"):
-            return json_told({"name": {"type": "char"}})
+            return to_json_response({"name": {"type": "char"}})
         if asked.path.endswith("search_read"):
-            return json_told([{"id": 7, "name": "one"}])
+            return to_json_response([{"id": 7, "name": "one"}])
         if asked.path.endswith("get_external_id"):
-            return json_told({"7": "__export__.x"})
+            return to_json_response({"7": "__export__.x"})
         return failing("odoo.exceptions.AccessError", status=status)
 
     found, box = asked_of(answer, lambda crm: crm.search(PARTNER, [], fields=["name"], limit=10))
@@ -203,14 +203,14 @@ def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():
     company_2009 = {"company_registry": "2009", "is_company": True}
 
     async def work(crm):
-        calls = await crm._spoken()
+        calls = await crm._get_protocol()
         contact, company = await calls.call(
             PARTNER,
             "create",
             {"vals_list": [{"name": "Mei"}, {**company_2009, "name": "A"}]},
         )
         await calls.call(PARTNER, "write", {"vals": {"parent_id": company}}, ids=[contact])
-        return company, await crm.found([row("one", look=look)], known={})
+        return company, await crm.find_records([row("one", look=look)], known={})
 
     (company, found), _ = asked_of(None, work)
 
@@ -219,6 +219,6 @@ def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():
 
 def test_json_that_is_no_error_body_shows_nothing_either():
     body = json.dumps({"name": ["x"], "debug": "Traceback"}).encode()
-    told, _ = upserting(lambda _: Told(status=422, body=body), "one")
+    told, _ = upserting(lambda _: Response(status=422, body=body), "one")
 
-    assert "Traceback" not in told["one"].because
+    assert "Traceback" not in told["one"].reason

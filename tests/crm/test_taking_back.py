@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crm.rows import PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.crm.undo import ARCHIVED, meant, remembered_after, undone
-from stoker.crm.upsert import MAKER, WRITER, planned
+from stoker.crm.undo import ARCHIVED, compute_values_after_undo, list_expected_values, plan_undo
+from stoker.crm.upsert import MAKER, WRITER, plan_upserts
 
 ID = "stoker.acme_company_2009"
 values = st.sampled_from([None, "a", "b", "c"])
@@ -26,7 +26,7 @@ def record(**known):
 def next_night(sent, there, **wanted):
     """Which cells a later night would send."""
     row = CrmRow(model=PARTNER, external_id=ID, values=wanted)
-    plan = planned(
+    plan = plan_upserts(
         [row],
         sent={ID: sent},
         there={ID: there},
@@ -37,37 +37,37 @@ def next_night(sent, there, **wanted):
 
 @given(before=values, ours=values, current=values)
 def test_undoing_restores_what_was_there_where_nobody_has_changed_it(before, ours, current):
-    undoing = undone(
+    undoing = plan_undo(
         Sent(values={"id": 7, "name": ours}, before={"name": before}), record(name=current)
     )
 
     if current == ours:
         restored = {"name": current, **undoing.values}
         assert (restored["name"] or None) == before
-        assert not undoing.left
+        assert not undoing.skipped
     else:
         assert not undoing.values
-        assert undoing.left == (() if current == before else ("name",))
+        assert undoing.skipped == (() if current == before else ("name",))
 
 
 @given(before=values, ours=values, current=values)
 def test_a_try_that_was_cut_off_can_be_made_again_and_ends_the_same(before, ours, current):
     sent = Sent(values={"id": 7, "name": ours}, before={"name": before})
-    first = undone(sent, record(name=current))
-    cut_off = Sent(values=meant(sent, first), before=sent.before)
+    first = plan_undo(sent, record(name=current))
+    cut_off = Sent(values=list_expected_values(sent, first), before=sent.before)
     for arrived in (current, {"name": current, **first.values}["name"] or None):
-        again = undone(cut_off, record(name=arrived))
+        again = plan_undo(cut_off, record(name=arrived))
         ended = {"name": arrived, **again.values}["name"] or None
 
         assert ended == ({"name": current, **first.values}["name"] or None)
-        assert again.left == first.left
-        assert remembered_after(cut_off, again) == remembered_after(sent, first)
+        assert again.skipped == first.skipped
+        assert compute_values_after_undo(cut_off, again) == compute_values_after_undo(sent, first)
 
 
 def test_after_it_was_taken_back_a_later_night_may_say_something_new():
     sent = Sent(values={"id": 7, "name": "wrong"}, before={"name": "old"})
-    undoing = undone(sent, record(name="wrong"))
-    kept = Sent(values=remembered_after(sent, undoing))
+    undoing = plan_undo(sent, record(name="wrong"))
+    kept = Sent(values=compute_values_after_undo(sent, undoing))
 
     assert undoing.values == {"name": "old"}
     assert next_night(kept, record(name="old"), name="right") == {"name": "right"}
@@ -81,18 +81,18 @@ def test_what_a_person_had_changed_stays_theirs_after_it_was_taken_back():
         before={"name": "old", "phone": "theirs"},
     )
     there = record(name="new", phone="theirs")
-    undoing = undone(sent, there)
-    kept = Sent(values=remembered_after(sent, undoing))
+    undoing = plan_undo(sent, there)
+    kept = Sent(values=compute_values_after_undo(sent, undoing))
 
-    assert (undoing.values, undoing.left) == ({"name": "old"}, ())
+    assert (undoing.values, undoing.skipped) == ({"name": "old"}, ())
     assert next_night(kept, record(name="old", phone="theirs"), phone="newer") == {}
 
 
 def test_what_was_made_is_archived_unless_somebody_changed_what_we_wrote():
     made = Sent(values={"id": 7, "name": "A", "phone": "1"})
-    assert undone(made, record(name="A", phone="1")).values == ARCHIVED
-    changed = undone(made, record(name="A", phone="theirs"))
-    assert (changed.values, changed.left) == ({}, ("phone",))
+    assert plan_undo(made, record(name="A", phone="1")).values == ARCHIVED
+    changed = plan_undo(made, record(name="A", phone="theirs"))
+    assert (changed.values, changed.skipped) == ({}, ("phone",))
 
 
 @pytest.mark.parametrize(
@@ -108,33 +108,33 @@ def test_what_was_made_is_archived_unless_somebody_changed_what_we_wrote():
 )
 def test_what_was_made_is_left_when_a_person_wrote_it_last(maker, writer, taken_back):
     made = Sent(values={"id": 7, "name": "A"})
-    undoing = undone(made, record(name="A", **{MAKER: maker, WRITER: writer}))
+    undoing = plan_undo(made, record(name="A", **{MAKER: maker, WRITER: writer}))
 
     assert bool(undoing.values) is taken_back
-    assert bool(undoing.because) is not taken_back
+    assert bool(undoing.reason) is not taken_back
 
 
 def test_what_was_brought_back_is_archived_again():
     sent = Sent(values={"id": 7, "name": "B", "active": True}, before={"name": "A", "active": None})
-    undoing = undone(sent, record(name="B", active=True))
-    assert (undoing.values, undoing.left) == ({"name": "A", "active": False}, ())
-    assert remembered_after(sent, undoing)["active"] is None
-    cut_off = Sent(values=meant(sent, undoing), before=sent.before)
-    again = undone(cut_off, record(name="A", active=None))
-    assert (again.values, again.left) == ({}, ())
-    assert remembered_after(cut_off, again) == remembered_after(sent, undoing)
+    undoing = plan_undo(sent, record(name="B", active=True))
+    assert (undoing.values, undoing.skipped) == ({"name": "A", "active": False}, ())
+    assert compute_values_after_undo(sent, undoing)["active"] is None
+    cut_off = Sent(values=list_expected_values(sent, undoing), before=sent.before)
+    again = plan_undo(cut_off, record(name="A", active=None))
+    assert (again.values, again.skipped) == ({}, ())
+    assert compute_values_after_undo(cut_off, again) == compute_values_after_undo(sent, undoing)
 
 
 def test_what_somebody_else_archived_is_not_remembered_as_archived_by_us():
     sent = Sent(values={"id": 7, "name": "B", "active": True}, before={"name": "A", "active": None})
-    undoing = undone(sent, record(name="B", active=None))
-    assert (undoing.values, undoing.left) == ({"name": "A"}, ())
-    assert remembered_after(sent, undoing) == {"id": 7, "name": "A"}
+    undoing = plan_undo(sent, record(name="B", active=None))
+    assert (undoing.values, undoing.skipped) == ({"name": "A"}, ())
+    assert compute_values_after_undo(sent, undoing) == {"id": 7, "name": "A"}
 
 
 def test_a_run_that_found_a_record_brought_back_does_not_archive_it():
     sent = Sent(values={"id": 7, "name": "C", "active": True}, before={"name": "B", "active": True})
-    assert undone(sent, record(name="C", active=True)).values == {"name": "B"}
+    assert plan_undo(sent, record(name="C", active=True)).values == {"name": "B"}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_was_brought_back_and_worked_on_since_stays_and_the_rest_is_restore
         values={"id": 7, "name": "B", "phone": "1", "active": True},
         before={"name": "A", "phone": None, "active": None},
     )
-    undoing = undone(sent, record(**{"name": "B", "phone": "1", "active": True, **theirs}))
+    undoing = plan_undo(sent, record(**{"name": "B", "phone": "1", "active": True, **theirs}))
     assert undoing.values["name"] == "A"
     assert "active" not in undoing.values
-    assert "worked on it" in undoing.because
+    assert "worked on it" in undoing.reason

@@ -11,15 +11,15 @@ import pytest
 
 from kit.crm_office import dossier
 from running_box import RunningBox
-from stoker.accounts.facts import Field, Finding, How
-from stoker.accounts.model import Contact, Verdict
-from stoker.app import opened, settings
+from stoker.accounts.facts import Fact, FactField, Method
+from stoker.accounts.model import Contact, EmailStatus
+from stoker.app import open_app, read_settings
 from stoker.base.types import Depth, TenantId
 from stoker.cli.main import main
-from stoker.enrichment.model import Unit, UnitState
-from stoker.nightly.setup import exports_for
-from stoker.runs.model import Manifest, Run, RunKey, RunState, run_at
-from stoker.runs.service import OpenRun
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.nightly.setup import build_exporter
+from stoker.runs.model import Manifest, Run, RunKey, RunState, parse_run_name
+from stoker.runs.service import RunHandle
 
 ACME = TenantId("acme")
 FIRST, SECOND, GOING = "20261116_180000", "20261117_180000", "20261118_180000"
@@ -41,8 +41,8 @@ def ask(tmp_path, box):
     )
 
     async def opening(work):
-        own = settings(directory=tmp_path, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             return await work(app)
 
     return lambda work: asyncio.run(opening(work))
@@ -62,26 +62,26 @@ def night(app, name, *known, ended=True):
     """Let a night find this out and put it into the CRM."""
 
     async def happen():
-        store, at = app.backend.tenant(ACME), run_at(name)
+        store, at = app.backend.tenant(ACME), parse_run_name(name)
         key = RunKey(at, 1)
         run = Run(key=key, kind="nightly", manifest=Manifest())
         await store.runs.insert_run(run)
         await store.accounts.upsert_companies([each.company for each in known], now=at)
         units = [
-            Unit(company=each.company.id, place=place, depth=Depth.DEEP)
+            WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
             for place, each in enumerate(known)
         ]
-        await store.nights.plan_units(name, units)
+        await store.nights.insert_items(name, units)
         for unit, each in zip(units, known, strict=True):
-            done = replace(unit, state=UnitState.DONE, ended_at=at)
-            await store.nights.finish_unit(name, done, replace(each, looked_at=at, run=name))
-        exports = exports_for(app.connectors, ACME, own=app.settings.for_tenant(ACME))
+            done = replace(unit, state=WorkState.DONE, ended_at=at)
+            await store.nights.finish_item(name, done, replace(each, looked_at=at, run=name))
+        exports = build_exporter(app.connectors, ACME, own=app.settings.for_tenant(ACME))
         told = await exports.export(
-            OpenRun(key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer)
+            RunHandle(key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer)
         )
         assert not told.reasons
         if ended:
-            over = run.ended(RunState.DONE, at=at + timedelta(minutes=1))
+            over = run.end(RunState.DONE, at=at + timedelta(minutes=1))
             await store.runs.finish_run(over)
 
     return happen()
@@ -92,7 +92,7 @@ def names(box, model="res.partner"):
     answer = box.ask(
         "odoo.test", "POST", f"/json/2/{model}/search_read", {"domain": []}, headers=headers
     )
-    return {each["name"] for each in answer.json()}
+    return {each["name"] for each in answer.parse_json()}
 
 
 def test_a_run_is_taken_back_and_twice_is_once(stoker, ask, box):
@@ -161,24 +161,28 @@ def test_a_run_that_is_going_on_is_not_taken_back(stoker, ask, box):
 
 def test_while_the_crm_is_down_undo_says_to_come_back_later(stoker, ask, box):
     ask(lambda app: night(app, FIRST, dossier()))
-    box.dials.turn("odoo.fault.unavailable", 1.0)
+    box.faults.set_value("odoo.fault.unavailable", 1.0)
     code, _, err = stoker("undo", FIRST, "--tenant", "acme")
     assert code == 6, err
 
-    box.dials.turn("odoo.fault.unavailable", 0)
+    box.faults.set_value("odoo.fault.unavailable", 0)
     code, _, _ = stoker("undo", FIRST, "--tenant", "acme")
     assert (code, names(box)) == (0, set())
 
 
 def a_lead():
     trap = Contact(
-        name="Trap", email="trap@acme.test", verdict=Verdict.RISKY, source="s", confidence=1.0
+        name="Trap", email="trap@acme.test", verdict=EmailStatus.RISKY, source="s", confidence=1.0
     )
     known = dossier(EVIL, website="https://acme.test")
-    found = Finding.found(
-        Field.EMPLOYEES, "20-50", source="https://acme.test/", how=How.JSON_LD, confidence=0.8
+    found = Fact.build(
+        FactField.EMPLOYEES,
+        "20-50",
+        source="https://acme.test/",
+        how=Method.JSON_LD,
+        confidence=0.8,
     )
-    return replace(known, contacts=(*known.contacts, trap), findings=(found,))
+    return replace(known, contacts=(*known.contacts, trap), facts=(found,))
 
 
 def test_leads_are_written_with_reason_contacts_verdicts_and_sources(stoker, ask):

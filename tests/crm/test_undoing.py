@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kit.crm_office import PROTOCOLS, TENANT, dossier, in_office
-from stoker.crm.rows import LEAD, PARTNER, rows_of
-from stoker.crm.sync import send_rows
-from stoker.crm.upsert import UNDONE
+from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.sync import upsert_rows
+from stoker.crm.upsert import UNDONE_PREFIX
 
 
 class DiedError(Exception):
@@ -170,10 +170,10 @@ def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_to_wri
         await office.undo("n2")
         # The same values under another digest: what is set once is no longer changed.
         rows = [
-            replace(row, once={**row.once, "comment": "x"})
-            for row in rows_of(dossier(), tenant=TENANT, least=0.5)
+            replace(row, on_create={**row.on_create, "comment": "x"})
+            for row in build_rows(dossier(), tenant=TENANT, least=0.5)
         ]
-        idle = await send_rows(
+        idle = await upsert_rows(
             rows, crm=office.crm, store=office.store.nights, run="n3", now=office.clock.now()
         )
         assert (idle.written, idle.same) == ((), 3)
@@ -265,21 +265,21 @@ def test_stopped_half_way_and_started_again_it_ends_the_same(fault):
         await office.night(dossier(), run="n1")
         before = office.truth()
         await office.night(dossier("Acme Two", phone="2"), run="n2")
-        office.box.dials.turn(f"odoo.fault.{fault}", 0.6)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 0.6)
         stopped = 0
         for _ in range(12):
             try:
                 await office.undo("n2")
             except Exception:  # noqa: BLE001 - whatever it was, somebody starts it again
                 stopped += 1
-        office.box.dials.turn(f"odoo.fault.{fault}", 0)
+        office.box.faults.set_value(f"odoo.fault.{fault}", 0)
         last = await office.undo("n2")
 
         assert stopped
         assert not last.left
         assert office.truth() == before
-        kept = await office.store.nights.sent_by("n2")
-        assert all(row.digest.startswith(UNDONE) for row in kept)
+        kept = await office.store.nights.list_sent_rows("n2")
+        assert all(row.digest.startswith(UNDONE_PREFIX) for row in kept)
         await office.night(dossier("Acme Three", phone="3"), run="n3")
         assert set(office.records()) == {"Acme Three", "Mei"}
         assert office.records()["Mei"]["phone"] == "3"
@@ -304,7 +304,7 @@ def test_many_records_are_taken_back_in_few_requests():
 def test_a_run_that_found_everything_there_has_nothing_to_take_back(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
-        office.forget()
+        office.delete_files()
         found = await office.night(dossier(), run="n2")
         before = office.truth()
         requests = office.requests()
@@ -325,7 +325,7 @@ def test_of_records_found_there_only_what_the_run_added_is_taken_back(protocol):
     async def work(office):
         await office.night(dossier(website=""), run="n1")
         before = office.truth()
-        office.forget()
+        office.delete_files()
         added = await office.night(dossier(), dossier("Bolt", uen="200900002B"), run="n2")
         assert (len(added.written), added.same) == (5, 1)
         told = await office.undo("n2")
@@ -341,7 +341,7 @@ def test_what_was_found_there_and_changed_by_a_later_run_is_restored_by_undoing_
     async def work(office):
         await office.night(dossier(), run="n1")
         before = office.truth()
-        office.forget()
+        office.delete_files()
         await office.night(dossier(), run="n2")
         await office.night(dossier("Acme Two", phone="2"), run="n3")
         assert office.truth() != before

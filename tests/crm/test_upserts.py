@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crm.rows import LEAD, PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.crm.upsert import PLACE, UNDONE, changed, digest_of, planned, remembered, settled_by
+from stoker.crm.upsert import (
+    CRM_KEY,
+    UNDONE_PREFIX,
+    compute_digest,
+    compute_values_after_send,
+    list_changed_rows,
+    list_settled_digests,
+    plan_upserts,
+)
 
 TEXT = CrmField(kind="char")
 FIELDS = {
@@ -32,7 +40,9 @@ class Sent:
 
 
 def row(id_=ID, *, model=PARTNER, links=None, once=None, **values):
-    return CrmRow(model=model, external_id=id_, values=values, links=links or {}, once=once or {})
+    return CrmRow(
+        model=model, external_id=id_, values=values, links=links or {}, on_create=once or {}
+    )
 
 
 def record(id_=ID, number=7, **values):
@@ -40,7 +50,7 @@ def record(id_=ID, number=7, **values):
 
 
 def decided(row, *, sent=None, there=None):
-    return planned(
+    return plan_upserts(
         [row],
         sent={row.external_id: sent} if sent else {},
         there={row.external_id: there} if there else {},
@@ -54,8 +64,8 @@ def cells(row, **known):
 
 
 def because(row, **known):
-    (left,) = decided(row, **known).left
-    return left.because
+    (left,) = decided(row, **known).skipped
+    return left.reason
 
 
 def test_a_new_row_is_sent_whole():
@@ -104,30 +114,30 @@ def test_a_record_that_was_deleted_is_not_made_again():
 
 def test_a_company_somebody_else_has_put_there_is_left_and_linked_to():
     contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
-    plan = planned(
+    plan = plan_upserts(
         [row(name="A"), contact],
         sent={},
         there={ID: record("", number=99, name="Theirs")},
         fields=FIELDS,
     )
 
-    assert [left.external_id for left in plan.left] == [ID]
+    assert [left.external_id for left in plan.skipped] == [ID]
     assert plan.writes[0].cells == {"name": "Mei", "parent_id/.id": "99"}
 
 
 def test_what_belongs_to_something_deleted_is_left_too():
     contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
     sent = {ID: Sent(values={"id": 7, "name": "A"})}
-    plan = planned([row(name="B"), contact], sent=sent, there={}, fields=FIELDS)
+    plan = plan_upserts([row(name="B"), contact], sent=sent, there={}, fields=FIELDS)
 
     assert not plan.writes
-    assert "deleted" in plan.left[1].because
+    assert "deleted" in plan.skipped[1].reason
 
 
 OURS, THEIRS = {"create_uid": [2, "Stoker"], "write_uid": [2, "Stoker"]}, {"write_uid": [3, "Mei"]}
-MADE_AND_TAKEN_BACK = Sent(digest=f"{UNDONE}d", values={"id": 7, "name": "A"})
+MADE_AND_TAKEN_BACK = Sent(digest=f"{UNDONE_PREFIX}d", values={"id": 7, "name": "A"})
 BROUGHT_BACK_AND_TAKEN_BACK = Sent(
-    digest=f"{UNDONE}d",
+    digest=f"{UNDONE_PREFIX}d",
     values={"id": 7, "name": "A", "active": None},
     before={"name": "A", "active": None},
 )
@@ -135,7 +145,7 @@ MEANT_TO_BE_BROUGHT_BACK = Sent(
     values={"id": 7, "name": "A", "active": [None, True]}, before={"name": "A", "active": None}
 )
 CHANGED_WHILE_ARCHIVED_AND_TAKEN_BACK = Sent(
-    digest=f"{UNDONE}d", values={"id": 7, "name": "A"}, before={"name": "A", "active": None}
+    digest=f"{UNDONE_PREFIX}d", values={"id": 7, "name": "A"}, before={"name": "A", "active": None}
 )
 WRITTEN = Sent(digest="d", values={"id": 7, "name": "A"})
 MEI = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
@@ -177,29 +187,29 @@ def test_what_was_taken_back_is_brought_back_with_news_of_it_and_not_without(sen
 def test_what_was_taken_back_is_brought_back_as_it_stands_with_what_belongs_to_it(sent, wanted):
     beside = [row(name="A")]
     there = {ID: archived()}
-    plan = planned(wanted, sent={ID: sent}, there=there, fields=FIELDS, beside=beside)
+    plan = plan_upserts(wanted, sent={ID: sent}, there=there, fields=FIELDS, beside=beside)
 
     assert [(write.row.external_id, write.cells) for write in plan.writes] == [
         (ID, {"active": True}),
         (MEI.external_id, {"name": "Mei", "parent_id/id": ID}),
     ]
-    assert not plan.left
+    assert not plan.skipped
 
 
 @put_away_by_people
 def test_what_people_archived_stays_archived_and_nothing_new_is_hung_there(sent, there):
     company = row(name="B")
     known = {ID: sent} if sent else {}
-    plan = planned([company, MEI], sent=known, there={ID: there}, fields=FIELDS)
+    plan = plan_upserts([company, MEI], sent=known, there={ID: there}, fields=FIELDS)
 
     assert not [write for write in plan.writes if "active" in write.cells]
-    assert plan.left[-1].external_id == MEI.external_id
-    assert plan.left[-1].because == "what it belongs to is archived in the CRM"
+    assert plan.skipped[-1].external_id == MEI.external_id
+    assert plan.skipped[-1].reason == "what it belongs to is archived in the CRM"
 
 
 def test_what_was_taken_back_stays_so_while_people_keep_archived_what_it_belongs_to():
     mei = replace(MADE_AND_TAKEN_BACK, values={"id": 8, "name": "Mei"})
-    plan = planned(
+    plan = plan_upserts(
         [replace(MEI, values={"name": "Mei", "phone": "1"})],
         sent={ID: WRITTEN, MEI.external_id: mei},
         there={
@@ -211,12 +221,12 @@ def test_what_was_taken_back_stays_so_while_people_keep_archived_what_it_belongs
     )
 
     assert not plan.writes
-    assert "archived" in plan.left[0].because
+    assert "archived" in plan.skipped[0].reason
 
 
 def test_a_change_of_what_is_seen_already_brings_nothing_else_back():
     mei = Sent(values={"id": 8, "name": "Mei"})
-    plan = planned(
+    plan = plan_upserts(
         [replace(MEI, values={"name": "Mei", "phone": "1"})],
         sent={ID: MADE_AND_TAKEN_BACK, MEI.external_id: mei},
         there={
@@ -232,7 +242,7 @@ def test_a_change_of_what_is_seen_already_brings_nothing_else_back():
 
 def test_that_we_brought_a_record_back_is_remembered_until_somebody_archives_it():
     (write,) = decided(row(name="B"), sent=MADE_AND_TAKEN_BACK, there=archived()).writes
-    kept = remembered(write, record(name="B", active=True), MADE_AND_TAKEN_BACK)
+    kept = compute_values_after_send(write, record(name="B", active=True), MADE_AND_TAKEN_BACK)
     assert kept == {"id": 7, "name": "B", "active": True}
 
     sent = Sent(digest="d", values=kept)
@@ -241,7 +251,7 @@ def test_that_we_brought_a_record_back_is_remembered_until_somebody_archives_it(
         (later,) = decided(row(name="C"), sent=sent, there=there).writes
         assert later.cells == {"name": "C"}
         assert {name: later.intent[name] for name in later.intent if name == "active"} == remains
-        now = remembered(later, record(name="C", active=active), sent)
+        now = compute_values_after_send(later, record(name="C", active=active), sent)
         assert now == {"id": 7, "name": "C", **remains}
 
 
@@ -249,15 +259,18 @@ def test_what_a_person_brought_back_is_not_remembered_as_our_doing():
     sent, there = BROUGHT_BACK_AND_TAKEN_BACK, record(name="A", active=True)
     (write,) = decided(row(name="B"), sent=sent, there=there).writes
     assert "active" not in write.intent
-    assert remembered(write, record(name="B", active=True), sent) == {"id": 7, "name": "B"}
+    assert compute_values_after_send(write, record(name="B", active=True), sent) == {
+        "id": 7,
+        "name": "B",
+    }
 
 
 def test_a_row_that_wants_what_it_wanted_need_not_be_looked_at():
     same, other = row(name="A"), row("stoker.acme_x", name="B")
-    sent = {ID: Sent(digest=digest_of(same)), other.external_id: Sent(digest="older")}
+    sent = {ID: Sent(digest=compute_digest(same)), other.external_id: Sent(digest="older")}
 
-    assert changed([same, other], sent) == [other]
-    assert changed([row(name="old"), same], sent) == []
+    assert list_changed_rows([same, other], sent) == [other]
+    assert list_changed_rows([row(name="old"), same], sent) == []
 
 
 @pytest.mark.parametrize("current", ["old", "new"])
@@ -280,7 +293,7 @@ def test_a_record_that_is_there_is_never_made_by_what_is_sent_now(sent):
 def test_what_the_crm_made_of_a_value_is_what_we_remember_as_ours():
     wanted = row(name="A", phone="+65 1")
     (write,) = decided(wanted).writes
-    kept = remembered(write, record(name="A", phone="+65-1"), None)
+    kept = compute_values_after_send(write, record(name="A", phone="+65-1"), None)
     assert kept == {"id": 7, "name": "A", "phone": "+65-1"}
 
     next_ = row(name="A", phone="+65 2")
@@ -292,27 +305,27 @@ def test_what_the_crm_made_of_a_value_is_what_we_remember_as_ours():
 def test_what_was_left_to_a_person_stays_theirs():
     sent = Sent(values={"id": 7, "name": "ours"})
     (write,) = decided(row(name="new", email="e"), sent=sent, there=record(name="theirs")).writes
-    kept = remembered(write, record(name="theirs", email="e"), sent)
+    kept = compute_values_after_send(write, record(name="theirs", email="e"), sent)
 
     assert kept == {"id": 7, "name": "ours", "email": "e"}
 
 
 def test_what_was_taken_back_is_not_wanted_again_but_something_else_is():
-    sent = {ID: Sent(digest=f"{UNDONE}{digest_of(row(name='A'))}")}
+    sent = {ID: Sent(digest=f"{UNDONE_PREFIX}{compute_digest(row(name='A'))}")}
 
-    assert changed([row(name="A")], sent) == []
-    assert changed([row(name="B")], sent) == [row(name="B")]
+    assert list_changed_rows([row(name="A")], sent) == []
+    assert list_changed_rows([row(name="B")], sent) == [row(name="B")]
 
 
 def test_what_was_taken_back_from_an_earlier_run_is_not_wanted_again_either():
-    sent = {ID: Sent(digest="latest", settled=frozenset({digest_of(row(name="A"))}))}
+    sent = {ID: Sent(digest="latest", settled=frozenset({compute_digest(row(name="A"))}))}
 
-    assert changed([row(name="A")], sent) == []
-    assert changed([row(name="B")], sent) == [row(name="B")]
+    assert list_changed_rows([row(name="A")], sent) == []
+    assert list_changed_rows([row(name="B")], sent) == [row(name="B")]
 
 
 def writes(*digests, place=None):
-    values = {PLACE: place} if place else {}
+    values = {CRM_KEY: place} if place else {}
     return [Sent(digest=digest, values=values) for digest in digests]
 
 
@@ -321,21 +334,21 @@ def writes(*digests, place=None):
     [
         (["a"], set()),
         (["a", "b"], set()),
-        (["a", f"{UNDONE}b"], {"a"}),  # what stood before stands again
-        (["a", f"{UNDONE}b", f"{UNDONE}c"], {"a", "b"}),
-        ([f"{UNDONE}b", f"{UNDONE}a"], {"b"}),
-        ([f"{UNDONE}a", "b"], {"a"}),
-        ([f"{UNDONE}a", "b", "a"], set()),
-        (["", f"{UNDONE}b"], {""}),
+        (["a", f"{UNDONE_PREFIX}b"], {"a"}),  # what stood before stands again
+        (["a", f"{UNDONE_PREFIX}b", f"{UNDONE_PREFIX}c"], {"a", "b"}),
+        ([f"{UNDONE_PREFIX}b", f"{UNDONE_PREFIX}a"], {"b"}),
+        ([f"{UNDONE_PREFIX}a", "b"], {"a"}),
+        ([f"{UNDONE_PREFIX}a", "b", "a"], set()),
+        (["", f"{UNDONE_PREFIX}b"], {""}),
     ],
 )
 def test_all_that_was_taken_back_is_settled_and_so_is_what_stands_again(digests, settled):
-    assert settled_by(writes(*digests)) == settled
-    assert settled_by(writes(*digests, place="here")) == settled
+    assert list_settled_digests(writes(*digests)) == settled
+    assert list_settled_digests(writes(*digests, place="here")) == settled
 
 
 def test_what_was_taken_back_from_another_crm_settles_nothing_here():
-    there = writes("b", f"{UNDONE}a", place="there")
+    there = writes("b", f"{UNDONE_PREFIX}a", place="there")
 
-    assert settled_by([*there, *writes("c", place="here")]) == set()
-    assert settled_by([*there, *writes(f"{UNDONE}c", place="here")]) == set()
+    assert list_settled_digests([*there, *writes("c", place="here")]) == set()
+    assert list_settled_digests([*there, *writes(f"{UNDONE_PREFIX}c", place="here")]) == set()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
-from stoker.crm.odoo_protocols import DEEPEST, MOST_VALUES, Fault, read_answer, written
+from stoker.crm.odoo_protocols import MAX_DEPTH, MAX_VALUES, Fault, encode_call, parse_response
 
 controls = "".join(map(chr, set(range(32)) - {9, 10}))
 letters = st.characters(exclude_categories=("Cs",), exclude_characters=controls + "\ufffe\uffff")
@@ -32,29 +32,29 @@ def answer(value):
 
 @given(st.lists(values, max_size=3))
 def test_what_we_write_the_others_read(params):
-    read, method = oracle.loads(written("do", tuple(params)))
+    read, method = oracle.loads(encode_call("do", tuple(params)))
     assert (list(read), method) == (params, "do")
 
 
 @given(values)
 def test_what_the_others_write_we_read(value):
-    assert read_answer(answer(value)) == value
+    assert parse_response(answer(value)) == value
 
 
 def test_a_carriage_return_arrives():
-    (read,), _ = oracle.loads(written("do", ("a\r\nb",)))
+    (read,), _ = oracle.loads(encode_call("do", ("a\r\nb",)))
     assert read == "a\r\nb"
 
 
 def test_a_fault_is_a_number_and_a_text():
     fault = oracle.dumps(oracle.Fault(3, "Access Denied"), methodresponse=True).encode()
-    assert read_answer(fault) == Fault(3, "Access Denied")
+    assert parse_response(fault) == Fault(3, "Access Denied")
 
 
 @pytest.mark.parametrize("bad", ["a\0", "\x1b", "\ud800", "\uffff", 2**31, float("inf")])
 def test_what_cannot_be_written_is_refused(bad):
     with pytest.raises(PermanentError):
-        written("do", (bad,))
+        encode_call("do", (bad,))
 
 
 def nested(many):
@@ -76,8 +76,8 @@ def listed(inside):
         "{}",
         "<html/>",
         "<methodResponse/>",
-        nested(DEEPEST * 4),
-        listed("<value/>" * (MOST_VALUES + 1)),
+        nested(MAX_DEPTH * 4),
+        listed("<value/>" * (MAX_VALUES + 1)),
         listed(f"<value><int>{'9' * 5000}</int></value>"),
         listed("<value><int>x</int></value>"),
         listed("<value><boolean>2</boolean></value>"),
@@ -90,11 +90,11 @@ def listed(inside):
 )
 def test_what_is_no_answer_is_refused(body):
     with pytest.raises(PermanentError):
-        read_answer(body.encode())
+        parse_response(body.encode())
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_get_past_the_reader(body):
     for each in (body, b"<methodResponse><params><param><value>" + body):
         with pytest.raises(PermanentError):
-            read_answer(each)
+            parse_response(each)

@@ -7,9 +7,9 @@ import pytest
 
 from stoker.base.errors import ConfigError, TransientError, UncertainError
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.db.sqlite_file import write_ahead
-from stoker.db.sqlite_migrations import migrated
-from stoker.db.sqlite_writer import GroupCommit
+from stoker.db.sqlite_file import enable_wal
+from stoker.db.sqlite_migrations import apply_migrations
+from stoker.db.sqlite_writer import SqliteWriter
 
 
 class FailingDisk(apsw.VFS):
@@ -59,7 +59,7 @@ def writer(tmp_path, disk):
         db.execute("CREATE TABLE IF NOT EXISTS words (word TEXT) STRICT")
         return db
 
-    writer = GroupCommit(path, connect)
+    writer = SqliteWriter(path, connect)
     yield writer
     disk.failing = None
     writer.close()
@@ -74,21 +74,21 @@ def words(db):
 
 
 def test_nobody_is_told_yes_by_a_commit_whose_sync_failed(writer, disk):
-    assert writer.ask(word("before")).result() == "before"
+    assert writer.submit(word("before")).result() == "before"
     disk.failing = "sync"
-    errors = [promise.exception() for promise in [writer.ask(word("unsure")) for _ in range(5)]]
+    errors = [promise.exception() for promise in [writer.submit(word("unsure")) for _ in range(5)]]
     # Those in that commit may have been written; those after it were not even tried.
     assert isinstance(errors[0], UncertainError)
     assert all(isinstance(error, UncertainError | ConfigError) for error in errors)
 
 
 def test_a_failed_sync_is_never_asked_again_not_even_when_closing(writer, disk):
-    writer.ask(word("before")).result()
+    writer.submit(word("before")).result()
     disk.failing = "sync"
     with pytest.raises(UncertainError):
-        writer.ask(word("unsure")).result()
+        writer.submit(word("unsure")).result()
     disk.failing, asked = None, disk.syncs
-    for ask in (writer.ask, writer.ask_alone):
+    for ask in (writer.submit, writer.submit_exclusive):
         with pytest.raises(ConfigError, match="check the disk"):
             ask(word("later")).result()
     writer.close()
@@ -111,13 +111,13 @@ def test_a_writer_that_tries_again_is_caught_syncing_twice(tmp_path, disk):
 
 
 def test_a_full_disk_undoes_the_whole_commit_and_the_next_one_works(writer, disk):
-    writer.ask(word("before")).result()
+    writer.submit(word("before")).result()
     disk.failing = "write"
     with pytest.raises(TransientError, match="free some room"):
-        writer.ask(word("no room")).result()
+        writer.submit(word("no room")).result()
     disk.failing = None
-    writer.ask(word("after")).result()
-    assert writer.ask(words).result() == ["before", "after"]
+    writer.submit(word("after")).result()
+    assert writer.submit(words).result() == ["before", "after"]
 
 
 def test_a_connection_that_cannot_be_opened_is_tried_again_for_the_next_caller(tmp_path):
@@ -129,14 +129,14 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_for_the_next_caller(t
             raise ConfigError("not yet")
         return apsw.Connection(":memory:")
 
-    writer = GroupCommit(tmp_path / "x.db", connect)
+    writer = SqliteWriter(tmp_path / "x.db", connect)
     with pytest.raises(ConfigError, match="not yet"):
-        writer.ask(lambda db: 1).result()
-    assert writer.ask(lambda db: 1).result() == 1
+        writer.submit(lambda db: 1).result()
+    assert writer.submit(lambda db: 1).result() == 1
     writer.close()
     writer.close()
     with pytest.raises(ConfigError, match="closed"):
-        writer.ask(lambda db: 1)
+        writer.submit(lambda db: 1)
 
 
 def test_a_sync_that_fails_under_a_migration_is_never_asked_again(tmp_path, disk):
@@ -146,10 +146,10 @@ def test_a_sync_that_fails_under_a_migration_is_never_asked_again(tmp_path, disk
         disk.failing = None
         db = apsw.Connection(str(path), vfs=f"failing-{tmp_path}")
         # Before the log is on, SQLite undoes by writing the old pages again and syncing those.
-        write_ahead(db, path, busy=busy)
+        enable_wal(db, path, busy=busy)
         disk.failing, disk.syncs = nth, 0
         try:
-            migrated(db, path, MIGRATIONS, busy=busy)
+            apply_migrations(db, path, MIGRATIONS, busy=busy)
         except UncertainError:
             syncs += 1
             assert disk.syncs == nth

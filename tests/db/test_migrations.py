@@ -15,7 +15,7 @@ from kit.old_files import AT, changed_rows, dump, make_file, schema
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.db.migrations import Migration, pending
+from stoker.db.migrations import Migration, list_pending
 from stoker.db.schema_sqlite import MIGRATIONS
 
 NAMES = [str(step) for step in MIGRATIONS]
@@ -65,10 +65,14 @@ def test_what_an_earlier_version_wrote_is_still_read(path):
     async def scenario():
         backend = SqliteBackend(path)
         runs = backend.tenant(TenantId("acme")).runs
-        [run] = await runs.runs()
-        assert (run.reason, run.manifest.config, run.key.epoch) == ("ünï 🙂", {"days": 30}, 7)
+        [run] = await runs.list_runs()
+        assert (run.reason, run.manifest.config, run.key.fencing_token) == (
+            "ünï 🙂",
+            {"days": 30},
+            7,
+        )
         at = datetime.fromisoformat(AT)
-        found = [await page(at) for page in (runs.jobs, runs.enriched, runs.scores)]
+        found = [await page(at) for page in (runs.list_jobs, runs.list_enriched, runs.list_scores)]
         assert [len(page) for page in found] == [5, 5, 5]
         await backend.close()
 
@@ -104,10 +108,10 @@ def test_an_older_file_is_not_used_before_it_is_migrated(path):
         backend = SqliteBackend(path)
         assert await backend.schema_version() == 1
         with pytest.raises(ConfigError, match="stoker db migrate"):
-            await backend.tenant(TenantId("acme")).runs.runs()
+            await backend.tenant(TenantId("acme")).runs.list_runs()
         await backend.migrate()
         assert await backend.schema_version() == len(MIGRATIONS)
-        assert len(await backend.tenant(TenantId("acme")).runs.runs()) == 1
+        assert len(await backend.tenant(TenantId("acme")).runs.list_runs()) == 1
         await backend.close()
 
     asyncio.run(scenario())
@@ -123,7 +127,7 @@ def test_a_newer_file_is_refused_and_left_alone(path):
     async def scenario():
         backend = SqliteBackend(path)
         runs = backend.tenant(TenantId("acme")).runs
-        for verb in (backend.migrate(), runs.runs(), runs.prune([])):
+        for verb in (backend.migrate(), runs.list_runs(), runs.delete_runs([])):
             with pytest.raises(ConfigError, match="99, newer than this Stoker knows"):
                 await verb
         assert await backend.schema_version() == 99
@@ -135,10 +139,10 @@ def test_a_newer_file_is_refused_and_left_alone(path):
 
 def test_steps_are_taken_in_order_from_where_the_schema_is():
     everything = len(MIGRATIONS)
-    assert [step.number for step in pending(MIGRATIONS[:3], version=1, where="x")] == [2, 3]
-    assert not pending(MIGRATIONS, version=everything, where="x")
+    assert [step.number for step in list_pending(MIGRATIONS[:3], version=1, where="x")] == [2, 3]
+    assert not list_pending(MIGRATIONS, version=everything, where="x")
     with pytest.raises(ConfigError, match="numbered"):
-        pending([Migration(number=2, name="two", script="")], version=0, where="x")
+        list_pending([Migration(number=2, name="two", script="")], version=0, where="x")
 
 
 MIGRATE = """

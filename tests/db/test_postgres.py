@@ -17,12 +17,12 @@ from pg import PASSWORD, empty_database, fresh_database, session_server, url
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, TransientError
 from stoker.db.migrations import Migration
-from stoker.db.postgres import READ, WRITE, driver_query
-from stoker.db.postgres_setup import migrate, set_up
+from stoker.db.postgres import BEGIN_READ, BEGIN_WRITE, to_driver_query
+from stoker.db.postgres_setup import create_roles_and_schema, migrate
 from stoker.db.schema_postgres import GRANTS, MIGRATIONS
-from stoker.ledger.chain import Note, first_break
+from stoker.ledger.chain import NewEntry, find_first_break
 
-NOTE = Note(at=START, kind="k", subject="s", reason="r")
+NOTE = NewEntry(at=START, kind="k", subject="s", reason="r")
 
 
 def run_with(app_url, work, **options):
@@ -37,7 +37,7 @@ def run_with(app_url, work, **options):
 
 
 def entries(backend):
-    return backend.tenant(ACME).ledger.entries()
+    return backend.tenant(ACME).ledger.list_entries()
 
 
 # Setting up
@@ -45,7 +45,10 @@ def entries(backend):
 
 def test_setting_up_twice_is_once(postgres):
     admin_url, app_url = empty_database(postgres)
-    first, second = set_up(admin_url, app_url), set_up(admin_url, app_url)
+    first, second = (
+        create_roles_and_schema(admin_url, app_url),
+        create_roles_and_schema(admin_url, app_url),
+    )
     assert [str(step) for step in MIGRATIONS] == first[-len(MIGRATIONS) :]
     assert not set(second) & {str(step) for step in MIGRATIONS}
     assert run_with(app_url, entries) == []
@@ -54,14 +57,14 @@ def test_setting_up_twice_is_once(postgres):
 def test_many_may_set_up_the_same_database_at_once(postgres):
     admin_url, app_url = empty_database(postgres)
     with ThreadPoolExecutor(4) as lanes:
-        told = list(lanes.map(lambda _: set_up(admin_url, app_url), range(4)))
+        told = list(lanes.map(lambda _: create_roles_and_schema(admin_url, app_url), range(4)))
     assert sum(str(MIGRATIONS[0]) in said for said in told) == 1
     assert run_with(app_url, entries) == []
 
 
 def test_what_is_set_up_never_says_the_password(postgres):
     admin_url, app_url = empty_database(postgres)
-    assert PASSWORD not in " ".join(set_up(admin_url, app_url))
+    assert PASSWORD not in " ".join(create_roles_and_schema(admin_url, app_url))
     assert PASSWORD not in (postgres.data / "log").read_text(errors="replace")
 
 
@@ -79,7 +82,7 @@ def test_an_administrator_who_is_no_superuser_can_set_up_a_database_of_its_own(p
         )
         admin.execute(f"GRANT stoker_owner TO lead_{name} WITH ADMIN OPTION")
     lead_url = url(postgres, user=f"lead_{name}", database=name, password="x")
-    set_up(lead_url, app_url)
+    create_roles_and_schema(lead_url, app_url)
     assert run_with(app_url, entries) == []
 
 
@@ -88,7 +91,7 @@ def test_a_role_that_had_too_much_is_made_to_fit(postgres):
     name = conninfo.conninfo_to_dict(app_url)["user"]
     with psycopg.connect(admin_url) as admin:
         admin.execute(f"CREATE ROLE {name} SUPERUSER BYPASSRLS CREATEROLE CREATEDB")
-    set_up(admin_url, app_url)
+    create_roles_and_schema(admin_url, app_url)
     assert run_with(app_url, entries) == []
 
 
@@ -99,20 +102,20 @@ def test_grants_are_made_exact_again_by_setting_up(postgres):
         admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA stoker TO {name}")
     with pytest.raises(ConfigError, match="grant of"):
         run_with(app_url, entries)
-    set_up(admin_url, app_url)
+    create_roles_and_schema(admin_url, app_url)
     assert run_with(app_url, entries) == []
 
 
 def test_an_app_url_that_row_security_would_not_bind_is_refused(postgres):
     admin_url, _ = empty_database(postgres)
     with pytest.raises(ConfigError, match="name another user"):
-        set_up(admin_url, admin_url)
+        create_roles_and_schema(admin_url, admin_url)
 
 
 def test_the_two_urls_must_name_one_database(postgres):
     (admin_url, _), (_, app_url) = empty_database(postgres), empty_database(postgres)
     with pytest.raises(ConfigError, match="different databases"):
-        set_up(admin_url, app_url)
+        create_roles_and_schema(admin_url, app_url)
 
 
 def test_an_admin_without_the_right_is_told_what_is_needed(postgres):
@@ -120,7 +123,7 @@ def test_an_admin_without_the_right_is_told_what_is_needed(postgres):
     database = conninfo.conninfo_to_dict(admin_url)["dbname"]
     other = url(postgres, user="somebody_new", database=database)
     with pytest.raises(ConfigError, match="may make roles"):
-        set_up(app_url, other)
+        create_roles_and_schema(app_url, other)
 
 
 # Growing
@@ -135,7 +138,7 @@ def test_a_database_that_was_never_set_up_says_so(postgres):
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
 def test_a_database_from_any_earlier_version_keeps_its_rows(postgres, version):
     admin_url, app_url = empty_database(postgres)
-    set_up(admin_url, app_url, steps=MIGRATIONS[:version])
+    create_roles_and_schema(admin_url, app_url, steps=MIGRATIONS[:version])
     with pytest.raises(ConfigError, match="stoker db migrate"):
         run_with(app_url, entries)
     with psycopg.connect(admin_url) as admin:
@@ -160,7 +163,7 @@ def rows_of(link):
 def test_the_program_refuses_a_newer_database_and_leaves_it_alone(postgres):
     admin_url, app_url = empty_database(postgres)
     newer = (*MIGRATIONS, Migration(number=len(MIGRATIONS) + 1, name="later", script="SELECT 1"))
-    set_up(admin_url, app_url, steps=newer)
+    create_roles_and_schema(admin_url, app_url, steps=newer)
     for attempt in (lambda: run_with(app_url, entries), lambda: migrate(admin_url)):
         with pytest.raises(ConfigError, match="upgrade Stoker"):
             attempt()
@@ -170,7 +173,7 @@ def test_a_step_that_fails_leaves_no_trace(postgres):
     admin_url, app_url = empty_database(postgres)
     broken = Migration(number=2, name="broken", script="CREATE TABLE stoker.x (); SELECT 1/0")
     with pytest.raises(PermanentError, match="division"):
-        set_up(admin_url, app_url, steps=(MIGRATIONS[0], broken))
+        create_roles_and_schema(admin_url, app_url, steps=(MIGRATIONS[0], broken))
     assert run_with(app_url, lambda backend: backend.schema_version()) == 1
     with psycopg.connect(admin_url) as admin:
         assert admin.execute("SELECT to_regclass('stoker.x')").fetchone() == (None,)
@@ -178,7 +181,7 @@ def test_a_step_that_fails_leaves_no_trace(postgres):
 
 def test_the_app_itself_never_migrates(postgres):
     admin_url, app_url = empty_database(postgres)
-    set_up(admin_url, app_url, steps=MIGRATIONS[:1])
+    create_roles_and_schema(admin_url, app_url, steps=MIGRATIONS[:1])
     with pytest.raises(ConfigError, match=r"--admin-url"):
         run_with(app_url, lambda backend: backend.migrate())
     migrate(admin_url)
@@ -268,7 +271,7 @@ def test_without_its_driver_the_module_says_what_to_install():
 )
 def test_places_for_values_are_said_in_the_drivers_way(ours, drivers):
     expected = drivers or "SELECT '12:30 ?' WHERE a LIKE 'x%%' AND b %% 2 = %(c)s"
-    assert driver_query(ours).decode() == expected
+    assert to_driver_query(ours).decode() == expected
 
 
 def test_a_reader_cannot_write(postgres):
@@ -277,7 +280,7 @@ def test_a_reader_cannot_write(postgres):
     async def write(backend):
         remove = "DELETE FROM runs"
         with pytest.raises(TransientError, match="reads"):
-            await backend.transact(ACME, READ, lambda tx: tx.change(remove))
+            await backend.transact(ACME, BEGIN_READ, lambda tx: tx.execute(remove))
 
     run_with(app_url, write)
 
@@ -289,12 +292,12 @@ def test_an_error_in_the_work_takes_everything_back(postgres):
         await fill(backend, tenants=[ACME])
 
         def half(tx):
-            assert tx.change("DELETE FROM scores") == 3
+            assert tx.execute("DELETE FROM scores") == 3
             raise ConflictError("changed our mind")
 
         with pytest.raises(ConflictError):
-            await backend.transact(ACME, WRITE, half)
-        return await backend.tenant(ACME).runs.scores(START)
+            await backend.transact(ACME, BEGIN_WRITE, half)
+        return await backend.tenant(ACME).runs.list_scores(START)
 
     assert len(run_with(app_url, work)) == 3
 
@@ -305,11 +308,11 @@ def test_many_writers_leave_one_ledger_without_gaps(postgres):
     async def write(backend):
         store = backend.tenant(ACME)
         await asyncio.gather(*(store.ledger.append([NOTE, NOTE]) for _ in range(50)))
-        return await store.ledger.entries()
+        return await store.ledger.list_entries()
 
     kept = run_with(app_url, write, connections=8)
     assert len(kept) == 100
-    assert first_break(kept) is None
+    assert find_first_break(kept) is None
 
 
 def test_one_backend_serves_one_event_loop_after_another(postgres):
@@ -317,7 +320,7 @@ def test_one_backend_serves_one_event_loop_after_another(postgres):
     backend = PostgresBackend(app_url)
     store = backend.tenant(ACME)
     asyncio.run(store.ledger.append([NOTE]))
-    assert len(asyncio.run(store.ledger.entries())) == 1
+    assert len(asyncio.run(store.ledger.list_entries())) == 1
     asyncio.run(backend.close())
     asyncio.run(backend.close())
 
@@ -339,8 +342,8 @@ def test_a_key_too_long_for_an_index_is_refused_for_good(postgres):
         with pytest.raises(PermanentError, match="too long"):
             await backend.transact(
                 ACME,
-                WRITE,
-                lambda tx: tx.change(
+                BEGIN_WRITE,
+                lambda tx: tx.execute(
                     "INSERT INTO leases VALUES (:tenant, :name, '', 1, 1, now(), '')",
                     tenant=ACME,
                     name=long,

@@ -18,12 +18,12 @@ from stoker.base.errors import ConfigError, ConflictError, TransientError
 from stoker.base.types import TenantId
 from stoker.db.schema_sqlite import MIGRATIONS
 from stoker.db.sqlite_file import refuse_old_sqlite
-from stoker.ledger.chain import Note, first_break
+from stoker.ledger.chain import NewEntry, find_first_break
 from stoker.runs.model import Run, RunKey
 
 ACME = TenantId("acme")
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
-NOTE = Note(at=AT, kind="NOTE", subject="x", reason="")
+NOTE = NewEntry(at=AT, kind="NOTE", subject="x", reason="")
 NO_TIME = timedelta(milliseconds=20)
 
 
@@ -46,7 +46,7 @@ async def noted(path, count=1):
 
 async def entries(path):
     async with opened(path, migrate=False) as backend:
-        return await backend.tenant(ACME).ledger.entries()
+        return await backend.tenant(ACME).ledger.list_entries()
 
 
 async def sentence(kind, verb, *, naming):
@@ -76,14 +76,14 @@ def test_a_failure_undoes_its_own_work_and_nobody_elses(path):
                 *(store.insert_run(run) for run in runs), return_exceptions=True
             )
             assert [type(answer) for answer in answers] == [type(None), ConflictError] * 10
-            assert await store.runs() == runs[18::-2]
+            assert await store.list_runs() == runs[18::-2]
 
     asyncio.run(scenario())
 
 
 def test_an_error_in_the_work_itself_comes_back_to_whoever_asked(path):
     def broken(tx):
-        tx.change("DELETE FROM runs")
+        tx.execute("DELETE FROM runs")
         raise ZeroDivisionError
 
     async def scenario():
@@ -92,7 +92,7 @@ def test_an_error_in_the_work_itself_comes_back_to_whoever_asked(path):
             await store.runs.insert_run(Run(key=RunKey(AT, 1), kind="kept"))
             with pytest.raises(ZeroDivisionError):
                 await backend.write(broken)
-            assert len(await store.runs.runs()) == 1
+            assert len(await store.runs.list_runs()) == 1
             await store.ledger.append([NOTE])
 
     asyncio.run(scenario())
@@ -107,8 +107,8 @@ def test_somebody_who_stops_waiting_stops_nobody_else(path):
             for one in waiting[::2]:
                 one.cancel()
             answers = await asyncio.gather(*waiting, return_exceptions=True)
-            kept = await book.entries()
-            assert first_break(kept) is None
+            kept = await book.list_entries()
+            assert find_first_break(kept) is None
             assert all(answer[0] in kept for answer in answers[1::2])
 
     asyncio.run(scenario())
@@ -125,7 +125,7 @@ def test_closing_finishes_what_was_asked_and_closing_twice_is_once(path):
         await backend.close()
         assert len(await asyncio.gather(*asked)) == 10
         await sentence(ConfigError, book.append([NOTE]), naming=path)
-        await sentence(ConfigError, book.entries(), naming=path)
+        await sentence(ConfigError, book.list_entries(), naming=path)
         assert not path.with_name("stoker.db-wal").exists()
         assert len(await entries(path)) == 10
 
@@ -176,11 +176,11 @@ def test_a_file_locked_for_too_long_is_left_for_later_and_still_read(path):
         async with opened(path, migrate=False, busy=NO_TIME) as backend:
             book = backend.tenant(ACME).ledger
             await sentence(TransientError, book.append([NOTE]), naming=path)
-            assert len(await book.entries()) == 1
+            assert len(await book.list_entries()) == 1
             other.execute("ROLLBACK")
             other.close()
             await book.append([NOTE])
-            assert len(await book.entries()) == 2
+            assert len(await book.list_entries()) == 2
 
     asyncio.run(scenario())
 
@@ -234,7 +234,7 @@ def test_many_processes_lose_no_write_to_each_other(path, record_property):
     lost = lost_writes(OURS, path, processes=6, each=20)
     record_property("fault", f"B7 SQLite, 6 processes writing at once: n=120 writes, {lost} lost")
     assert lost == 0
-    assert first_break(asyncio.run(entries(path))) is None
+    assert find_first_break(asyncio.run(entries(path))) is None
 
 
 def test_reading_before_locking_is_caught_losing_writes(path):
@@ -254,7 +254,7 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(path, content):
             for verb in (
                 backend.migrate,
                 backend.schema_version,
-                backend.tenant(ACME).runs.runs,
+                backend.tenant(ACME).runs.list_runs,
                 lambda: backend.tenant(ACME).ledger.append([NOTE]),
             ):
                 await sentence(ConfigError, verb(), naming=path)
@@ -273,7 +273,11 @@ def test_another_programs_database_is_left_alone(path):
 
     async def scenario():
         async with opened(path, migrate=False) as backend:
-            for verb in (backend.migrate, backend.schema_version, backend.tenant(ACME).runs.runs):
+            for verb in (
+                backend.migrate,
+                backend.schema_version,
+                backend.tenant(ACME).runs.list_runs,
+            ):
                 await sentence(ConfigError, verb(), naming=path)
 
     asyncio.run(scenario())
@@ -289,7 +293,7 @@ def test_a_damaged_file_says_so(path):
     async def scenario():
         async with opened(path, migrate=False) as backend:
             book = backend.tenant(ACME).ledger
-            said = await sentence(ConfigError, book.entries(limit=5000), naming=path)
+            said = await sentence(ConfigError, book.list_entries(limit=5000), naming=path)
             assert "backup" in said
             assert not all(check.ok for check in await backend.checks())
 
@@ -300,7 +304,7 @@ def test_a_directory_is_not_a_database(tmp_path):
     async def scenario():
         async with opened(tmp_path, migrate=False) as backend:
             await sentence(ConfigError, backend.migrate(), naming=tmp_path)
-            await sentence(ConfigError, backend.tenant(ACME).runs.runs(), naming=tmp_path)
+            await sentence(ConfigError, backend.tenant(ACME).runs.list_runs(), naming=tmp_path)
 
     asyncio.run(scenario())
 
@@ -326,13 +330,13 @@ def test_only_migrating_makes_a_file(path):
         async with opened(path, migrate=False) as backend:
             store = backend.tenant(ACME)
             assert await backend.schema_version() == 0
-            for verb in (store.runs.runs(), store.ledger.append([NOTE])):
+            for verb in (store.runs.list_runs(), store.ledger.append([NOTE])):
                 said = await sentence(ConfigError, verb, naming=path)
                 assert "stoker db migrate" in said
             assert not all(check.ok for check in await backend.checks())
             assert not path.exists()
             await backend.migrate()
-            assert await store.runs.runs() == []
+            assert await store.runs.list_runs() == []
 
     asyncio.run(scenario())
 
@@ -365,7 +369,7 @@ async def _reads_but_does_not_write(path):
     async with opened(path, migrate=False) as backend:
         store = backend.tenant(ACME)
         for _ in range(2):
-            assert len(await store.ledger.entries()) == 3
+            assert len(await store.ledger.list_entries()) == 3
             said = await sentence(ConfigError, store.ledger.append([NOTE]), naming=path)
             assert "read-only" in said
         assert await backend.schema_version() == len(MIGRATIONS)
@@ -411,7 +415,7 @@ def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(roo
 
         async def reading():
             async with opened(left, migrate=False) as backend:
-                verb = backend.tenant(ACME).ledger.entries()
+                verb = backend.tenant(ACME).ledger.list_entries()
                 assert "-wal" in await sentence(ConfigError, verb, naming=left)
 
         asyncio.run(reading())
@@ -431,16 +435,16 @@ def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path):
             ballast = disk / "ballast"
             free = os.statvfs(disk)
             ballast.write_bytes(bytes(free.f_bavail * free.f_frsize))
-            big = [Note(at=AT, kind="NOTE", subject="x", reason="y" * 90_000)] * 3
+            big = [NewEntry(at=AT, kind="NOTE", subject="x", reason="y" * 90_000)] * 3
             for _ in range(3):
                 said = await sentence(TransientError, book.append(big), naming=path)
                 assert "disk is full" in said
-                assert len(await book.entries()) == 1
+                assert len(await book.list_entries()) == 1
             ballast.unlink()
             await book.append(big)
-            kept = await book.entries()
+            kept = await book.list_entries()
             assert len(kept) == 4
-            assert first_break(kept) is None
+            assert find_first_break(kept) is None
 
     with memory_disk(tmp_path / "disk", size="1m") as disk:
         asyncio.run(scenario(disk))

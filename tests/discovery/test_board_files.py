@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.base.errors import ConfigError
-from stoker.discovery.enrichment import LONGEST_TEXT
-from stoker.discovery.job_files import A_BATCH, LONGEST_LINE, Files
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
+from stoker.discovery.job_files import BATCH_SIZE, MAX_LINE_BYTES, JobFiles
 
 
 def batches(path, **more):
     async def read():
-        return [batch async for batch in Files().batches(path, **more)]
+        return [batch async for batch in JobFiles().read_batches(path, **more)]
 
     return asyncio.run(read())
 
@@ -43,7 +43,7 @@ def test_bad_rows_are_set_aside_with_their_line_and_reason(tmp_path):
         "Cook,https://a.test/1",
         "Nowhere,javascript:alert(1)",
         ",https://a.test/2",
-        "x" * (LONGEST_LINE + 10),
+        "x" * (MAX_LINE_BYTES + 10),
         '"two\nlines",https://a.test/3',
         "short",
         "Last\0,https://a.test/4,more,than,there,are",
@@ -67,7 +67,7 @@ def test_json_lines_survive_every_bad_neighbour(tmp_path):
         b"{",
         b"[]",
         b'{"title": 3, "url": null}',
-        b"x" * (LONGEST_LINE + 10),
+        b"x" * (MAX_LINE_BYTES + 10),
         b"[" * 100_000,
         b'{"a": 1, "a": 2}',
         b"\xff",
@@ -91,12 +91,12 @@ def test_a_file_that_cannot_be_meant_is_said_so(tmp_path):
 
 
 def test_a_long_file_comes_batch_by_batch_and_in_its_order(tmp_path):
-    many = 2 * A_BATCH + 7
+    many = 2 * BATCH_SIZE + 7
     rows = "".join(f"Job {nth},https://a.test/{nth}\n" for nth in range(many))
     (tmp_path / "jobs.csv").write_text(f"title,url\n{rows}")
     found = batches(tmp_path / "jobs.csv")
 
-    assert [len(batch.jobs) for batch in found] == [A_BATCH, A_BATCH, 7]
+    assert [len(batch.jobs) for batch in found] == [BATCH_SIZE, BATCH_SIZE, 7]
     titles = [job.title for batch in found for job in batch.jobs]
     assert titles == [f"Job {nth}" for nth in range(many)]
 
@@ -116,7 +116,7 @@ def test_texts_are_looked_at_and_a_files_own_word_on_remote_counts(tmp_path, sai
 
 @pytest.mark.parametrize("name", ["jobs.csv", "jobs.jsonl"])
 def test_of_a_very_long_cell_only_so_much_is_looked_at(tmp_path, name):
-    long = "x " * (LONGEST_TEXT // 2)
+    long = "x " * (MAX_TEXT_LENGTH // 2)
     rows = [
         {"title": "Cook", "url": "https://a.test/1", "description": f"Python {long} Kotlin"},
         {"title": "Cook", "url": "https://a.test/" + "2" * 5_000, "description": ""},

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.discovery.ashby import ASHBY
-from stoker.discovery.boards import Board, Boards
-from stoker.discovery.feeds import Feeds, read_feed
+from stoker.discovery.boards import AllBoards, Board
+from stoker.discovery.feeds import Feeds, parse_feed
 from stoker.discovery.greenhouse import GREENHOUSE
-from stoker.discovery.lever import A_PAGE, LEVER
-from stoker.discovery.model import MOST_POSTINGS, Validators, taken
-from stoker.http.client import Http
-from stoker.sandbox.http import Told
+from stoker.discovery.lever import LEVER, LEVER_PAGE_SIZE
+from stoker.discovery.model import MAX_POSTINGS, Validators, parse_postings
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.sandbox.world.jobs import openings_of
+from stoker.sandbox.world.jobs import list_openings
 
 BOARDS = {layout.name: layout for layout in (GREENHOUSE, LEVER, ASHBY)}
 each_board = pytest.mark.parametrize("kind", BOARDS)
@@ -35,7 +35,7 @@ NONSENSE = "http://board.test"
 def in_sandbox(work, **how):
     async def run():
         async with Sandbox(**{"companies": 200, **how}) as box:
-            http = Http(user_agent="Stoker test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
             try:
                 return await work(box, http)
             finally:
@@ -52,14 +52,14 @@ def said_by(handler, work):
 
 
 def read(kind, body, *, status=200):
-    handler = lambda asked: Told(status=status, body=body)  # noqa: E731
-    return said_by(handler, lambda http: board(http, kind, at=NONSENSE).postings("acme"))
+    handler = lambda asked: Response(status=status, body=body)  # noqa: E731
+    return said_by(handler, lambda http: board(http, kind, at=NONSENSE).read_postings("acme"))
 
 
 def on_board(world, kind):
-    companies = (world.company(at) for at in range(200))
+    companies = (world.get_company(at) for at in range(200))
     return next(
-        each for each in companies if each.board == kind and openings_of(world, each, night=0)
+        each for each in companies if each.board == kind and list_openings(world, each, night=0)
     )
 
 
@@ -67,13 +67,13 @@ def on_board(world, kind):
 def test_every_opening_comes_with_company_place_and_moment(kind):
     async def work(box, http):
         company = on_board(box.world, kind)
-        found = await board(http, kind).postings(company.slug, company=company.brand)
-        return company, openings_of(box.world, company, night=0), found
+        found = await board(http, kind).read_postings(company.slug, company=company.brand)
+        return company, list_openings(box.world, company, night=0), found
 
     company, openings, found = in_sandbox(work)
 
     assert not found.rejects
-    assert not found.more
+    assert not found.truncated
     assert [(job.title, job.location, job.posted_at, job.company) for job in found.jobs] == [
         (each.title, each.location, each.posted_at, company.brand) for each in openings
     ]
@@ -85,8 +85,8 @@ def test_an_unchanged_board_is_not_read_again(kind):
     async def work(box, http):
         one = board(http, kind)
         slug = on_board(box.world, kind).slug
-        first = await one.postings(slug)
-        again = await one.postings(slug, known=first.validators)
+        first = await one.read_postings(slug)
+        again = await one.read_postings(slug, known=first.validators)
         return first, again
 
     first, again = in_sandbox(work)
@@ -99,7 +99,7 @@ def test_an_unchanged_board_is_not_read_again(kind):
 @each_board
 def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
     async def work(_, http):
-        await board(http, kind).postings("no-such-board")
+        await board(http, kind).read_postings("no-such-board")
 
     with pytest.raises(PermanentError):
         in_sandbox(work)
@@ -110,8 +110,8 @@ def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
 def test_a_boards_name_cannot_lead_elsewhere(kind, name):
     async def work(box, http):
         with pytest.raises(PermanentError):
-            await board(http, kind).postings(name)
-        return box.tallies.requests
+            await board(http, kind).read_postings(name)
+        return box.meter.requests
 
     assert in_sandbox(work) == 0
 
@@ -182,33 +182,35 @@ def test_lever_is_read_page_by_page_to_its_end():
     ]
 
     def handler(asked):
-        skip, limit = int(asked.argument("skip")), int(asked.argument("limit"))
-        return Told(
+        skip, limit = int(asked.get_argument("skip")), int(asked.get_argument("limit"))
+        return Response(
             headers={"etag": '"x"'}, body=json.dumps(everything[skip : skip + limit]).encode()
         )
 
-    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme"))
 
     assert [job.title for job in found.jobs] == [each["text"] for each in everything]
     assert found.validators == Validators()  # of a first page, which says nothing of the others
 
 
 def test_only_the_first_page_is_asked_for_with_what_is_known():
-    page = [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(A_PAGE)]
+    page = [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
 
     def handler(asked):
-        if asked.argument("skip") != "0":
-            return Told(status=304) if "if-none-match" in asked.headers else Told(body=b"[]")
-        return Told(body=json.dumps(page).encode())
+        if asked.get_argument("skip") != "0":
+            return (
+                Response(status=304) if "if-none-match" in asked.headers else Response(body=b"[]")
+            )
+        return Response(body=json.dumps(page).encode())
 
     found = said_by(
         handler,
-        lambda http: board(http, "lever", at=NONSENSE).postings(
+        lambda http: board(http, "lever", at=NONSENSE).read_postings(
             "acme", known=Validators(etag='"x"')
         ),
     )
 
-    assert len(found.jobs) == A_PAGE
+    assert len(found.jobs) == LEVER_PAGE_SIZE
 
 
 def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
@@ -216,14 +218,14 @@ def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
 
     def handler(asked):
         if asked.headers.get("if-modified-since") == when:
-            return Told(status=304)
+            return Response(status=304)
         headers = {"last-modified": when, "etag": "x" * 5000}
-        return Told(headers=headers, body=wrapped("ashby", [GOOD]))
+        return Response(headers=headers, body=wrapped("ashby", [GOOD]))
 
     async def work(http):
         one = board(http, "ashby", at=NONSENSE)
-        first = await one.postings("acme")
-        return first, await one.postings("acme", known=first.validators)
+        first = await one.read_postings("acme")
+        return first, await one.read_postings("acme", known=first.validators)
 
     first, again = said_by(handler, work)
 
@@ -234,16 +236,16 @@ def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
 def test_a_board_that_repeats_itself_for_ever_is_left():
     asked_for = []
     page = json.dumps(
-        [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(A_PAGE)]
+        [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
     ).encode()
 
     def handler(asked):
         asked_for.append(asked.number)
-        return Told(body=page)
+        return Response(body=page)
 
-    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).postings("acme"))
+    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme"))
 
-    assert (len(found.jobs), len(asked_for)) == (A_PAGE, 2)
+    assert (len(found.jobs), len(asked_for)) == (LEVER_PAGE_SIZE, 2)
 
 
 def test_what_ashby_does_not_list_is_not_taken():
@@ -258,13 +260,13 @@ def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
     async def work(box, http):
         company = next(
             each
-            for each in (box.world.company(at) for at in range(50))
-            if openings_of(box.world, each, night=0)
+            for each in (box.world.get_company(at) for at in range(50))
+            if list_openings(box.world, each, night=0)
         )
         url = f"http://feeds.test/{company.slug}/jobs.{kind}"
-        found = await Feeds(http).postings(url, company=company.brand)
-        again = await Feeds(http).postings(url, known=found.validators)
-        return openings_of(box.world, company, night=0), found, again, company
+        found = await Feeds(http).read_postings(url, company=company.brand)
+        again = await Feeds(http).read_postings(url, known=found.validators)
+        return list_openings(box.world, company, night=0), found, again, company
 
     openings, found, again, company = in_sandbox(work)
 
@@ -276,7 +278,9 @@ def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
 
 
 def hostile(name):
-    return in_sandbox(lambda _, http: Feeds(http).postings(f"http://feeds.test/hostile/{name}"))
+    return in_sandbox(
+        lambda _, http: Feeds(http).read_postings(f"http://feeds.test/hostile/{name}")
+    )
 
 
 def test_a_feed_with_entities_of_its_own_is_refused_unread():
@@ -286,30 +290,30 @@ def test_a_feed_with_entities_of_its_own_is_refused_unread():
 
 def test_a_document_type_alone_is_reason_enough():
     with pytest.raises(PermanentError, match="entities"):
-        read_feed(b'<!DOCTYPE rss SYSTEM "http://elsewhere.test/rss.dtd"><rss></rss>')
+        parse_feed(b'<!DOCTYPE rss SYSTEM "http://elsewhere.test/rss.dtd"><rss></rss>')
 
 
 def test_a_feed_too_deep_is_read_down_to_there():
     item = b"<item><title>Kept</title><link>http://feeds.test/1</link></item>"
-    _, raws, _ = read_feed(b"<rss><channel>" + item + b"<a>" * 200 + b"</a>" * 200)
+    _, raws, _ = parse_feed(b"<rss><channel>" + item + b"<a>" * 200 + b"</a>" * 200)
 
     assert [raw.title for raw in raws] == ["Kept", ""]
-    assert raws[1].unreadable
+    assert raws[1].parse_error
 
 
 def test_a_feed_that_breaks_off_gives_what_came_before():
     found = hostile("broken.rss")
 
     assert [job.title for job in found.jobs] == ["Kept"]
-    assert found.rejects[0].because == "the feed breaks off here"
+    assert found.rejects[0].reason == "the feed breaks off here"
 
 
 @pytest.mark.parametrize("name", ["items.rss", "huge.rss"])
 def test_a_feed_without_end_is_read_so_far(name):
     found = hostile(name)
 
-    assert len(found.jobs) == MOST_POSTINGS
-    assert found.more
+    assert len(found.jobs) == MAX_POSTINGS
+    assert found.truncated
     assert found.jobs[1].title == "Job 1"
 
 
@@ -335,8 +339,8 @@ def test_only_the_items_own_words_count():
       <entry><source><title>Elsewhere</title><link href="http://elsewhere.test/"/></source>
       <link rel="self" href="http://feeds.test/self"/><link href="http://feeds.test/1"/>
       <title>Cook &amp; <![CDATA[<b>]]></title></entry></feed>"""
-    title, raws, _ = read_feed(body)
-    (job,) = taken("feed", raws, company=title).jobs
+    title, raws, _ = parse_feed(body)
+    (job,) = parse_postings("feed", raws, company=title).jobs
 
     assert (job.title, job.company) == ("Cook &", "Jobs")
     assert job.url == "http://feeds.test/1"
@@ -345,17 +349,17 @@ def test_only_the_items_own_words_count():
 @pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"{}", b"\xff\xfe", b"<rss"])
 def test_what_is_no_feed_is_said_to_be_none(body):
     with pytest.raises(PermanentError):
-        read_feed(body)
+        parse_feed(body)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_get_past_the_reader_of_feeds(body):
     for each in (body, b"<rss><channel><item><title>" + body, b"<feed>" + body + b"</feed>"):
         try:
-            _, raws, _ = read_feed(each)
+            _, raws, _ = parse_feed(each)
         except PermanentError:
             continue
-        taken("feed", raws)
+        parse_postings("feed", raws)
 
 
 @each_board
@@ -367,14 +371,14 @@ def test_every_call_waits_for_its_turn(kind):
         hosts.append(host)
         yield
 
-    page = [{**GOOD, "hostedUrl": f"https://a.test/{nth}"} for nth in range(A_PAGE)]
+    page = [{**GOOD, "hostedUrl": f"https://a.test/{nth}"} for nth in range(LEVER_PAGE_SIZE)]
 
     def handler(asked):
-        return Told(body=wrapped(kind, page if asked.argument("skip") == "0" else [GOOD]))
+        return Response(body=wrapped(kind, page if asked.get_argument("skip") == "0" else [GOOD]))
 
     async def work(http):
         one = board(http, kind, at=NONSENSE, turn=turn)
-        found = await one.postings("acme")
+        found = await one.read_postings("acme")
         await one.check()
         return found
 
@@ -394,7 +398,7 @@ def test_a_feed_waits_for_its_turn_at_its_own_host():
 
     async def work(_, http):
         with pytest.raises(PermanentError):
-            await Feeds(http, turn=turn).postings("http://feeds.test/nobody/jobs.rss")
+            await Feeds(http, turn=turn).read_postings("http://feeds.test/nobody/jobs.rss")
 
     in_sandbox(work)
     assert hosts == ["feeds.test"]
@@ -410,7 +414,7 @@ def test_what_a_board_says_of_the_work_is_looked_at(kind):
 def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
     body = b"""<rss><channel><item><title>Cook</title><link>http://feeds.test/1</link>
       <description>&lt;p&gt;Python, &amp;amp; AWS&lt;/p&gt;</description></item></channel></rss>"""
-    (listing,) = taken("feed", read_feed(body)[1]).listings
+    (listing,) = parse_postings("feed", parse_feed(body)[1]).listings
     assert listing.enriched.stack == ("aws", "python")
 
 
@@ -419,8 +423,8 @@ def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
 )
 def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
     async def work(http):
-        return await Boards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
+        return await AllBoards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
 
-    health = said_by(lambda asked: Told(status=status), work)
+    health = said_by(lambda asked: Response(status=status), work)
     assert health.ok is there
     assert all(kind in health.detail for kind in BOARDS)

@@ -6,25 +6,25 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load
+from stoker.config.load import load_settings
 from stoker.discovery.enrichment import JobScoreRule
-from stoker.settings import KNOWN
+from stoker.settings import FIELDS
 
 
 def settings(**discovery):
     flags = {f"discovery.{name}": value for name, value in discovery.items()}
-    return load(file=None, env_file=None, environment={}, flags=flags)
+    return load_settings(file=None, env_file=None, environment={}, flags=flags)
 
 
 def in_file(tmp_path, toml):
     file = tmp_path / "stoker.toml"
     file.write_text(toml)
-    return load(file=file, env_file=None, environment={}, flags={})
+    return load_settings(file=file, env_file=None, environment={}, flags={})
 
 
 def test_by_default_it_is_quiet_and_scores_as_the_spec_says():
     said = settings().discovery
-    assert said.rule() == JobScoreRule()
+    assert said.build_score_rule() == JobScoreRule()
     assert (said.sources, said.scheduled, said.enrich) == ((), False, False)
 
 
@@ -41,7 +41,7 @@ ANOTHER = {
 
 
 def test_every_part_of_a_score_can_be_set():
-    rule, usual = settings(**ANOTHER).discovery.rule(), JobScoreRule()
+    rule, usual = settings(**ANOTHER).discovery.build_score_rule(), JobScoreRule()
     same = [
         each.name for each in fields(rule) if getattr(rule, each.name) == getattr(usual, each.name)
     ]
@@ -68,9 +68,9 @@ sources = []
 def test_settings_with_sources_can_be_shown_and_kept_in_a_manifest(tmp_path):
     found = in_file(tmp_path, '[discovery]\nsources = ["lever:a | A | a.com"]\n')
     assert found.snapshot()["discovery"]["sources"] == ["lever:a | A | a.com"]
-    (line,) = [each for each in found.shown() if each.key == "discovery.sources"]
+    (line,) = [each for each in found.list_shown() if each.key == "discovery.sources"]
     assert line.value == "lever:a | A | a.com"
-    assert KNOWN["discovery.sources"].per_tenant
+    assert FIELDS["discovery.sources"].per_tenant
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_feeds_secret_is_in_nothing_that_settings_say(tmp_path):
     feed = "feed:https://a.com/x?token=s3cr3t"
     found = in_file(tmp_path, f'[discovery]\nsources = ["{feed}"]\n')
     assert found.discovery.sources[0].name == feed
-    assert "s3cr3t" not in str([each.value for each in found.shown()])
+    assert "s3cr3t" not in str([each.value for each in found.list_shown()])
     assert "s3cr3t" not in str(found.snapshot())
     for wrong in (
         f'["{feed}", "{feed}"]',

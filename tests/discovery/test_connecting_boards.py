@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
-from stoker.connectors import Connectors
-from stoker.crawl.politeness import OwnHosts
-from stoker.policies import traffic_for
-from stoker.sandbox.http import Told
-from stoker.testing import FakeClock, Recorder
+from stoker.connectors import VendorFactory
+from stoker.crawl.politeness import LocalHostPacer
+from stoker.policies import build_vendor_limits
+from stoker.sandbox.http import Response
+from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")
 
@@ -22,18 +22,18 @@ def on_boards(home, work, toml="", *, box):
     """Run work with the connectors of one process, on a clock that is turned by waiting."""
     (home / "stoker.toml").write_text(f'[storage]\nbackend = "memory"\n{toml}\n[tenants.acme]\n')
     at = {"STOKER_SANDBOX_ADDRESS": box.box.address}
-    own = settings(directory=home, config=None, flags={}, environment=at)
+    own = read_settings(directory=home, config=None, flags={}, environment=at)
 
     async def whole():
-        async with opened(own, observer=Recorder()) as app:
+        async with open_app(own, observer=EventRecorder()) as app:
             clock = FakeClock()
-            traffic = traffic_for(app.settings, app.backend, owner="us", clock=clock)
-            async with Connectors(
+            traffic = build_vendor_limits(app.settings, app.backend, owner="us", clock=clock)
+            async with VendorFactory(
                 app.settings,
-                hosts=OwnHosts(clock=clock),
+                hosts=LocalHostPacer(clock=clock),
                 traffic=traffic,
                 clock=clock,
-                stops=lambda tenant: app.backend.tenant(tenant).money.stops(),
+                stops=lambda tenant: app.backend.tenant(tenant).money.list_stops(),
             ) as connectors:
                 return await work(connectors, clock, app)
 
@@ -48,7 +48,7 @@ def box():
 
 async def asked(connectors, vendor):
     with pytest.raises(PermanentError):  # nobody is called so, and that is an answer
-        await connectors.board(vendor, ACME).postings("nobody-at-all")
+        await connectors.board(vendor, ACME).read_postings("nobody-at-all")
 
 
 def test_all_boards_together_keep_the_rate_that_settings_say(tmp_path, box):
@@ -56,8 +56,8 @@ def test_all_boards_together_keep_the_rate_that_settings_say(tmp_path, box):
         for vendor in ("greenhouse", "lever", "ashby"):
             await asked(connectors, vendor)
         with pytest.raises(PermanentError):
-            await connectors.feeds(ACME).postings("http://feeds.test/nobody/jobs.rss")
-        assert (await connectors.checked("boards", ACME)).ok  # three more calls
+            await connectors.feeds(ACME).read_postings("http://feeds.test/nobody/jobs.rss")
+        assert (await connectors.check_vendor("boards", ACME)).ok  # three more calls
         return clock.elapsed()
 
     waited = on_boards(tmp_path, work, "[boards]\ncalls = 1\nper_s = 20\n", box=box)
@@ -68,7 +68,7 @@ def test_a_feeds_host_is_asked_as_gently_as_a_site(tmp_path, box):
     async def work(connectors, clock, _):
         for _ in range(3):
             with pytest.raises(PermanentError):
-                await connectors.feeds(ACME).postings("http://feeds.test/nobody/jobs.rss")
+                await connectors.feeds(ACME).read_postings("http://feeds.test/nobody/jobs.rss")
         return clock.elapsed()
 
     toml = "[crawl]\ngap_s = 9\n[boards]\ncalls = 1000\nper_s = 1\nburst = 10\n"
@@ -78,18 +78,18 @@ def test_a_feeds_host_is_asked_as_gently_as_a_site(tmp_path, box):
 
 def test_one_board_that_wants_to_rest_is_left_alone_and_the_others_are_not(tmp_path):
     def busy(asked):
-        return Told(status=429, headers={"retry-after": "30"})
+        return Response(status=429, headers={"retry-after": "30"})
 
     vendors = {
         "greenhouse.test": lambda *_: busy,
-        "lever.test": lambda *_: lambda asked: Told(status=404),
+        "lever.test": lambda *_: lambda asked: Response(status=404),
     }
 
     async def work(connectors, clock, _):
         times = []
         for vendor in ("greenhouse", "lever", "greenhouse"):
             with pytest.raises((TransientError, PermanentError)):
-                await connectors.board(vendor, ACME).postings("acme")
+                await connectors.board(vendor, ACME).read_postings("acme")
             times.append(clock.elapsed())
         return times
 
@@ -106,8 +106,8 @@ def test_a_stop_ends_asking_until_it_is_taken_back(tmp_path, box, stopped):
         money = app.backend.tenant(ACME).money
         await money.stop(stopped, reason="look at it first", now=clock.now())
         with pytest.raises(TransientError, match=r"boards is stopped \(look at it first\)"):
-            await connectors.board("lever", ACME).postings("nobody-at-all")
-        well = await connectors.checked("boards", ACME)  # looking is not asking for postings
+            await connectors.board("lever", ACME).read_postings("nobody-at-all")
+        well = await connectors.check_vendor("boards", ACME)  # looking is not asking for postings
         await money.resume(stopped, now=clock.now())
         await asked(connectors, "lever")
         return well.ok

@@ -8,7 +8,7 @@ import pytest
 from running_box import RunningBox
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.sandbox.world.jobs import openings_of
+from stoker.sandbox.world.jobs import list_openings
 
 FEW = (
     "title,url,company,posted_at,description\n"
@@ -183,10 +183,10 @@ def test_boards_of_the_sandbox_are_read_and_asked_again_only_for_what_changed(to
     with RunningBox(companies=50) as box:
         company = next(
             each
-            for each in (box.world.company(at) for at in range(50))
-            if each.board == "greenhouse" and openings_of(box.world, each, night=0)
+            for each in (box.world.get_company(at) for at in range(50))
+            if each.board == "greenhouse" and list_openings(box.world, each, night=0)
         )
-        many = len(openings_of(box.world, company, night=0))
+        many = len(list_openings(box.world, company, night=0))
         at = {
             "sandbox.address": box.box.address,
             "discovery.sources": f"greenhouse:{company.slug}",

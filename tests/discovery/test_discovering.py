@@ -15,16 +15,16 @@ from stoker.calendar.recurrence import Window
 from stoker.discovery import reader as reading_ahead
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.hiring import HiringRule
-from stoker.discovery.model import Postings, RawPosting, Validators, taken
-from stoker.discovery.report import source_counts
-from stoker.discovery.service import Discovery, DiscoveryOrder
-from stoker.discovery.sources import SourceState, wanted_source
+from stoker.discovery.model import Postings, RawPosting, Validators, parse_postings
+from stoker.discovery.report import parse_source_counts
+from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
+from stoker.discovery.sources import SourceState, parse_source
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.leases import Leaseholder
+from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.retention import RetentionRule
 from stoker.scheduling.service import Scheduler, Task
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")
 DAY = timedelta(days=1)
@@ -44,7 +44,7 @@ def raws(*titles, company="Acme", text=""):
 
 
 def listing(*titles, etag="", kind="lever", **more):
-    return taken(kind, raws(*titles, **more), validators=Validators(etag=etag))
+    return parse_postings(kind, raws(*titles, **more), validators=Validators(etag=etag))
 
 
 class Scripted:
@@ -99,20 +99,24 @@ class World:
     """One tenant's discoveries on a clock turned by hand."""
 
     def __init__(self, tmp_path, *, backend=None, **sources):
-        self.backend, self.clock, self.heard = backend or MemoryBackend(), FakeClock(), Recorder()
+        self.backend, self.clock, self.heard = (
+            backend or MemoryBackend(),
+            FakeClock(),
+            EventRecorder(),
+        )
         self.store = self.backend.tenant(ACME)
         self.out, self.sources = tmp_path, sources
-        self.order = DiscoveryOrder(sources=(), zone="UTC")
+        self.shuffle = DiscoveryOptions(sources=(), zone="UTC")
 
     def discover(self, *, files=True, **order):
-        wanted = tuple(wanted_source(f"lever:{name}") for name in self.sources)
-        work = Discovery(
-            replace(self.order, sources=wanted, **order),
-            open_source=lambda source: self.sources[source.place],
+        wanted = tuple(parse_source(f"lever:{name}") for name in self.sources)
+        work = DiscoveryRun(
+            replace(self.shuffle, sources=wanted, **order),
+            open_source=lambda source: self.sources[source.address],
             artifacts=PostingFiles(self.out) if files else None,
         )
-        task = Task(tenant=ACME, work=work, schedule=Window.parse("11:00"), manifest=Manifest())
-        leases = Leaseholder(
+        task = Task(tenant=ACME, job=work, schedule=Window.parse("11:00"), manifest=Manifest())
+        leases = LeaseHolder(
             owner="me", clock=self.clock, observer=self.heard, length=timedelta(seconds=30)
         )
         scheduler = Scheduler(
@@ -122,15 +126,15 @@ class World:
             clock=self.clock,
             observer=self.heard,
         )
-        run = asyncio.run(scheduler.start_now(task))
+        run = asyncio.run(scheduler.run_now(task))
         self.clock.advance(DAY)
         return run
 
     def counts(self, run, name):
-        return source_counts(run.manifest.counts)[f"lever:{name}"]
+        return parse_source_counts(run.manifest.counts)[f"lever:{name}"]
 
     def titles(self, run):
-        return sorted(job.title for job in asyncio.run(self.store.runs.jobs(run.at)))
+        return sorted(job.title for job in asyncio.run(self.store.runs.list_jobs(run.at)))
 
     def written(self):
         return {path.name: path.read_bytes() for path in sorted(self.out.iterdir())}
@@ -147,7 +151,7 @@ def test_without_being_asked_only_postings_are_kept_and_written(world):
 
     assert (run.state, run.reason) == (RunState.DONE, "")
     assert here.titles(run) == ["Cook", "Data Engineer"]
-    assert asyncio.run(here.store.runs.enriched(run.at)) == []
+    assert asyncio.run(here.store.runs.list_enriched(run.at)) == []
     assert list(here.written()) == [f"jobs_discovered_{run.name}.csv"]
     assert [timing.step for timing in run.manifest.steps] == ["read", "signals", "export"]
 
@@ -156,13 +160,13 @@ def test_asked_to_enrich_it_also_says_what_postings_are_and_how_good(world):
     here = world(a=Scripted(listing("Senior Data Engineer", text="Python, AWS and Kafka")))
     run = here.discover(enrich=True)
 
-    (says,) = asyncio.run(here.store.runs.enriched(run.at))
+    (says,) = asyncio.run(here.store.runs.list_enriched(run.at))
     assert (says.title, says.seniority, says.stack) == (
         "data engineer",
         "senior",
         ("aws", "kafka", "python"),
     )
-    (score,) = asyncio.run(here.store.runs.scores(run.at))
+    (score,) = asyncio.run(here.store.runs.list_scores(run.at))
     assert (score.score, score.bucket) == (pytest.approx(0.8), "strong")
     assert list(here.written()) == [
         f"jobs_discovered_{run.name}.csv",
@@ -185,9 +189,9 @@ def test_a_source_that_fails_is_told_of_and_the_others_go_on(world):
     assert here.titles(run) == ["Cook"]
     assert run.manifest.remaining == ("lever:a", "lever:c")
     assert "lever:a failed: there is no such board" in run.manifest.reasons
-    assert [event.source for event in here.heard.of(SourceFailed)] == ["lever:a", "lever:c"]
+    assert [event.source for event in here.heard.of_type(SourceFailed)] == ["lever:a", "lever:c"]
     assert here.counts(run, "a")["state"] == "failed"
-    states = {each.name: each.state for each in asyncio.run(here.store.listings.sources())}
+    states = {each.name: each.state for each in asyncio.run(here.store.listings.list_sources())}
     assert states["lever:a"] is SourceState.FAILED
     assert states["lever:b"] is SourceState.READ
 
@@ -213,8 +217,8 @@ def test_a_source_that_breaks_off_leaves_what_came_before(world):
 @pytest.mark.parametrize(
     ("error", "asked"),
     [
-        (TransientError("busy"), reading_ahead.TRIES),
-        (TransientError("busy", retry_after=timedelta(seconds=30)), reading_ahead.TRIES),
+        (TransientError("busy"), reading_ahead.MAX_ATTEMPTS),
+        (TransientError("busy", retry_after=timedelta(seconds=30)), reading_ahead.MAX_ATTEMPTS),
         (TransientError("busy", retry_after=timedelta(minutes=30)), 1),
         (PermanentError("gone"), 1),
     ],
@@ -229,7 +233,7 @@ def test_a_source_that_comes_back_in_time_is_read(world):
     class Moody(Scripted):
         async def read(self, known):
             self.asked.append(known)
-            if len(self.asked) < reading_ahead.TRIES:
+            if len(self.asked) < reading_ahead.MAX_ATTEMPTS:
                 raise TransientError("busy")
             yield listing("Cook")
 
@@ -270,7 +274,7 @@ def test_a_source_is_read_anew_when_what_it_listed_is_not_all_remembered(world):
     source = Scripted(listing("Cook", "Clerk", etag="v1"))
     here = world(a=source)
     here.discover()
-    asyncio.run(here.store.listings.forget_listings(before=here.clock.now(), limit=1))
+    asyncio.run(here.store.listings.delete_listings(before=here.clock.now(), limit=1))
     run = here.discover()
     assert source.asked == [None, None]
     assert here.titles(run) == ["Clerk", "Cook"]
@@ -280,14 +284,14 @@ def test_a_source_is_read_anew_when_we_have_learnt_to_read_better(world):
     source = Scripted(listing("Cook", etag="v1"))
     here = world(a=source)
     here.discover()
-    (seen,) = asyncio.run(here.store.listings.sources())
-    asyncio.run(here.store.listings.put_source(replace(seen, version=seen.version - 1)))
+    (seen,) = asyncio.run(here.store.listings.list_sources())
+    asyncio.run(here.store.listings.save_source(replace(seen, version=seen.version - 1)))
     here.discover()
     assert source.asked == [None, None]
 
 
 def test_a_source_with_more_than_is_taken_is_told_of_and_fine(world):
-    run = world(a=Scripted(replace(listing("Cook"), more=True))).discover()
+    run = world(a=Scripted(replace(listing("Cook"), truncated=True))).discover()
     assert run.state is RunState.DONE
     assert run.manifest.reasons == (
         "lever:a is not whole: it lists more than is taken from one source",
@@ -295,7 +299,7 @@ def test_a_source_with_more_than_is_taken_is_told_of_and_fine(world):
 
 
 def test_a_source_that_was_not_whole_and_is_unchanged_is_still_not(world):
-    cut = replace(listing("Cook", etag="1"), more=True)
+    cut = replace(listing("Cook", etag="1"), truncated=True)
     here = world(a=Scripted(cut))
     first, second = here.discover(), here.discover()
     assert here.counts(second, "a")["state"] == "unchanged"
@@ -304,8 +308,8 @@ def test_a_source_that_was_not_whole_and_is_unchanged_is_still_not(world):
 
     here.sources["a"] = Scripted(listing("Cook", etag="2"))
     assert here.discover().manifest.reasons == ()
-    (seen,) = asyncio.run(here.store.listings.sources())
-    assert seen.because == ""
+    (seen,) = asyncio.run(here.store.listings.list_sources())
+    assert seen.reason == ""
 
 
 def test_after_a_failure_a_source_is_asked_with_what_was_known_before(world):
@@ -345,7 +349,7 @@ def test_a_twin_comes_forward_when_the_first_is_gone(world):
 
 
 def test_bad_postings_are_told_with_their_place(world):
-    bad = taken("lever", [RawPosting(where="item 7", title="Cook")])
+    bad = parse_postings("lever", [RawPosting(where="item 7", title="Cook")])
     run = world(a=Scripted(bad, listing("Cook"))).discover()
     assert run.manifest.reasons == ("lever:a, item 7: it has no web address",)
     assert run.manifest.counts["rejected"] == 1
@@ -362,14 +366,14 @@ def test_postings_of_accounts_become_signals_once_and_move_their_heat(world):
     asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
     began = here.clock.now()
     first = here.discover()
-    heat = asyncio.run(here.store.attention.heat(CompanyId("1")))
+    heat = asyncio.run(here.store.attention.find_heat(CompanyId("1")))
 
     assert (first.manifest.counts["matched"], first.manifest.counts["signals"]) == (2, 2)
     assert heat.score > 0
-    assert asyncio.run(here.store.attention.heat(CompanyId("2"))) is None
+    assert asyncio.run(here.store.attention.find_heat(CompanyId("2"))) is None
     second = here.discover()
     assert (second.manifest.counts["matched"], second.manifest.counts["signals"]) == (2, 0)
-    signals = asyncio.run(here.store.attention.signals(CompanyId("1")))
+    signals = asyncio.run(here.store.attention.list_signals(CompanyId("1")))
     assert {signal.at for signal in signals} == {began}
     assert {signal.source for signal in signals} == {"lever:a"}
 
@@ -380,7 +384,7 @@ def test_an_account_that_comes_later_is_told_what_it_already_lists(world):
     assert here.discover().manifest.counts["signals"] == 0
     asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
     assert here.discover().manifest.counts["signals"] == 1
-    (signal,) = asyncio.run(here.store.attention.signals(CompanyId("1")))
+    (signal,) = asyncio.run(here.store.attention.list_signals(CompanyId("1")))
     assert signal.at == began  # when it was first seen, not when the account came
 
 
@@ -400,17 +404,17 @@ def test_retention_lets_old_runs_and_old_postings_go(world):
     here.discover()
     run = here.discover(retention=rule)
 
-    kept = [each.name for each in asyncio.run(here.store.runs.runs())]
+    kept = [each.name for each in asyncio.run(here.store.runs.list_runs())]
     assert old.name not in kept
     assert run.name in kept
-    listed = asyncio.run(here.store.listings.listings("lever:a", since=old.at))
+    listed = asyncio.run(here.store.listings.list_listings("lever:a", since=old.at))
     assert [each.listing.job.title for each in listed] == ["Clerk"]
 
 
 def test_files_go_with_their_runs_whoever_forgot_those_and_no_others_do(world):
     here = world(a=Scripted(listing("Cook")))
     old, forgotten = here.discover(enrich=True), here.discover()
-    asyncio.run(here.store.runs.prune([forgotten.at]))  # as `stoker prune` does
+    asyncio.run(here.store.runs.delete_runs([forgotten.at]))  # as `stoker prune` does
     half = here.out / f".jobs_scored_{forgotten.name}.csv.1.tmp"
     mine = ["jobs_discovered_20010101_000000.csv.bak", "notes_20010101_000000.csv", "jobs.csv"]
     for path in (half, *(here.out / name for name in mine)):
@@ -418,9 +422,9 @@ def test_files_go_with_their_runs_whoever_forgot_those_and_no_others_do(world):
     here.clock.advance(40 * DAY)
     rule = RetentionRule(days=30, keep_latest=1)
     kept = here.discover()
-    asyncio.run(here.store.runs.prune([kept.at]))  # too young for its file to go with it
+    asyncio.run(here.store.runs.delete_runs([kept.at]))  # too young for its file to go with it
     between, run = here.discover(), here.discover(retention=rule, files=False)
-    assert old.name not in [each.name for each in asyncio.run(here.store.runs.runs())]
+    assert old.name not in [each.name for each in asyncio.run(here.store.runs.list_runs())]
     assert len(here.written()) == 3 + 1 + 1 + len(mine) + 2  # who writes none, removes none
 
     last = here.discover(retention=rule)
@@ -461,10 +465,10 @@ class Slow(Scripted):
 
     def __init__(self, clock, took, *says):
         super().__init__(*says)
-        self._clock, self._took = clock, took
+        self._clock, self._elapsed = clock, took
 
     async def read(self, known):
-        self._clock.advance(self._took)
+        self._clock.advance(self._elapsed)
         async for each in super().read(known):
             yield each
 
@@ -514,8 +518,8 @@ def test_a_fault_of_ours_in_one_source_ends_the_run_and_leaves_nothing_hanging(w
 @pytest.mark.parametrize(
     ("part", "verb"),
     [
-        ("listings", "put_listings"),
-        ("listings", "put_source"),
+        ("listings", "save_listings"),
+        ("listings", "save_source"),
         ("runs", "insert_jobs"),
         ("runs", "insert_enriched"),
         ("runs", "insert_scores"),
@@ -535,7 +539,7 @@ def test_a_run_that_stops_half_way_leaves_nothing_to_mend(world, part, verb, don
     assert whole.state is RunState.DONE
     assert here.titles(whole) == ["Clerk", "Cook"]
     assert [here.counts(whole, name)["twins"] for name in "ab"] == [0, 1]
-    assert len(asyncio.run(here.store.attention.signals(CompanyId("1")))) == 2
+    assert len(asyncio.run(here.store.attention.list_signals(CompanyId("1")))) == 2
 
 
 class Tracked(Postings):

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.discovery.report import (
-    MOST_TOLD,
+    MAX_REASONS,
     SourceReport,
     Totals,
-    counts_of,
-    ending_of,
-    reasons_of,
-    source_counts,
+    build_counts,
+    compute_outcome,
+    list_reasons,
+    parse_source_counts,
 )
 from stoker.discovery.sources import SourceState
 from stoker.runs.model import RunState
@@ -21,7 +21,7 @@ reports = st.lists(
         SourceReport,
         name=st.builds("file:{}.csv".format, st.text(max_size=9)),
         state=st.sampled_from(SourceState),
-        because=st.sampled_from(["", "it is away"]),
+        reason=st.sampled_from(["", "it is away"]),
         listed=counts,
         new=counts,
         gone=counts,
@@ -36,8 +36,8 @@ reports = st.lists(
 
 @given(reports)
 def test_every_sources_numbers_come_back_and_add_up(reports):
-    kept = counts_of(reports, Totals(kept=3))
-    found = source_counts(kept)
+    kept = build_counts(reports, Totals(kept=3))
+    found = parse_source_counts(kept)
 
     assert list(found) == [each.name for each in reports]
     for each in reports:
@@ -57,7 +57,7 @@ def test_every_sources_numbers_come_back_and_add_up(reports):
 @given(reports)
 def test_a_source_that_fails_fails_alone(reports):
     failed = [each for each in reports if each.state is SourceState.FAILED]
-    state, reason = ending_of(reports)
+    state, reason = compute_outcome(reports)
 
     if not failed:
         assert (state, reason) == (RunState.DONE, "")
@@ -67,11 +67,11 @@ def test_a_source_that_fails_fails_alone(reports):
 
 
 def test_reasons_are_told_so_far_and_counted_all():
-    bad = [f"line {number}" for number in range(MOST_TOLD + 5)]
-    failed = SourceReport(name="lever:x", state=SourceState.FAILED, because="it is away")
-    told = reasons_of([failed], rejects=bad)
+    bad = [f"line {number}" for number in range(MAX_REASONS + 5)]
+    failed = SourceReport(name="lever:x", state=SourceState.FAILED, reason="it is away")
+    told = list_reasons([failed], rejects=bad)
 
     assert told[0] == "lever:x failed: it is away"
-    assert len(told) == MOST_TOLD + 2
+    assert len(told) == MAX_REASONS + 2
     assert told[-1] == "and 5 more of the kind"
-    assert reasons_of([], rejects=[]) == ()
+    assert list_reasons([], rejects=[]) == ()

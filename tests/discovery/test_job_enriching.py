@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.types import Job, storable
+from stoker.base.types import Job, is_storable
 from stoker.discovery import enrichment as job_enriching
 from stoker.discovery.enrichment import (
-    MOST_TAGS,
-    enriched,
+    MAX_TAGS,
+    enrich_job,
+    find_seniority,
+    find_technologies,
     is_remote,
-    normal_title,
-    seniority_of,
-    stack_of,
+    normalize_title,
 )
 
 texts = st.text(max_size=200)
@@ -42,7 +42,7 @@ texts = st.text(max_size=200)
     ],
 )
 def test_titles_are_written_one_way(title, normal, seniority):
-    assert (normal_title(title), seniority_of(title)) == (normal, seniority)
+    assert (normalize_title(title), find_seniority(title)) == (normal, seniority)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_titles_are_written_one_way(title, normal, seniority):
     ],
 )
 def test_technologies_are_named_or_not(text, tags):
-    assert stack_of(text) == tags
+    assert find_technologies(text) == tags
 
 
 @pytest.mark.parametrize(
@@ -80,26 +80,26 @@ def test_remote_is_what_the_title_or_the_place_says(title, location, remote):
 
 
 def test_a_sources_own_word_that_work_is_remote_counts():
-    job = Job.found(source="ashby", url="https://a.test/1", title="Cook")
-    assert enriched(job, remote=True).remote
-    assert enriched(job, text="We use Terraform").stack == ("terraform",)
+    job = Job.create(source="ashby", url="https://a.test/1", title="Cook")
+    assert enrich_job(job, remote=True).remote
+    assert enrich_job(job, text="We use Terraform").stack == ("terraform",)
 
 
 @given(title=texts, location=texts, text=texts, remote=st.booleans())
 def test_no_words_get_past_and_the_same_say_the_same(title, location, text, remote):
-    job = Job.found(source="feed", url="https://a.test/1", title=title, location=location)
-    says = enriched(job, text=text, remote=remote)
+    job = Job.create(source="feed", url="https://a.test/1", title=title, location=location)
+    says = enrich_job(job, text=text, remote=remote)
 
-    assert says == enriched(job, text=text, remote=remote)
+    assert says == enrich_job(job, text=text, remote=remote)
     assert says.job == job.id
-    assert all(storable(word) for word in (says.title, says.seniority, *says.stack))
+    assert all(is_storable(word) for word in (says.title, says.seniority, *says.stack))
     assert list(says.stack) == sorted(set(says.stack))
-    assert len(says.stack) <= MOST_TAGS
+    assert len(says.stack) <= MAX_TAGS
 
 
 @given(texts)
 def test_a_normal_title_is_normal_already(title):
-    assert normal_title(normal_title(title)) == normal_title(title)
+    assert normalize_title(normalize_title(title)) == normalize_title(title)
 
 
 def plainly(text):
@@ -107,9 +107,9 @@ def plainly(text):
     tokens = [token.rstrip(".") for token in re.findall(r"\.?[A-Za-z0-9][A-Za-z0-9+#.]*", text)]
     small = [token.lower() for token in tokens]
     found = [job_enriching._TAGS.get(token) for token in small]
-    found += [job_enriching._TAGS_WRITTEN_SO.get(token) for token in tokens]
-    found += [job_enriching._TAGS_OF_PAIRS.get(pair) for pair in pairwise(small)]
-    return tuple(sorted({tag for tag in found if tag})[:MOST_TAGS])
+    found += [job_enriching._CAPITALIZED_TAGS.get(token) for token in tokens]
+    found += [job_enriching._PAIR_TAGS.get(pair) for pair in pairwise(small)]
+    return tuple(sorted({tag for tag in found if tag})[:MAX_TAGS])
 
 
 words = st.sampled_from(
@@ -121,9 +121,9 @@ words = st.sampled_from(
 @given(st.lists(words | texts, max_size=12), st.sampled_from([" ", ", ", ".", "", "\n", "/"]))
 def test_technologies_are_found_as_they_would_be_word_by_word(said, between):
     text = between.join(said)
-    assert stack_of(text) == plainly(text)
-    job = Job.found(source="feed", url="https://a.test/", title="Go Developer")
-    assert enriched(job, text=text).stack == stack_of("Go Developer", text)
+    assert find_technologies(text) == plainly(text)
+    job = Job.create(source="feed", url="https://a.test/", title="Go Developer")
+    assert enrich_job(job, text=text).stack == find_technologies("Go Developer", text)
 
 
 @given(

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import Enriched, JobId
+from stoker.base.types import EnrichedJob, JobId
 from stoker.discovery.enrichment import (
     BUCKETS,
     JobScoreRule,
-    bucket_of,
-    job_score,
-    role_fit,
-    stack_fit,
+    choose_job_bucket,
+    compute_role_fit,
+    compute_stack_fit,
+    score_job,
 )
 
 TAGS = ["python", "aws", "sql", "kafka", "go"]
 words = st.lists(st.sampled_from(["data", "engineer", "sales", "cook"]), max_size=4)
 postings = st.builds(
-    Enriched,
+    EnrichedJob,
     job=st.just(JobId("j")),
     title=words.map(" ".join),
     stack=st.lists(st.sampled_from(TAGS), unique=True).map(lambda tags: tuple(sorted(tags))),
@@ -47,36 +47,38 @@ def rules(draw):
 
 @given(postings, rules())
 def test_scores_and_their_parts_are_between_0_and_1(posting, rule):
-    score = job_score(posting, rule)
+    score = score_job(posting, rule)
     assert 0 <= score.score <= 1
     assert all(0 <= part <= 1 for part in score.components.values())
     assert score.bucket in BUCKETS
-    assert score == job_score(posting, rule)
+    assert score == score_job(posting, rule)
 
 
 @given(postings, rules(), st.sampled_from(TAGS))
 def test_more_that_is_wanted_never_lowers_a_score(posting, rule, tag):
-    before = job_score(posting, rule).score
+    before = score_job(posting, rule).score
     more = replace(posting, stack=tuple(sorted({*posting.stack, tag})))
-    assert job_score(more, rule).score >= before
-    assert job_score(replace(posting, remote=True), rule).score >= before
-    assert job_score(replace(posting, title=f"{posting.title} data"), rule).score >= before
+    assert score_job(more, rule).score >= before
+    assert score_job(replace(posting, remote=True), rule).score >= before
+    assert score_job(replace(posting, title=f"{posting.title} data"), rule).score >= before
 
 
 @given(rules(), st.floats(0, 1), st.floats(0, 1))
 def test_a_better_score_is_never_in_a_worse_bucket(rule, one, other):
     low, high = sorted((one, other))
-    assert BUCKETS.index(bucket_of(high, rule)) <= BUCKETS.index(bucket_of(low, rule))
+    assert BUCKETS.index(choose_job_bucket(high, rule)) <= BUCKETS.index(
+        choose_job_bucket(low, rule)
+    )
 
 
 def test_by_default_the_role_counts_half_the_stack_three_tenths_and_remote_two():
-    posting = Enriched(job=JobId("j"), title="data engineer", stack=("aws", "go", "sql"))
-    assert job_score(posting, JobScoreRule()).score == pytest.approx(0.8)
-    assert job_score(posting, JobScoreRule()).bucket == "strong"
-    best = job_score(replace(posting, remote=True), JobScoreRule())
+    posting = EnrichedJob(job=JobId("j"), title="data engineer", stack=("aws", "go", "sql"))
+    assert score_job(posting, JobScoreRule()).score == pytest.approx(0.8)
+    assert score_job(posting, JobScoreRule()).bucket == "strong"
+    best = score_job(replace(posting, remote=True), JobScoreRule())
     assert (best.score, best.bucket) == (1.0, "exceptional")
-    cook = Enriched(job=JobId("j"), title="cook", remote=True)
-    assert (job_score(cook, JobScoreRule()).score, job_score(cook, JobScoreRule()).bucket) == (
+    cook = EnrichedJob(job=JobId("j"), title="cook", remote=True)
+    assert (score_job(cook, JobScoreRule()).score, score_job(cook, JobScoreRule()).bucket) == (
         pytest.approx(0.2),
         "weak",
     )
@@ -87,19 +89,19 @@ def test_by_default_the_role_counts_half_the_stack_three_tenths_and_remote_two()
     [(0.85, "exceptional"), (0.8499, "strong"), (0.7, "strong"), (0.5, "moderate"), (0.49, "weak")],
 )
 def test_buckets_begin_where_the_spec_says(score, bucket):
-    assert bucket_of(score, JobScoreRule()) == bucket
+    assert choose_job_bucket(score, JobScoreRule()) == bucket
 
 
 def test_a_few_of_many_wanted_technologies_are_enough():
-    assert stack_fit(("aws", "go", "sql"), tuple(TAGS)) == 1.0
-    assert stack_fit(("aws",), ("AWS", "aws")) == 1.0
-    assert stack_fit((), tuple(TAGS)) == 0.0
+    assert compute_stack_fit(("aws", "go", "sql"), tuple(TAGS)) == 1.0
+    assert compute_stack_fit(("aws",), ("AWS", "aws")) == 1.0
+    assert compute_stack_fit((), tuple(TAGS)) == 0.0
 
 
 def test_a_role_fits_by_the_share_of_its_words():
-    assert role_fit("data engineer", ("head of data", "data engineer")) == 1.0
-    assert role_fit("data entry clerk", ("data engineer",)) == 0.5
-    assert role_fit("cook", ()) == role_fit("cook", ("",)) == 1.0
+    assert compute_role_fit("data engineer", ("head of data", "data engineer")) == 1.0
+    assert compute_role_fit("data entry clerk", ("data engineer",)) == 0.5
+    assert compute_role_fit("cook", ()) == compute_role_fit("cook", ("",)) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, TransientError
-from stoker.base.text import restored
+from stoker.base.text import unescape_cell
 from stoker.base.types import Job
-from stoker.discovery.enrichment import JobScoreRule, enriched, job_score
-from stoker.discovery.export import JOBS, SCORED, PostingFiles, file_names
-from stoker.memory.backend import MemoryRuns
+from stoker.discovery.enrichment import JobScoreRule, enrich_job, score_job
+from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles, list_file_names
+from stoker.memory.backend import MemoryRunStore
 from stoker.runs.model import Run, RunKey
 
 AT = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
@@ -23,16 +23,16 @@ RUN = Run(key=RunKey(AT, 1), kind="discovery")
 
 
 def job(nth, title="Cook", **more):
-    return Job.found(source="lever", url=f"https://a.test/{nth}", title=title, **more)
+    return Job.create(source="lever", url=f"https://a.test/{nth}", title=title, **more)
 
 
 async def kept(jobs):
-    runs = MemoryRuns()
+    runs = MemoryRunStore()
     await runs.insert_run(RUN)
     await runs.insert_jobs(RUN.key, jobs)
-    says = [enriched(each) for each in jobs]
+    says = [enrich_job(each) for each in jobs]
     await runs.insert_enriched(RUN.key, says)
-    await runs.insert_scores(RUN.key, [job_score(each, JobScoreRule()) for each in says])
+    await runs.insert_scores(RUN.key, [score_job(each, JobScoreRule()) for each in says])
     return runs
 
 
@@ -45,7 +45,7 @@ def written(place, jobs, *, more=True):
 
 
 def test_files_are_named_by_the_run():
-    assert file_names("20261116_013000", enriched=True) == (
+    assert list_file_names("20261116_013000", enriched=True) == (
         "jobs_discovered_20261116_013000.csv",
         "jobs_enriched_20261116_013000.json",
         "jobs_scored_20261116_013000.csv",
@@ -56,7 +56,7 @@ def test_a_run_without_postings_has_files_that_say_so(tmp_path):
     rows, files = written(tmp_path, [])
     assert rows == 0
     assert files["jobs_enriched_20261116_013000.json"] == b"[]\n"
-    for name, columns in (("discovered", JOBS), ("scored", SCORED)):
+    for name, columns in (("discovered", JOB_COLUMNS), ("scored", SCORE_COLUMNS)):
         (line,) = files[f"jobs_{name}_20261116_013000.csv"].decode().splitlines()
         assert line == ",".join(f'"{column}"' for column in columns)
 
@@ -78,7 +78,7 @@ def test_whatever_postings_say_it_is_harmless_and_can_be_read_back(tmp_path_fact
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
 
     assert not any(row["title"].startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows)
-    assert {row["id"]: restored(row["title"]) for row in rows} == {
+    assert {row["id"]: unescape_cell(row["title"]) for row in rows} == {
         each.id: each.title for each in jobs
     }
     assert b"<" not in files["jobs_enriched_20261116_013000.json"]
@@ -98,10 +98,10 @@ def test_many_pages_are_one_file_in_id_order(tmp_path):
     assert {(row["title"], row["bucket"]) for row in found} == {("Cook", "weak")}
 
 
-class Breaking(MemoryRuns):
+class Breaking(MemoryRunStore):
     """Runs that can be read up to a point."""
 
-    async def jobs(self, at, *, after="", limit=1000):
+    async def list_jobs(self, at, *, after="", limit=1000):
         if after:
             raise TransientError("the store is away")
         return [job(nth) for nth in range(limit)]
@@ -116,4 +116,4 @@ def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
 def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        asyncio.run(PostingFiles(tmp_path / "file").write(MemoryRuns(), RUN, enriched=False))
+        asyncio.run(PostingFiles(tmp_path / "file").write(MemoryRunStore(), RUN, enriched=False))

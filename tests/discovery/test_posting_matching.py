@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import Job
-from stoker.discovery.matching import Employers, hiring_signal
-from stoker.discovery.sources import wanted_source
+from stoker.discovery.matching import EmployerIndex, build_hiring_signal
+from stoker.discovery.sources import parse_source
 from stoker.heat.heat import SignalKind
 
 NOW = datetime(2026, 11, 10, tzinfo=UTC)
@@ -19,14 +19,14 @@ OTHER_ACME = Company(id=CompanyId("3"), name="Acme Robotics (Singapore) LLP")
 
 
 def job(url="https://jobs.lever.co/x/1", company="", **more):
-    return Job.found(source="lever", url=url, title="Cook", company=company, **more)
+    return Job.create(source="lever", url=url, title="Cook", company=company, **more)
 
 
 def account(source, posting, companies):
-    employers = Employers()
-    employers.want(wanted_source(source), posting)
-    employers.meet(companies)
-    return employers.account_of(wanted_source(source), posting)
+    employers = EmployerIndex()
+    employers.add_posting(parse_source(source), posting)
+    employers.match_companies(companies)
+    return employers.find_account(parse_source(source), posting)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ companies = st.lists(
 
 @given(names | st.text(max_size=20), sites | st.text(max_size=20), companies, st.randoms())
 def test_the_order_in_which_accounts_are_met_makes_no_difference(name, site, found, random):
-    posting = Job.found(source="file", url=f"https://{site}/1", title="Cook", company=name)
+    posting = Job.create(source="file", url=f"https://{site}/1", title="Cook", company=name)
     first = account("file:x.csv", posting, found)
     random.shuffle(found)
     assert account("file:x.csv", posting, found) == first
@@ -85,14 +85,14 @@ def test_the_order_in_which_accounts_are_met_makes_no_difference(name, site, fou
 
 
 def test_who_was_not_wanted_takes_no_room():
-    employers = Employers()
-    employers.want(wanted_source("lever:x | Acme"), job())
-    employers.meet([UMBRELLA] * 1000)
+    employers = EmployerIndex()
+    employers.add_posting(parse_source("lever:x | Acme"), job())
+    employers.match_companies([UMBRELLA] * 1000)
     assert len(employers) == 1
 
 
 def signal(posting, account="1"):
-    return hiring_signal(
+    return build_hiring_signal(
         posting, CompanyId(account), first_seen_at=NOW, strength=0.5, source="lever:x"
     )
 

@@ -8,37 +8,40 @@ from stoker.base.errors import ConfigError
 from stoker.discovery.sources import (
     HIDDEN,
     SourceKind,
-    WantedSource,
-    shown_names,
-    wanted_source,
-    without_secrets,
+    SourceSpec,
+    build_display_names,
+    hide_secrets,
+    parse_source,
 )
 
 
 @pytest.mark.parametrize(
     ("text", "source"),
     [
-        ("greenhouse:acme", WantedSource(kind=SourceKind.GREENHOUSE, place="acme")),
+        ("greenhouse:acme", SourceSpec(kind=SourceKind.GREENHOUSE, address="acme")),
         (
             " lever : acme-1 | Acme Pte Ltd | https://www.acme.com.sg/jobs ",
-            WantedSource(
-                kind=SourceKind.LEVER, place="acme-1", company="Acme Pte Ltd", domain="acme.com.sg"
+            SourceSpec(
+                kind=SourceKind.LEVER,
+                address="acme-1",
+                company="Acme Pte Ltd",
+                domain="acme.com.sg",
             ),
         ),
         (
             "ashby:Acme || acme.com",
-            WantedSource(kind=SourceKind.ASHBY, place="Acme", domain="acme.com"),
+            SourceSpec(kind=SourceKind.ASHBY, address="Acme", domain="acme.com"),
         ),
         (
             "feed:https://acme.com/@jobs.rss | Acme",
-            WantedSource(kind=SourceKind.FEED, place="https://acme.com/@jobs.rss", company="Acme"),
+            SourceSpec(kind=SourceKind.FEED, address="https://acme.com/@jobs.rss", company="Acme"),
         ),
-        ("file:my jobs.CSV", WantedSource(kind=SourceKind.FILE, place="my jobs.CSV")),
+        ("file:my jobs.CSV", SourceSpec(kind=SourceKind.FILE, address="my jobs.CSV")),
     ],
 )
 def test_a_source_is_what_somebody_means_and_is_written_back_so(text, source):
-    assert wanted_source(text) == source
-    assert wanted_source(str(source)) == source
+    assert parse_source(text) == source
+    assert parse_source(str(source)) == source
 
 
 @pytest.mark.parametrize(
@@ -62,17 +65,17 @@ def test_a_source_is_what_somebody_means_and_is_written_back_so(text, source):
 )
 def test_what_cannot_be_one_is_answered_with_how_to_write_it(text):
     with pytest.raises(ConfigError) as caught:
-        wanted_source(text)
+        parse_source(text)
     assert "\n" not in str(caught.value)
 
 
 @given(st.text(max_size=60) | st.builds("{}:{}".format, st.sampled_from(SourceKind), st.text()))
 def test_no_text_gets_past(text):
     try:
-        found = wanted_source(text)
+        found = parse_source(text)
     except ConfigError:
         return
-    assert str(wanted_source(str(found))) == str(found)
+    assert str(parse_source(str(found))) == str(found)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +89,10 @@ def test_no_text_gets_past(text):
     ],
 )
 def test_what_a_feed_is_asked_with_is_not_shown(place, shown):
-    source = wanted_source(f"feed:{place} | A")
-    assert source.place == place
-    assert source.shown == f"feed:https://a.com/x{shown}"
-    assert str(source) == f"{source.shown} | A"
+    source = parse_source(f"feed:{place} | A")
+    assert source.address == place
+    assert source.display_name == f"feed:https://a.com/x{shown}"
+    assert str(source) == f"{source.display_name} | A"
 
 
 SECRETS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=12, max_size=40)
@@ -106,18 +109,21 @@ def test_nothing_that_could_be_a_secret_is_repeated_whoever_wrote_what(secret, k
         f"{kind}https://a.com/x?{secret}",
         f"{kind}https://a.com/x?a=1&t={secret}#b",
     ):
-        assert secret not in without_secrets(text)
+        assert secret not in hide_secrets(text)
         try:
-            told = str(wanted_source(text))
+            told = str(parse_source(text))
         except ConfigError as error:
             told = str(error)
         assert secret not in told
 
 
 def test_feeds_that_look_alike_without_their_secrets_are_told_apart():
-    one, other, third = (wanted_source(f"feed:https://a.com/x?t={n}") for n in (1, 2, 3))
-    board = wanted_source("lever:a")
-    shown = shown_names((one, board, other, third))
-    assert shown[one.name] == one.shown == other.shown
+    one, other, third = (parse_source(f"feed:https://a.com/x?t={n}") for n in (1, 2, 3))
+    board = parse_source("lever:a")
+    shown = build_display_names((one, board, other, third))
+    assert shown[one.name] == one.display_name == other.display_name
     assert shown[board.name] == "lever:a"
-    assert [shown[other.name], shown[third.name]] == [f"{one.shown} #2", f"{one.shown} #3"]
+    assert [shown[other.name], shown[third.name]] == [
+        f"{one.display_name} #2",
+        f"{one.display_name} #3",
+    ]

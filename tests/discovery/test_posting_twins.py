@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.types import Job
-from stoker.discovery.matching import Twins, plain_address, twin_keys
+from stoker.discovery.matching import DuplicateIndex, compute_duplicate_keys, normalize_posting_url
 
 DAY = datetime(2026, 11, 1, 18, tzinfo=UTC)
 
 
 def job(url="https://a.test/1", title="Cook", company="Acme Pte Ltd", **more):
-    return Job.found(source="feed", url=url, title=title, company=company, **more)
+    return Job.create(source="feed", url=url, title=title, company=company, **more)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def job(url="https://a.test/1", title="Cook", company="Acme Pte Ltd", **more):
     ],
 )
 def test_twins_have_an_address_or_their_words_in_common(one, other):
-    assert set(twin_keys(one)) & set(twin_keys(other))
+    assert set(compute_duplicate_keys(one)) & set(compute_duplicate_keys(other))
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_twins_have_an_address_or_their_words_in_common(one, other):
     ],
 )
 def test_who_has_neither_in_common_is_no_twin(one, other):
-    assert not set(twin_keys(one)) & set(twin_keys(other))
+    assert not set(compute_duplicate_keys(one)) & set(compute_duplicate_keys(other))
 
 
 @given(st.text(max_size=80))
 def test_no_address_gets_past(text):
-    assert plain_address(text) == plain_address(text)
-    assert plain_address(f"https://{text}") == plain_address(f"https://{text}")
+    assert normalize_posting_url(text) == normalize_posting_url(text)
+    assert normalize_posting_url(f"https://{text}") == normalize_posting_url(f"https://{text}")
 
 
 numbers = st.integers(0, 9) | st.integers(0, 2**64 - 1)
@@ -64,24 +64,24 @@ sources = st.lists(
 
 @given(sources)
 def test_they_are_found_as_a_plain_set_would_find_them(sources):
-    twins, before = Twins(), set()
+    twins, before = DuplicateIndex(), set()
     for batches in sources:
         own = set()
         for keys in batches:
-            assert twins.among(keys) == [bool({*pair} & before) for pair in keys]
+            assert twins.mark_duplicates(keys) == [bool({*pair} & before) for pair in keys]
             own |= {key for pair in keys for key in pair}
-        twins.next_source()
+        twins.finish_source()
         before |= own
 
 
 def test_one_that_forgets_the_first_source_is_caught():
-    class Forgetful(Twins):
-        def next_source(self):
-            super().next_source()
-            self._before = self._before[-1:]
+    class Forgetful(DuplicateIndex):
+        def finish_source(self):
+            super().finish_source()
+            self._earlier_keys = self._earlier_keys[-1:]
 
     forgetful = Forgetful()
     for keys in ([(number, number) for number in range(100)], [(1000, 1000)]):
-        forgetful.among(keys)
-        forgetful.next_source()
-    assert forgetful.among([(1, 1)]) != [True]
+        forgetful.mark_duplicates(keys)
+        forgetful.finish_source()
+    assert forgetful.mark_duplicates([(1, 1)]) != [True]

@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.types import storable
-from stoker.discovery.model import MOST_POSTINGS, MOST_REJECTS, RawPosting, moment, one_line, taken
+from stoker.base.types import is_storable
+from stoker.discovery.model import (
+    MAX_POSTINGS,
+    MAX_REJECTS,
+    RawPosting,
+    parse_date,
+    parse_postings,
+    to_plain_line,
+)
 
 SIX = datetime(2026, 11, 1, 18, tzinfo=UTC)
 texts = st.text(st.characters(), max_size=50)
@@ -39,35 +46,35 @@ said = st.none() | st.booleans() | st.integers() | st.floats() | texts
     ],
 )
 def test_a_moment_is_what_was_meant_or_nothing(written, meant):
-    assert moment(written) == meant
+    assert parse_date(written) == meant
 
 
 @given(said)
 def test_no_date_however_odd_gets_past(said):
-    found = moment(said)
+    found = parse_date(said)
     assert found is None or found.tzinfo is UTC
 
 
 @given(st.lists(st.builds(RawPosting, where=texts, url=texts, title=texts, posted=said)))
 def test_a_good_posting_survives_every_bad_neighbour(bad):
     good = RawPosting(where="here", url="https://a.test/1", title="Cook")
-    found = taken("feed", [*bad, good], company="Acme")
+    found = parse_postings("feed", [*bad, good], company="Acme")
 
     assert "https://a.test/1" in [job.url for job in found.jobs]
     assert found.rejected + len(found.jobs) <= len(bad) + 1
-    assert all(storable(job.title + job.url + job.company) for job in found.jobs)
+    assert all(is_storable(job.title + job.url + job.company) for job in found.jobs)
 
 
 @pytest.mark.parametrize(
     "url", ["", "ftp://a.test/", "//a.test", "https://a.test/a b", "https://a.test/" + "x" * 2000]
 )
 def test_what_is_no_web_address_is_no_posting(url):
-    assert taken("feed", [RawPosting(where="x", url=url, title="Cook")]).rejected == 1
+    assert parse_postings("feed", [RawPosting(where="x", url=url, title="Cook")]).rejected == 1
 
 
 def test_the_same_posting_twice_is_one():
     raw = RawPosting(where="", url="https://a.test/1", title="Cook")
-    assert len(taken("feed", [raw, raw]).jobs) == 1
+    assert len(parse_postings("feed", [raw, raw]).jobs) == 1
 
 
 def test_a_source_without_end_is_taken_so_far():
@@ -77,14 +84,17 @@ def test_a_source_without_end_is_taken_so_far():
             yield RawPosting(where="", url=f"https://a.test/{nth}", title="Cook")
             nth += 1
 
-    found = taken("feed", endless())
-    assert (len(found.jobs), found.more) == (MOST_POSTINGS, True)
+    found = parse_postings("feed", endless())
+    assert (len(found.jobs), found.truncated) == (MAX_POSTINGS, True)
 
 
 def test_reasons_are_kept_so_far_and_counted_all():
-    found = taken("feed", [RawPosting(where="")] * (MOST_REJECTS + 5))
-    assert (len(found.rejects), found.rejected) == (MOST_REJECTS, MOST_REJECTS + 5)
+    found = parse_postings("feed", [RawPosting(where="")] * (MAX_REJECTS + 5))
+    assert (len(found.rejects), found.rejected) == (MAX_REJECTS, MAX_REJECTS + 5)
 
 
 def test_titles_come_without_markup():
-    assert one_line("&lt;b&gt;Head&lt;/b&gt; of <i>Sales</i>\n&amp; more") == "Head of Sales & more"
+    assert (
+        to_plain_line("&lt;b&gt;Head&lt;/b&gt; of <i>Sales</i>\n&amp; more")
+        == "Head of Sales & more"
+    )

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from stoker.accounts.model import SentRow
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Request
+from stoker.budgets.charges import SpendRequest
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.crm.upsert import UNDONE
-from stoker.enrichment.summary import added_up, spent_under, written_by
-from stoker.ledger.chain import Note
+from stoker.crm.upsert import UNDONE_PREFIX
+from stoker.enrichment.summary import compute_run_cost, count_crm_rows, summarize_run
+from stoker.ledger.chain import NewEntry
 from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import Run, RunKey, RunState
 
@@ -28,7 +28,7 @@ class Desk:
         self.store = MemoryBackend().tenant(TenantId("acme"))
 
     async def promise(self, key, *, run=RUN, account="c1", at=NOON):
-        request = Request(
+        request = SpendRequest(
             key=key, connector="tavily", amounts={"calls": 3}, run=run, account=account
         )
         await self.store.money.reserve(
@@ -54,12 +54,14 @@ def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_told_apar
         await desk.pay("b", account="c2")
         await desk.pay("beside", run=OTHER)
         await desk.promise("lost")
-        await desk.store.money.keep_aside("lost", reason="cut off", now=NOON)
-        summary = await added_up(desk.store, RUN)
+        await desk.store.money.mark_uncertain("lost", reason="cut off", now=NOON)
+        summary = await summarize_run(desk.store, RUN)
         assert summary.cost == {"tavily/calls": 4}
         assert summary.unknown == {"tavily/calls": 3}
         assert summary.counts == {"unknown tavily/calls": 3}
-        assert (await spent_under(desk.store, RUN, account="c2")).settled == {"tavily/calls": 2}
+        assert (await compute_run_cost(desk.store, RUN, account="c2")).settled == {
+            "tavily/calls": 2
+        }
 
     at_desk(scenario)
 
@@ -67,7 +69,7 @@ def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_told_apar
 def test_a_run_whose_name_is_a_second_ahead_of_its_first_promise_misses_none():
     async def scenario(desk):
         await desk.pay("a", at=NOON - timedelta(seconds=2))
-        assert (await spent_under(desk.store, RUN)).settled == {"tavily/calls": 2}
+        assert (await compute_run_cost(desk.store, RUN)).settled == {"tavily/calls": 2}
 
     at_desk(scenario)
 
@@ -79,7 +81,7 @@ class Counted:
         self._real, self.read = real, 0
 
     async def entries(self, *, after=0, limit=1000):
-        found = await self._real.entries(after=after, limit=limit)
+        found = await self._real.list_entries(after=after, limit=limit)
         self.read += len(found)
         return found
 
@@ -87,7 +89,7 @@ class Counted:
 def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_ledger_is():
     async def scenario(desk):
         def notes(at):
-            return [Note(at=at, kind="ODD", subject="s", reason="")] * 5000
+            return [NewEntry(at=at, kind="ODD", subject="s", reason="")] * 5000
 
         ledger = desk.store.ledger
         await ledger.append(notes(NOON - timedelta(days=1)))
@@ -95,10 +97,10 @@ def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_le
         await desk.promise("late")
         await ledger.append(notes(NOON + timedelta(days=1)))
         await desk.store.money.settle("late", {"calls": 1}, now=NOON + timedelta(days=1))
-        run = Run(key=RunKey(NOON, 1), kind="nightly").ended(RunState.FAILED, at=NOON)
+        run = Run(key=RunKey(NOON, 1), kind="nightly").end(RunState.FAILED, at=NOON)
         counted = Counted(ledger)
         store = replace(desk.store, ledger=counted)
-        found = await spent_under(store, RUN, ended=run)
+        found = await compute_run_cost(store, RUN, ended=run)
         assert found.settled == {"tavily/calls": 3}  # as it is known now
         assert counted.read < 2000
 
@@ -118,11 +120,11 @@ def test_rows_a_run_wrote_are_counted_and_those_nobody_read_back_are_told_apart(
                 at=NOON,
             )
             for number, (digest, run) in enumerate(
-                [("d", RUN), ("e", RUN), ("", RUN), (f"{UNDONE}d", RUN), ("d", OTHER)]
+                [("d", RUN), ("e", RUN), ("", RUN), (f"{UNDONE_PREFIX}d", RUN), ("d", OTHER)]
             )
         ]
-        await desk.store.nights.keep_sent(rows)
-        assert await written_by(desk.store, RUN) == {"crm_written": 2, "crm_unknown": 1}
-        assert await written_by(desk.store, "20300101_130000") == {}
+        await desk.store.nights.save_sent_rows(rows)
+        assert await count_crm_rows(desk.store, RUN) == {"crm_written": 2, "crm_unknown": 1}
+        assert await count_crm_rows(desk.store, "20300101_130000") == {}
 
     at_desk(scenario)

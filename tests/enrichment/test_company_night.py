@@ -8,23 +8,23 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, house
-from stoker.accounts.facts import Extracted
-from stoker.accounts.model import Verdict
-from stoker.base.cancellation import cut_off
+from stoker.accounts.facts import ExtractedFacts
+from stoker.accounts.model import EmailStatus
+from stoker.base.cancellation import cancel_and_wait
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.events import ConnectorRests, NightProgress
 from stoker.base.types import Depth
-from stoker.budgets.model import Done
-from stoker.enrichment.deadline import LOOKS_EVERY
-from stoker.enrichment.model import KIND, UnitState
-from stoker.enrichment.work_queue import LEASE, SIGN_OF_LIFE
-from stoker.nightly.plan import Means, Planning
-from stoker.nightly.service import Night
-from stoker.nightly.setup import exports_for, order_of, sources_for
+from stoker.budgets.model import Paid
+from stoker.enrichment.deadline import POLL_INTERVAL
+from stoker.enrichment.model import KIND, WorkState
+from stoker.enrichment.work_queue import HEARTBEAT_INTERVAL, LEASE_LENGTH
+from stoker.nightly.plan import Capacity, NightlyPlanner
+from stoker.nightly.service import NightlyRun
+from stoker.nightly.setup import build_exporter, build_nightly_options, build_vendors
 from stoker.runs.leases import Lease
 from stoker.runs.model import Manifest, RunKey, RunState
-from stoker.runs.service import OpenRun, Runner
+from stoker.runs.service import RunHandle, Runner
 
 BATCHES_WAIT = timedelta(milliseconds=50)
 
@@ -46,28 +46,28 @@ class Desk:
     ):
         app = self.app = house.app
         own = app.settings.for_tenant(ACME)
-        order = order_of(own, reset=app.reset_for(ACME))
+        order = build_nightly_options(own, reset=app.get_reset_rule(ACME))
         order = replace(
             order,
-            at_once=at_once,
-            may_take=may_take,
-            gathers_for=BATCHES_WAIT,
-            again=again,
-            sent_together=sent_together,
+            concurrency=at_once,
+            time_limit=may_take,
+            batch_wait=BATCHES_WAIT,
+            include_done=again,
+            export_batch_size=sent_together,
         )
 
         async def means():
             if planning is not None:
                 await planning()
-            return Means()
+            return Capacity()
 
         self.store = house.store()
-        self.night = Night(
+        self.night = NightlyRun(
             order,
-            planning=Planning(order, registry=app.backend.registry(), means=means),
-            gate=lambda: app.gate(ACME),
-            asking=lambda: app.asking(ACME),
-            sources=replace(sources_for(app.connectors, ACME), **sources),
+            planning=NightlyPlanner(order, registry=app.backend.registry(), means=means),
+            gate=lambda: app.get_gate(ACME),
+            asking=lambda: app.get_vendor_client(ACME),
+            sources=replace(build_vendors(app.connectors, ACME), **sources),
             exports=exports,
             owner=app.owner,
         )
@@ -75,7 +75,7 @@ class Desk:
     async def go(self, store=None):
         now = self.app.clock.now().replace(microsecond=0)
         self.run = f"{now:%Y%m%d_%H%M%S}"
-        run = OpenRun(
+        run = RunHandle(
             key=RunKey(now, 1),
             kind=KIND,
             store=store or self.store,
@@ -83,7 +83,7 @@ class Desk:
             observer=self.app.observer,
         )
         ending = await self.night(run)
-        units = await self.store.nights.units(self.run)
+        units = await self.store.nights.list_items(self.run)
         return ending, {unit.company: unit for unit in units}
 
 
@@ -118,19 +118,19 @@ def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
             calls["plain"] += 1
             if calls["plain"] == 2:
                 raise RecursionError("too deep")
-            return sources_for(house.app.connectors, ACME).plain(pages, told=told)
+            return build_vendors(house.app.connectors, ACME).extract_facts(pages, told=told)
 
         desk = Desk(house, plain=brittle, at_once=1)
-        task = house.app.night_task(ACME, desk.night)
-        first = await house.app.scheduler(()).start_now(task)
+        task = house.app.build_nightly_task(ACME, desk.night)
+        first = await house.app.build_scheduler(()).run_now(task)
         units = await house.units(first)
         return first, {unit.company: unit for unit in units}, await house.night()
 
     ending, units, again = at(tmp_path, journey)
 
     states = Counter(unit.state for unit in units.values())
-    assert states == {UnitState.DONE: 4, UnitState.POISONED: 1}
-    [bad] = [unit for unit in units.values() if unit.state is UnitState.POISONED]
+    assert states == {WorkState.DONE: 4, WorkState.FAILED: 1}
+    [bad] = [unit for unit in units.values() if unit.state is WorkState.FAILED]
     assert bad.reasons == ("a fault in Stoker: RecursionError: too deep",)
     assert ending.state is RunState.PARTIAL
     assert "1 of 5 could not be worked on" in ending.reason
@@ -152,7 +152,7 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
         return await Desk(house, visits=visits_of(house, first_waits_for_all), at_once=2).go()
 
     _, units = at(tmp_path, journey)
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
 
 
 class SeenExports:
@@ -160,13 +160,13 @@ class SeenExports:
 
     def __init__(self, house):
         own = house.app.settings.for_tenant(ACME)
-        self._exports = exports_for(house.app.connectors, ACME, own=own)
+        self._exporter = build_exporter(house.app.connectors, ACME, own=own)
         self.first, self.sent = [], asyncio.Event()
 
     def begin(self, run):
         self.run = run
-        self._real = self._exports.begin(run)
-        self.so_far = self._real.so_far
+        self._real = self._exporter.begin(run)
+        self.get_result = self._real.get_result
         return self
 
     async def send(self, companies):
@@ -174,8 +174,8 @@ class SeenExports:
         self.first.extend(companies)
         self.sent.set()
 
-    async def rest(self):
-        return await self._real.rest()
+    async def flush(self):
+        return await self._real.flush()
 
 
 def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
@@ -193,7 +193,7 @@ def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
         return *await desk.go(), seen.first
 
     ending, units, first = at(tmp_path, journey)
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert len(set(first)) >= 2
     assert ending.counts["crm_written"] > 5
     assert ending.counts["crm_same"] == 0
@@ -202,7 +202,7 @@ def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
 async def settled_under(store, run):
     """What the ledger says was settled under a run, entry by entry."""
     found = Counter()
-    for entry in await store.ledger.entries(limit=10_000):
+    for entry in await store.ledger.list_entries(limit=10_000):
         if entry.kind == "SETTLED" and entry.data.get("run") == run:
             for unit, amount in entry.data["actual"].items():
                 found[f"{entry.data['connector']}/{unit}"] += amount
@@ -232,12 +232,12 @@ def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_
                 slow.append(url)
             if url == slow[0]:
                 await seen.sent.wait()
-                seen.run.begin_nothing_new()
+                seen.run.stop_accepting_work()
 
         visits = visits_of(house, stopped_once_something_was_sent)
         desk = Desk(house, visits=visits, exports=seen, at_once=3, sent_together=2)
         ending, units = await desk.go()
-        rows = await house.store().nights.sent_by(desk.run)
+        rows = await house.store().nights.list_sent_rows(desk.run)
         return ending, units, rows, await settled_under(house.store(), desk.run)
 
     ending, units, rows, settled = at(tmp_path, journey)
@@ -265,14 +265,14 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
         visits = visits_of(house, the_first_never_ends)
         desk = Desk(house, visits=visits, exports=seen, at_once=2, sent_together=2)
         store, app = house.store(), house.app
-        lease = Lease(name="run", owner="me", epoch=1, beat=1, until=app.clock.now())
+        lease = Lease(name="run", owner="me", fencing_token=1, heartbeat=1, until=app.clock.now())
         runner = Runner(clock=app.clock, observer=app.observer)
-        begun = await runner.begin(store, lease, kind=KIND, manifest=Manifest())
-        doing = asyncio.ensure_future(runner.carry_out(store, begun, desk.night))
+        begun = await runner.start_run(store, lease, kind=KIND, manifest=Manifest())
+        doing = asyncio.ensure_future(runner.execute(store, begun, desk.night))
         await seen.sent.wait()
-        await cut_off(doing, at_once=True)
-        run = await store.runs.run(begun.at)
-        rows = await house.store().nights.sent_by(run.name)
+        await cancel_and_wait(doing, at_once=True)
+        run = await store.runs.find_run(begun.at)
+        rows = await house.store().nights.list_sent_rows(run.name)
         return run, rows, await settled_under(house.store(), run.name)
 
     run, rows, settled = at(tmp_path, journey)
@@ -307,7 +307,7 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
             async def ask(self, question, *, key):
                 await asyncio.wait_for(everybody.wait(), 120)
                 done = await self._real.ask(question, key=key)
-                return Done(answer=done.answer, cost=done.cost)
+                return Paid(answer=done.answer, cost=done.cost)
 
             async def check(self):
                 return await self._real.check()
@@ -315,7 +315,7 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
         return await Desk(house, visits=visits_of(house, noted), verifier=Late(), at_once=1).go()
 
     _, units = at(tmp_path, journey)
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
 
 
 class Sleeper(SystemClock):
@@ -330,7 +330,7 @@ class Sleeper(SystemClock):
         return super().elapsed() + self.still
 
     async def sleep_on(self, _=None):
-        self.still = LEASE + timedelta(seconds=1)
+        self.still = LEASE_LENGTH + timedelta(seconds=1)
 
 
 def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_more(tmp_path):
@@ -339,11 +339,11 @@ def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_mo
     async def journey(house):
         desk = Desk(house, at_once=1, visits=visits_of(house, clock.sleep_on))
         ending, units = await desk.go()
-        return ending, units, house.charged(), await desk.store.accounts.dossiers()
+        return ending, units, house.charged(), await desk.store.accounts.list_company_records()
 
     ending, units, charged, known = at(tmp_path, journey, clock=clock)
     assert (ending.state, known) == (RunState.PARTIAL, [])
-    assert {unit.state for unit in units.values()} == {UnitState.WAITING}
+    assert {unit.state for unit in units.values()} == {WorkState.WAITING}
     assert "held still" in ending.reason
     assert set(charged) == {"tavily"}
     assert charged["tavily"]["credits"] == 1  # what led to the first site
@@ -385,10 +385,10 @@ def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_sa
     clock = SkippingClock()
 
     async def journey(house):
-        house.box.dials.turn("tavily.fault.close", 1)
+        house.box.faults.set_value("tavily.fault.close", 1)
         desk = Desk(house, again=True)
         ending, units = await desk.go()
-        house.box.dials.turn("tavily.fault.close", 0)
+        house.box.faults.set_value("tavily.fault.close", 0)
         charged = house.charged()["tavily"]["credits"]
         await asyncio.sleep(1.1)  # runs are named by the second
         _, later = await desk.go()
@@ -401,12 +401,12 @@ def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_sa
         tmp_path, journey, companies=3, clock=clock
     )
 
-    assert {unit.state for unit in units.values()} == {UnitState.UNKNOWN}
+    assert {unit.state for unit in units.values()} == {WorkState.UNKNOWN}
     assert ending.state is RunState.PARTIAL
     assert charged == charged_then == 3
-    assert {unit.state for unit in later.values()} == {UnitState.UNKNOWN}
+    assert {unit.state for unit in later.values()} == {WorkState.UNKNOWN}
     assert all("is asked anew from" in unit.reasons[0] for unit in later.values())
-    assert {unit.state for unit in anew.values()} == {UnitState.DONE}
+    assert {unit.state for unit in anew.values()} == {WorkState.DONE}
     assert all("tavily was asked anew" in unit.reasons[0] for unit in anew.values())
 
 
@@ -417,14 +417,14 @@ class Silent:
         self._real = house.app.connectors.crawler()
 
     async def visit(self, url, *, known=()):
-        return replace(await self._real.visit(url, known=known), findings=())
+        return replace(await self._real.visit(url, known=known), facts=())
 
 
 def silent_desk(house, **how):
     """A night whose companies' sites name nobody."""
 
     def nothing(pages, *, told=()):
-        return Extracted(findings=())
+        return ExtractedFacts(facts=())
 
     return Desk(house, visits=Silent(house), plain=nothing, model=None, **how)
 
@@ -436,7 +436,7 @@ def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
 
     async def silent_journey(house):
         ending, _ = await silent_desk(house).go()
-        return ending, await house.store().accounts.dossiers(), house.charged()
+        return ending, await house.store().accounts.list_company_records(), house.charged()
 
     talking = at(tmp_path, journey, companies=2)
     (tmp_path / "silent").mkdir()
@@ -455,25 +455,25 @@ class Flaky:
     """A part of a store that fails so often before it does what it is asked."""
 
     def __init__(self, part, verb, times, error=TransientError):
-        self._part, self._verb, self._left, self._error = part, verb, times, error
+        self._part, self._verb, self._left, self._build_error = part, verb, times, error
 
     def __getattr__(self, verb):
         if verb == self._verb and self._left:
             self._left -= 1
-            raise self._error("the store is away")
+            raise self._build_error("the store is away")
         return getattr(self._part, verb)
 
 
 def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=1)
-        store = replace(desk.store, nights=Flaky(desk.store.nights, "finish_unit", 2))
+        store = replace(desk.store, nights=Flaky(desk.store.nights, "finish_item", 2))
         ending, units = await desk.go(store)
         return ending, units, house.charged()
 
     ending, units, charged = at(tmp_path, journey, companies=2)
 
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert charged["tavily"]["credits"] == 2
     assert ending.state is RunState.DONE
 
@@ -481,12 +481,12 @@ def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
 def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=2)
-        gone = Flaky(desk.store.nights, "finish_unit", 1000, ConfigError)
+        gone = Flaky(desk.store.nights, "finish_item", 1000, ConfigError)
         with pytest.raises(ConfigError, match="away"):
             await desk.go(replace(desk.store, nights=gone))
-        return await desk.store.nights.count_units(desk.run)
+        return await desk.store.nights.count_items(desk.run)
 
-    assert at(tmp_path, journey, companies=3) == {UnitState.WAITING: 3}
+    assert at(tmp_path, journey, companies=3) == {WorkState.WAITING: 3}
 
 
 def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
@@ -497,7 +497,7 @@ def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
     (ending, units), charged = at(tmp_path, journey, companies=2)
 
     assert charged == {}
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert any("without a key" in reason for reason in ending.reasons)
 
 
@@ -512,14 +512,14 @@ class SkippingClock(SystemClock):
     async def sleep(self, duration):
         # Signs of life are shown whenever time is let pass.
         quick = timedelta(milliseconds=1)
-        await super().sleep(quick if duration == SIGN_OF_LIFE else duration)
+        await super().sleep(quick if duration == HEARTBEAT_INTERVAL else duration)
 
 
 class HurriedClock(SkippingClock):
     """The same, with waits that are forty times shorter."""
 
     async def sleep(self, duration):
-        await super().sleep(duration if duration == SIGN_OF_LIFE else duration / 40)
+        await super().sleep(duration if duration == HEARTBEAT_INTERVAL else duration / 40)
 
 
 def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
@@ -534,7 +534,7 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
         visited = []
 
         def told():
-            return [each for each in house.told.of(NightProgress) if each.ended]
+            return [each for each in house.told.of_type(NightProgress) if each.ended]
 
         async def until_the_watch_has_looked(url):
             visited.append(url)
@@ -554,10 +554,10 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
 class Ahead(SystemClock):
     """The machine's clock, as far ahead as wanted."""
 
-    ahead = timedelta(0)
+    proceed = timedelta(0)
 
     def now(self):
-        return super().now() + self.ahead
+        return super().now() + self.proceed
 
 
 class AtDepth:
@@ -568,8 +568,8 @@ class AtDepth:
 
     async def plan(self, run):
         plan = await self._real.plan(run)
-        units = tuple(replace(unit, depth=self._depth) for unit in plan.units)
-        return replace(plan, units=units, looks=Counter(unit.depth for unit in units))
+        units = tuple(replace(unit, depth=self._depth) for unit in plan.items)
+        return replace(plan, items=units, count_by_depth=Counter(unit.depth for unit in units))
 
 
 def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then(tmp_path):
@@ -578,24 +578,24 @@ def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then
         for depth in (None, Depth.SHALLOW, Depth.DEEP, Depth.DEEP):
             desk = Desk(house, again=True)
             if depth is None:  # nobody is looked at; but then their sites are known
-                run = OpenRun(
+                run = RunHandle(
                     key=RunKey(clock.now().replace(microsecond=0), 1),
                     kind=KIND,
                     store=desk.store,
                     clock=clock,
                     observer=house.app.observer,
                 )
-                await desk.night._planning.plan(run)
+                await desk.night._planner.plan(run)
                 companies = [
-                    replace(each, website=f"http://{house.box.world.by_uen(each.id).domain}/")
-                    for each in await desk.store.accounts.companies()
+                    replace(each, website=f"http://{house.box.world.find_by_uen(each.id).domain}/")
+                    for each in await desk.store.accounts.list_companies()
                 ]
                 await desk.store.accounts.upsert_companies(companies, now=clock.now())
                 continue
-            desk.night._planning = AtDepth(desk.night._planning, depth)
+            desk.night._planner = AtDepth(desk.night._planner, depth)
             ending, _ = await desk.go()
             costs.append(ending.cost)
-            clock.ahead += timedelta(seconds=2)  # a run is named by its second
+            clock.proceed += timedelta(seconds=2)  # a run is named by its second
         return costs
 
     shallow, deep, again = at(tmp_path, journey, clock=Ahead(), companies=4)
@@ -607,29 +607,29 @@ def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then
 
 def test_whom_a_shallow_look_finds_because_it_was_owed_is_verified_too(tmp_path):
     async def journey(house):
-        house.box.dials.turn("lusha.status", 401)
+        house.box.faults.set_value("lusha.status", 401)
         await silent_desk(house).go()
-        owed = [each.notes["owed"] for each in await house.store().accounts.dossiers()]
-        house.box.dials.turn("lusha.status", 0)
-        house.app.clock.ahead = timedelta(days=1)
+        owed = [each.notes["owed"] for each in await house.store().accounts.list_company_records()]
+        house.box.faults.set_value("lusha.status", 0)
+        house.app.clock.proceed = timedelta(days=1)
         desk = silent_desk(house, again=True)
-        desk.night._planning = AtDepth(desk.night._planning, Depth.SHALLOW)
+        desk.night._planner = AtDepth(desk.night._planner, Depth.SHALLOW)
         await desk.go()
-        return owed, await house.store().accounts.dossiers()
+        return owed, await house.store().accounts.list_company_records()
 
     owed, known = at(tmp_path, journey, clock=Ahead(), companies=2)
 
     assert owed == ["contacts"] * 2
     people = [contact for each in known for contact in each.contacts]
     assert {contact.source for contact in people} == {"lusha"}
-    assert all(contact.verdict is not Verdict.UNVERIFIED for contact in people if contact.email)
+    assert all(contact.verdict is not EmailStatus.UNVERIFIED for contact in people if contact.email)
 
 
 class Watchful(SystemClock):
     """The machine's clock, on which whoever watches looks at once."""
 
     async def sleep(self, duration):
-        await super().sleep(timedelta(milliseconds=1) if duration == LOOKS_EVERY else duration)
+        await super().sleep(timedelta(milliseconds=1) if duration == POLL_INTERVAL else duration)
 
 
 def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_names_it_and_ends_no_sooner(tmp_path):
@@ -637,13 +637,13 @@ def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_names_it_and_ends_n
         night = asyncio.create_task(Desk(house).go())
 
         def waiting():
-            return [each for each in house.told.of(NightProgress) if each.waits_for]
+            return [each for each in house.told.of_type(NightProgress) if each.waits_for]
 
         while not (told := waiting()):  # noqa: ASYNC110  # a recorder rings no bell
             await asyncio.sleep(0.01)
         night.cancel()
         await asyncio.gather(night, return_exceptions=True)
-        return told[-1], house.told.of(ConnectorRests)
+        return told[-1], house.told.of_type(ConnectorRests)
 
     progress, rests = at(
         tmp_path, journey, clock=Watchful(), dials={"zerobounce.status": 429}, companies=3
@@ -666,7 +666,7 @@ class Uncounted:
     def __getattr__(self, name):
         return getattr(self._real, name)
 
-    async def count_units(self, run):
+    async def count_items(self, run):
         raise ValueError("there are no numbers")
 
 
@@ -678,7 +678,7 @@ def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
 
     ending, units = at(tmp_path, journey, clock=Watchful())
 
-    assert {unit.state for unit in units.values()} == {UnitState.DONE}
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert "nobody watched over its deadline: ValueError: there are no numbers" in ending.reasons
 
 

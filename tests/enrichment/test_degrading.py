@@ -2,49 +2,51 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.types import Step, storable
-from stoker.enrichment.model import UnitState
+from stoker.base.types import Step, is_storable
+from stoker.enrichment.model import WorkState
 from stoker.enrichment.shortfalls import (
-    LONGEST_REASON,
-    OWED,
-    Lack,
-    Shortfall,
-    ended_as,
-    owed_after,
-    owed_by,
-    reasons_of,
-    told_by_name,
+    MAX_REASON_LENGTH,
+    RETRY_NOTE,
+    SkippedStep,
+    SkipReason,
+    choose_end_state,
+    format_steps_to_retry,
+    list_reasons,
+    parse_steps_to_retry,
+    replace_url_with_vendor,
 )
 
 steps = st.sampled_from(list(Step))
 shortfalls = st.lists(
-    st.builds(Shortfall, step=steps, lack=st.sampled_from(list(Lack)), because=st.text())
+    st.builds(SkippedStep, step=steps, cause=st.sampled_from(list(SkipReason)), reason=st.text())
 )
 
 
 def lacks(*kinds):
-    return [Shortfall(step=Step.VERIFY, lack=kind, because="so") for kind in kinds]
+    return [SkippedStep(step=Step.VERIFY, cause=kind, reason="so") for kind in kinds]
 
 
 @pytest.mark.parametrize(
     ("kinds", "state"),
     [
-        ((), UnitState.DONE),
-        ((Lack.NEVER,), UnitState.DONE),
-        ((Lack.NEVER, Lack.REFUSED), UnitState.DEGRADED),
-        ((Lack.LATER,), UnitState.DEGRADED),
-        ((Lack.OFF,), UnitState.DEGRADED),
-        ((Lack.REFUSED, Lack.UNKNOWN), UnitState.UNKNOWN),
+        ((), WorkState.DONE),
+        ((SkipReason.NEVER,), WorkState.DONE),
+        ((SkipReason.NEVER, SkipReason.REFUSED), WorkState.DEGRADED),
+        ((SkipReason.LATER,), WorkState.DEGRADED),
+        ((SkipReason.OFF,), WorkState.DEGRADED),
+        ((SkipReason.REFUSED, SkipReason.UNKNOWN), WorkState.UNKNOWN),
     ],
 )
 def test_what_was_left_out_says_how_a_unit_ended(kinds, state):
-    assert ended_as(lacks(*kinds)) is state
+    assert choose_end_state(lacks(*kinds)) is state
 
 
 @given(shortfalls, st.frozensets(steps), st.frozensets(steps))
 def test_what_is_owed_is_read_back_as_it_was_noted_with_what_it_feeds(found, before, tonight):
-    owed = owed_by({OWED: owed_after(found, before=before, steps=tonight)})
-    lacking = {each.step for each in found if each.lack is not Lack.NEVER}
+    owed = parse_steps_to_retry(
+        {RETRY_NOTE: format_steps_to_retry(found, before=before, steps=tonight)}
+    )
+    lacking = {each.step for each in found if each.cause is not SkipReason.NEVER}
     assert owed >= lacking | (before - tonight)
     assert owed <= lacking | (before - tonight) | {Step.CONTACTS, Step.VERIFY}
 
@@ -59,19 +61,19 @@ def test_what_is_owed_is_read_back_as_it_was_noted_with_what_it_feeds(found, bef
     ],
 )
 def test_who_is_found_late_is_verified_late(note, steps):
-    assert owed_by({OWED: note}) == steps
+    assert parse_steps_to_retry({RETRY_NOTE: note}) == steps
 
 
 @given(shortfalls)
 def test_reasons_are_bounded_and_every_store_can_keep_them(found):
-    reasons = reasons_of(found)
+    reasons = list_reasons(found)
     assert len(set(reasons)) == len(reasons)
-    assert all(storable(reason) and len(reason) <= LONGEST_REASON for reason in reasons)
+    assert all(is_storable(reason) and len(reason) <= MAX_REASON_LENGTH for reason in reasons)
 
 
 @pytest.mark.parametrize("note", ["", "nonsense", ",,", "export,bogus"])
 def test_a_note_nobody_of_us_wrote_owes_nothing_unknown(note):
-    assert owed_by({OWED: note}) <= {Step.EXPORT}
+    assert parse_steps_to_retry({RETRY_NOTE: note}) <= {Step.EXPORT}
 
 
 @pytest.mark.parametrize(
@@ -84,4 +86,4 @@ def test_a_note_nobody_of_us_wrote_owes_nothing_unknown(note):
     ],
 )
 def test_a_vendor_is_named_and_not_where_it_was_asked(because, told):
-    assert told_by_name(because, vendor="bolt") == told
+    assert replace_url_with_vendor(because, vendor="bolt") == told

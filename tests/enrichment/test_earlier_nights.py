@@ -9,9 +9,9 @@ import pytest
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import Depth, Step, TenantId
-from stoker.enrichment.forecast import Room
-from stoker.enrichment.model import KIND, Unit, UnitState
-from stoker.enrichment.recent_runs import NIGHTS, latest_nights, rooms_tonight
+from stoker.enrichment.forecast import VendorCapacity
+from stoker.enrichment.model import KIND, WorkItem, WorkState
+from stoker.enrichment.recent_runs import MAX_NIGHTS, add_first_lookup_shares, list_recent_lookups
 from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 
@@ -26,7 +26,7 @@ async def had(
     looks=3,
     state=RunState.DONE,
     kind=KIND,
-    ends=UnitState.DONE,
+    ends=WorkState.DONE,
     step=Step.CRAWL,
     reasons=(),
 ):
@@ -34,21 +34,21 @@ async def had(
     run = Run(key=RunKey(NOW + day * DAY, 1), kind=kind)
     await store.runs.insert_run(run)
     units = [
-        Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+        WorkItem(company=CompanyId(f"c{place}"), rank=place, depth=Depth.DEEP)
         for place in range(looks)
     ]
-    await store.nights.plan_units(run.name, units)
+    await store.nights.insert_items(run.name, units)
     until = run.at + DAY
-    taken = await store.nights.take_units(
+    taken = await store.nights.claim_items(
         run.name, owner="w", until=until, now=run.at, limit=looks or 1
     )
     for unit in taken:
         spent = {"cost": {"tavily/calls": day}, "seconds": {step.value: 0.5}}
         ended = replace(unit, state=ends, ended_at=run.at, reasons=reasons, **spent)
-        assert await store.nights.finish_unit(run.name, ended, None)
+        assert await store.nights.finish_item(run.name, ended, None)
     if state is not RunState.RUNNING:
         manifest = Manifest(counts={"selected": looks})
-        await store.runs.finish_run(run.ended(state, at=until, manifest=manifest))
+        await store.runs.finish_run(run.end(state, at=until, manifest=manifest))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -79,17 +79,17 @@ def days(nights):
 
 def test_only_nights_that_came_to_their_end_and_looked_at_somebody_count(at_store):
     async def scenario(store):
-        assert await latest_nights(store) == []
+        assert await list_recent_lookups(store) == []
         await had(store, 1)
-        await had(store, 2, state=RunState.PARTIAL, ends=UnitState.DEGRADED)
+        await had(store, 2, state=RunState.PARTIAL, ends=WorkState.DEGRADED)
         await had(store, 3, state=RunState.FAILED)
         await had(store, 4, state=RunState.CANCELLED)
         await had(store, 5, looks=0)
-        await had(store, 6, ends=UnitState.SHED)
+        await had(store, 6, ends=WorkState.DROPPED)
         await had(store, 7, kind="pulls")
         await had(store, 9, step=Step.SCORE)
         await had(store, 8, state=RunState.RUNNING)
-        return await latest_nights(store)
+        return await list_recent_lookups(store)
 
     nights = at_store(scenario)
     assert days(nights) == [2, 1]
@@ -98,24 +98,28 @@ def test_only_nights_that_came_to_their_end_and_looked_at_somebody_count(at_stor
 
 def test_the_newest_few_are_read_and_those_first_in_their_order(at_store):
     async def scenario(store):
-        for day in range(1, NIGHTS + 3):
+        for day in range(1, MAX_NIGHTS + 3):
             await had(store, day, looks=4)
-        return await latest_nights(store, looks=2)
+        return await list_recent_lookups(store, looks=2)
 
     nights = at_store(scenario)
-    assert days(nights) == list(range(NIGHTS + 2, 2, -1))
-    assert [[unit.place for unit in night] for night in nights] == [[0, 1]] * NIGHTS
+    assert days(nights) == list(range(MAX_NIGHTS + 2, 2, -1))
+    assert [[unit.rank for unit in night] for night in nights] == [[0, 1]] * MAX_NIGHTS
 
 
 def test_nights_of_one_date_count_as_one_of_the_few(at_store):
     async def several(store):
-        for day in range(1, NIGHTS + 2):
+        for day in range(1, MAX_NIGHTS + 2):
             await had(store, day)
-        await had(store, NIGHTS + 1.2)
-        await had(store, NIGHTS + 1.4)
-        return await latest_nights(store)
+        await had(store, MAX_NIGHTS + 1.2)
+        await had(store, MAX_NIGHTS + 1.4)
+        return await list_recent_lookups(store)
 
-    assert days(at_store(several)) == [NIGHTS + 1.4, NIGHTS + 1.2, *range(NIGHTS + 1, 1, -1)]
+    assert days(at_store(several)) == [
+        MAX_NIGHTS + 1.4,
+        MAX_NIGHTS + 1.2,
+        *range(MAX_NIGHTS + 1, 1, -1),
+    ]
 
 
 def test_who_was_looked_at_lately_does_not_ask_anew_and_who_was_refused_asks_those(at_store):
@@ -123,16 +127,16 @@ def test_who_was_looked_at_lately_does_not_ask_anew_and_who_was_refused_asks_tho
 
     async def scenario(store):
         await had(store, 1, looks=2)
-        await had(store, 2, looks=1, ends=UnitState.DEGRADED, reasons=(refused,))
+        await had(store, 2, looks=1, ends=WorkState.DEGRADED, reasons=(refused,))
         units = [
-            Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+            WorkItem(company=CompanyId(f"c{place}"), rank=place, depth=Depth.DEEP)
             for place in range(4)
         ]
-        rooms = {name: Room(calls_left=7) for name in ("tavily", "lusha")}
-        return await rooms_tonight(store, units, rooms, now=NOW + 3 * DAY)
+        rooms = {name: VendorCapacity(calls_left=7) for name in ("tavily", "lusha")}
+        return await add_first_lookup_shares(store, units, rooms, now=NOW + 3 * DAY)
 
     rooms = at_store(scenario)
-    assert {name: room.anew for name, room in rooms.items()} == {
+    assert {name: room.first_lookup_shares for name, room in rooms.items()} == {
         "tavily": {Depth.DEEP: 2 / 4},
         "lusha": {Depth.DEEP: 3 / 4},
     }

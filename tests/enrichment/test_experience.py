@@ -7,31 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import CompanyId, Standing
+from stoker.accounts.model import Candidate, CompanyId
 from stoker.base.types import Depth, Step
-from stoker.enrichment.forecast import ASKED_AGAIN, Expected, Room, learned, quote
-from stoker.enrichment.history import (
-    A_NIGHT_COUNTS,
-    ASKED,
-    KEPT_FOR,
-    NEVER_SCORED,
-    LookKind,
-    asked_anew,
-    did_without,
-    shares_anew,
-    taken,
+from stoker.enrichment.forecast import (
+    REPEAT_SHARE,
+    VendorCapacity,
+    VendorNeed,
+    adjust_by_history,
+    compute_quote,
 )
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.shortfalls import Lack, Shortfall
-from stoker.enrichment.vendor_needs import room
-from stoker.nightly.targets import chosen_because
+from stoker.enrichment.history import (
+    ANSWER_LIFETIME,
+    MAX_LOOKUPS_PER_NIGHT,
+    NEVER_SCORED,
+    VENDOR_STEPS,
+    LookupKind,
+    compute_first_lookup_shares,
+    list_skipped_vendors,
+    list_vendors_to_ask,
+    measure_usage,
+)
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.shortfalls import SkippedStep, SkipReason
+from stoker.enrichment.vendor_needs import compute_capacity
+from stoker.nightly.targets import format_choice_reason
 
 DEEP, SHALLOW = Depth.DEEP, Depth.SHALLOW
-FIRST, AGAIN = LookKind.FIRST, LookKind.AGAIN
+FIRST, AGAIN = LookupKind.FIRST, LookupKind.AGAIN
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
-NEED = Expected(connector="lusha", calls=0.6, cost={"calls": 1, "credits": 1})
-BATCH = Expected(connector="zerobounce", calls=0.8, cost={"calls": 100}, per_call=100)
-ALL = frozenset(ASKED)
+NEED = VendorNeed(connector="lusha", calls=0.6, cost={"calls": 1, "credits": 1})
+BATCH = VendorNeed(connector="zerobounce", calls=0.8, cost={"calls": 100}, batch_size=100)
+ALL = frozenset(VENDOR_STEPS)
 NO_OPENAI = "extract: openai was not asked: tenant_connector/openai/calls/day has 0 of 8 left"
 _new = count()
 
@@ -39,12 +45,12 @@ _new = count()
 def unit(company="", *, depth=DEEP, because=NEVER_SCORED, lacks="", **amounts):
     """A unit as it ended: what it cost, as `connector_unit`, and what it first did without."""
     saved = amounts.pop("saved", {})
-    return Unit(
+    return WorkItem(
         company=CompanyId(company or f"new {next(_new)}"),
-        place=0,
+        rank=0,
         depth=depth,
-        because=because,
-        state=UnitState.DEGRADED if lacks else UnitState.DONE,
+        reason=because,
+        state=WorkState.DEGRADED if lacks else WorkState.DONE,
         reasons=(lacks,) if lacks else (),
         cost={name.replace("_", "/"): amount for name, amount in amounts.items()},
         saved=saved,
@@ -64,25 +70,25 @@ def test_each_night_has_its_average_and_an_odd_one_changes_little():
         night(500, zerobounce_calls=90),
         night(30, zerobounce_calls=3) + night(5, depth=SHALLOW, tavily_calls=7),
     ]
-    of = taken(nights, "zerobounce")
-    assert of[FIRST].per_look == {"calls": 3}
-    assert (of[FIRST].nights, of[FIRST].evidence) == (3, 10 + A_NIGHT_COUNTS + 30)
-    assert (of[LookKind.SHALLOW].nights, of[LookKind.SHALLOW].per_look) == (1, {})
+    of = measure_usage(nights, "zerobounce")
+    assert of[FIRST].per_lookup == {"calls": 3}
+    assert (of[FIRST].nights, of[FIRST].evidence) == (3, 10 + MAX_LOOKUPS_PER_NIGHT + 30)
+    assert (of[LookupKind.SHALLOW].nights, of[LookupKind.SHALLOW].per_lookup) == (1, {})
 
 
 def test_without_a_look_of_a_kind_nothing_is_told_of_it():
-    assert taken([], "lusha") == {}
-    assert list(taken([night(1, lusha_calls=1)], "lusha")) == [FIRST]
+    assert measure_usage([], "lusha") == {}
+    assert list(measure_usage([night(1, lusha_calls=1)], "lusha")) == [FIRST]
 
 
 def needed(need, nights):
-    rooms = {need.connector: Room(took=taken(nights, need.connector))}
-    return learned({DEEP: [need]}, rooms)
+    rooms = {need.connector: VendorCapacity(usage=measure_usage(nights, need.connector))}
+    return adjust_by_history({DEEP: [need]}, rooms)
 
 
 def test_without_history_what_was_expected_stays():
     assert needed(NEED, []) == {DEEP: [NEED]}
-    assert quote({DEEP: 10}, {DEEP: [NEED]}, {}, at_once=1).nights == 0
+    assert compute_quote({DEEP: 10}, {DEEP: [NEED]}, {}, at_once=1).nights == 0
 
 
 def test_one_night_is_believed_in_part_and_more_nights_more():
@@ -106,51 +112,55 @@ def test_a_batch_is_learned_in_what_it_holds():
     [need] = needed(BATCH, [night(300, zerobounce_calls=2) for _ in range(5)])[DEEP]
     assert 1.9 < need.calls < 2
     assert need.cost == {"calls": 100}
-    told = quote({DEEP: 50}, {DEEP: [need]}, {"zerobounce": Room(per_minute=5)}, at_once=8)
+    told = compute_quote(
+        {DEEP: 50}, {DEEP: [need]}, {"zerobounce": VendorCapacity(per_minute=5)}, at_once=8
+    )
     assert 95 < told.calls["zerobounce"] <= told.cost["zerobounce/calls"] <= 100
     assert told.p50.total_seconds() < 60  # a hundred addresses are one call, not a hundred
 
 
 def test_what_caps_refuse_of_a_batch_is_told_in_what_it_holds():
-    rooms = {"zerobounce": Room(calls_left=0.3)}
-    told = quote({DEEP: 100}, {DEEP: [BATCH]}, rooms, at_once=8)
+    rooms = {"zerobounce": VendorCapacity(calls_left=0.3)}
+    told = compute_quote({DEEP: 100}, {DEEP: [BATCH]}, rooms, at_once=8)
     assert round(told.calls["zerobounce"], 6) == 30
     assert round(told.refused["zerobounce"], 6) == 50
 
 
 def test_a_shallow_look_needs_what_earlier_ones_took_of_those_a_deep_one_asks():
     nights = [night(20, depth=SHALLOW, lusha_calls=1, tavily_calls=1) for _ in range(2)]
-    rooms = {"lusha": Room(took=taken(nights, "lusha"))}
-    [need] = learned({SHALLOW: [], DEEP: [NEED]}, rooms)[SHALLOW]
+    rooms = {"lusha": VendorCapacity(usage=measure_usage(nights, "lusha"))}
+    [need] = adjust_by_history({SHALLOW: [], DEEP: [NEED]}, rooms)[SHALLOW]
     assert need.connector == "lusha"
     assert 0.5 < need.calls < 1
 
 
 def test_room_is_reckoned_by_what_a_call_takes():
     nights = [night(60, openai_calls=1, openai_tokens=1000) for _ in range(5)]
-    rough = room("openai", free={"tokens": 60_000}, per_minute=60)
-    known = room("openai", free={"tokens": 60_000}, per_minute=60, took=taken(nights, "openai"))
+    rough = compute_capacity("openai", free={"tokens": 60_000}, per_minute=60)
+    known = compute_capacity(
+        "openai", free={"tokens": 60_000}, per_minute=60, took=measure_usage(nights, "openai")
+    )
     assert rough.calls_left < known.calls_left < 60
 
 
 def test_targets_say_never_scored_of_whom_nothing_is_known():
-    assert NEVER_SCORED in chosen_because(
-        Standing(id=CompanyId("c"), scored=False, contacts=0, last_seen_at=None)
+    assert NEVER_SCORED in format_choice_reason(
+        Candidate(id=CompanyId("c"), scored=False, contacts=0, last_seen_at=None)
     )
 
 
 def test_a_first_look_took_what_kept_answers_saved_it_too():
     resumed = [unit(tavily_calls=1), unit(saved={"tavily/calls": 1})]
-    assert taken([resumed], "tavily")[FIRST].per_look == {"calls": 1}
+    assert measure_usage([resumed], "tavily")[FIRST].per_lookup == {"calls": 1}
 
 
 def test_a_look_at_whom_others_looked_before_took_only_what_it_cost():
     kept = {"tavily/calls": 1}
     first = [unit("a", tavily_calls=1), unit("b", tavily_calls=1)]
     again = [unit("a", saved=kept), unit("b", because="scored, but without contacts", saved=kept)]
-    of = taken([again, first], "tavily")
-    assert of[FIRST].per_look == {"calls": 1}
-    assert (of[AGAIN].evidence, of[AGAIN].per_look) == (2, {})
+    of = measure_usage([again, first], "tavily")
+    assert of[FIRST].per_lookup == {"calls": 1}
+    assert (of[AGAIN].evidence, of[AGAIN].per_lookup) == (2, {})
 
 
 def test_who_did_without_a_vendor_teaches_nothing_of_it_nor_of_those_asked_later():
@@ -158,16 +168,16 @@ def test_who_did_without_a_vendor_teaches_nothing_of_it_nor_of_those_asked_later
         *(unit(tavily_calls=1, openai_calls=1, zerobounce_calls=3) for _ in range(8)),
         *(unit(tavily_calls=1, lacks=NO_OPENAI, zerobounce_calls=1) for _ in range(22)),
     ]
-    looks = {name: taken([cut], name)[FIRST] for name in ("tavily", "openai", "zerobounce")}
-    assert [of.per_look["calls"] for of in looks.values()] == [1, 1, 3]
+    looks = {name: measure_usage([cut], name)[FIRST] for name in ("tavily", "openai", "zerobounce")}
+    assert [of.per_lookup["calls"] for of in looks.values()] == [1, 1, 3]
     assert [of.evidence for of in looks.values()] == [30, 8, 8]
 
 
 def test_who_made_up_for_an_earlier_night_teaches_nothing():
     cut = [unit("a", tavily_calls=1, lacks=NO_OPENAI)]
     again = [unit("a", saved={"tavily/calls": 1}, openai_calls=1)]
-    assert taken([again, cut], "openai") == {}
-    assert taken([again, cut], "tavily")[FIRST].evidence == 1
+    assert measure_usage([again, cut], "openai") == {}
+    assert measure_usage([again, cut], "tavily")[FIRST].evidence == 1
 
 
 @pytest.mark.parametrize(
@@ -185,23 +195,30 @@ def test_who_made_up_for_an_earlier_night_teaches_nothing():
     ],
 )
 def test_a_unit_says_first_whom_it_did_without(lacks, without):
-    assert did_without(unit(lacks=lacks)) == set(without.split() if without != ALL else ALL)
+    assert list_skipped_vendors(unit(lacks=lacks)) == set(
+        without.split() if without != ALL else ALL
+    )
 
 
-@given(st.sampled_from(list(ASKED)), st.sampled_from([Lack.REFUSED, Lack.LATER, Lack.OFF]))
+@given(
+    st.sampled_from(list(VENDOR_STEPS)),
+    st.sampled_from([SkipReason.REFUSED, SkipReason.LATER, SkipReason.OFF]),
+)
 def test_whoever_is_lacked_is_found_in_the_sentence_that_tells_of_it(vendor, lack):
-    told = Shortfall(step=ASKED[vendor], lack=lack, because=f"{vendor} was not asked").sentence
-    assert vendor in did_without(unit(lacks=told))
+    told = SkippedStep(
+        step=VENDOR_STEPS[vendor], cause=lack, reason=f"{vendor} was not asked"
+    ).message
+    assert vendor in list_skipped_vendors(unit(lacks=told))
 
 
 def anew(last, *, depth=DEEP, later=timedelta(days=1)):
-    return asked_anew(last, depth=depth, now=NOW + later)
+    return list_vendors_to_ask(last, depth=depth, now=NOW + later)
 
 
 def test_nobody_is_asked_anew_while_answers_are_good():
     assert anew(None) == ALL
     assert anew(unit(tavily_calls=1)) == frozenset()
-    assert anew(unit(tavily_calls=1), later=KEPT_FOR) == ALL
+    assert anew(unit(tavily_calls=1), later=ANSWER_LIFETIME) == ALL
 
 
 def test_what_was_refused_is_asked_anew_however_deep_the_look_and_what_was_heard_is_not():
@@ -215,10 +232,10 @@ def test_a_look_that_had_to_be_shallow_is_made_up_for_by_a_deep_one_only():
 
 
 def test_who_was_chosen_and_never_looked_at_is_asked_as_it_would_have_been():
-    waiting = Unit(company=CompanyId("c"), place=0, depth=DEEP, because=NEVER_SCORED)
+    waiting = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP, reason=NEVER_SCORED)
     assert anew(waiting) == ALL
     assert anew(None, depth=SHALLOW) == frozenset()
-    scored = Unit(company=CompanyId("c"), place=0, depth=DEEP, because="last seen never")
+    scored = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP, reason="last seen never")
     assert anew(scored) == frozenset()
 
 
@@ -227,21 +244,27 @@ def test_tonights_need_lies_where_the_share_of_those_who_ask_anew_puts_it():
         [unit(f"c{n}", because="last seen never") for n in range(30)],
         [unit(f"c{n}", lusha_calls=1) for n in range(30)],
     ]
-    took = taken(nights, "lusha")
+    took = measure_usage(nights, "lusha")
     needs = {}
     for looks in ([ALL] * 4, [ALL, set(), set(), set()], [set()] * 4):
-        share = shares_anew((DEEP, frozenset(asked)) for asked in looks)["lusha"]
-        rooms = {"lusha": Room(took=took, anew=share)}
-        [need] = learned({DEEP: [NEED]}, rooms)[DEEP]
+        share = compute_first_lookup_shares((DEEP, frozenset(asked)) for asked in looks)["lusha"]
+        rooms = {"lusha": VendorCapacity(usage=took, first_lookup_shares=share)}
+        [need] = adjust_by_history({DEEP: [NEED]}, rooms)[DEEP]
         needs[share[DEEP]] = need.calls
     assert 0.9 * 1 <= needs[1.0] <= 1
-    assert needs[0.0] <= ASKED_AGAIN * 0.6
+    assert needs[0.0] <= REPEAT_SHARE * 0.6
     assert needs[0.25] == pytest.approx(0.25 * needs[1.0] + 0.75 * needs[0.0])
 
 
 def test_a_shallow_look_that_makes_up_for_a_refusal_needs_what_a_first_one_does():
-    rooms = {"lusha": Room(anew=shares_anew([(SHALLOW, frozenset({"lusha"}))])["lusha"])}
-    [need] = learned({SHALLOW: [], DEEP: [NEED]}, rooms)[SHALLOW]
+    rooms = {
+        "lusha": VendorCapacity(
+            first_lookup_shares=compute_first_lookup_shares([(SHALLOW, frozenset({"lusha"}))])[
+                "lusha"
+            ]
+        )
+    }
+    [need] = adjust_by_history({SHALLOW: [], DEEP: [NEED]}, rooms)[SHALLOW]
     assert need == NEED
 
 
@@ -253,14 +276,14 @@ nights_lists = st.lists(
 @given(nights_lists, st.integers(0, 200), st.integers(0, 200))
 def test_a_quote_lies_between_what_was_expected_and_what_nights_took(seen, deep, shallow):
     nights = [night(looks, depth=depth, lusha_calls=amount) for looks, depth, amount in seen]
-    took = taken(nights, "lusha")
-    rooms = {"lusha": Room(took=took)}
+    took = measure_usage(nights, "lusha")
+    rooms = {"lusha": VendorCapacity(usage=took)}
     needs = {SHALLOW: [], DEEP: [NEED]}
-    told = quote({DEEP: deep, SHALLOW: shallow}, needs, rooms, at_once=1)
+    told = compute_quote({DEEP: deep, SHALLOW: shallow}, needs, rooms, at_once=1)
     low = high = 0.0
-    for kind, looks, prior in ((FIRST, deep, 0.6), (LookKind.SHALLOW, shallow, 0.0)):
-        known = took[kind].per_look.get("calls", 0.0) if kind in took else prior
+    for kind, looks, prior in ((FIRST, deep, 0.6), (LookupKind.SHALLOW, shallow, 0.0)):
+        known = took[kind].per_lookup.get("calls", 0.0) if kind in took else prior
         low, high = low + looks * min(prior, known), high + looks * max(prior, known)
     assert low - 1e-6 <= told.calls.get("lusha", 0.0) <= high + 1e-6
-    assert told == quote({DEEP: deep, SHALLOW: shallow}, needs, rooms, at_once=1)
+    assert told == compute_quote({DEEP: deep, SHALLOW: shallow}, needs, rooms, at_once=1)
     assert told.nights == max((each.nights for each in took.values()), default=0)

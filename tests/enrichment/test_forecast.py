@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
 from stoker.enrichment.forecast import (
-    Expected,
-    Room,
-    and_refused,
-    projected_finish,
-    quote,
-    shut,
-    to_shed,
+    VendorCapacity,
+    VendorNeed,
+    add_refusals,
+    choose_items_to_drop,
+    close_vendors,
+    compute_quote,
+    project_finish,
 )
-from stoker.enrichment.model import Unit
+from stoker.enrichment.model import WorkItem
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-CRAWL = Expected(connector="crawl", calls=1, cost={"pull_units": 1}, seconds=6)
-SEARCH = Expected(connector="tavily", calls=0.5, cost={"calls": 1, "money:USD": 1}, seconds=1.5)
-VERIFY = Expected(connector="zerobounce", calls=1, seconds=10, per_call=100)
+CRAWL = VendorNeed(connector="crawl", calls=1, cost={"pull_units": 1}, seconds=6)
+SEARCH = VendorNeed(connector="tavily", calls=0.5, cost={"calls": 1, "money:USD": 1}, seconds=1.5)
+VERIFY = VendorNeed(connector="zerobounce", calls=1, seconds=10, batch_size=100)
 DEEP = {Depth.SHALLOW: [CRAWL], Depth.DEEP: [CRAWL, SEARCH, VERIFY]}
 
 
 def units(number):
-    return [Unit(company=CompanyId(f"c{n}"), place=n, depth=Depth.DEEP) for n in range(number)]
+    return [WorkItem(company=CompanyId(f"c{n}"), rank=n, depth=Depth.DEEP) for n in range(number)]
 
 
 def test_a_quote_adds_up_what_looks_will_use():
-    told = quote({Depth.DEEP: 100, Depth.SHALLOW: 50}, DEEP, {}, at_once=8)
+    told = compute_quote({Depth.DEEP: 100, Depth.SHALLOW: 50}, DEEP, {}, at_once=8)
     assert told.calls == {"crawl": 150, "tavily": 50, "zerobounce": 1}
     assert told.cost == {"crawl/pull_units": 150, "tavily/calls": 50, "tavily/money:USD": 50}
     assert not told.refused
@@ -42,26 +42,34 @@ def test_a_quote_adds_up_what_looks_will_use():
 
 
 def test_the_slowest_resource_says_when_a_night_ends():
-    rooms = {"tavily": Room(per_minute=5)}
-    told = quote({Depth.DEEP: 100}, DEEP, rooms, at_once=1000)
+    rooms = {"tavily": VendorCapacity(per_minute=5)}
+    told = compute_quote({Depth.DEEP: 100}, DEEP, rooms, at_once=1000)
     assert (told.slowest, told.p50) == ("tavily", 10 * MINUTE)
 
 
 def test_what_a_cap_will_refuse_is_told_and_not_counted():
-    told = quote({Depth.DEEP: 100}, DEEP, {"tavily": Room(calls_left=20)}, at_once=8)
+    told = compute_quote(
+        {Depth.DEEP: 100}, DEEP, {"tavily": VendorCapacity(calls_left=20)}, at_once=8
+    )
     assert told.calls["tavily"] == 20
     assert told.refused == {"tavily": 30}
     assert told.cost["tavily/calls"] == 20
 
 
 def test_a_connector_that_lets_nothing_through_never_ends():
-    told = quote({Depth.DEEP: 1}, DEEP, {"tavily": Room(per_minute=0)}, at_once=8)
+    told = compute_quote({Depth.DEEP: 1}, DEEP, {"tavily": VendorCapacity(per_minute=0)}, at_once=8)
     assert told.p50 == timedelta.max
 
 
 def test_whoever_is_shut_uses_nothing_and_refuses_all_that_would_have_been_asked():
-    rooms = {"crawl": Room(), "tavily": Room(calls_left=20), "zerobounce": Room()}
-    told = quote({Depth.DEEP: 100}, DEEP, shut(rooms, connectors=["tavily"]), at_once=8)
+    rooms = {
+        "crawl": VendorCapacity(),
+        "tavily": VendorCapacity(calls_left=20),
+        "zerobounce": VendorCapacity(),
+    }
+    told = compute_quote(
+        {Depth.DEEP: 100}, DEEP, close_vendors(rooms, connectors=["tavily"]), at_once=8
+    )
     assert told.calls == {"crawl": 100, "tavily": 0, "zerobounce": 1}
     assert told.refused == {"tavily": 50}
     assert told.cost["tavily/calls"] == 0
@@ -69,10 +77,12 @@ def test_whoever_is_shut_uses_nothing_and_refuses_all_that_would_have_been_asked
 
 @given(st.integers(0, 50), st.integers(1, 50))
 def test_those_who_are_not_begun_add_what_they_are_refused_and_nothing_else(begun, others):
-    rooms = {name: Room(calls_left=9) for name in ("crawl", "tavily", "zerobounce")}
-    told = quote({Depth.DEEP: begun}, DEEP, rooms, at_once=8)
-    nothing = quote({Depth.DEEP: others}, DEEP, shut(rooms, connectors=rooms), at_once=8)
-    both = and_refused(told, nothing)
+    rooms = {name: VendorCapacity(calls_left=9) for name in ("crawl", "tavily", "zerobounce")}
+    told = compute_quote({Depth.DEEP: begun}, DEEP, rooms, at_once=8)
+    nothing = compute_quote(
+        {Depth.DEEP: others}, DEEP, close_vendors(rooms, connectors=rooms), at_once=8
+    )
+    both = add_refusals(told, nothing)
     assert (both.cost, both.p50) == (told.cost, told.p50)
     assert {name: both.calls[name] for name in told.calls} == told.calls
     needed = {"crawl": 1, "tavily": 0.5, "zerobounce": 0.01}
@@ -82,34 +92,32 @@ def test_those_who_are_not_begun_add_what_they_are_refused_and_nothing_else(begu
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 50), st.floats(0, 500))
 def test_more_looks_never_cost_less_and_never_take_less_time(few, more, at_once, left):
-    rooms = {"tavily": Room(per_minute=100, calls_left=left)}
-    small = quote({Depth.DEEP: few}, DEEP, rooms, at_once=at_once)
-    large = quote({Depth.DEEP: few + more}, DEEP, rooms, at_once=at_once)
+    rooms = {"tavily": VendorCapacity(per_minute=100, calls_left=left)}
+    small = compute_quote({Depth.DEEP: few}, DEEP, rooms, at_once=at_once)
+    large = compute_quote({Depth.DEEP: few + more}, DEEP, rooms, at_once=at_once)
     assert large.p50 >= small.p50
     assert all(large.cost[name] >= amount for name, amount in small.cost.items())
     assert large.calls["tavily"] <= left
 
 
 def test_a_projection_begins_with_the_quote_and_ends_with_what_was_seen():
-    before = projected_finish(
-        began_at=NOW, now=NOW + MINUTE, ended=0, left=100, expected=60 * MINUTE
-    )
+    before = project_finish(began_at=NOW, now=NOW + MINUTE, ended=0, left=100, expected=60 * MINUTE)
     assert before == NOW + 60 * MINUTE
-    late = projected_finish(
+    late = project_finish(
         began_at=NOW, now=NOW + 90 * MINUTE, ended=900, left=100, expected=60 * MINUTE
     )
     assert abs(late - (NOW + 100 * MINUTE)) < MINUTE
-    over = projected_finish(began_at=NOW, now=NOW + MINUTE, ended=9, left=0, expected=MINUTE)
+    over = project_finish(began_at=NOW, now=NOW + MINUTE, ended=9, left=0, expected=MINUTE)
     assert over == NOW + MINUTE
 
 
 def test_nobody_claims_to_know_the_end_once_the_quoted_time_is_over_and_nothing_has_ended():
     stuck = {"began_at": NOW, "ended": 0, "left": 20, "expected": 5 * MINUTE}
-    assert projected_finish(now=NOW + 4 * MINUTE, **stuck) == NOW + 5 * MINUTE
-    assert projected_finish(now=NOW + 5 * MINUTE, **stuck) is None
+    assert project_finish(now=NOW + 4 * MINUTE, **stuck) == NOW + 5 * MINUTE
+    assert project_finish(now=NOW + 5 * MINUTE, **stuck) is None
     rests = {"waits_until": NOW + 10 * MINUTE}
-    assert projected_finish(now=NOW + 5 * MINUTE, **stuck, **rests) == NOW + 10 * MINUTE
-    assert projected_finish(now=NOW + 10 * MINUTE, **stuck, **rests) is None
+    assert project_finish(now=NOW + 5 * MINUTE, **stuck, **rests) == NOW + 10 * MINUTE
+    assert project_finish(now=NOW + 10 * MINUTE, **stuck, **rests) is None
 
 
 @given(
@@ -120,30 +128,30 @@ def test_a_projected_finish_is_never_in_the_past_nor_before_what_the_rest_waits_
 ):
     now, until = NOW + minutes * MINUTE, None if rests is None else NOW + rests * MINUTE
     how = {"began_at": NOW, "now": now, "ended": ended, "left": left, "expected": MINUTE}
-    found = projected_finish(**how, waits_until=until)
+    found = project_finish(**how, waits_until=until)
     assert found >= now
     if left and until is not None:
-        assert found == max(projected_finish(**how), until)
+        assert found == max(project_finish(**how), until)
 
 
 @given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5))
 def test_shedding_drops_the_least_valuable_and_no_more_than_needed(number, minutes, per_unit):
     waiting, deadline = units(number), NOW + minutes * MINUTE
-    shed = to_shed(waiting, now=NOW, deadline=deadline, per_unit=per_unit * MINUTE)
+    shed = choose_items_to_drop(waiting, now=NOW, deadline=deadline, per_unit=per_unit * MINUTE)
     kept = [unit for unit in waiting if unit not in shed]
     assert len(kept) == min(number, max(math.floor(minutes / per_unit), 0))
-    assert all(unit.place < dropped.place for unit in kept for dropped in shed)
-    assert list(shed) == sorted(shed, key=lambda unit: -unit.place)
+    assert all(unit.rank < dropped.rank for unit in kept for dropped in shed)
+    assert list(shed) == sorted(shed, key=lambda unit: -unit.rank)
 
 
 @given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5), st.integers(1, 9))
 def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per_unit, page):
     waiting, how = units(number), {"now": NOW, "deadline": NOW + minutes * MINUTE}
-    at_once = to_shed(waiting, per_unit=per_unit * MINUTE, **how)
+    at_once = choose_items_to_drop(waiting, per_unit=per_unit * MINUTE, **how)
     paged = [
         unit
         for start in range(0, number, page)
-        for unit in to_shed(
+        for unit in choose_items_to_drop(
             waiting[start : start + page], per_unit=per_unit * MINUTE, before=start, **how
         )
     ]
@@ -151,4 +159,4 @@ def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per
 
 
 def test_nothing_is_shed_while_nobody_knows_how_long_a_unit_takes():
-    assert to_shed(units(5), now=NOW, deadline=NOW, per_unit=timedelta(0)) == ()
+    assert choose_items_to_drop(units(5), now=NOW, deadline=NOW, per_unit=timedelta(0)) == ()

@@ -7,8 +7,8 @@ import pytest
 
 from contracts.accounts import company, dossier
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.work_queue import LEASE, StoreUnits
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.work_queue import LEASE_LENGTH, WorkQueue
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
@@ -22,22 +22,22 @@ def with_a_unit(work):
         store, clock = MemoryBackend().tenant(TenantId("acme")), FakeClock(NOON)
         known = company()
         await store.accounts.upsert_companies([known], now=NOON)
-        await store.nights.plan_units(RUN, [Unit(company=known.id, place=0, depth=Depth.DEEP)])
-        hand = StoreUnits(store.nights, RUN, owner="one", clock=clock)
-        [unit] = await hand.take(1)
+        await store.nights.insert_items(RUN, [WorkItem(company=known.id, rank=0, depth=Depth.DEEP)])
+        hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
+        [unit] = await hand.claim(1)
         finished = await work(hand, clock, unit)
-        return finished, await store.nights.count_units(RUN)
+        return finished, await store.nights.count_items(RUN)
 
     return asyncio.run(whole())
 
 
 def ended(unit):
-    return Unit(
+    return WorkItem(
         company=unit.company,
-        place=unit.place,
+        rank=unit.rank,
         depth=unit.depth,
         owner="one",
-        state=UnitState.DONE,
+        state=WorkState.DONE,
         ended_at=NOON,
     )
 
@@ -45,23 +45,23 @@ def ended(unit):
 def test_who_shows_signs_of_life_finishes_however_long_it_takes():
     async def work(hand, clock, unit):
         for _ in range(10):
-            clock.advance(LEASE - A_MOMENT)
-            assert await hand.keep_alive() == 1
+            clock.advance(LEASE_LENGTH - A_MOMENT)
+            assert await hand.extend_claims() == 1
         return await hand.finish(ended(unit), None)
 
-    assert with_a_unit(work) == (True, {UnitState.DONE: 1})
+    assert with_a_unit(work) == (True, {WorkState.DONE: 1})
 
 
 @pytest.mark.parametrize("sleeps", ["time passes", "only the wall clock goes on"])
 def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothing(sleeps):
     async def work(hand, clock, unit):
         if sleeps == "time passes":
-            clock.advance(LEASE + A_MOMENT)
+            clock.advance(LEASE_LENGTH + A_MOMENT)
         else:
-            clock.jump(NOON + LEASE + A_MOMENT)
-        assert not hand.still_ours()
-        assert await hand.keep_alive() == 0
-        assert await hand.take(1) == []
+            clock.jump(NOON + LEASE_LENGTH + A_MOMENT)
+        assert not hand.is_owner()
+        assert await hand.extend_claims() == 0
+        assert await hand.claim(1) == []
         return await hand.finish(ended(unit), dossier())
 
-    assert with_a_unit(work) == (False, {UnitState.TAKEN: 1})
+    assert with_a_unit(work) == (False, {WorkState.CLAIMED: 1})

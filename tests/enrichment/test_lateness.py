@@ -4,17 +4,17 @@ import pytest
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.summary import Stragglers, told_late
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.summary import LateItems, format_lateness
 
 DEADLINE = datetime(2030, 1, 1, 2, 30, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def unit(after, *, state=UnitState.DONE, **seconds):
-    return Unit(
+def unit(after, *, state=WorkState.DONE, **seconds):
+    return WorkItem(
         company=CompanyId("a"),
-        place=0,
+        rank=0,
         depth=Depth.DEEP,
         state=state,
         seconds=seconds,
@@ -23,9 +23,9 @@ def unit(after, *, state=UnitState.DONE, **seconds):
 
 
 def told(*units, flowed, ended):
-    stragglers = Stragglers(DEADLINE)
+    stragglers = LateItems(DEADLINE)
     stragglers.add(units)
-    return told_late(
+    return format_lateness(
         deadline=DEADLINE,
         flowed_at=DEADLINE + flowed,
         ended_at=DEADLINE + ended,
@@ -43,8 +43,8 @@ def test_a_late_night_says_how_late_and_who_was_under_way_with_what():
         unit(75 * SECOND, crawl=3.0, verify=70.0),
         unit(40 * SECOND, crawl=9.0, verify=30.0),
         unit(-9 * SECOND, crawl=500.0),
-        unit(SECOND, state=UnitState.SHED),
-        unit(None, state=UnitState.WAITING),
+        unit(SECOND, state=WorkState.DROPPED),
+        unit(None, state=WorkState.WAITING),
     ]
     assert told(*units, flowed=75 * SECOND, ended=80 * SECOND) == (
         "it ended 1 m 20 s after its deadline, because 2 companies were still under way, "
@@ -54,7 +54,7 @@ def test_a_late_night_says_how_late_and_who_was_under_way_with_what():
 
 
 def test_companies_that_were_cut_off_are_not_counted_but_told():
-    late = told(unit(None, state=UnitState.TAKEN), flowed=600 * SECOND, ended=600 * SECOND)
+    late = told(unit(None, state=WorkState.CLAIMED), flowed=600 * SECOND, ended=600 * SECOND)
     assert late == "it ended 10 m 0 s after its deadline, because companies were still under way"
 
 

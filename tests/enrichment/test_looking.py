@@ -6,11 +6,11 @@ from stoker.accounts.model import CompanyId
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Gate, attempt
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import BudgetService, to_attempt
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.pull_units import Look, Looking
+from stoker.enrichment.pull_units import LookupPayments, PaidLookup
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
@@ -26,11 +26,11 @@ async def came_to_nothing(gate, company):
         raise TransientError("nothing was done")
 
     key = f"look/{company}/20300101T0000/DEEP/3"
-    request = Request(
+    request = SpendRequest(
         key=key, connector="crawl", amounts={"pull_units": 3}, run="earlier", account=company
     )
     with contextlib.suppress(TransientError):
-        await gate.pay_for(attempt(request, 1), fails)
+        await gate.spend(to_attempt(request, 1), fails)
 
 
 def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",), before=None):
@@ -42,7 +42,7 @@ def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",), befor
         told = []
         for owner, (company, depth, days) in enumerate(asked):
             clock.jump(NOON + timedelta(days=days))
-            promises = Promises(
+            promises = Reservations(
                 store.money,
                 caps=[cap],
                 reset=RULE,
@@ -51,18 +51,18 @@ def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",), befor
                 lease=timedelta(seconds=60),
                 tenant=store.tenant,
             )
-            gate = Gate(promises, clock=clock)
+            gate = BudgetService(promises, clock=clock)
             if before is not None:
                 await before(gate, company)
-            looking = Looking(
+            looking = LookupPayments(
                 gate,
                 store.money,
                 prices={Depth.SHALLOW: 1, Depth.DEEP: 3},
                 reset=RULE,
                 run=runs[owner % len(runs)],
             )
-            told.append(await looking.allowed(company, depth, now=clock.now()))
-        return told, sum(each.used.total for each in await store.money.usage())
+            told.append(await looking.pay(company, depth, now=clock.now()))
+        return told, sum(each.used.total for each in await store.money.list_usage())
 
     return asyncio.run(journey())
 
@@ -71,8 +71,8 @@ def test_a_look_is_paid_for_once_a_day_whoever_comes_back():
     (first, again, tomorrow), used = looks(
         100, (ONE, Depth.DEEP, 0), (ONE, Depth.DEEP, 0), (ONE, Depth.DEEP, 1)
     )
-    assert first == tomorrow == Look(depth=Depth.DEEP, cost={"pull_units": 3})
-    assert again == Look(depth=Depth.DEEP)
+    assert first == tomorrow == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert again == PaidLookup(depth=Depth.DEEP)
     assert used == 6
 
 
@@ -83,8 +83,8 @@ def test_another_run_of_the_same_day_looks_again_without_paying():
         (ONE, Depth.DEEP, 0),
         runs=("20300101_120000", "20300101_130000"),
     )
-    assert first == Look(depth=Depth.DEEP, cost={"pull_units": 3})
-    assert again == Look(depth=Depth.DEEP)
+    assert first == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert again == PaidLookup(depth=Depth.DEEP)
     assert used == 3
 
 
@@ -93,8 +93,8 @@ def test_a_deep_look_that_does_not_fit_becomes_a_shallow_one_and_that_is_refused
         4, (ONE, Depth.DEEP, 0), (TWO, Depth.DEEP, 0), (CompanyId("X"), Depth.DEEP, 0)
     )
     assert first.depth is Depth.DEEP
-    assert second == Look(depth=Depth.SHALLOW, cost={"pull_units": 1})
-    assert isinstance(third, Refused)
+    assert second == PaidLookup(depth=Depth.SHALLOW, cost={"pull_units": 1})
+    assert isinstance(third, Refusal)
     assert third.resets_at is not None
     assert used == 4
 
@@ -103,12 +103,12 @@ def test_a_cap_on_the_pull_units_of_a_run_counts_looks():
     (first, second), used = looks(
         3, (ONE, Depth.DEEP, 0), (TWO, Depth.DEEP, 0), window=WindowKind.RUN
     )
-    assert first == Look(depth=Depth.DEEP, cost={"pull_units": 3})
-    assert isinstance(second, Refused)
+    assert first == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert isinstance(second, Refusal)
     assert used == 3
 
 
 def test_a_promise_of_another_run_that_came_to_nothing_is_no_look_that_was_paid_for():
     (look,), used = looks(100, (ONE, Depth.DEEP, 0), before=came_to_nothing)
-    assert look == Look(depth=Depth.DEEP, cost={"pull_units": 3})
+    assert look == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})
     assert used == 3

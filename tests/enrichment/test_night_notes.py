@@ -3,18 +3,18 @@ from hypothesis import strategies as st
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.summary import MOST_REASONS, Tally
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.summary import MAX_REASONS, SummaryBuilder
 from stoker.runs.model import RunState
 
 amounts = st.dictionaries(st.sampled_from(["tavily/calls", "crawl/pull_units"]), st.integers(0, 9))
 units = st.lists(
     st.builds(
-        Unit,
+        WorkItem,
         company=st.text("abc", min_size=1).map(CompanyId),
-        place=st.integers(0, 99),
+        rank=st.integers(0, 99),
         depth=st.sampled_from(list(Depth)),
-        state=st.sampled_from(list(UnitState)),
+        state=st.sampled_from(list(WorkState)),
         reasons=st.lists(st.text("xyz", min_size=1), max_size=3).map(tuple),
         cost=amounts,
         seconds=st.dictionaries(st.sampled_from(["crawl", "verify"]), st.floats(0, 100)),
@@ -23,10 +23,10 @@ units = st.lists(
 
 
 def summary(*pages):
-    tally = Tally()
+    tally = SummaryBuilder()
     for page in pages:
         tally.add(page)
-    return tally.summary()
+    return tally.build()
 
 
 @given(units, units)
@@ -40,29 +40,29 @@ def test_a_night_adds_up_to_what_its_units_say(all_of_them):
     assert sum(told.states.values()) == len(told.selected) == len(all_of_them)
     for name, amount in told.cost.items():
         assert amount == sum(unit.cost.get(name, 0) for unit in all_of_them)
-    assert len(told.reasons) <= MOST_REASONS
+    assert len(told.reasons) <= MAX_REASONS
 
 
 @given(units)
 def test_a_night_is_done_only_when_nothing_was_left_out(all_of_them):
-    state, reason = summary(all_of_them).ending()
-    whole = {unit.state for unit in all_of_them} <= {UnitState.DONE}
+    state, reason = summary(all_of_them).compute_outcome()
+    whole = {unit.state for unit in all_of_them} <= {WorkState.DONE}
     assert (state is RunState.DONE) == whole
-    assert bool(reason) == any(unit.state is not UnitState.DONE for unit in all_of_them)
+    assert bool(reason) == any(unit.state is not WorkState.DONE for unit in all_of_them)
 
 
 @given(units)
 def test_what_remains_is_what_was_never_looked_at(all_of_them):
-    left = {UnitState.WAITING, UnitState.TAKEN, UnitState.SHED}
+    left = {WorkState.WAITING, WorkState.CLAIMED, WorkState.DROPPED}
     expected = [unit.company for unit in all_of_them if unit.state in left]
     assert list(summary(all_of_them).remaining) == expected
 
 
 def test_the_same_trouble_at_two_sites_is_counted_as_one_reason():
     troubled = [
-        Unit(
+        WorkItem(
             company=CompanyId(name),
-            place=place,
+            rank=place,
             depth=Depth.DEEP,
             reasons=(f"crawl: failed, http://{name}.test/ did not answer in time",),
         )
@@ -73,7 +73,7 @@ def test_the_same_trouble_at_two_sites_is_counted_as_one_reason():
 
 def test_only_a_visit_is_to_the_companys_own_site():
     def with_reason(because):
-        return Unit(company=CompanyId("a"), place=0, depth=Depth.DEEP, reasons=(because,))
+        return WorkItem(company=CompanyId("a"), rank=0, depth=Depth.DEEP, reasons=(because,))
 
     gone = [with_reason(f"extract: nothing could be read at https://{n}.test/a") for n in "ab"]
     left = [with_reason("https://own.test/ says it is another's; it is left alone")]
@@ -87,7 +87,7 @@ def test_a_cap_that_refuses_many_is_one_reason_however_much_each_of_them_needed(
     def refused(left, needed):
         cap = f"tokens/day has {left} of 15000 left, {needed} needed"
         because = f"extract: openai was not asked: {cap}"
-        return Unit(company=CompanyId("a"), place=0, depth=Depth.DEEP, reasons=(because,))
+        return WorkItem(company=CompanyId("a"), rank=0, depth=Depth.DEEP, reasons=(because,))
 
     told = summary([refused(6091, 7715), refused(1296, 6312)])
     assert told.reasons == (

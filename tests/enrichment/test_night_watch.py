@@ -8,11 +8,11 @@ from stoker.accounts.model import CompanyId
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.deadline import PAGE, NightWatch, Times
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.work_queue import StoreUnits
+from stoker.enrichment.deadline import PAGE_SIZE, DeadlineMonitor, RunTimes
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.work_queue import WorkQueue
 from stoker.memory.backend import MemoryBackend
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 from vendor_desk import Failing
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -29,7 +29,7 @@ class Flow:
 
 def units(number):
     return [
-        Unit(company=CompanyId(f"c{place}"), place=place, depth=Depth.DEEP)
+        WorkItem(company=CompanyId(f"c{place}"), rank=place, depth=Depth.DEEP)
         for place in range(number)
     ]
 
@@ -44,40 +44,40 @@ def resting(vendors):
 
 
 async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=None):
-    clock, told = FakeClock(NOON), Recorder()
+    clock, told = FakeClock(NOON), EventRecorder()
     store = MemoryBackend().tenant(TenantId("acme"))
-    await store.nights.plan_units(RUN, units(planned))
-    hand = StoreUnits(store.nights, RUN, owner="one", clock=clock)
-    for unit in await hand.take(ended + under_way):
-        if unit.place < ended:
+    await store.nights.insert_items(RUN, units(planned))
+    hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
+    for unit in await hand.claim(ended + under_way):
+        if unit.rank < ended:
             await hand.finish(
-                Unit(
+                WorkItem(
                     company=unit.company,
-                    place=unit.place,
+                    rank=unit.rank,
                     depth=unit.depth,
-                    state=UnitState.DONE,
+                    state=WorkState.DONE,
                     owner=unit.owner,
                 ),
                 None,
             )
     await clock.sleep(after)
-    watch = NightWatch(
+    watch = DeadlineMonitor(
         store,
         RUN,
         flow=Flow(ended, under_way),
-        times=Times(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
+        times=RunTimes(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
         clock=clock,
         observer=told,
         rests=resting(rests or {}),
     )
-    shed = await watch.look()
-    return shed, await store.nights.units(RUN), told
+    shed = await watch.check()
+    return shed, await store.nights.list_items(RUN), told
 
 
 def test_a_night_that_ends_in_time_leaves_nobody_out():
     shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 4, ended=50, under_way=5))
     assert shed == 0
-    [progress] = told.of(NightProgress)
+    [progress] = told.of_type(NightProgress)
     assert (progress.ended, progress.under_way, progress.left) == (50, 5, 45)
     assert not progress.late
     assert progress.finish < NOON + HOUR
@@ -87,49 +87,49 @@ def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
     shed, left, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=25, under_way=5))
     # 25 in half an hour, 5 are under way: 20 more are done by the hour, 50 are not.
     assert shed == 50
-    gone = [unit.place for unit in left if unit.state is UnitState.SHED]
+    gone = [unit.rank for unit in left if unit.state is WorkState.DROPPED]
     assert gone == list(range(50, 100))
-    assert all(unit.reasons for unit in left if unit.state is UnitState.SHED)
-    assert [event.units for event in told.of(UnitsShed)] == [50]
+    assert all(unit.reasons for unit in left if unit.state is WorkState.DROPPED)
+    assert [event.units for event in told.of_type(UnitsShed)] == [50]
 
 
 def test_a_slow_beginning_alone_leaves_nobody_out():
     shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=3, under_way=5))
     assert shed == 0
-    assert told.of(NightProgress)[0].late
+    assert told.of_type(NightProgress)[0].late
 
 
 def test_after_the_deadline_nothing_more_is_begun():
     shed, left, _ = asyncio.run(watched(planned=20, after=HOUR, ended=2, under_way=3))
     assert shed == 15
-    assert {unit.state for unit in left} == {UnitState.DONE, UnitState.TAKEN, UnitState.SHED}
+    assert {unit.state for unit in left} == {WorkState.DONE, WorkState.CLAIMED, WorkState.DROPPED}
 
 
 def test_of_more_than_a_page_that_wait_the_most_valuable_stay_and_no_others():
-    planned = 3 * PAGE
+    planned = 3 * PAGE_SIZE
     shed, left, _ = asyncio.run(watched(planned=planned, after=HOUR / 2, ended=25, under_way=5))
     assert shed == planned - 50
-    assert [unit.place for unit in left if unit.state is UnitState.WAITING] == list(range(30, 50))
+    assert [unit.rank for unit in left if unit.state is WorkState.WAITING] == list(range(30, 50))
 
 
 async def watched_to_the_end(**fails):
     """Keep watch over a night whose one unit stays under way, in a store that fails like this."""
-    clock, told = FakeClock(NOON), Recorder()
+    clock, told = FakeClock(NOON), EventRecorder()
     store = MemoryBackend().tenant(TenantId("acme"))
-    await store.nights.plan_units(RUN, units(1))
-    await StoreUnits(store.nights, RUN, owner="one", clock=clock).take(1)
-    watch = NightWatch(
+    await store.nights.insert_items(RUN, units(1))
+    await WorkQueue(store.nights, RUN, owner="one", clock=clock).claim(1)
+    watch = DeadlineMonitor(
         replace(store, nights=Failing(store.nights, **fails)),
         RUN,
         flow=Flow(0, 1),
-        times=Times(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
+        times=RunTimes(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
         clock=clock,
         observer=told,
         rests=resting({}),
         every=timedelta(minutes=1),
     )
-    await watch.keep_watch()
-    return clock.now(), [progress.at for progress in told.of(NightProgress)]
+    await watch.run()
+    return clock.now(), [progress.at for progress in told.of_type(NightProgress)]
 
 
 def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
@@ -153,7 +153,7 @@ def test_a_watch_that_can_never_look_again_says_so():
 def progress(**how):
     """What is told of a night of twenty that are all under way."""
     _, _, told = asyncio.run(watched(planned=20, ended=0, under_way=20, **how))
-    return told.of(NightProgress)[0]
+    return told.of_type(NightProgress)[0]
 
 
 MINUTE = timedelta(minutes=1)
@@ -164,7 +164,7 @@ def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_says_which_and_unti
     told = progress(after=35 * MINUTE, rests=rests)
     assert (told.finish, told.late) == (NOON + 41 * MINUTE, False)
     assert (told.waits_for, told.waits_until) == ("zerobounce", NOON + 41 * MINUTE)
-    assert told.sentence() == (
+    assert told.message() == (
         f"run {RUN}: 0 done, 20 under way, 0 left; not through before 12:41:00 UTC: "
         "zerobounce wants to be left alone until then"
     )
@@ -173,7 +173,7 @@ def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_says_which_and_unti
 def test_a_night_that_would_end_later_anyway_names_the_vendor_besides():
     told = progress(after=5 * MINUTE, rests={"zerobounce": 15 * MINUTE})
     assert told.finish == NOON + HOUR / 2
-    assert told.sentence().endswith(
+    assert told.message().endswith(
         "through at about 12:30:00 UTC; zerobounce wants to be left alone until 12:15:00 UTC"
     )
 
@@ -181,13 +181,13 @@ def test_a_night_that_would_end_later_anyway_names_the_vendor_besides():
 def test_a_night_whose_vendor_wants_to_be_left_alone_past_the_deadline_is_late():
     told = progress(after=55 * MINUTE, rests={"zerobounce": 65 * MINUTE})
     assert told.late
-    assert "not through before 13:05:00 UTC, after its deadline: zerobounce" in told.sentence()
+    assert "not through before 13:05:00 UTC, after its deadline: zerobounce" in told.message()
 
 
 def test_a_night_of_which_nothing_has_ended_in_the_quoted_time_claims_no_end():
     told = progress(after=35 * MINUTE)
     assert (told.finish, told.late) == (None, False)
-    assert told.sentence().endswith("0 left; nothing has ended since 12:00:00 UTC")
+    assert told.message().endswith("0 left; nothing has ended since 12:00:00 UTC")
     late = progress(after=61 * MINUTE)
     assert late.late
-    assert late.sentence().endswith("12:00:00 UTC, and its deadline has passed")
+    assert late.message().endswith("12:00:00 UTC, and its deadline has passed")

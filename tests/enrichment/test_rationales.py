@@ -7,18 +7,23 @@ from datetime import timedelta
 import pytest
 
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, CompanyId, Dossier
+from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.types import Depth
-from stoker.budgets.model import Done
-from stoker.budgets.reservations import Phase
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.rationales import Rationales
-from stoker.enrichment.step_log import Notebook
-from stoker.leads.rationale import GOOD_FOR, OpenAiRationales, Reworded, rewording
-from stoker.leads.scoring import ScoreRule, scored
+from stoker.budgets.model import Paid
+from stoker.budgets.reservations import ReservationStatus
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.rationales import RationaleWriter
+from stoker.enrichment.step_log import LookupLog
+from stoker.leads.rationale import (
+    RATIONALE_TTL,
+    OpenAiRationales,
+    RationaleAnswer,
+    build_rationale_query,
+)
+from stoker.leads.scoring import ScoreRule, score_lead
 from stoker.testing import FakeClock
-from stoker.vendors.openai import openai
+from stoker.vendors.openai import build_openai_api
 from vendor_desk import A_LOT
 from vendor_desk import at_desk as at_any_desk
 
@@ -32,7 +37,7 @@ def at_desk(work, *, limit=A_LOT, **how):
 
 def score_of(name, *, employees=9):
     company = Company(id=CompanyId(name), name=name, ssic="62011", employees=employees)
-    return scored(Dossier(company=company), IcpRule(), RULE)
+    return score_lead(CompanyRecord(company=company), IcpRule(), RULE)
 
 
 SCORE = score_of("acme")
@@ -55,22 +60,22 @@ class Model:
         self.asked += 1
         if isinstance(self._does, Exception):
             raise self._does
-        return Done(answer=self._does, cost={"calls": 1})
+        return Paid(answer=self._does, cost={"calls": 1})
 
 
 def sandbox_model(here):
-    vendor = openai(here.http, key="sk-test-1234", base_url="http://openai.test")
+    vendor = build_openai_api(here.http, key="sk-test-1234", base_url="http://openai.test")
     return OpenAiRationales(vendor, model="gpt-5.6-luna")
 
 
 async def reworded(here, model, score=SCORE, *, run="r1", ours=lambda: True):
     """Return a score as it came back, and the unit as it ended."""
-    unit = Unit(company=CompanyId("acme"), place=0, depth=Depth.DEEP)
-    book = Notebook(unit, clock=here.clock)
-    rationales = Rationales(here.asking, model, rule=RULE, run=run, ours=ours)
-    after = await rationales.reworded(score, book)
-    assert book.shortfalls == []  # which is what would be owed
-    return after, book.ended()
+    unit = WorkItem(company=CompanyId("acme"), rank=0, depth=Depth.DEEP)
+    book = LookupLog(unit, clock=here.clock)
+    rationales = RationaleWriter(here.get_vendor_client, model, rule=RULE, run=run, ours=ours)
+    after = await rationales.reword(score, book)
+    assert book.skipped_steps == []  # which is what would be owed
+    return after, book.build_result()
 
 
 def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
@@ -83,19 +88,21 @@ def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
         "What speaks against it is that no address is known to work."
     )
     assert replace(after, rationale=SCORE.rationale) == SCORE
-    assert (ended.state, ended.reasons) == (UnitState.DONE, ())
+    assert (ended.state, ended.reasons) == (WorkState.DONE, ())
     assert ended.cost["openai/calls"] == 1
 
 
 def test_what_it_costs_is_promised_under_its_run_and_settled():
     async def work(here):
         await reworded(here, sandbox_model(here))
-        asked = rewording(SCORE, RULE).as_json()
-        key = here.asking.key_of("openai", account="", asked=asked)
-        return await here.store.money.hold(f"{key}/1"), here.box.charges["openai"]["tokens"]
+        asked = build_rationale_query(SCORE, RULE).as_json()
+        key = here.get_vendor_client.build_key("openai", account="", asked=asked)
+        return await here.store.money.find_reservation(f"{key}/1"), here.box.charges["openai"][
+            "tokens"
+        ]
 
     hold, charged = at_desk(work)
-    assert (hold.run, hold.phase) == ("r1", Phase.SETTLED)
+    assert (hold.run, hold.status) == ("r1", ReservationStatus.SETTLED)
     assert hold.actual["tokens"] == charged < hold.amounts["tokens"]
 
 
@@ -106,7 +113,7 @@ def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_l
             reworded(here, model, score_of("one")), reworded(here, model, score_of("two"))
         )
         charged = here.box.charges["openai"]["tokens"]
-        here.clock.advance(GOOD_FOR - timedelta(hours=1))
+        here.clock.advance(RATIONALE_TTL - timedelta(hours=1))
         later = await reworded(here, model, run="r2")
         unlike = await reworded(here, model, score_of("three", employees=5_000), run="r2")
         return [*both, later], charged, unlike, here.box.charges["openai"]["tokens"]
@@ -128,7 +135,7 @@ def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_l
         (Model(UncertainError("it broke", broke_down=True)), "it broke"),
         (Model(ConfigError("it refuses our key")), "it refuses our key"),
         (Model(None, price=PermanentError("nobody can answer this")), "nobody can answer this"),
-        (Model(Reworded(note="the model declined")), "the model declined"),
+        (Model(RationaleAnswer(note="the model declined")), "the model declined"),
     ],
     ids=["busy", "never", "uncertain", "broken", "off", "no price", "declines"],
 )
@@ -138,7 +145,7 @@ def test_whatever_goes_wrong_our_own_words_stay_and_the_night_is_no_worse(model,
 
     after, ended = at_desk(work)
     assert after == SCORE
-    assert ended.state is UnitState.DONE
+    assert ended.state is WorkState.DONE
     assert ended.reasons == (f"{STAYS}{because}",)
 
 
@@ -153,13 +160,13 @@ def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
     for work, how in ((capped, {"limit": 0}), (stopped, {})):
         (after, ended), charges = at_desk(work, **how)
         assert after == SCORE
-        assert ended.state is UnitState.DONE
+        assert ended.state is WorkState.DONE
         assert ended.reasons[0].startswith(f"{STAYS}openai was not asked: ")
         assert charges == {}
 
 
 def test_an_answer_that_may_not_stand_is_paid_for_once():
-    model = Model(Reworded(note="the model's rationale is not only plain words"))
+    model = Model(RationaleAnswer(note="the model's rationale is not only plain words"))
 
     async def work(here):
         return [await reworded(here, model, run=run) for run in ("r1", "r2")]
@@ -169,7 +176,7 @@ def test_an_answer_that_may_not_stand_is_paid_for_once():
 
 
 def test_whoever_lost_its_work_asks_nobody():
-    model = Model(Reworded(text="It fits the rule very well indeed."))
+    model = Model(RationaleAnswer(text="It fits the rule very well indeed."))
 
     async def work(here):
         return await reworded(here, model, ours=lambda: False)

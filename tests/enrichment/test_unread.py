@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.crawl.model import Outcome, Page, PageSeen, SiteVisit
-from stoker.enrichment.site_facts import as_remembered, noted_reading, waits_for_reading
+from stoker.crawl.model import Page, PageState, SiteVisit, VisitOutcome
+from stoker.enrichment.site_facts import build_unread_note, has_unread_pages, restore_change_dates
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 THEN = NOW - timedelta(days=9)
 
 
 def seen(url="https://a.test/", fingerprint="one", at=NOW):
-    return PageSeen(url=url, status=200, fingerprint=fingerprint, seen_at=NOW, changed_at=at)
+    return PageState(url=url, status=200, fingerprint=fingerprint, seen_at=NOW, changed_at=at)
 
 
 def visit(outcome, *pages):
@@ -23,24 +23,24 @@ def visit(outcome, *pages):
     return SiteVisit(site="https://a.test", outcome=outcome, reason="so", seen=pages, pages=read)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.READ, Outcome.THIN])
+@pytest.mark.parametrize("outcome", [VisitOutcome.READ, VisitOutcome.THIN])
 def test_what_was_only_seen_waits_and_what_was_read_does_not(outcome):
-    assert waits_for_reading(noted_reading(visit(outcome, seen()), read=False))
-    assert not waits_for_reading(noted_reading(visit(outcome, seen()), read=True))
+    assert has_unread_pages(build_unread_note(visit(outcome, seen()), read=False))
+    assert not has_unread_pages(build_unread_note(visit(outcome, seen()), read=True))
 
 
 @pytest.mark.parametrize(
-    "outcome", [each for each in Outcome if each not in (Outcome.READ, Outcome.THIN)]
+    "outcome", [each for each in VisitOutcome if each not in (VisitOutcome.READ, VisitOutcome.THIN)]
 )
 def test_a_visit_that_brought_nothing_leaves_the_note_as_it_was(outcome):
-    assert noted_reading(visit(outcome), read=True) == {}
-    assert noted_reading(None, read=False) == {}
-    assert not waits_for_reading({})
+    assert build_unread_note(visit(outcome), read=True) == {}
+    assert build_unread_note(None, read=False) == {}
+    assert not has_unread_pages({})
 
 
 def test_pages_given_again_have_changed_when_they_really_did():
     same, other = seen(), seen(url="https://a.test/b", fingerprint="two")
     known = [replace(same, changed_at=THEN), replace(other, fingerprint="old", changed_at=THEN)]
-    told = as_remembered(visit(Outcome.READ, same, other), known)
+    told = restore_change_dates(visit(VisitOutcome.READ, same, other), known)
     assert [page.changed_at for page in told.seen] == [THEN, NOW]
     assert [page.seen.changed_at for page in told.pages] == [THEN, NOW]

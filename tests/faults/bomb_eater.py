@@ -15,7 +15,7 @@ from pathlib import Path
 
 from faults.web_twins import swallowed
 from stoker.base.errors import StokerError
-from stoker.http.client import Call, Http
+from stoker.http.client import HttpClient, Request
 
 MOST = 5_000_000
 
@@ -27,15 +27,15 @@ def highest() -> int:
 
 
 async def eaten(address: str, way: str, times: int, kinds: list[str]) -> dict[str, object]:
-    http = Http(user_agent="Stoker test", sandbox=address)
+    http = HttpClient(user_agent="Stoker test", sandbox=address)
     most, ends = 0, []
 
     async def fetch(path: str) -> bytes:
-        call = Call(
+        call = Request(
             method="GET",
             url=f"http://site.test{path}",
             deadline=timedelta(seconds=60),
-            most_bytes=MOST,
+            max_bytes=MOST,
         )
         return (await http.send(call)).body
 

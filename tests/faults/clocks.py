@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 from faults.tally import Tally, twice
 from stoker.base.types import TenantId
 from stoker.calendar.recurrence import Cron, Interval, Schedule, Window
-from stoker.ledger.chain import first_break
+from stoker.ledger.chain import find_first_break
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.leases import Leaseholder
+from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
-from stoker.runs.service import Ending, OpenRun
-from stoker.scheduling.model import SlotState
+from stoker.runs.service import RunHandle, RunResult
+from stoker.scheduling.model import OccurrenceState
 from stoker.scheduling.service import Scheduler, Task
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
@@ -51,8 +51,8 @@ def jumps(rng: random.Random, now: datetime) -> Iterator[datetime]:
 class _Quick:
     kind = "nightly"
 
-    async def __call__(self, run: OpenRun) -> Ending:
-        return Ending()
+    async def __call__(self, run: RunHandle) -> RunResult:
+        return RunResult()
 
 
 def jump_trials(*, n: int, rng: random.Random) -> Tally:
@@ -67,36 +67,36 @@ def jump_trials(*, n: int, rng: random.Random) -> Tally:
 async def _one_store(schedule: Schedule, rng: random.Random) -> Tally:
     start = datetime(2030, 3, 9, tzinfo=UTC) + timedelta(seconds=rng.randrange(172_800))
     tally, clock, backend = Tally(), FakeClock(start), MemoryBackend()
-    task = Task(tenant=ACME, work=_Quick(), schedule=schedule, manifest=Manifest())
+    task = Task(tenant=ACME, job=_Quick(), schedule=schedule, manifest=Manifest())
 
     def restarted(owner: int) -> Scheduler:
         # Restarted after every jump: what it must remember, it must have written down.
-        holder = Leaseholder(owner=f"p{owner}", clock=clock, observer=Recorder(), length=HOUR)
-        told = Recorder()
+        holder = LeaseHolder(owner=f"p{owner}", clock=clock, observer=EventRecorder(), length=HOUR)
+        told = EventRecorder()
         return Scheduler([task], backend=backend, leaseholder=holder, clock=clock, observer=told)
 
-    await restarted(0).tick()
+    await restarted(0).run_once()
     for _ in range(JUMPS):
         for shown in jumps(rng, clock.now()):
             clock.jump(shown)
-            await restarted(tally.n).tick()
+            await restarted(tally.n).run_once()
             clock.advance(timedelta(seconds=rng.randrange(1_800)))
-            await restarted(tally.n).tick()
+            await restarted(tally.n).run_once()
             tally.n += 1
     store = backend.tenant(ACME)
-    runs = await store.runs.runs()
+    runs = await store.runs.list_runs()
     tally.acked = len(runs)
     ran = [run.instant for run in runs if run.state is RunState.DONE]
     tally.broken += [f"{schedule}: {at} ran {times} times" for at, times in twice(ran)]
-    entries = await store.ledger.entries(limit=100_000)
+    entries = await store.ledger.list_entries(limit=100_000)
     if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
         tally.broken.append(f"{schedule}: the ledger's numbers have gaps")
-    if first_break(entries) is not None:
+    if find_first_break(entries) is not None:
         tally.broken.append(f"{schedule}: the ledger's chain does not hold")
-    started = [slot for slot in await store.schedule.slots("nightly") if slot.run_at]
-    if sorted(slot.instant for slot in started) != sorted(at for at in ran if at):
+    started = [slot for slot in await store.schedule.list_results("nightly") if slot.run_at]
+    if sorted(slot.due_at for slot in started) != sorted(at for at in ran if at):
         tally.broken.append(f"{schedule}: what ran is not what was written down as STARTED")
-    if any(slot.state is not SlotState.STARTED for slot in started):
+    if any(slot.state is not OccurrenceState.STARTED for slot in started):
         tally.broken.append(f"{schedule}: a slot that was passed over has a run")
     return tally
 

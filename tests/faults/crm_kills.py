@@ -38,7 +38,7 @@ class Lab:
         path = self.room / f"{database}.db"
         return Desk(path, self.box.box.address, database, self.protocol, self.way)
 
-    def order(self, database: str, what: str) -> str:
+    def shuffle(self, database: str, what: str) -> str:
         path = self.room / f"{database}.db"
         words = (path, self.box.box.address, database, self.protocol, self.way or "right", what)
         return " ".join(map(str, words))
@@ -49,7 +49,7 @@ class Lab:
             "X-Odoo-Database": database,
         }
         path = f"/json/2/{model}/{method}"
-        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
 
     def truth(self, database: str) -> list:
         """Every record, archived or not, but for numbers and moments."""
@@ -70,8 +70,8 @@ def killed(rng: random.Random, n: int, room: Path, *, protocol: str, way: str = 
     """Kill n workers at random moments, let another finish; tally what is not as undisturbed."""
     tally = Tally()
     with RunningBox(companies=5) as box, ExitStack() as stack:
-        box.dials.turn("odoo.latency_low", timedelta(milliseconds=1))
-        box.dials.turn("odoo.latency_high", timedelta(milliseconds=6))
+        box.faults.set_value("odoo.latency_low", timedelta(milliseconds=1))
+        box.faults.set_value("odoo.latency_high", timedelta(milliseconds=6))
         lab = Lab(box, room, protocol, way)
         asyncio.run(_known(lab))
         calm, took = {}, {}
@@ -100,9 +100,9 @@ def _judged(lab: Lab, database: str, kind: str, calm: list) -> list[str]:
     wrong = [f"{where}: {many} of {name}" for name, many in names.items() if many > 1]
     if not wrong and truth != calm:
         wrong.append(f"{where}: it is not as after an undisturbed night")
-    writes = lab.box.tallies.charged("odoo", unit="writes", key=database)
+    writes = lab.box.meter.get_charged("odoo", unit="writes", key=database)
     asyncio.run(_finished(lab, database, kind, run=FOURTH))
-    if lab.box.tallies.charged("odoo", unit="writes", key=database) != writes:
+    if lab.box.meter.get_charged("odoo", unit="writes", key=database) != writes:
         wrong.append(f"{where}: once more, and something was written again")
     return wrong
 
@@ -162,7 +162,7 @@ def _killed(lab: Lab, worker: subprocess.Popen, database: str, kind: str, after:
 
 def _put_to_work(lab: Lab, worker: subprocess.Popen, database: str, kind: str) -> None:
     assert worker.stdout.readline() == "ready\n"
-    worker.stdin.write(lab.order(database, _what(kind)) + "\n")
+    worker.stdin.write(lab.shuffle(database, _what(kind)) + "\n")
     worker.stdin.flush()
     assert worker.stdout.readline() == "at work\n"
 

@@ -13,11 +13,11 @@ from faults.tally import Tally
 from stoker.base.errors import StokerError
 from stoker.crm.odoo import Odoo
 from stoker.crm.rows import LEAD, PARTNER, CrmRow
-from stoker.crm.upsert import Upserting, Write, planned
-from stoker.http.client import Http
+from stoker.crm.upsert import RowResult, RowWrite, plan_upserts
+from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox
 
-Way = Callable[[Odoo, list[CrmRow]], Awaitable[dict[str, Upserting]]]
+Way = Callable[[Odoo, list[CrmRow]], Awaitable[dict[str, RowResult]]]
 FAULTS = ("busy", "unavailable", "error", "error_charged", "close", "reset", "truncated", "garbage")
 AT_ONCE = 8
 OWNED = {
@@ -54,25 +54,27 @@ class Trial:
                     "partner_name": self.tag,
                     "priority": BAD if nth < self.bad else "1",
                 },
-                once={"type": "lead"},
+                on_create={"type": "lead"},
             )
             for nth in range(self.records)
         ]
 
 
-async def by_load(crm: Odoo, rows: list[CrmRow]) -> dict[str, Upserting]:
+async def by_load(crm: Odoo, rows: list[CrmRow]) -> dict[str, RowResult]:
     return await crm.upsert(
         [
-            Write(row=row, cells={**row.values, **row.once}, digest="", before={}, intent={})
+            RowWrite(
+                row=row, cells={**row.values, **row.on_create}, digest="", before={}, intent={}
+            )
             for row in rows
         ]
     )
 
 
-async def by_search_then_create(crm: Odoo, rows: list[CrmRow]) -> dict[str, Upserting]:
+async def by_search_then_create(crm: Odoo, rows: list[CrmRow]) -> dict[str, RowResult]:
     """The wrong way: look whether it is there, then make it."""
     told = {}
-    calls = await crm._spoken()
+    calls = await crm._get_protocol()
     for row in rows:
         domain = [["description", "=", row.external_id]]
         found = await crm.search(LEAD, domain, fields=["name"], limit=1)
@@ -82,7 +84,7 @@ async def by_search_then_create(crm: Odoo, rows: list[CrmRow]) -> dict[str, Upse
         else:
             values = {**row.values, "description": row.external_id}
             (id_,) = await calls.call(LEAD, "create", {"vals_list": [values]})
-        told[row.external_id] = Upserting(external_id=row.external_id, id=id_)
+        told[row.external_id] = RowResult(external_id=row.external_id, id=id_)
     return told
 
 
@@ -107,19 +109,19 @@ def racing(
 async def _raced(rng: random.Random, trials: list[Trial], way: Way, faults: float) -> Tally:
     dials = {f"odoo.fault.{fault}": faults for fault in FAULTS} if faults else {}
     async with Sandbox(companies=5, seed=rng.randrange(10**6)) as box:
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         try:
             crms = [_crm(http, protocol, rng) for protocol in ("json2", "xmlrpc")]
             for crm in crms:
                 await crm.fields(LEAD)
-            box.dials.turn("odoo.latency_low", timedelta(milliseconds=4))
-            box.dials.turn("odoo.latency_high", timedelta(milliseconds=20))
+            box.faults.set_value("odoo.latency_low", timedelta(milliseconds=4))
+            box.faults.set_value("odoo.latency_high", timedelta(milliseconds=20))
             for name, value in dials.items():
-                box.dials.turn(name, value)
+                box.faults.set_value(name, value)
             places = asyncio.Semaphore(AT_ONCE)
             told = await asyncio.gather(*(_one(each, crms, way, places) for each in trials))
             for name in dials:
-                box.dials.turn(name, 0)
+                box.faults.set_value(name, 0)
             tally = Tally()
             for trial, answers in zip(trials, told, strict=True):
                 tally += await _judged(trial, answers, crms[0])
@@ -128,7 +130,7 @@ async def _raced(rng: random.Random, trials: list[Trial], way: Way, faults: floa
             await http.close()
 
 
-def _crm(http: Http, protocol: str, rng: random.Random) -> Odoo:
+def _crm(http: HttpClient, protocol: str, rng: random.Random) -> Odoo:
     return Odoo(
         http,
         url="http://odoo.test",
@@ -143,8 +145,8 @@ def _crm(http: Http, protocol: str, rng: random.Random) -> Odoo:
 
 async def _one(
     trial: Trial, crms: list[Odoo], way: Way, places: asyncio.Semaphore
-) -> list[dict[str, Upserting]]:
-    async def writer(number: int) -> dict[str, Upserting]:
+) -> list[dict[str, RowResult]]:
+    async def writer(number: int) -> dict[str, RowResult]:
         try:
             return await way(crms[number % len(crms)], trial.rows(number))
         except StokerError:
@@ -154,7 +156,7 @@ async def _one(
         return await asyncio.gather(*(writer(number) for number in range(trial.writers)))
 
 
-async def _judged(trial: Trial, answers: list[dict[str, Upserting]], crm: Odoo) -> Tally:
+async def _judged(trial: Trial, answers: list[dict[str, RowResult]], crm: Odoo) -> Tally:
     tally = Tally(n=1)
     records = await crm.search(LEAD, [["partner_name", "=", trial.tag]], fields=["name"])
     names = Counter(str(each.values["name"]).split()[0] for each in records)
@@ -163,7 +165,7 @@ async def _judged(trial: Trial, answers: list[dict[str, Upserting]], crm: Odoo) 
     for writer, told in enumerate(answers):
         for nth, row in enumerate(trial.rows(writer)):
             became = told.get(row.external_id)
-            if became is None or became.later:
+            if became is None or became.is_retryable:
                 continue
             if nth < trial.bad:
                 if became.id is not None:
@@ -187,7 +189,7 @@ def poisoned(protocol: str, texts: Mapping[str, str]) -> Tally:
 async def _poisoned(protocol: str, texts: Mapping[str, str]) -> Tally:
     tally = Tally()
     async with Sandbox(companies=5) as box:
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         crm = _crm(http, protocol, random.Random(protocol))
         try:
             for model, columns in OWNED.items():
@@ -211,12 +213,12 @@ async def _poisoned(protocol: str, texts: Mapping[str, str]) -> Tally:
 async def _sent(crm: Odoo, model: str, rows: Mapping[tuple[str, str], CrmRow]) -> Tally:
     tally, wanted = Tally(n=len(rows)), list(rows.values())
     fields = {model: await crm.fields(model)}
-    plan = planned(wanted, sent={}, there={}, fields=fields)
+    plan = plan_upserts(wanted, sent={}, there={}, fields=fields)
     told = await crm.upsert(plan.writes)
     known = {id_: each.id for id_, each in told.items() if each.id is not None}
-    found = await crm.found(wanted, known=known)
-    refused = {each.external_id for each in plan.left}
-    refused |= {id_ for id_, each in told.items() if each.id is None and each.because}
+    found = await crm.find_records(wanted, known=known)
+    refused = {each.external_id for each in plan.skipped}
+    refused |= {id_ for id_, each in told.items() if each.id is None and each.reason}
     for (column, what), row in rows.items():
         if row.external_id in found:
             came_back = found[row.external_id].values[column]

@@ -10,17 +10,17 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.base.types import Depth, TenantId
 from stoker.crm.export import CrmExport
 from stoker.crm.odoo import Odoo
 from stoker.crm.undo import undo_run
-from stoker.enrichment.model import Unit, UnitState
-from stoker.http.client import Http
-from stoker.runs.model import RunKey, run_at
-from stoker.runs.service import OpenRun
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.http.client import HttpClient
+from stoker.runs.model import RunKey, parse_run_name
+from stoker.runs.service import RunHandle
 
 TENANT = TenantId("acme")
 COMPANIES = 9
@@ -37,7 +37,7 @@ class Forgetful:
     def __getattr__(self, name):
         return getattr(self._crm, name)
 
-    async def found(self, rows, *, known):
+    async def find_records(self, rows, *, known):
         there = {}
         for row in rows:
             if row.external_id in known:
@@ -49,13 +49,13 @@ class Forgetful:
         return there
 
     async def upsert(self, writes):
-        from stoker.crm.upsert import Upserting
+        from stoker.crm.upsert import RowResult
 
-        calls, told = await self._crm._spoken(), {}
+        calls, told = await self._crm._get_protocol(), {}
         for write in writes:
             values = {column: value for column, value in write.cells.items() if "/" not in column}
             (id_,) = await calls.call(write.row.model, "create", {"vals_list": [values]})
-            told[write.row.external_id] = Upserting(external_id=write.row.external_id, id=id_)
+            told[write.row.external_id] = RowResult(external_id=write.row.external_id, id=id_)
         return told
 
 
@@ -65,7 +65,7 @@ class Desk:
     def __init__(self, path: Path, address: str, database: str, protocol: str, way: str) -> None:
         self._backend = SqliteBackend(path)
         self.store = self._backend.tenant(TENANT)
-        self._http = Http(user_agent="Stoker test", sandbox=address)
+        self._http = HttpClient(user_agent="Stoker test", sandbox=address)
         crm = Odoo(
             self._http,
             url="http://odoo.test",
@@ -89,25 +89,25 @@ class Desk:
         """Let a night have found everything out, in other words each time."""
         known = [_dossier(nth, version) for nth in range(COMPANIES)]
         units = [
-            Unit(company=each.company.id, place=place, depth=Depth.DEEP)
+            WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
             for place, each in enumerate(known)
         ]
-        at = run_at(run)
+        at = parse_run_name(run)
         await self.store.accounts.upsert_companies([each.company for each in known], now=at)
-        await self.store.nights.plan_units(run, units)
+        await self.store.nights.insert_items(run, units)
         for unit, each in zip(units, known, strict=True):
-            done = Unit(
+            done = WorkItem(
                 company=unit.company,
-                place=unit.place,
+                rank=unit.rank,
                 depth=unit.depth,
-                state=UnitState.DONE,
+                state=WorkState.DONE,
                 ended_at=at,
             )
-            await self.store.nights.finish_unit(run, done, each)
+            await self.store.nights.finish_item(run, done, each)
 
     async def export(self, run: str):
-        opened = OpenRun(
-            key=RunKey(run_at(run), 1),
+        opened = RunHandle(
+            key=RunKey(parse_run_name(run), 1),
             kind="nightly",
             store=self.store,
             clock=SystemClock(),
@@ -121,7 +121,7 @@ class Desk:
         return await undo_run(run, crm=self.crm, store=self.store.nights, now=now)
 
 
-def _dossier(nth: int, version: str) -> Dossier:
+def _dossier(nth: int, version: str) -> CompanyRecord:
     contact = Contact(
         name=f"Mei {nth}",
         email=f"mei@acme{nth}.test",
@@ -129,7 +129,7 @@ def _dossier(nth: int, version: str) -> Dossier:
         source="s",
         confidence=0.9,
     )
-    return Dossier(
+    return CompanyRecord(
         company=Company(
             id=CompanyId(f"2009{nth:05}A"), name=f"Acme {nth}", website=f"https://{version}.test"
         ),
@@ -137,7 +137,7 @@ def _dossier(nth: int, version: str) -> Dossier:
         score=LeadScore(
             value=0.9, bucket=Bucket.HIGH, features={}, feature_hash=version, rationale=version
         ),
-        looked_at=run_at(FIRST),
+        looked_at=parse_run_name(FIRST),
         run=FIRST,
     )
 

@@ -17,8 +17,8 @@ from faults.lab import Workers
 from faults.tally import Tally
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.ledger.chain import Note, first_break
-from stoker.scheduling.model import Slot, SlotState
+from stoker.ledger.chain import NewEntry, find_first_break
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 ACME = TenantId("acme")
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -30,15 +30,15 @@ async def hammer(order: dict[str, Any], say: Callable[..., None]) -> None:
     backend = SqliteBackend(Path(order["path"]) / "stoker.db")
     store = backend.tenant(ACME)
     for nth in range(WRITES_EACH):
-        slot = Slot(
+        slot = OccurrenceResult(
             schedule=f"round {order['round']}",
-            instant=NOON + timedelta(hours=nth),
-            state=SlotState.STARTED,
+            due_at=NOON + timedelta(hours=nth),
+            state=OccurrenceState.STARTED,
             decided_at=NOON,
         )
-        if await store.schedule.decide_slot(slot, fence=None):
+        if await store.schedule.record_result(slot, fence=None):
             say("granted", nth)
-        note = Note(at=NOON, kind="NOTE", subject=f"{order['owner']}/{nth}", reason="")
+        note = NewEntry(at=NOON, kind="NOTE", subject=f"{order['owner']}/{nth}", reason="")
         [entry] = await store.ledger.append([note])
         say("noted", entry.seq)
     await backend.close()
@@ -72,7 +72,7 @@ def crowded(workers: Workers, *, rounds: int, crowd: int = 50) -> Tally:
     entries = asyncio.run(_entries(room))
     if len(entries) != notes + rounds * WRITES_EACH:
         tally.broken.append(f"{notes} notes were acknowledged, the ledger has {len(entries)} lines")
-    if (seq := first_break(entries)) is not None:
+    if (seq := find_first_break(entries)) is not None:
         tally.broken.append(f"the ledger's chain does not hold at {seq}")
     return tally
 
@@ -116,6 +116,6 @@ async def _prepare(room: Path) -> None:
 async def _entries(room: Path) -> list[Any]:
     backend = SqliteBackend(room / "stoker.db")
     try:
-        return await backend.tenant(ACME).ledger.entries(limit=1_000_000)
+        return await backend.tenant(ACME).ledger.list_entries(limit=1_000_000)
     finally:
         await backend.close()

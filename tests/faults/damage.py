@@ -21,9 +21,9 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError, StokerError
 from stoker.db.database import Result, Transaction
 from stoker.db.sqlite import SqliteTransaction
-from stoker.db.sqlite_file import opened_for_reading, translated
+from stoker.db.sqlite_file import open_reader, wrap_sqlite_errors
 from stoker.files.durable import Disk
-from stoker.runs.json_lines import ChainedLines
+from stoker.runs.json_lines import ChecksummedLines
 
 SECTOR = 512
 Read = Callable[[Path], tuple[list[object], bool]]
@@ -87,10 +87,10 @@ class _Reading(SqliteBackend):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._connection = opened_for_reading(path, busy=timedelta(seconds=1))
+        self._connection = open_reader(path, busy=timedelta(seconds=1))
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
-        with translated(self._path):
+        with wrap_sqlite_errors(self._path):
             self._connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(self._connection))
@@ -105,14 +105,14 @@ async def _kept(path: Path) -> int:
     subject = Stored(lambda: _Reading(path))
     subject.look()
     try:
-        return await subject.kept(0)
+        return await subject.find_plan(0)
     finally:
         await subject.close()
 
 
 def written(path: Path, *, batches: int = 8) -> list[tuple[int, list[object]]]:
     """Write a chained file; return after each batch how long it was and what it held."""
-    lines, disk = ChainedLines(path), Disk()
+    lines, disk = ChecksummedLines(path), Disk()
     so_far: list[object] = []
     marks = [(0, so_far)]
     for nth in range(batches):
@@ -125,12 +125,12 @@ def written(path: Path, *, batches: int = 8) -> list[tuple[int, list[object]]]:
 
 def chained(path: Path) -> tuple[list[object], bool]:
     """Read as the JSON store does."""
-    lines = ChainedLines(path)
+    lines = ChecksummedLines(path)
     try:
-        records: list[object] = [json.loads(row.line) for row in lines.news()]
+        records: list[object] = [json.loads(row.line) for row in lines.read_new()]
     except ConfigError:
         return [], True
-    return records, lines.torn > 0
+    return records, lines.partial_bytes > 0
 
 
 def plain(path: Path) -> tuple[list[object], bool]:

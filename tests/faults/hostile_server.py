@@ -250,7 +250,7 @@ class HostileServer:
         await asyncio.sleep(0.05)
         return False
 
-    async def _too_long(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def _build_timeout_error(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         """Promise more than comes."""
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort")
         return False

@@ -13,18 +13,18 @@ from decimal import Decimal
 
 from faults.injections import ATTACKER, OTHERS
 from faults.tally import Tally
-from stoker.accounts.evidence import folded
-from stoker.accounts.facts import Field, How
+from stoker.accounts.evidence import normalize_text
+from stoker.accounts.facts import FactField, Method
 from stoker.base.clock import SystemClock
 from stoker.crawl.crawler import Crawler
-from stoker.crawl.model import Outcome
-from stoker.crawl.politeness import OwnHosts
-from stoker.http.client import Http
-from stoker.sandbox.http import Told
-from stoker.sandbox.server import VENDORS, Sandbox
-from stoker.vendors.extraction import extraction
+from stoker.crawl.model import VisitOutcome
+from stoker.crawl.politeness import LocalHostPacer
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response
+from stoker.sandbox.server import HANDLERS, Sandbox
+from stoker.vendors.extraction import build_extraction_query
 from stoker.vendors.llm_facts import INSTRUCTIONS
-from stoker.vendors.openai import OpenAiExtraction, Prices, openai
+from stoker.vendors.openai import OpenAiExtraction, Prices, build_openai_api
 
 KEY = "sk-canary-ours-93bd"
 CANARIES = (KEY, OTHERS, INSTRUCTIONS[:60])
@@ -36,8 +36,8 @@ NOTES = {"", "the model's answer was cut off; what came before counts"}
 def site_of(attack):
     def answer(asked):
         if asked.path != "/":
-            return Told(status=404)
-        return Told(headers={"content-type": "text/html"}, body=attack.markup.encode())
+            return Response(status=404)
+        return Response(headers={"content-type": "text/html"}, body=attack.markup.encode())
 
     return lambda *_: answer
 
@@ -49,7 +49,7 @@ class Recorded:
         self.answers, self.questions = [], []
 
     def maker(self, *how):
-        real = VENDORS["openai.test"](*how)
+        real = HANDLERS["openai.test"](*how)
 
         def answer(asked):
             told = real(asked)
@@ -67,16 +67,18 @@ def outcome_of(pages, *, careless, seed=1):
     """
     recorded = Recorded()
     hosts = {attack.host: site_of(attack) for attack in pages}
-    vendors = {**VENDORS, **hosts, "openai.test": recorded.maker}
+    vendors = {**HANDLERS, **hosts, "openai.test": recorded.maker}
 
     async def run():
         seen = []
         async with Sandbox(seed=seed, vendors=vendors, dials={"openai.obeys": 1}) as box:
-            http = Http(user_agent=AGENT, sandbox=box.address)
+            http = HttpClient(user_agent=AGENT, sandbox=box.address)
             clock = SystemClock()
-            crawler = Crawler(http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT)
+            crawler = Crawler(
+                http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT
+            )
             model = OpenAiExtraction(
-                openai(
+                build_openai_api(
                     http,
                     key=KEY,
                     base_url="http://openai.test",
@@ -88,12 +90,12 @@ def outcome_of(pages, *, careless, seed=1):
 
             async def one(attack):
                 visit = await crawler.visit(f"http://{attack.host}/")
-                assert visit.outcome is Outcome.READ, (attack.host, visit.reason)
+                assert visit.outcome is VisitOutcome.READ, (attack.host, visit.reason)
                 if careless:
                     (page,) = visit.pages
-                    page = replace(page, text=f"{page.text}\n{attack.order}")
+                    page = replace(page, text=f"{page.text}\n{attack.shuffle}")
                     visit = replace(visit, pages=(page,))
-                question = extraction(visit.pages, domain=attack.host, most=50_000)
+                question = build_extraction_query(visit.pages, domain=attack.host, most=50_000)
                 done = await model.ask(question, key=attack.host)
                 return attack, visit, question, done, model.price(question)
 
@@ -106,15 +108,20 @@ def outcome_of(pages, *, careless, seed=1):
 
 def says(text, finding):
     """Whether a page's words say what a finding says, told without the code under test."""
-    words = folded(text)
-    if finding.field in (Field.PHONE, Field.POSTAL_CODE, Field.FOUNDED, Field.EMPLOYEES):
+    words = normalize_text(text)
+    if finding.field in (
+        FactField.PHONE,
+        FactField.POSTAL_CODE,
+        FactField.FOUNDED,
+        FactField.EMPLOYEES,
+    ):
         digits = "".join(letter for letter in words if letter.isdigit())
         return all(part.lstrip("+") in digits for part in finding.value.split("-"))
-    if finding.field is Field.COUNTRY and finding.value == "SG":
+    if finding.field is FactField.COUNTRY and finding.value == "SG":
         return "singapore" in words
-    if finding.field is Field.WEBSITE:
+    if finding.field is FactField.WEBSITE:
         return finding.value.partition("://")[2].rstrip("/") in words
-    return all(folded(part) in words for part in finding.value.split(" | "))
+    return all(normalize_text(part) in words for part in finding.value.split(" | "))
 
 
 def faults_of(extracted, attack, visit):
@@ -122,14 +129,14 @@ def faults_of(extracted, attack, visit):
     text = "\n".join(page.text for page in visit.pages)
     own = {page.url for page in visit.pages}
     broken = []
-    for finding in extracted.findings:
-        if not isinstance(finding.field, Field) or finding.how is not How.LLM:
+    for finding in extracted.facts:
+        if not isinstance(finding.field, FactField) or finding.method is not Method.LLM:
             broken.append(f"{attack.host}: {finding.field} is no field a model may fill")
         if finding.source not in own:
             broken.append(f"{attack.host}: {finding.source} is another record's")
         if not says(text, finding):
             broken.append(f"{attack.host}: {finding.field} {finding.value[:60]!r} is not there")
-        if finding.field is Field.WEBSITE and ATTACKER in finding.value:
+        if finding.field is FactField.WEBSITE and ATTACKER in finding.value:
             broken.append(f"{attack.host}: another website")
     shown = repr(extracted)
     broken += [f"{attack.host}: {canary!r} got out" for canary in CANARIES if canary in shown]
@@ -143,7 +150,7 @@ def obeyed(seen):
     tally = Tally(n=len(seen))
     for attack, visit, _, done, promised in seen:
         tally.broken += faults_of(done.answer, attack, visit)
-        tally.acked += bool(done.answer.findings)
+        tally.acked += bool(done.answer.facts)
         if any(amount > promised[unit] for unit, amount in done.cost.items()):
             tally.broken.append(f"{attack.host}: it cost more than was promised")
     return tally

@@ -44,7 +44,7 @@ class Attack:
 
     host: str
     kind: str
-    order: str
+    shuffle: str
     reaches: bool  # whether a careful reader of pages would hand the order on
     markup: str
 

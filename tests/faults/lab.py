@@ -95,7 +95,7 @@ class Workers:
 
     def __init__(self, ledge: Path) -> None:
         self._ledge = ledge  # where workers speak: a disk that is not being broken
-        self._started = self._rooms = 0
+        self._started = self._semaphores = 0
         self._program = subprocess.Popen(
             [sys.executable, "-m", "faults.worker"],
             stdin=subprocess.PIPE,
@@ -106,8 +106,8 @@ class Workers:
 
     def room(self) -> Path:
         """Return a new, empty directory on the disk that is not being broken."""
-        self._rooms += 1
-        room = self._ledge / f"room-{self._rooms}"
+        self._semaphores += 1
+        room = self._ledge / f"room-{self._semaphores}"
         room.mkdir()
         return room
 

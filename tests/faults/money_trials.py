@@ -21,13 +21,13 @@ from faults.money_twins import noted, prepared, spent
 from faults.money_work import LARGEST, LEASE, Order, caps, store
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.budgets.model import Usage
+from stoker.budgets.model import CapUsage
 from stoker.budgets.replay import Replay
-from stoker.budgets.reservations import Phase
-from stoker.budgets.verify import shared_differences, verified
-from stoker.context import Store
-from stoker.ledger.query import MoneyKind
-from stoker.ledger.read import pages
+from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.verify import find_shared_mismatches, verify_ledger
+from stoker.context import TenantStores
+from stoker.ledger.query import EntryKind
+from stoker.ledger.read import read_pages
 
 CAP, COST = 300, 7
 MOST = CAP // COST * COST
@@ -121,10 +121,10 @@ async def _migrated(order: Order) -> None:
 async def _judged_rush(order: Order, trial: Trial) -> Trial:
     backend = store(order)
     money = backend.tenant(TenantId("acme")).money
-    totals = [usage.used.total for usage in await money.usage()]
+    totals = [usage.used.total for usage in await money.list_usage()]
     if totals != [MOST] * order["rounds"]:
         trial.broken.append(f"spent in each round: {totals}")
-    trial.broken += (await verified(backend.tenant(TenantId("acme")))).problems
+    trial.broken += (await verify_ledger(backend.tenant(TenantId("acme")))).problems
     await backend.close()
     return trial
 
@@ -132,36 +132,38 @@ async def _judged_rush(order: Order, trial: Trial) -> Trial:
 async def _judged_chaos(order: Order, trial: Trial) -> Trial:
     backend = store(order)
     began, later = time.monotonic(), datetime.now(UTC) + 2 * LEASE
-    verdicts, there = [], Counter[Phase]()
-    before = await backend.shared().usage()
+    verdicts, there = [], Counter[ReservationStatus]()
+    before = await backend.shared().list_usage()
     for name in order["tenants"]:
         tenant = backend.tenant(TenantId(name))
-        await tenant.money.expire(now=later)
-        if lost := await tenant.money.holds(phases=[Phase.HELD, Phase.SENT]):
+        await tenant.money.expire_reservations(now=later)
+        if lost := await tenant.money.list_reservations(
+            phases=[ReservationStatus.RESERVED, ReservationStatus.SENT]
+        ):
             trial.broken.append(f"{name}: {len(lost)} promises of the dead are still held")
-        verdicts.append(await verified(tenant))
+        verdicts.append(await verify_ledger(tenant))
         trial.broken += [f"{name}: {problem}" for problem in verdicts[-1].problems]
         trial.broken += [f"{name}: {breach}" for breach in await _ever_over(order, tenant)]
         there += await _phases(tenant)
-    trial.broken += await shared_differences(backend.shared(), verdicts, before=before)
-    usage = await backend.shared().usage()
+    trial.broken += await find_shared_mismatches(backend.shared(), verdicts, before=before)
+    usage = await backend.shared().list_usage()
     for name in order["tenants"]:
-        usage += await backend.tenant(TenantId(name)).money.usage()
+        usage += await backend.tenant(TenantId(name)).money.list_usage()
     trial.broken += _over(order, usage)
     trial.broken += _forgotten(trial, there)
     trial.counted["windows"], trial.counted["filled"] = len(usage), _filled(order, usage)
     trial.counted["promises"] = there.total()
-    trial.counted["uncertain"] = there[Phase.UNCERTAIN]
+    trial.counted["uncertain"] = there[ReservationStatus.UNCERTAIN]
     trial.counted["entries"] = sum(verdict.entries for verdict in verdicts)
     trial.counted["seconds of judging"] = round(time.monotonic() - began)
     await backend.close()
     return trial
 
 
-def _forgotten(trial: Trial, there: Counter[Phase]) -> list[str]:
+def _forgotten(trial: Trial, there: Counter[ReservationStatus]) -> list[str]:
     # What was cut off may have been done all the same, so there may be more, never less.
     counted = trial.counted
-    acknowledged = {"granted": there.total(), "settled": there[Phase.SETTLED]}
+    acknowledged = {"granted": there.total(), "settled": there[ReservationStatus.SETTLED]}
     return [
         f"{counted[what]} were {what}, {found} are there"
         for what, found in acknowledged.items()
@@ -169,22 +171,24 @@ def _forgotten(trial: Trial, there: Counter[Phase]) -> list[str]:
     ]
 
 
-async def _phases(tenant: Store) -> Counter[Phase]:
-    found, after = Counter[Phase](), ""
-    while page := await tenant.money.holds(phases=list(Phase), after=after, limit=1000):
-        found.update(hold.phase for hold in page)
+async def _phases(tenant: TenantStores) -> Counter[ReservationStatus]:
+    found, after = Counter[ReservationStatus](), ""
+    while page := await tenant.money.list_reservations(
+        phases=list(ReservationStatus), after=after, limit=1000
+    ):
+        found.update(hold.status for hold in page)
         after = page[-1].key
     return found
 
 
-async def _ever_over(order: Order, tenant: Store) -> list[str]:
+async def _ever_over(order: Order, tenant: TenantStores) -> list[str]:
     """Return where a tenant's cap was exceeded after some entry, if only until the next one."""
     limits = {cap.id: cap.limit for cap in caps(order)}
     replay, found = Replay(), []
-    async for page in pages(tenant.ledger):
+    async for page in read_pages(tenant.ledger):
         for entry in page:
             replay.read([entry])
-            if entry.kind != MoneyKind.RESERVED:
+            if entry.kind != EntryKind.RESERVED:
                 continue
             for cap, window, _ in entry.data["charges"]:
                 if replay.own[cap, window].total > limits[cap]:
@@ -192,7 +196,7 @@ async def _ever_over(order: Order, tenant: Store) -> list[str]:
     return found
 
 
-def _over(order: Order, usage: list[Usage]) -> list[str]:
+def _over(order: Order, usage: list[CapUsage]) -> list[str]:
     limits = {cap.id: cap.limit for cap in caps(order)}
     return [
         f"{each.cap} in {each.window} has given away {each.used.total} of {limits[each.cap]}"
@@ -201,7 +205,7 @@ def _over(order: Order, usage: list[Usage]) -> list[str]:
     ]
 
 
-def _filled(order: Order, usage: list[Usage]) -> int:
+def _filled(order: Order, usage: list[CapUsage]) -> int:
     """Return how many windows came so close to their limit that not everything fits any more."""
     limits = {cap.id: cap.limit for cap in caps(order)}
     return sum(limits[each.cap] - each.used.total < LARGEST for each in usage)

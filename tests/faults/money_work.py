@@ -22,9 +22,9 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConflictError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.model import MoneyStore
-from stoker.budgets.reservations import Hold, Phase
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.model import BudgetStore
+from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 
@@ -65,7 +65,7 @@ async def rush(order: Order, counts: Counts, worker: int, barrier: Any, life: in
     backend = store(order)
     money = backend.tenant(TenantId("acme")).money
     limits = caps(order)
-    await money.usage()
+    await money.list_usage()
 
     async def one(task: int, nth: int) -> None:
         turn = 0
@@ -73,7 +73,9 @@ async def rush(order: Order, counts: Counts, worker: int, barrier: Any, life: in
             now = datetime.now(UTC)
             key = f"r{nth}/w{worker}.{task}/{turn}"
             answer = await money.reserve(
-                Request(key=key, connector=CONNECTOR, amounts={UNIT: order["cost"]}, run=f"r{nth}"),
+                SpendRequest(
+                    key=key, connector=CONNECTOR, amounts={UNIT: order["cost"]}, run=f"r{nth}"
+                ),
                 caps=limits,
                 reset=RULE,
                 owner=f"w{worker}",
@@ -81,7 +83,7 @@ async def rush(order: Order, counts: Counts, worker: int, barrier: Any, life: in
                 now=now,
             )
             counts.add(worker, Count.DONE)
-            if isinstance(answer, Refused):
+            if isinstance(answer, Refusal):
                 counts.add(worker, Count.REFUSED)
                 return
             counts.add(worker, Count.GRANTED)
@@ -114,7 +116,7 @@ async def spend(order: Order, counts: Counts, worker: int, barrier: Any, life: i
 
 @dataclass(frozen=True, slots=True)
 class _Deal:
-    money: MoneyStore
+    money: BudgetStore
     limits: list[Cap]
     chance: random.Random
     counts: Counts
@@ -125,15 +127,15 @@ class _Deal:
         fate = self.chance.random()
         if fate < 0.02:
             async with self._verb():
-                await self.money.expire(now=datetime.now(UTC))
+                await self.money.expire_reservations(now=datetime.now(UTC))
         elif fate < 0.04:
             await self._find_out()
-        elif hold := await self._promised(key, run):
+        elif hold := await self._add_reservation(key, run):
             await self._end(hold)
 
-    async def _promised(self, key: str, run: str) -> Hold | None:
+    async def _add_reservation(self, key: str, run: str) -> Reservation | None:
         now = datetime.now(UTC)
-        request = Request(
+        request = SpendRequest(
             key=key,
             connector=CONNECTOR,
             amounts={UNIT: self.chance.randint(1, LARGEST)},
@@ -146,20 +148,20 @@ class _Deal:
             answer = await self.money.reserve(
                 request, caps=self.limits, reset=RULE, owner=owner, until=now + LEASE, now=now
             )
-        if isinstance(answer, Hold):
+        if isinstance(answer, Reservation):
             self.counts.add(self.worker, Count.GRANTED)
             return answer
         self.counts.add(self.worker, Count.REFUSED, answer is not None)
         return None
 
-    async def _end(self, hold: Hold) -> None:
+    async def _end(self, hold: Reservation) -> None:
         fate = self.chance.random()
         # Only what was surely given back is released, and only what was sent can be in doubt:
         # otherwise a promise that had lapsed would count again, and rightly, above its cap.
-        if hold.phase is Phase.HELD and fate < 0.8:
+        if hold.status is ReservationStatus.RESERVED and fate < 0.8:
             sent = False
             async with self._verb():
-                await self.money.sent(hold.key, now=datetime.now(UTC))
+                await self.money.mark_sent(hold.key, now=datetime.now(UTC))
                 sent = True
             if not sent:
                 return
@@ -168,7 +170,7 @@ class _Deal:
             self.counts.add(self.worker, Count.SETTLED, await self._settle(hold))
         elif fate < 0.75:
             async with self._verb():
-                await self.money.keep_aside(hold.key, reason=UNSURE, now=now)
+                await self.money.mark_uncertain(hold.key, reason=UNSURE, now=now)
         elif fate < 0.9:
             async with self._verb():
                 await self.money.release(hold.key, reason="the vendor said no", now=now)
@@ -177,12 +179,14 @@ class _Deal:
     async def _find_out(self) -> None:
         """Settle what somebody was unsure about: its owner has said so, or is surely dead."""
         somewhere = f"w{self.chance.randrange(self.counts.watcher)}"
-        found = await self.money.holds(phases=[Phase.UNCERTAIN], after=somewhere, limit=20)
+        found = await self.money.list_reservations(
+            phases=[ReservationStatus.UNCERTAIN], after=somewhere, limit=20
+        )
         for hold in found:
             if hold.reason == UNSURE or hold.until + SURELY_DEAD < datetime.now(UTC):
                 await self._settle(hold)
 
-    async def _settle(self, hold: Hold) -> bool:
+    async def _settle(self, hold: Reservation) -> bool:
         cost = self.chance.randint(0, hold.amounts[UNIT])
         async with self._verb():
             await self.money.settle(hold.key, {UNIT: cost}, now=datetime.now(UTC))
@@ -207,9 +211,9 @@ async def watch(order: Order, counts: Counts) -> None:
     limits = {cap.id: cap.limit for cap in caps(order)}
     while True:
         before = time.process_time()
-        usage = await backend.shared().usage()
+        usage = await backend.shared().list_usage()
         for tenant in order["tenants"]:
-            usage += await backend.tenant(TenantId(tenant)).money.usage()
+            usage += await backend.tenant(TenantId(tenant)).money.list_usage()
         over = [each for each in usage if each.used.total > limits[each.cap]]
         counts.add(counts.watcher, Count.LOOKS)
         counts.add(counts.watcher, Count.BREACHES, len(over))

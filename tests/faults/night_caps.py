@@ -19,10 +19,10 @@ from faults.night_trials import (
 from faults.tally import Tally
 from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
-from stoker.app import Gates, opened, settings
+from stoker.app import Gates, open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.reserver import Promises
-from stoker.policies import caps_of, reset_of
+from stoker.budgets.reserver import Reservations
+from stoker.policies import build_caps, build_reset_rule
 from watched_box import RETICENT
 
 TENANTS = tuple(map(TenantId, ("acme", "bolt", "crow")))
@@ -51,7 +51,7 @@ class _Hasty:
         return getattr(self._money, name)
 
     async def reserve(self, request, *, caps, **how):
-        spent = {each.cap: each.used.settled for each in await self._money.usage()}
+        spent = {each.cap: each.used.settled for each in await self._money.list_usage()}
         full = any(
             spent.get(cap.id, 0) + request.amounts.get(cap.unit, 0) > cap.limit
             for cap in caps
@@ -64,10 +64,10 @@ class _Hasty:
 def _hasty_gates(app):
     def promises(tenant):
         own = app.settings.for_tenant(tenant)
-        return Promises(
+        return Reservations(
             _Hasty(app.backend.tenant(tenant).money),
-            caps=caps_of(own),
-            reset=reset_of(own),
+            caps=build_caps(own),
+            reset=build_reset_rule(own),
             owner=app.owner,
             clock=app.clock,
             lease=timedelta(minutes=1),
@@ -101,18 +101,20 @@ def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False)
 
 async def _had(where, world, companies, *, hasty):
     """Have the tenants' nights at once; return how many of their caps refused somebody."""
-    own = settings(directory=where, config=None, flags={}, environment={})
+    own = read_settings(directory=where, config=None, flags={}, environment={})
     async with AsyncExitStack() as stack:
-        app = await stack.enter_async_context(opened(own, observer=lambda _: None))
+        app = await stack.enter_async_context(open_app(own, observer=lambda _: None))
         if hasty:
             gates = await stack.enter_async_context(_hasty_gates(app))
             app = replace(app, gates=gates)
         await register(app, list(map(entity_of, some_companies(world, companies))))
         for tenant in TENANTS:
-            await app.backend.tenant(tenant).accounts.put_rule(ANYBODY)
+            await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)
         runs = await asyncio.gather(
             *(
-                app.scheduler(()).start_now(app.night_task(tenant, app.night(tenant)))
+                app.build_scheduler(()).run_now(
+                    app.build_nightly_task(tenant, app.build_nightly_run(tenant))
+                )
                 for tenant in TENANTS
             )
         )

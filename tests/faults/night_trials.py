@@ -21,10 +21,10 @@ from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
-from stoker.budgets.verify import verified
-from stoker.crm.rows import LEAD, PARTNER, rows_of
-from stoker.enrichment.model import UnitState
-from stoker.sandbox.meter import fingerprint
+from stoker.budgets.verify import verify_ledger
+from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.enrichment.model import WorkState
+from stoker.sandbox.meter import compute_fingerprint
 from watched_box import Watch
 
 TESTS = Path(__file__).parents[1]
@@ -90,7 +90,7 @@ class Nights:
         self.program.stdin.flush()
         return json.loads(self.program.stdout.readline())
 
-    def order(self, name, began, lives):
+    def shuffle(self, name, began, lives):
         set_ahead(self.room / name, lives * GONE)
         return {"room": str(self.room / name), "began": began, "way": self.way}
 
@@ -105,10 +105,10 @@ class Nights:
             return began
 
         async def filled():
-            async with installation(self.order(name, began, 0)) as app:
+            async with installation(self.shuffle(name, began, 0)) as app:
                 world = self.box.world
                 await register(app, map(entity_of, some_companies(world, self.companies)))
-                await app.backend.tenant(TENANT).accounts.put_rule(ANYBODY)
+                await app.backend.tenant(TENANT).accounts.save_rule(ANYBODY)
                 if self.way == PULLS:
                     await meet(app)
 
@@ -118,7 +118,7 @@ class Nights:
 
     def life(self, name, began, lives, *, kill_after=None):
         """Let a process have the room's night; return its exit code, -9 when it was killed."""
-        pid = self.ask(self.order(name, began, lives))
+        pid = self.ask(self.shuffle(name, began, lives))
         if kill_after is not None:
             time.sleep(kill_after)
             os.kill(pid, signal.SIGKILL)
@@ -133,14 +133,14 @@ class Nights:
 
     def paused(self, name, began, *, after):
         """Hold a night still while another process has it; return whether it was under way."""
-        pid = self.ask(self.order(name, began, 0))
+        pid = self.ask(self.shuffle(name, began, 0))
         time.sleep(after)
         os.kill(pid, signal.SIGSTOP)
         self.life(name, began, 1)
         os.kill(pid, signal.SIGCONT)
         return self.ask({"wait": pid}) != 0
 
-    def through(self, name, began, lives):
+    def acquire_slot(self, name, began, lives):
         """Go on with a night until it is through; return how many lives that took."""
         for more in range(MOST_LIVES):
             if self.life(name, began, lives + more) == 0:
@@ -194,20 +194,20 @@ def state_of(trial, name, began, lives):
 
     async def read():
         known, unsure, owners = {}, set(), {}
-        async with installation(trial.order(name, began, lives)) as app:
+        async with installation(trial.shuffle(name, began, lives)) as app:
             store = app.backend.tenant(TENANT)
-            for each in await store.accounts.dossiers(limit=1000):
+            for each in await store.accounts.list_company_records(limit=1000):
                 company = replace(each.company, last_seen_at=None)
                 score = each.score and (each.score.value, each.score.rationale)
                 contacts = sorted(map(repr, each.contacts))
-                known[company.id] = (company, sorted(map(repr, each.findings)), contacts, score)
-                for row in rows_of(each, tenant=TENANT, least=0.3):
+                known[company.id] = (company, sorted(map(repr, each.facts)), contacts, score)
+                for row in build_rows(each, tenant=TENANT, least=0.3):
                     owners[row.external_id] = company.id
-            for run in await store.runs.runs(limit=100):
-                states = (UnitState.UNKNOWN,)
-                units = await store.nights.units(run.name, states=states)
+            for run in await store.runs.list_runs(limit=100):
+                states = (WorkState.UNKNOWN,)
+                units = await store.nights.list_items(run.name, states=states)
                 unsure |= {unit.company for unit in units}
-            return known, unsure, (await verified(store)).problems, owners
+            return known, unsure, (await verify_ledger(store)).problems, owners
 
     known, unsure, problems, owners = asyncio.run(read())
     return State(known, _crm(trial, name, owners), unsure, problems)
@@ -225,7 +225,7 @@ def _crm(trial, database, owners):
             "X-Odoo-Database": database,
         }
         path = f"/json/2/{model}/{method}"
-        return trial.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+        return trial.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
 
     found = {}
     for model in (PARTNER, LEAD):
@@ -269,7 +269,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
                 moments = [rng.uniform(0.02, 0.8 * took) for _ in range(rng.randint(1, MOST_KILLS))]
                 times = lives = trial.killed(name, began, moments[: n - tally.n])
             tally.n += times
-            lives += trial.through(name, began, lives)
+            lives += trial.acquire_slot(name, began, lives)
             seen = state_of(trial, name, began, lives)
             tally.broken += _judged(trial, name, calm, seen)
             tally.broken += _overspent(trial, name)
@@ -288,9 +288,9 @@ def next_night(room: Path, *, companies: int) -> tuple[int, int]:
     with nights(room, companies=companies) as trial:
         began = trial.place("two")
         assert trial.life("two", began, 0) == 0
-        first, visited = trial.watch.paid.total(), trial.box.tallies.by_host["sites"]
+        first, visited = trial.watch.paid.total(), trial.box.meter.by_host["sites"]
         assert trial.life("two", began, A_DAY // GONE) == 0
-        assert trial.box.tallies.by_host["sites"] >= visited + companies, "all were visited again"
+        assert trial.box.meter.by_host["sites"] >= visited + companies, "all were visited again"
         return first, trial.watch.paid.total() - first
 
 
@@ -314,7 +314,7 @@ def _made_up_for(trial, name, began, lives, calm, seen):
     nothing never replaces something there.
     """
     later = lives + A_DAY // GONE
-    later += trial.through(name, began, later)
+    later += trial.acquire_slot(name, began, later)
     after = state_of(trial, name, began, later)
     for company in seen.unsure & calm.crm.keys():
         blank = {
@@ -350,8 +350,8 @@ def _overspent(trial, name):
 
 def charged(box, vendor, name):
     """Return what a vendor charged the key of this name, by unit."""
-    mark = fingerprint(key_of(vendor, name))
-    return box.tallies.charges_by_key.get(vendor, {}).get(mark, {})
+    mark = compute_fingerprint(key_of(vendor, name))
+    return box.meter.charges_by_key.get(vendor, {}).get(mark, {})
 
 
 def _difference(before, after):

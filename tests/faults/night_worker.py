@@ -19,10 +19,10 @@ from pathlib import Path
 
 import stoker.crm.odoo
 import stoker.db.sqlite  # noqa: F401  # imported here, so that no night spends time on it
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
-from stoker.crawl.visit import site_named
+from stoker.crawl.visit import parse_site
 
 TENANT = TenantId("acme")
 PULLS = "pulls"  # not a night: looks that were chosen by what they are worth
@@ -62,7 +62,7 @@ class _Forgetful:
     def __getattr__(self, name):
         return getattr(self._kept, name)
 
-    async def keep_answers(self, answers):
+    async def save_answers(self, answers):
         pass
 
 
@@ -82,9 +82,9 @@ class _ForgetfulBackend:
 async def installation(order):
     """Open what an order's room has settings for."""
     room = Path(order["room"])
-    own = settings(directory=room, config=None, flags={}, environment={})
+    own = read_settings(directory=room, config=None, flags={}, environment={})
     clock = TrialClock(room, order["began"])
-    async with opened(own, clock=clock, observer=lambda _: None) as app:
+    async with open_app(own, clock=clock, observer=lambda _: None) as app:
         if order.get("way") == "forgetful":
             app = replace(app, backend=_ForgetfulBackend(app.backend))
         yield app
@@ -94,17 +94,23 @@ async def night(order):
     """Have one night of the room's tenant, or what is left of it; return how it ended."""
     async with installation(order) as app:
         store = app.backend.tenant(TENANT)
-        await store.money.expire(now=app.clock.now())
-        work = app.pulls(TENANT) if order.get("way") == PULLS else app.night(TENANT)
-        run = await app.scheduler(()).start_now(app.night_task(TENANT, work))
+        await store.money.expire_reservations(now=app.clock.now())
+        work = (
+            app.build_pull_run(TENANT)
+            if order.get("way") == PULLS
+            else app.build_nightly_run(TENANT)
+        )
+        run = await app.build_scheduler(()).run_now(app.build_nightly_task(TENANT, work))
         return run.state.value
 
 
 async def meet(app):
     """Let a tenant know who fits, and how hot they are: what pulls are chosen by."""
     steps = (Step.REFRESH, Step.CANDIDATES)
-    await app.scheduler(()).start_now(app.night_task(TENANT, app.night(TENANT, steps=steps)))
-    await app.sweep(TENANT).swept(app.backend.tenant(TENANT), clock=app.clock)
+    await app.build_scheduler(()).run_now(
+        app.build_nightly_task(TENANT, app.build_nightly_run(TENANT, steps=steps))
+    )
+    await app.build_heat_sweep(TENANT).recompute(app.backend.tenant(TENANT), clock=app.clock)
 
 
 def _forked(order):
@@ -122,7 +128,7 @@ def _forked(order):
 
 
 def main():
-    site_named("http://warm.test/")  # reads the list of public suffixes
+    parse_site("http://warm.test/")  # reads the list of public suffixes
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -24,10 +24,10 @@ from faults.tally import Tally, twice
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConflictError
 from stoker.base.types import Job
-from stoker.context import Store
-from stoker.ledger.chain import first_break
-from stoker.runs.model import Run, RunState, run_at
-from stoker.scheduling.model import Slot, SlotState
+from stoker.context import TenantStores
+from stoker.ledger.chain import find_first_break
+from stoker.runs.model import Run, RunState, parse_run_name
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 TAKEOVER = 1.5  # real seconds to wait for somebody else to step in
 
@@ -47,10 +47,10 @@ def paused(workers: Workers, *, n: int, rng: random.Random) -> Tally:
                 worker, name = _at_work(pair)
                 time.sleep(rng.uniform(0, WORK))
                 worker.signal(signal.SIGSTOP)
-                found = here.run(_taken_over(store, run_at(name)))
+                found = here.run(_taken_over(store, parse_run_name(name)))
                 if found is not None:
                     tally.n += 1
-                    left.append((found, here.run(store.runs.jobs(found.at))))
+                    left.append((found, here.run(store.runs.list_jobs(found.at))))
                     tally.broken += here.run(_let_in(store, found))
                 worker.signal(signal.SIGCONT)
         if not any(run.state is RunState.FAILED for run, _ in left):
@@ -110,29 +110,31 @@ def _at_work(pair: list[Worker]) -> tuple[Worker, str]:
     raise AssertionError(f"nobody works; they said {[worker.acks()[-5:] for worker in pair]}")
 
 
-async def _taken_over(store: Store, at: datetime) -> Run | None:
+async def _taken_over(store: TenantStores, at: datetime) -> Run | None:
     """Wait until the run is closed by somebody else; return it as it was left."""
     deadline = time.monotonic() + TAKEOVER
     while time.monotonic() < deadline:
-        lease, run = await store.schedule.lease("run/nightly"), await store.runs.run(at)
+        lease, run = await store.schedule.find_lease("run/nightly"), await store.runs.find_run(at)
         closed = run is not None and run.state is not RunState.RUNNING
-        if run and closed and lease and lease.epoch > run.key.epoch:
+        if run and closed and lease and lease.fencing_token > run.key.fencing_token:
             return run
         await asyncio.sleep(0.005)
     return None
 
 
-async def _let_in(store: Store, run: Run) -> list[str]:
+async def _let_in(store: TenantStores, run: Run) -> list[str]:
     """Do what the stopped one may be about to do; return what was not refused."""
     again = Run(key=run.key, kind=run.kind, instant=run.instant)
-    lease = await store.schedule.lease("run/nightly")
+    lease = await store.schedule.find_lease("run/nightly")
     assert lease is not None
-    old = replace(lease, owner="stopped", epoch=run.key.epoch)
-    slot = Slot(schedule="nightly", instant=START, state=SlotState.STARTED, decided_at=START)
+    old = replace(lease, owner="stopped", fencing_token=run.key.fencing_token)
+    slot = OccurrenceResult(
+        schedule="nightly", due_at=START, state=OccurrenceState.STARTED, decided_at=START
+    )
     late = {
         "posting": store.runs.insert_jobs(run.key, [job(run.key, 9)]),
-        "end": store.runs.finish_run(again.ended(RunState.DONE, at=run.at)),
-        "slot": store.schedule.decide_slot(slot, fence=old),
+        "end": store.runs.finish_run(again.end(RunState.DONE, at=run.at)),
+        "slot": store.schedule.record_result(slot, fence=old),
     }
     accepted = []
     for what, write in late.items():
@@ -140,18 +142,20 @@ async def _let_in(store: Store, run: Run) -> list[str]:
             await write
         except ConflictError:
             continue
-        accepted.append(f"a late {what} under epoch {run.key.epoch} of {run.name} was let in")
+        accepted.append(
+            f"a late {what} under epoch {run.key.fencing_token} of {run.name} was let in"
+        )
     return accepted
 
 
-async def _judged(store: Store, left: list[tuple[Run, list[Job]]]) -> list[str]:
-    runs = await store.runs.runs()
+async def _judged(store: TenantStores, left: list[tuple[Run, list[Job]]]) -> list[str]:
+    runs = await store.runs.list_runs()
     done = [run.instant for run in runs if run.state is RunState.DONE]
     broken = [f"{at} was done {times} times" for at, times in twice(done)]
     for run, jobs in left:
-        if (await store.runs.run(run.at), await store.runs.jobs(run.at)) != (run, jobs):
+        if (await store.runs.find_run(run.at), await store.runs.list_jobs(run.at)) != (run, jobs):
             broken.append(f"run {run.name} was changed after it had been closed")
-    if first_break(await store.ledger.entries(limit=1_000_000)) is not None:
+    if find_first_break(await store.ledger.list_entries(limit=1_000_000)) is not None:
         broken.append("the ledger's chain does not hold")
     return broken
 

@@ -25,12 +25,18 @@ from stoker.base.clock import SystemClock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Earlier, Gate, Paid, attempt
-from stoker.budgets.model import Done, MoneyStore, SharedStore
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import AlreadySpent, BudgetService, SettledCall, to_attempt
+from stoker.budgets.model import BudgetStore, Paid, SharedStore
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.rate_limits.rate_limit import OwnPace, Pace, Rate, SharedPace, Turn
+from stoker.rate_limits.rate_limit import (
+    LocalRateLimiter,
+    Rate,
+    RateDecision,
+    RateLimiter,
+    SharedRateLimiter,
+)
 
 TENANT = TenantId("acme")
 CONNECTOR = "metered"
@@ -51,12 +57,12 @@ def cap_of(limit: int) -> Cap:
     )
 
 
-def request_for(job: int, price: int) -> Request:
-    return Request(key=f"job-{job}", connector=CONNECTOR, amounts={UNIT: price}, run=RUN)
+def request_for(job: int, price: int) -> SpendRequest:
+    return SpendRequest(key=f"job-{job}", connector=CONNECTOR, amounts={UNIT: price}, run=RUN)
 
 
-def promises_of(money: MoneyStore, order: Order) -> Promises:
-    return Promises(
+def promises_of(money: BudgetStore, order: Order) -> Reservations:
+    return Reservations(
         money,
         caps=[cap_of(order["cap"])],
         reset=ResetRule(),
@@ -66,29 +72,31 @@ def promises_of(money: MoneyStore, order: Order) -> Promises:
     )
 
 
-async def through_the_gate(gate: Gate, order: Order, job: int) -> bool:
+async def through_the_gate(gate: BudgetService, order: Order, job: int) -> bool:
     """Pay for a job, trying again as the vendor allows; False once the budget is used up."""
     request = request_for(job, order["price"])
     for number in range(1, ATTEMPTS + 1):
         # With a vendor that knows keys, all attempts may share one promise and one key.
-        wanted = attempt(request, 1 if order["replays"] else number)
+        wanted = to_attempt(request, 1 if order["replays"] else number)
         step = partial(call, order, wanted.key)
         try:
-            paid = await gate.pay_for(
+            paid = await gate.spend(
                 wanted, step, replay_within=KEYS_KEPT if order["replays"] else None
             )
         except (TransientError, UncertainError):
             continue
         except PermanentError:
             return True
-        if isinstance(paid, Refused):
+        if isinstance(paid, Refusal):
             return False
-        if isinstance(paid, Paid) or (isinstance(paid, Earlier) and paid.hold.actual):
+        if isinstance(paid, SettledCall) or (
+            isinstance(paid, AlreadySpent) and paid.reservation.actual
+        ):
             return True
     return True
 
 
-async def call(order: Order, key: str) -> Done[list[str]]:
+async def call(order: Order, key: str) -> Paid[list[str]]:
     try:
         return await buy(order["port"], key=key, patience=order["patience"])
     except UncertainError as error:
@@ -97,12 +105,12 @@ async def call(order: Order, key: str) -> Done[list[str]]:
         raise
 
 
-async def recorded_afterwards(money: MoneyStore, order: Order, job: int) -> bool:
+async def recorded_afterwards(money: BudgetStore, order: Order, job: int) -> bool:
     """The naive twin: look whether there is room, call, and then write down what it cost."""
     request = request_for(job, order["price"])
-    if await money.hold(request.key):
+    if await money.find_reservation(request.key):
         return True
-    spent = sum(usage.used.total for usage in await money.usage())
+    spent = sum(usage.used.total for usage in await money.list_usage())
     if spent + order["price"] > order["cap"]:
         return False
     try:
@@ -118,7 +126,7 @@ async def recorded_afterwards(money: MoneyStore, order: Order, job: int) -> bool
         until=clock.now() + timedelta(minutes=1),
         now=clock.now(),
     )
-    if isinstance(hold, Refused):
+    if isinstance(hold, Refusal):
         return False
     await money.settle(request.key, done.cost, now=clock.now())
     return True
@@ -130,7 +138,7 @@ async def pay(order: Order) -> None:
     money = backend.tenant(TENANT).money
     jobs = itertools.count(order["slot"], order["slots"])
     async with promises_of(money, order) as promises:
-        gate = Gate(promises, clock=SystemClock())
+        gate = BudgetService(promises, clock=SystemClock())
 
         async def lane() -> None:
             for job in jobs:
@@ -150,12 +158,12 @@ class WritesDown:
 
     def __init__(self, shared: SharedStore) -> None:
         self._shared = shared
-        self.given: list[datetime] = []
+        self.reserve: list[datetime] = []
 
-    async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
-        turn = await self._shared.turn(key, rate, now=now)
+    async def turn(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
+        turn = await self._shared.acquire_call(key, rate, now=now)
         if turn.allowed:
-            self.given.append(turn.at)
+            self.reserve.append(turn.at)
         return turn
 
 
@@ -165,14 +173,14 @@ async def take_turns(order: Order) -> None:
     rate = Rate(calls=order["calls"], per=timedelta(seconds=order["per"]), burst=order["burst"])
     shared = WritesDown(backend.shared())
     if order["way"] == "keeps a pace of its own":
-        pace: Pace = OwnPace(rate, clock=clock)
+        pace: RateLimiter = LocalRateLimiter(rate, clock=clock)
     else:
-        pace = SharedPace("one key", rate, shared=cast("SharedStore", shared), clock=clock)
+        pace = SharedRateLimiter("one key", rate, shared=cast("SharedStore", shared), clock=clock)
     end_at = clock.now() + timedelta(seconds=order["lasting"])
     with _opened(order) as told:
         while clock.now() < end_at:
-            await pace.turn()
-            at = shared.given[-1] if shared.given else clock.now()
+            await pace.acquire()
+            at = shared.reserve[-1] if shared.reserve else clock.now()
             told.write(f"{at.isoformat()}\n")
     await backend.close()
 

@@ -23,8 +23,8 @@ from typing import Any
 from faults.payers import TENANT, promises_of
 from metered_vendor import LYING, MeteredVendor
 from stoker.backends.sqlite import SqliteBackend
-from stoker.budgets.reservations import Phase
-from stoker.budgets.verify import verified
+from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.verify import verify_ledger
 
 TESTS = Path(__file__).resolve().parents[1]
 LEASE = 0.4  # seconds
@@ -203,7 +203,7 @@ async def _kill_and_look(
 async def _look(backend: SqliteBackend, vendor: MeteredVendor, verdict: Verdict) -> None:
     # In this order: the vendor's counter only rises, so what our books say later must cover it.
     charged = vendor.till.charged
-    usage = await backend.tenant(TENANT).money.usage()
+    usage = await backend.tenant(TENANT).money.list_usage()
     verdict.looks += 1
     verdict.charged = charged
     verdict.in_ledger = sum(each.used.total for each in usage)
@@ -221,20 +221,24 @@ async def _settle_up(
     """Everybody is dead, and their leases have ended: what do the books say now?"""
     backend = SqliteBackend(path)
     store = backend.tenant(TENANT)
-    await promises_of(store.money, order).tend()
+    await promises_of(store.money, order).heartbeat()
     await _look(backend, vendor, verdict)
     verdict.calls = vendor.till.calls
-    stuck = await store.money.holds(phases=[Phase.HELD, Phase.SENT])
+    stuck = await store.money.list_reservations(
+        phases=[ReservationStatus.RESERVED, ReservationStatus.SENT]
+    )
     if stuck:
         verdict.broken.append(f"{len(stuck)} promises of dead payers were never seen to")
     after = ""
-    while page := await store.money.holds(phases=[Phase.UNCERTAIN], after=after):
+    while page := await store.money.list_reservations(
+        phases=[ReservationStatus.UNCERTAIN], after=after
+    ):
         after = page[-1].key
         verdict.uncertain += sum(sum(hold.amounts.values()) for hold in page)
     twice = [key for key, times in vendor.till.by_key.items() if times > 1]
     if twice:
         verdict.broken.append(f"I3: charged more than once: {', '.join(sorted(twice)[:5])}")
-    verdict.broken += [f"I5: {problem}" for problem in (await verified(store)).problems]
+    verdict.broken += [f"I5: {problem}" for problem in (await verify_ledger(store)).problems]
     await backend.close()
 
 

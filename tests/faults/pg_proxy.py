@@ -24,7 +24,7 @@ class Fate(Enum):
     PASS = "goes through"
     LOST = "is lost, and the connection with it"
     UNANSWERED = "arrives, is carried out, and its answer is lost with the connection"
-    HELD = "is swallowed, and the connection stays open and silent"
+    RESERVED = "is swallowed, and the connection stays open and silent"
 
 
 class Proxy:
@@ -38,7 +38,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
 
-    def through(self, url: str) -> str:
+    def acquire_slot(self, url: str) -> str:
         """Return the same URL by this road."""
         parts = urlsplit(url)
         user = parts.netloc.rpartition("@")[0]
@@ -90,7 +90,7 @@ class Proxy:
                 fate = self._fate(kind, body)
                 if fate is Fate.LOST:
                     break
-                if fate is Fate.HELD:
+                if fate is Fate.RESERVED:
                     client.recv(1)  # nothing more goes on; ends when the client gives up
                     break
                 if fate is Fate.UNANSWERED:

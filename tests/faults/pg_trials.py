@@ -24,22 +24,22 @@ from faults.tally import Tally
 from pg import Server
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import PermanentError, TransientError, UncertainError
-from stoker.base.types import Enriched, Job, JobScore, TenantId, tenant_id
-from stoker.context import Store
+from stoker.base.types import EnrichedJob, Job, JobScore, TenantId, parse_tenant_id
+from stoker.context import TenantStores
 from stoker.db.database import Transaction
-from stoker.db.postgres import READ, WRITE
-from stoker.ledger.chain import Note, first_break
+from stoker.db.postgres import BEGIN_READ, BEGIN_WRITE
+from stoker.ledger.chain import NewEntry, find_first_break
 from stoker.runs.leases import Lease
 from stoker.runs.model import CancelRequest, Run, RunKey
-from stoker.scheduling.model import Slot, SlotState
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
-ACME, GLOBEX = tenant_id("acme"), tenant_id("globex")
+ACME, GLOBEX = parse_tenant_id("acme"), parse_tenant_id("globex")
 TENANTS = (ACME, GLOBEX)
 ROWS = {  # rows as they are, since only whose they are matters here
     "holds": "(:tenant, 'k', 'c', '', 'SENT', '', now(), now(), NULL, NULL, NULL, '',"
     " '{}', '{}', '{}')",
     "budgets": "(:tenant, 'cap', 'day', 1, 1)",
-    "cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
+    "list_cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
     "stops": "(:tenant, 'c', now(), '')",
     "site_pages": "(:tenant, 's', 'u', 200, '', '', '', now(), now())",
     "vendor_answers": "(:tenant, 'k', 'zerobounce', '[1]', '{}', now(), now())",
@@ -120,29 +120,33 @@ async def fill(
     for tenant in tenants:
         store = backend.tenant(tenant)
         run = Run(key=RunKey(START, 1), kind="nightly")
-        jobs = [Job.found(source="board", url=f"https://x/{n}", title="t") for n in range(rows)]
+        jobs = [Job.create(source="board", url=f"https://x/{n}", title="t") for n in range(rows)]
         await store.runs.insert_run(run)
-        await store.runs.ask_to_cancel(run.at, CancelRequest(by="me", at=START))
+        await store.runs.request_cancel(run.at, CancelRequest(by="me", at=START))
         await store.runs.insert_jobs(run.key, jobs)
-        await store.runs.insert_enriched(run.key, [Enriched(job=job.id, title="t") for job in jobs])
+        await store.runs.insert_enriched(
+            run.key, [EnrichedJob(job=job.id, title="t") for job in jobs]
+        )
         await store.runs.insert_scores(
             run.key, [JobScore(job=job.id, score=0.5, bucket="moderate") for job in jobs]
         )
         for n in range(rows):
-            wanted = Lease(name=f"lease{n}", owner="me", epoch=1, beat=1, until=START)
+            wanted = Lease(name=f"lease{n}", owner="me", fencing_token=1, heartbeat=1, until=START)
             await store.schedule.swap_lease(None, wanted)
-            await store.schedule.decide_slot(slot(n), fence=None)
-        await backend.transact(tenant, WRITE, partial(_fill_rows, tenant))
+            await store.schedule.record_result(slot(n), fence=None)
+        await backend.transact(tenant, BEGIN_WRITE, partial(_fill_rows, tenant))
 
 
 def _fill_rows(tenant: TenantId, tx: Transaction) -> None:
     for table, row in ROWS.items():
-        tx.change(f"INSERT INTO {table} VALUES {row}", tenant=tenant)
+        tx.execute(f"INSERT INTO {table} VALUES {row}", tenant=tenant)
 
 
-def slot(n: int) -> Slot:
+def slot(n: int) -> OccurrenceResult:
     instant = START + timedelta(minutes=n)
-    return Slot(schedule="s", instant=instant, state=SlotState.STARTED, decided_at=instant)
+    return OccurrenceResult(
+        schedule="s", due_at=instant, state=OccurrenceState.STARTED, decided_at=instant
+    )
 
 
 # E1: many requests over few connections, some of which forget who they are for, or throw.
@@ -168,16 +172,18 @@ class OurDoor:
 
     async def seen(self, tenant: TenantId, *, throws: bool) -> list[str]:
         def look(tx: Transaction) -> list[str]:
-            rows = [row[0] for row in tx.rows(SAW)]
+            rows = [row[0] for row in tx.query(SAW)]
             if throws:
                 raise ThrownError
             return rows
 
-        return await self._backend.transact(tenant, READ, look)
+        return await self._backend.transact(tenant, BEGIN_READ, look)
 
     async def seen_without_saying_who(self) -> list[str] | None:
         try:
-            return await self._backend.ask(lambda link: [row[0] for row in link.execute(SAW)])
+            return await self._backend.run_outside_tenants(
+                lambda link: [row[0] for row in link.execute(SAW)]
+            )
         except PermanentError:
             return None
 
@@ -257,24 +263,24 @@ class Cuts:
             return self._rng.choice(self._fates)
 
 
-Verb = Callable[[Store, int], Awaitable[None]]
+Verb = Callable[[TenantStores, int], Awaitable[None]]
 
 
-async def decide(store: Store, n: int) -> None:
+async def decide(store: TenantStores, n: int) -> None:
     """Our way: an instant is decided under its own key, so a repetition finds it decided."""
     while True:
         try:
-            await store.schedule.decide_slot(slot(n), fence=None)
+            await store.schedule.record_result(slot(n), fence=None)
             return
         except (TransientError, UncertainError):
             await asyncio.sleep(0.01)
 
 
-async def append_again(store: Store, n: int) -> None:
+async def append_again(store: TenantStores, n: int) -> None:
     """The naive twin: a note without a key, written again whenever the answer was lost."""
     while True:
         try:
-            await store.ledger.append([Note(at=START, kind="n", subject=str(n), reason="r")])
+            await store.ledger.append([NewEntry(at=START, kind="n", subject=str(n), reason="r")])
             return
         except (TransientError, UncertainError):
             await asyncio.sleep(0.01)
@@ -295,20 +301,20 @@ async def cut_commits(backend: PostgresBackend, cuts: Cuts, verb: Verb, *, lanes
     return await judged(store, acked, n=n)
 
 
-async def judged(store: Store, acked: list[int], *, n: int) -> Tally:
+async def judged(store: TenantStores, acked: list[int], *, n: int) -> Tally:
     """Compare what was acknowledged with what the store has."""
     tally = Tally(n=n, acked=len(acked))
     entries = []
-    while page := await store.ledger.entries(after=len(entries)):
+    while page := await store.ledger.list_entries(after=len(entries)):
         entries += page
     there = Counter(entry.subject for entry in entries)
-    slots = await store.schedule.slots("s")
-    if first_break(entries) is not None:
-        tally.broken.append(f"the chain breaks at {first_break(entries)}")
+    slots = await store.schedule.list_results("s")
+    if find_first_break(entries) is not None:
+        tally.broken.append(f"the chain breaks at {find_first_break(entries)}")
     if slots and len(slots) != len(entries):
         tally.broken.append(f"{len(slots)} slots but {len(entries)} entries")
     for number in acked:
-        count = there[str(number)] + there[f"s@{slot(number).instant.isoformat()}"]
+        count = there[str(number)] + there[f"s@{slot(number).due_at.isoformat()}"]
         if not count:
             tally.broken.append(f"{number} was acknowledged and is not there")
         elif count > 1:
@@ -365,7 +371,7 @@ def hasty(server: Server, url: str, *, writes: int) -> Tally:
 
 def silent_from(begins: Callable[[bytes, bytes], bool]) -> Callable[[bytes, bytes], Fate]:
     """From this message on a connection swallows everything and answers nothing."""
-    return lambda kind, body: Fate.HELD if begins(kind, body) else Fate.PASS
+    return lambda kind, body: Fate.RESERVED if begins(kind, body) else Fate.PASS
 
 
 def asks_for_a_lease(_: bytes, body: bytes) -> bool:
@@ -380,7 +386,7 @@ async def silences(backend: PostgresBackend, *, n: int) -> Tally:
     """Ask on connections that fall silent; each call must end, saying that nothing was done."""
     tally, schedule = Tally(), backend.tenant(ACME).schedule
     while tally.n < n:
-        asked = [schedule.lease("l") for _ in range(5)]
+        asked = [schedule.find_lease("l") for _ in range(5)]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             tally.n += 1
             if not isinstance(answer, TransientError):

@@ -19,9 +19,9 @@ from stoker.base.errors import ConflictError
 from stoker.base.events import Event
 from stoker.base.types import Job, TenantId
 from stoker.calendar.recurrence import Cron
-from stoker.runs.leases import Leaseholder
+from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunKey
-from stoker.runs.service import Ending, OpenRun
+from stoker.runs.service import RunHandle, RunResult
 from stoker.scheduling.service import Scheduler, Task
 
 ACME = TenantId("acme")
@@ -56,10 +56,10 @@ class _TwoWrites:
     def __init__(self, say: Say) -> None:
         self._say = say
 
-    async def __call__(self, run: OpenRun) -> Ending:
-        kept = await run.store.runs.run(run.key.at)
+    async def __call__(self, run: RunHandle) -> RunResult:
+        kept = await run.store.runs.find_run(run.key.at)
         assert kept is not None
-        self._say("began", kept.instant, kept.name, kept.key.epoch)
+        self._say("began", kept.instant, kept.name, kept.key.fencing_token)
         for nth in range(2):
             try:
                 await run.store.runs.insert_jobs(run.key, [job(run.key, nth)])
@@ -67,7 +67,7 @@ class _TwoWrites:
                 self._say("refused", kept.name)
                 raise
             await asyncio.sleep(WORK / 2)
-        return Ending()
+        return RunResult()
 
 
 async def schedule(order: dict[str, Any], say: Say) -> None:
@@ -81,19 +81,19 @@ async def schedule(order: dict[str, Any], say: Say) -> None:
     length = timedelta(seconds=LEASE)
     task = Task(
         tenant=ACME,
-        work=_TwoWrites(say),
+        job=_TwoWrites(say),
         schedule=Cron("* * * * *", "UTC"),
         manifest=Manifest(),
     )
     scheduler = Scheduler(
         [task],
         backend=backend,
-        leaseholder=Leaseholder(owner=order["owner"], clock=clock, observer=told, length=length),
+        leaseholder=LeaseHolder(owner=order["owner"], clock=clock, observer=told, length=length),
         clock=clock,
         observer=told,
     )
     while True:
-        await scheduler.tick()
+        await scheduler.run_once()
         await asyncio.sleep(0.01)
 
 
@@ -117,4 +117,6 @@ async def schedule_naively(order: dict[str, Any], say: Say) -> None:
 
 def job(key: RunKey, nth: int) -> Job:
     """Return one of the postings a run may find."""
-    return Job.found(source="b2", url=f"https://example.test/{key.at}/{key.epoch}/{nth}", title="t")
+    return Job.create(
+        source="b2", url=f"https://example.test/{key.at}/{key.fencing_token}/{nth}", title="t"
+    )

@@ -12,12 +12,12 @@ from datetime import timedelta
 from faults.hostile_sites import memory_peak
 from stoker.crawl.crawler import Crawler
 from stoker.crawl.model import SiteVisit
-from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.politeness import LocalHostPacer
 from stoker.crawl.visit import CrawlLimits
-from stoker.http.client import Http
+from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.world.companies import Company, World
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.site_faults import SiteFault
 from stoker.testing import FakeClock
 
 AGENT = "Stoker/0.1 (+https://stoker.test)"
@@ -27,26 +27,26 @@ AT_ONCE = 40  # most of their time they wait for those that hang
 
 def chosen_sites(world: World, most: int) -> Iterator[Company]:
     """Return companies of every trouble, as evenly as there are."""
-    counts: Counter[Trouble] = Counter()
-    fair = -(-most // len(Trouble))
+    counts: Counter[SiteFault] = Counter()
+    fair = -(-most // len(SiteFault))
     for index in range(world.size):
-        company = world.company(index)
+        company = world.get_company(index)
         if counts[company.trouble] < fair and counts.total() < most:
             counts[company.trouble] += 1
             yield company
 
 
-async def visits(sites: int, seed: int) -> list[tuple[Trouble, SiteVisit]]:
+async def visits(sites: int, seed: int) -> list[tuple[SiteFault, SiteVisit]]:
     """Visit so many, some at once, on a clock whose waits pass at once."""
     async with Sandbox(seed=seed, companies=100 * sites) as box:
-        http = Http(user_agent=AGENT, sandbox=box.address, connections=50)
+        http = HttpClient(user_agent=AGENT, sandbox=box.address, connections=50)
         clock = FakeClock()
         crawler = Crawler(
-            http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT, limits=LIMITS
+            http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT, limits=LIMITS
         )
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def visit(company: Company) -> tuple[Trouble, SiteVisit]:
+        async def visit(company: Company) -> tuple[SiteFault, SiteVisit]:
             async with room:
                 return company.trouble, await crawler.visit(company.domain)
 

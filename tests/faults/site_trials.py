@@ -22,12 +22,12 @@ import stoker
 from faults.hostile_sites import bad_pages, bad_robots, bad_sitemaps, memory_peak, processor_time
 from faults.site_batch import LIMITS
 from faults.tally import Tally
-from stoker.crawl.contacts import contacts
-from stoker.crawl.page import MOST_LINKS, read_page
-from stoker.crawl.page_text import fingerprint
-from stoker.crawl.robots import read_robots
-from stoker.crawl.sitemaps import MOST_URLS, read_sitemap
-from stoker.crawl.technology import technology
+from stoker.crawl.contacts import find_contacts
+from stoker.crawl.page import MAX_LINKS, parse_page
+from stoker.crawl.page_text import compute_fingerprint
+from stoker.crawl.robots import parse_robots
+from stoker.crawl.sitemaps import MAX_SITEMAP_URLS, parse_sitemap
+from stoker.crawl.technology import find_technology
 
 TESTS = Path(__file__).resolve().parents[1]
 # Processor time, some ten times what the worst file takes: a slow or busy machine stays below it,
@@ -71,7 +71,7 @@ def robots(rng: random.Random, more: int = 0) -> tuple[Tally, float]:
     for name, body in made(bad_robots, rng, more):
 
         def read(body: bytes = body) -> None:
-            rules = read_robots(body, product="stoker")
+            rules = parse_robots(body, product="stoker")
             for nth in range(6):
                 rules.allows(f"http://acme.test/page/{nth}/a/b/c?x={nth}")
 
@@ -89,16 +89,16 @@ def sitemaps(rng: random.Random, more: int = 0) -> Tally:
     tally = Tally()
     for name, body in made(bad_sitemaps, rng, more):
         before = memory_peak()
-        found = read_sitemap(body)
+        found = parse_sitemap(body)
         tally.n += 1
         tally.acked += not found.refused
-        if len(found.pages) > MOST_URLS or len(found.maps) > MOST_URLS:
+        if len(found.pages) > MAX_SITEMAP_URLS or len(found.maps) > MAX_SITEMAP_URLS:
             tally.broken.append(f"{name}: {len(found.pages)} addresses")
         if any("root:" in page or "127.0.0.1" in page for page in found.pages):
             tally.broken.append(f"{name}: it was followed")
         if (grown := memory_peak() - before) > MOST_MEMORY:
             tally.broken.append(f"{name}: {grown / 1e6:.0f} MB")
-        took = least_of(lambda body=body: read_sitemap(body), above=PAGE_SECONDS)  # type: ignore[misc]
+        took = least_of(lambda body=body: parse_sitemap(body), above=PAGE_SECONDS)  # type: ignore[misc]
         if took > PAGE_SECONDS:
             tally.broken.append(f"{name}: {took:.1f} s")
     return tally
@@ -111,10 +111,10 @@ def pages(rng: random.Random, more: int = 0) -> tuple[Tally, tuple[float, str]]:
         seen: list[Any] = []
 
         def read(body: bytes = body[:2_000_000], seen: list[Any] = seen) -> None:
-            reading = read_page(body, content_type="text/html")
-            contacts(reading, url="http://acme.test/")
-            technology(reading, url="http://acme.test/", headers={})
-            fingerprint(reading.title, reading.text)
+            reading = parse_page(body, content_type="text/html")
+            find_contacts(reading, url="http://acme.test/")
+            find_technology(reading, url="http://acme.test/", headers={})
+            compute_fingerprint(reading.title, reading.text)
             seen[:] = [reading]
 
         took = least_of(read, above=PAGE_SECONDS)
@@ -123,7 +123,7 @@ def pages(rng: random.Random, more: int = 0) -> tuple[Tally, tuple[float, str]]:
         tally.acked += bool(seen[0].text)
         if took > PAGE_SECONDS:
             tally.broken.append(f"{name}: {took:.1f} s")
-        if len(seen[0].links) > MOST_LINKS:
+        if len(seen[0].links) > MAX_LINKS:
             tally.broken.append(f"{name}: too many links")
     return tally, worst
 
@@ -226,7 +226,7 @@ class PatternTrials:
     """Tries patterns in a process of its own, and begins another one where it is held up."""
 
     def __init__(self, *, seconds: float = 20, more: int = 0) -> None:
-        self._seconds, self._more = seconds + more / 20, more
+        self._seconds, self._draw_block = seconds + more / 20, more
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> PatternTrials:
@@ -247,7 +247,7 @@ class PatternTrials:
         is_bytes = isinstance(pattern.pattern, bytes)
         source = pattern.pattern.decode("latin-1") if is_bytes else pattern.pattern
         flags = pattern.flags & ~re.DEBUG
-        given = [source, flags, is_bytes, PATTERN_MS, self._more, self._seconds]
+        given = [source, flags, is_bytes, PATTERN_MS, self._draw_block, self._seconds]
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.model import MoneyStore
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.model import BudgetStore
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 
@@ -109,7 +109,7 @@ async def _spending(
 ) -> None:
     backend = opened(kind, where)
     money = backend.tenant(tenant).money
-    remembered = await money.stops()
+    remembered = await money.list_stops()
     found: list[Asked] = []
 
     async def task(nth: int) -> None:
@@ -132,14 +132,14 @@ async def _spending(
     await asyncio.to_thread(Path(told).write_text, "\n".join(lines))
 
 
-async def _reserved(money: MoneyStore, key: str) -> bool:
+async def _reserved(money: BudgetStore, key: str) -> bool:
     now = datetime.now(UTC)
     answer = await money.reserve(
-        Request(key=key, connector="lusha", amounts={"credits": 1}),
+        SpendRequest(key=key, connector="lusha", amounts={"credits": 1}),
         caps=[CAP],
         reset=ResetRule(),
         owner=key,
         until=now + timedelta(minutes=1),
         now=now,
     )
-    return not isinstance(answer, Refused)
+    return not isinstance(answer, Refusal)

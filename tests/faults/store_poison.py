@@ -15,43 +15,45 @@ from faults.tally import Tally
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, User
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.context import Backend, Store
-from stoker.crawl.model import PageSeen
-from stoker.vendors.model import Kept
+from stoker.context import Backend, TenantStores
+from stoker.crawl.model import PageState
+from stoker.vendors.model import CachedAnswer
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-async def user(store: Store, text: str, nth: int) -> AsyncIterator[object]:
-    yield await store.accounts.put_user(User(id=f"u{nth}", name=text, role="viewer"))
-    yield next(each.name for each in await store.accounts.users() if each.id == f"u{nth}")
+async def user(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
+    yield await store.accounts.save_user(User(id=f"u{nth}", name=text, role="viewer"))
+    yield next(each.name for each in await store.accounts.list_users() if each.id == f"u{nth}")
 
 
-async def company(store: Store, text: str, nth: int) -> AsyncIterator[object]:
+async def company(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
     told = Company(id=CompanyId("T1"), name=text or "-")
     yield await store.accounts.upsert_companies([told], now=AT)
-    found = await store.accounts.dossier(CompanyId("T1"))
+    found = await store.accounts.find_company_record(CompanyId("T1"))
     yield found.company.name if found is not None and text else text
 
 
-async def rule(store: Store, text: str, nth: int) -> AsyncIterator[object]:
-    yield await store.accounts.put_rule(IcpRule(name=text))
-    found = await store.accounts.rule(text)
+async def rule(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
+    yield await store.accounts.save_rule(IcpRule(name=text))
+    found = await store.accounts.find_rule(text)
     yield found.name if found is not None else None
 
 
-async def answer(store: Store, text: str, nth: int) -> AsyncIterator[object]:
+async def answer(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
     until = AT + timedelta(days=1)
-    kept = Kept(key="k", connector="x", answer={"t": text}, cost={}, at=AT, good_until=until)
-    yield await store.answers.keep_answers([kept])
-    found = (await store.answers.answers(["k"]))["k"].answer
+    kept = CachedAnswer(
+        key="k", connector="x", answer={"t": text}, cost={}, at=AT, expires_at=until
+    )
+    yield await store.answers.save_answers([kept])
+    found = (await store.answers.find_answers(["k"]))["k"].answer
     yield found["t"] if isinstance(found, dict) else found
 
 
-async def page(store: Store, text: str, nth: int) -> AsyncIterator[object]:
-    seen = PageSeen(url="http://a.test/", status=200, etag=text, seen_at=AT, changed_at=AT)
-    yield await store.pages.remember_pages("a.test", [seen])
-    yield (await store.pages.pages("a.test"))[0].etag
+async def page(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
+    seen = PageState(url="http://a.test/", status=200, etag=text, seen_at=AT, changed_at=AT)
+    yield await store.pages.save_pages("a.test", [seen])
+    yield (await store.pages.list_pages("a.test"))[0].etag
 
 
 PLACES = {"user": user, "company": company, "rule": rule, "answer": answer, "page": page}

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from stoker.backends.json import JsonBackend
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.types import Enriched, Job, JobScore, TenantId
-from stoker.context import Backend, Store
-from stoker.ledger.chain import Entry, Note, first_break
+from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
+from stoker.context import Backend, TenantStores
+from stoker.ledger.chain import LedgerEntry, NewEntry, find_first_break
 from stoker.runs.model import Run, RunKey, RunState
-from stoker.scheduling.model import Slot, SlotState, slot_note
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState, build_occurrence_entry
 
 FIRST_RUN = datetime(2030, 1, 1, tzinfo=UTC)
 VERBS = ("run", "jobs", "more jobs", "enriched", "scores", "slot", "notes", "end")
@@ -80,7 +80,7 @@ class Stored:
         if self._backend is not None:
             await self._backend.close()
 
-    def store(self, lane: int) -> Store:
+    def store(self, lane: int) -> TenantStores:
         assert self._backend is not None
         return self._backend.tenant(TenantId(f"lane{lane}"))
 
@@ -99,21 +99,21 @@ class Stored:
             case "scores":
                 await store.runs.insert_scores(key, _scores(at))
             case "slot":
-                if not await store.schedule.decide_slot(_slot(at), fence=None):
+                if not await store.schedule.record_result(_slot(at), fence=None):
                     raise BrokenError(f"slot {at} was decided, but not by us")
             case "notes":
                 await store.ledger.append(_notes(at))
             case "end":
                 await store.runs.finish_run(_ended(at))
 
-    async def kept(self, lane: int) -> int:
+    async def find_plan(self, lane: int) -> int:
         store = self.store(lane)
         entries = await _whole_ledger(store)
-        if (seq := first_break(entries)) is not None:
+        if (seq := find_first_break(entries)) is not None:
             raise BrokenError(f"the ledger's chain does not hold at {seq}")
         notes = [_note(entry) for entry in entries]
-        slots = await store.schedule.slots("nightly")
-        ats = [run.at for run in reversed(await store.runs.runs())]
+        slots = await store.schedule.list_results("nightly")
+        ats = [run.at for run in reversed(await store.runs.list_runs())]
         if ats != [FIRST_RUN + timedelta(seconds=nth) for nth in range(len(ats))]:
             raise BrokenError(f"the runs are not a beginning: {ats}")
         there = [found for at in ats for found in await self._kept_of(store, at, notes, slots)]
@@ -128,14 +128,18 @@ class Stored:
         return done
 
     async def _kept_of(
-        self, store: Store, at: datetime, notes: list[Note], slots: list[Slot]
+        self,
+        store: TenantStores,
+        at: datetime,
+        notes: list[NewEntry],
+        slots: list[OccurrenceResult],
     ) -> list[bool]:
-        run = await store.runs.run(at)
+        run = await store.runs.find_run(at)
         if run not in (_run(at), _ended(at)):
             raise BrokenError(f"a run nobody wrote: {run}")
-        jobs = await store.runs.jobs(at)
-        enriched = await store.runs.enriched(at)
-        scores = await store.runs.scores(at)
+        jobs = await store.runs.list_jobs(at)
+        enriched = await store.runs.list_enriched(at)
+        scores = await store.runs.list_scores(at)
         if (len(jobs), len(enriched), len(scores)) > (8, 8, 8):
             raise BrokenError(f"more under {at} than was ever given")
         slot = _slot(at)
@@ -146,15 +150,17 @@ class Stored:
             whole(expected=_enriched(at), found=enriched, what="enriched"),
             whole(expected=_scores(at), found=scores, what="scores"),
             # Both or neither: a decided instant and the ledger's line about it.
-            whole(expected=[slot, slot_note(slot)], found=[*slots, *notes], what="slot"),
+            whole(
+                expected=[slot, build_occurrence_entry(slot)], found=[*slots, *notes], what="slot"
+            ),
             whole(expected=_notes(at), found=notes, what="notes"),
             run == _ended(at),
         ]
 
 
-async def _whole_ledger(store: Store) -> list[Entry]:
-    entries: list[Entry] = []
-    while page := await store.ledger.entries(after=len(entries)):
+async def _whole_ledger(store: TenantStores) -> list[LedgerEntry]:
+    entries: list[LedgerEntry] = []
+    while page := await store.ledger.list_entries(after=len(entries)):
         entries += page
     return entries
 
@@ -179,7 +185,7 @@ def _run(at: datetime) -> Run:
 
 
 def _ended(at: datetime) -> Run:
-    return _run(at).ended(RunState.DONE, at=at + timedelta(seconds=1), reason="all done")
+    return _run(at).end(RunState.DONE, at=at + timedelta(seconds=1), reason="all done")
 
 
 # Judges ask for these thousands of times.
@@ -187,13 +193,15 @@ def _ended(at: datetime) -> Run:
 def _jobs(at: datetime) -> tuple[Job, ...]:
     where = f"https://example.test/{at:%H%M%S}"
     return tuple(
-        Job.found(source="board", url=f"{where}/{nth}", title=f"Rôle {nth}") for nth in range(8)
+        Job.create(source="board", url=f"{where}/{nth}", title=f"Rôle {nth}") for nth in range(8)
     )
 
 
 @cache
-def _enriched(at: datetime) -> tuple[Enriched, ...]:
-    return tuple(Enriched(job=job.id, title=job.title.lower(), stack=("go",)) for job in _jobs(at))
+def _enriched(at: datetime) -> tuple[EnrichedJob, ...]:
+    return tuple(
+        EnrichedJob(job=job.id, title=job.title.lower(), stack=("go",)) for job in _jobs(at)
+    )
 
 
 @cache
@@ -204,23 +212,25 @@ def _scores(at: datetime) -> tuple[JobScore, ...]:
     )
 
 
-def _slot(at: datetime) -> Slot:
-    return Slot(
+def _slot(at: datetime) -> OccurrenceResult:
+    return OccurrenceResult(
         schedule="nightly",
-        instant=at,
-        state=SlotState.STARTED,
+        due_at=at,
+        state=OccurrenceState.STARTED,
         decided_at=at,
         reason="due",
         run_at=at,
     )
 
 
-def _notes(at: datetime) -> list[Note]:
-    return [Note(at=at, kind="NOTE", subject=f"{at}/{nth}", reason="why not") for nth in range(2)]
+def _notes(at: datetime) -> list[NewEntry]:
+    return [
+        NewEntry(at=at, kind="NOTE", subject=f"{at}/{nth}", reason="why not") for nth in range(2)
+    ]
 
 
-def _note(entry: Entry) -> Note:
-    return Note(
+def _note(entry: LedgerEntry) -> NewEntry:
+    return NewEntry(
         at=entry.at,
         kind=entry.kind,
         subject=entry.subject,

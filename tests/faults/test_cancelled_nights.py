@@ -7,13 +7,13 @@ import pytest
 
 from faults.tally import Tally
 from night_house import ACME, PLENTY, house
-from stoker.budgets.reservations import OPEN
-from stoker.budgets.verify import verified
-from stoker.runs.cancel import cancelled
-from stoker.runs.cancel_watcher import Heeding
-from stoker.runs.leases import released, taken
+from stoker.budgets.reservations import OPEN_STATUSES
+from stoker.budgets.verify import verify_ledger
+from stoker.runs.cancel import request_cancel
+from stoker.runs.cancel_watcher import CancelWatcher
+from stoker.runs.leases import acquire_lease, release_lease
 from stoker.runs.model import RunState
-from stoker.runs.service import Runner, run_lease
+from stoker.runs.service import Runner, get_lease_name
 from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults
@@ -21,14 +21,16 @@ pytestmark = pytest.mark.faults
 COMPANIES = 6
 MOST_NIGHTS = 4  # until one is through
 LATENCY = {f"{vendor}.latency": 0.1 for vendor in ("tavily", "openai", "lusha", "zerobounce")}
-SOON = Heeding(looks_every=timedelta(milliseconds=5))
+SOON = CancelWatcher(poll_interval=timedelta(milliseconds=5))
 
 
-class CutsOff(Heeding):
+class CutsOff(CancelWatcher):
     """The wrong way: whoever is asked to stop drops everything at once."""
 
-    async def over(self, doing, *, asked, begin_nothing_new):
-        return await super().over(doing, asked=asked, begin_nothing_new=lambda _: False)
+    async def run_until_cancelled(self, doing, *, asked, begin_nothing_new):
+        return await super().run_until_cancelled(
+            doing, asked=asked, begin_nothing_new=lambda _: False
+        )
 
 
 def installed(room, box):
@@ -40,23 +42,23 @@ async def asked_once(home, moment_has_come, heeding):
     """Have a night, asked to stop once its moment has come; return how it ended."""
     store, clock = home.store(), home.app.clock
     length = timedelta(hours=1)
-    lease = taken("run/nightly", None, owner="a", task="", now=clock.now(), length=length)
-    assert lease.name == run_lease("nightly")
+    lease = acquire_lease("run/nightly", None, owner="a", task="", now=clock.now(), length=length)
+    assert lease.name == get_lease_name("nightly")
     await store.schedule.swap_lease(None, lease)
-    task = home.app.night_task(ACME, home.app.night(ACME))
-    runner = Runner(clock=clock, observer=home.told, heeding=heeding)
-    run = await runner.begin(store, lease, kind="nightly", manifest=task.manifest)
-    doing = asyncio.ensure_future(runner.carry_out(store, run, task.work))
+    task = home.app.build_nightly_task(ACME, home.app.build_nightly_run(ACME))
+    runner = Runner(clock=clock, observer=home.told, cancel_watcher=heeding)
+    run = await runner.start_run(store, lease, kind="nightly", manifest=task.manifest)
+    doing = asyncio.ensure_future(runner.execute(store, run, task.job))
     while not (moment_has_come() or doing.done()):  # noqa: ASYNC110 - the sandbox has no events
         await asyncio.sleep(0.001)
-    await cancelled(store, run, by="ann", runner=runner)
+    await request_cancel(store, run, by="ann", runner=runner)
     ended = await doing
-    await store.schedule.swap_lease(lease, released(lease, now=clock.now()))
+    await store.schedule.swap_lease(lease, release_lease(lease, now=clock.now()))
     return ended
 
 
 async def known(home):
-    found = await home.store().accounts.dossiers(limit=1000)
+    found = await home.store().accounts.list_company_records(limit=1000)
     return {each.company.id: (each.score, sorted(map(repr, each.contacts))) for each in found}
 
 
@@ -72,15 +74,18 @@ def spent(before, after):
 async def broken_by(home, ended):
     """Return which promises a stopped night broke."""
     store, manifest = home.store(), ended.manifest
-    units = await store.nights.units(ended.name)
+    units = await store.nights.list_items(ended.name)
     left = [unit.company for unit in units if unit.ended_at is None]
-    wrong = [f"{hold.key} is {hold.phase}" for hold in await store.money.holds(phases=OPEN)]
+    wrong = [
+        f"{hold.key} is {hold.status}"
+        for hold in await store.money.list_reservations(phases=OPEN_STATUSES)
+    ]
     wrong += [
         f"{unit.company} is held by {unit.owner}"
         for unit in units
         if unit.owner and unit.ended_at is None
     ]
-    wrong += (await verified(store)).problems
+    wrong += (await verify_ledger(store)).problems
     if ended.state not in (RunState.CANCELLED, RunState.DONE):
         wrong.append(f"it ended {ended.state}: {ended.reason}")
     if list(manifest.remaining) != left:
@@ -93,14 +98,14 @@ async def trials(n, room):
     async with Sandbox(companies=200, dials={"zerobounce.calls": PLENTY, **LATENCY}) as box:
         for warm in ("warm", "calm"):  # the sandbox makes its pages once
             async with installed(room / warm, box) as home:
-                before, requests = home.charged(), box.tallies.requests
+                before, requests = home.charged(), box.meter.requests
                 assert (await home.night()).state is RunState.DONE
-                requests = box.tallies.requests - requests
+                requests = box.meter.requests - requests
                 calm = spent(before, home.charged()), await known(home)
         for nth in range(n):
             async with installed(room / f"trial-{nth}", box) as home:
-                before, moment = home.charged(), box.tallies.requests + requests * nth // n
-                ended = await asked_once(home, lambda at=moment: box.tallies.requests >= at, SOON)
+                before, moment = home.charged(), box.meter.requests + requests * nth // n
+                ended = await asked_once(home, lambda at=moment: box.meter.requests >= at, SOON)
                 wrong = await broken_by(home, ended)
                 nights = 0
                 while ended.state is not RunState.DONE and nights < MOST_NIGHTS:
@@ -131,7 +136,7 @@ def test_a_night_that_drops_everything_when_asked_leaves_promises_open_and_is_ca
             Sandbox(companies=200, dials=dials) as box,
             installed(tmp_path / "a", box) as home,
         ):
-            hasty = CutsOff(looks_every=SOON.looks_every)
+            hasty = CutsOff(poll_interval=SOON.poll_interval)
             ended = await asked_once(home, lambda: "tavily" in box.charges, hasty)
             return await broken_by(home, ended)
 

@@ -7,13 +7,13 @@ import pytest
 from faults import crm_trials
 from faults.crm_trials import OWNED
 from faults.poison import POISON, made_up
-from stoker.accounts.contacts import sendable_text
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.accounts.contacts import to_sendable_text
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import TenantId
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import LEAD, PARTNER, rows_of
-from stoker.crm.upsert import planned
-from stoker.http.client import Http
+from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.upsert import plan_upserts
+from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults
@@ -57,25 +57,25 @@ def test_a_poisoned_dossier_still_goes_in_whole(poison):
         value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="f", rationale=poison
     )
     company = Company(id=CompanyId("200900001A"), name=poison, website=poison, postal_code=poison)
-    rows = rows_of(
-        Dossier(company=company, contacts=(person,), score=score), tenant=TENANT, least=0.5
+    rows = build_rows(
+        CompanyRecord(company=company, contacts=(person,), score=score), tenant=TENANT, least=0.5
     )
 
     async def run():
         async with Sandbox(companies=5) as box:
-            http = Http(user_agent="Stoker test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
             crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-ours")
             try:
                 fields = {model: await crm.fields(model) for model in (PARTNER, LEAD)}
-                plan = planned(rows, sent={}, there={}, fields=fields)
+                plan = plan_upserts(rows, sent={}, there={}, fields=fields)
                 told = await crm.upsert(plan.writes)
                 known = {id_: each.id for id_, each in told.items()}
-                return plan, await crm.found(rows, known=known)
+                return plan, await crm.find_records(rows, known=known)
             finally:
                 await http.close()
 
     plan, found = asyncio.run(run())
 
-    assert not plan.left
+    assert not plan.skipped
     assert len(found) == len(rows) == 3
-    assert found[rows[0].external_id].values["name"] == sendable_text(poison)
+    assert found[rows[0].external_id].values["name"] == to_sendable_text(poison)

@@ -15,15 +15,15 @@ from faults.hostile_sites import NAIVE_EMAIL, bad_robots, processor_time
 from faults.site_batch import AGENT
 from faults.site_trials import PATTERN_MS, PatternTrials
 from stoker.crawl.crawler import Crawler
-from stoker.crawl.page import read_page
-from stoker.crawl.politeness import OwnHosts
-from stoker.crawl.robots import read_robots
-from stoker.crawl.sanitize_html import MOST_TAGS, tamed
-from stoker.crawl.sitemaps import read_sitemap
+from stoker.crawl.page import parse_page
+from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.robots import parse_robots
+from stoker.crawl.sanitize_html import MAX_TAGS, sanitize_html
+from stoker.crawl.sitemaps import parse_sitemap
 from stoker.crawl.visit import CrawlLimits
-from stoker.http.client import Call, Http
+from stoker.http.client import HttpClient, Request
 from stoker.sandbox.server import Sandbox
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.site_faults import SiteFault
 from stoker.testing import FakeClock
 
 pytestmark = pytest.mark.faults
@@ -42,7 +42,7 @@ def test_a_reader_of_whole_files_is_caught():
     body = whole[: len(whole) // 3].decode()  # a third of it, and already too much
 
     # On one machine in one state: a reader of whole files takes some twenty times as long as ours.
-    ours = min(processor_time(lambda: read_robots(whole, product="stoker")) for _ in range(3))
+    ours = min(processor_time(lambda: parse_robots(whole, product="stoker")) for _ in range(3))
     assert processor_time(lambda: Protego.parse(body)) > 3 * ours
 
 
@@ -60,7 +60,7 @@ def test_a_reader_that_expands_entities_is_caught():
     text = ElementTree.fromstring(f"{small}<urlset><loc>&c;</loc></urlset>")[0].text
 
     assert text == "ha" * 9
-    assert read_sitemap(f"{small}<urlset><loc>&c;</loc></urlset>".encode()).refused
+    assert parse_sitemap(f"{small}<urlset><loc>&c;</loc></urlset>".encode()).refused
 
 
 def test_no_page_holds_us_up(report, rng):
@@ -72,10 +72,10 @@ def test_no_page_holds_us_up(report, rng):
 
 def test_a_reader_that_parses_pages_as_they_come_is_caught():
     # The parser's time grows with the square of the levels, so their number is what is bounded.
-    page = "<div>" * (MOST_TAGS + 2_000)
+    page = "<div>" * (MAX_TAGS + 2_000)
 
-    assert levels(page) > MOST_TAGS + 2_000
-    assert levels(tamed(page)) <= MOST_TAGS + ROOTS
+    assert levels(page) > MAX_TAGS + 2_000
+    assert levels(sanitize_html(page)) <= MAX_TAGS + ROOTS
 
 
 ROOTS = 3  # the document, html, body
@@ -112,21 +112,21 @@ def test_two_hundred_sites_with_every_trouble_there_is_all_end(report):
         tally,
     )
     assert tally.n == 200
-    assert told["troubles"] == set(Trouble)
+    assert told["troubles"] == set(SiteFault)
     assert tally.broken == []
 
 
 def test_a_crawler_that_follows_every_link_is_caught_in_a_calendar():
     async def work():
         async with Sandbox(seed=6, companies=20_000) as box:
-            made = (box.world.company(index) for index in range(20_000))
-            company = next(each for each in made if each.trouble is Trouble.CALENDAR)
-            http = Http(user_agent=AGENT, sandbox=box.address)
+            made = (box.world.get_company(index) for index in range(20_000))
+            company = next(each for each in made if each.trouble is SiteFault.CALENDAR)
+            http = HttpClient(user_agent=AGENT, sandbox=box.address)
             waiting, asked = [f"http://{company.domain}/events"], set()
             while waiting and len(asked) < 100:
                 asked.add(url := waiting.pop(0))
-                call = Call(method="GET", url=url, deadline=timedelta(seconds=5))
-                for link in read_page((await http.send(call)).body).links:
+                call = Request(method="GET", url=url, deadline=timedelta(seconds=5))
+                for link in parse_page((await http.send(call)).body).links:
                     onward = urljoin(url, link.href)
                     if onward not in asked and onward not in waiting:
                         waiting.append(onward)
@@ -141,38 +141,42 @@ def test_a_crawler_that_follows_every_link_is_caught_in_a_calendar():
 @pytest.mark.parametrize(
     ("trouble", "outcomes"),
     [
-        (Trouble.FINE, {"read"}),
-        (Trouble.THIN, {"thin"}),
-        (Trouble.EMPTY, {"thin"}),
-        (Trouble.SCRIPT_ONLY, {"thin"}),
-        (Trouble.CHALLENGE, {"blocked"}),
-        (Trouble.LOGIN, {"blocked"}),
-        (Trouble.COOKIE_WALL, {"blocked"}),
-        (Trouble.ROBOTS_CLOSED, {"blocked"}),
-        (Trouble.ROBOTS_FAILING, {"blocked"}),
-        (Trouble.PARKED, {"gone"}),
-        (Trouble.GONE, {"gone"}),
-        (Trouble.OFF_SITE, {"gone"}),
-        (Trouble.INWARD, {"gone"}),
-        (Trouble.LOOPING, {"failed"}),
-        (Trouble.CALENDAR, {"read"}),
-        (Trouble.DEEP_HTML, {"read"}),
-        (Trouble.MANY_LINKS, {"read"}),
-        (Trouble.BOMB, {"read", "thin"}),
-        (Trouble.SOFT_404, {"read"}),
-        (Trouble.DUPLICATES, {"read"}),
+        (SiteFault.FINE, {"read"}),
+        (SiteFault.THIN, {"thin"}),
+        (SiteFault.EMPTY, {"thin"}),
+        (SiteFault.SCRIPT_ONLY, {"thin"}),
+        (SiteFault.CHALLENGE, {"blocked"}),
+        (SiteFault.LOGIN, {"blocked"}),
+        (SiteFault.COOKIE_WALL, {"blocked"}),
+        (SiteFault.ROBOTS_CLOSED, {"blocked"}),
+        (SiteFault.ROBOTS_FAILING, {"blocked"}),
+        (SiteFault.PARKED, {"gone"}),
+        (SiteFault.GONE, {"gone"}),
+        (SiteFault.OFF_SITE, {"gone"}),
+        (SiteFault.INWARD, {"gone"}),
+        (SiteFault.LOOPING, {"failed"}),
+        (SiteFault.CALENDAR, {"read"}),
+        (SiteFault.DEEP_HTML, {"read"}),
+        (SiteFault.MANY_LINKS, {"read"}),
+        (SiteFault.BOMB, {"read", "thin"}),
+        (SiteFault.SOFT_404, {"read"}),
+        (SiteFault.DUPLICATES, {"read"}),
     ],
 )
 def test_each_trouble_is_seen_for_what_it_is(trouble, outcomes):
     async def work():
         async with Sandbox(seed=6, companies=20_000) as box:
-            made = (box.world.company(index) for index in range(20_000))
+            made = (box.world.get_company(index) for index in range(20_000))
             company = next(each for each in made if each.trouble is trouble)
-            http = Http(user_agent=AGENT, sandbox=box.address)
+            http = HttpClient(user_agent=AGENT, sandbox=box.address)
             clock = FakeClock()
             limits = CrawlLimits(request=timedelta(seconds=5))
             crawler = Crawler(
-                http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT, limits=limits
+                http,
+                pacer=LocalHostPacer(clock=clock),
+                clock=clock,
+                user_agent=AGENT,
+                limits=limits,
             )
             visit = await crawler.visit(company.domain)
             await http.close()

@@ -6,7 +6,7 @@ import pytest
 
 from faults import web_trials
 from faults.hostile_server import BOMBS
-from stoker.http.strict_json import read_json
+from stoker.http.strict_json import parse_json
 
 pytestmark = pytest.mark.faults
 
@@ -35,7 +35,7 @@ def test_undoing_a_body_in_one_go_is_caught():
 
 def test_no_answer_however_mad_gets_past_the_edge(report, rng):
     assert not report("mad JSON, through a server", web_trials.answering(rng, 500)).broken
-    read = report("mad JSON", web_trials.reading(rng, 2000, read=read_json))
+    read = report("mad JSON", web_trials.reading(rng, 2000, read=parse_json))
     assert not read.broken
     assert 200 < read.acked < 1800
 

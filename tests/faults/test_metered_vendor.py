@@ -12,10 +12,10 @@ from metered_vendor import UNIT, MeteredVendor, Mood, buy
 from stoker.base.clock import SystemClock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Gate, Paid
-from stoker.budgets.reservations import Phase, overrun
-from stoker.budgets.reserver import Promises
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import BudgetService, SettledCall
+from stoker.budgets.reservations import ReservationStatus, compute_overrun
+from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule
 from stoker.memory.backend import MemoryBackend
 
@@ -62,7 +62,7 @@ class Shop:
         self.vendor = vendor
         self.money = MemoryBackend().tenant(TenantId("acme")).money
         clock = SystemClock()
-        promises = Promises(
+        promises = Reservations(
             self.money,
             caps=[cap_of(cap)],
             reset=ResetRule(),
@@ -70,18 +70,18 @@ class Shop:
             clock=clock,
             lease=timedelta(minutes=1),
         )
-        self.gate = Gate(promises, clock=clock)
+        self.get_gate = BudgetService(promises, clock=clock)
 
     async def pay(self, key):
-        request = Request(
+        request = SpendRequest(
             key=key, connector=CONNECTOR, amounts={UNIT: self.vendor.till.price}, run=RUN
         )
-        return await self.gate.pay_for(
+        return await self.get_gate.spend(
             request, lambda: buy(self.vendor.port, key=key, patience=0.2)
         )
 
     async def in_ledger(self):
-        return sum(usage.used.total for usage in await self.money.usage())
+        return sum(usage.used.total for usage in await self.money.list_usage())
 
 
 def test_an_overrun_is_in_the_ledger_and_the_next_call_is_refused(request):
@@ -95,11 +95,11 @@ def test_an_overrun_is_in_the_ledger_and_the_next_call_is_refused(request):
                 before = vendor.till.charged
                 paid = await shop.pay(f"pull-{nth}")
                 assert await shop.in_ledger() == vendor.till.charged
-                if isinstance(paid, Refused):
+                if isinstance(paid, Refusal):
                     assert vendor.till.charged == before
                     return before
                 cost = vendor.till.charged - before
-                assert overrun(paid.hold) == ({UNIT: cost - 7} if cost > 7 else {})
+                assert compute_overrun(paid.reservation) == ({UNIT: cost - 7} if cost > 7 else {})
         raise AssertionError("it was never refused")
 
     spent = [asyncio.run(scenario(seed)) for seed in range(trials)]
@@ -115,13 +115,13 @@ def test_an_overrun_is_in_the_ledger_and_the_next_call_is_refused(request):
 @pytest.mark.parametrize(
     ("mood", "error", "phase", "charged"),
     [
-        (Mood.BUSY, TransientError, Phase.RELEASED, 0),
-        (Mood.NO, PermanentError, Phase.RELEASED, 0),
-        (Mood.FAILS_BEFORE, UncertainError, Phase.UNCERTAIN, 0),
-        (Mood.FAILS_AFTER, UncertainError, Phase.UNCERTAIN, 7),
-        (Mood.HANGS_AFTER, UncertainError, Phase.UNCERTAIN, 7),
-        (Mood.CLOSES_AFTER, UncertainError, Phase.UNCERTAIN, 7),
-        (Mood.HALF_AN_ANSWER, UncertainError, Phase.UNCERTAIN, 7),
+        (Mood.BUSY, TransientError, ReservationStatus.RELEASED, 0),
+        (Mood.NO, PermanentError, ReservationStatus.RELEASED, 0),
+        (Mood.FAILS_BEFORE, UncertainError, ReservationStatus.UNCERTAIN, 0),
+        (Mood.FAILS_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
+        (Mood.HANGS_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
+        (Mood.CLOSES_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
+        (Mood.HALF_AN_ANSWER, UncertainError, ReservationStatus.UNCERTAIN, 7),
     ],
 )
 def test_each_way_of_failing_leaves_the_books_covering_what_was_charged(
@@ -132,7 +132,7 @@ def test_each_way_of_failing_leaves_the_books_covering_what_was_charged(
             shop = Shop(vendor)
             with pytest.raises(error):
                 await shop.pay("pull-1")
-            return (await shop.money.hold("pull-1")).phase, vendor.till.charged
+            return (await shop.money.find_reservation("pull-1")).status, vendor.till.charged
 
     assert asyncio.run(scenario()) == (phase, charged)
 
@@ -164,7 +164,7 @@ def test_an_honest_vendor_is_paid_exactly():
         with MeteredVendor(price=7, knows_keys=False) as vendor:
             shop = Shop(vendor, cap=1000)
             paid = await asyncio.gather(*(shop.pay(f"pull-{nth}") for nth in range(20)))
-            assert all(isinstance(each, Paid) for each in paid)
+            assert all(isinstance(each, SettledCall) for each in paid)
             return await shop.in_ledger(), vendor.till.charged
 
     assert asyncio.run(scenario()) == (140, 140)

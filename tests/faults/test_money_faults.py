@@ -17,8 +17,8 @@ from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refused, Request, Used
-from stoker.budgets.verify import verified
+from stoker.budgets.charges import Refusal, SpendRequest, Totals
+from stoker.budgets.verify import verify_ledger
 from stoker.budgets.windows import ResetRule, WindowKind
 
 pytestmark = pytest.mark.faults
@@ -84,7 +84,7 @@ def test_killed_processes_lose_no_promise_and_exceed_no_cap(place, request):
 
 async def reserve(backend, key, *, caps=(DAILY,), credits_=10):
     return await backend.tenant(ACME).money.reserve(
-        Request(key=key, connector="lusha", amounts={"credits": credits_}),
+        SpendRequest(key=key, connector="lusha", amounts={"credits": credits_}),
         caps=caps,
         reset=ResetRule(),
         owner="me",
@@ -127,13 +127,13 @@ async def paid(backend, name):
 async def paid_through_cuts(server, app_url, cuts, *, key):
     """Pay again and again until all cuts are made; return how often, the total, and problems."""
     with Proxy(server.socket, cuts) as proxy:
-        backend, n = PostgresBackend(proxy.through(app_url)), 0
+        backend, n = PostgresBackend(proxy.acquire_slot(app_url)), 0
         while cuts.left:
             n += 1
             await paid(backend, partial(key, n))
         store = backend.tenant(ACME)
-        [total] = [usage.used for usage in await store.money.usage()]
-        problems = (await verified(store)).problems
+        [total] = [usage.used for usage in await store.money.list_usage()]
+        problems = (await verify_ledger(store)).problems
         await backend.close()
         return n, total, problems
 
@@ -146,7 +146,7 @@ def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_promise
         paid_through_cuts(postgres, app_url, Cuts(rng, cuts=60), key=lambda n, _: f"k{n}")
     )
     told(request, "B4 money, connection cut at COMMIT", f"n=60 cuts, {n} promises; {total}")
-    assert total == Used(settled=5 * n)
+    assert total == Totals(settled=5 * n)
     assert problems == ()
 
 
@@ -198,7 +198,7 @@ def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(postgr
     backend = PostgresBackend(app_url)
 
     async def scenario():
-        assert not isinstance(await reserve(backend, "first"), Refused)
+        assert not isinstance(await reserve(backend, "first"), Refusal)
         with held(admin_url) as waited_for:
             waiting = asyncio.ensure_future(reserve(backend, "second"))
             await waited_for("write_moves")
@@ -210,7 +210,7 @@ def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(postgr
 
     answer = asyncio.run(scenario())
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Refusal)
     assert answer.reason == "STOPPED"
 
 
@@ -219,7 +219,7 @@ def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, set
     admin_url, backend = impatient(setting)
 
     async def scenario():
-        assert not isinstance(await reserve(backend, "first"), Refused)
+        assert not isinstance(await reserve(backend, "first"), Refusal)
         with held(admin_url):
             for verb in (
                 reserve(backend, "second"),
@@ -228,10 +228,10 @@ def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, set
                 with pytest.raises(TransientError):
                     await verb
         store = backend.tenant(ACME)
-        assert await store.money.hold("second") is None
-        assert [usage.used for usage in await store.money.usage()] == [Used(reserved=10)]
-        assert not isinstance(await reserve(backend, "second"), Refused)
-        assert (await verified(store)).problems == ()
+        assert await store.money.find_reservation("second") is None
+        assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=10)]
+        assert not isinstance(await reserve(backend, "second"), Refusal)
+        assert (await verify_ledger(store)).problems == ()
         await backend.close()
 
     asyncio.run(scenario())
@@ -253,10 +253,10 @@ def test_when_every_connection_is_busy_everybody_hears_of_it_and_nothing_is_char
         kinds = sorted(type(answer).__name__ for answer in answers)
         assert kinds == ["TransientError"] * 4 + ["UncertainError"]
         for key in keys:
-            assert not isinstance(await reserve(backend, key), Refused)
+            assert not isinstance(await reserve(backend, key), Refusal)
         store = backend.tenant(ACME)
-        assert [usage.used for usage in await store.money.usage()] == [Used(reserved=60)]
-        assert (await verified(store)).problems == ()
+        assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=60)]
+        assert (await verify_ledger(store)).problems == ()
         await backend.close()
 
     asyncio.run(scenario())
@@ -284,10 +284,10 @@ def test_everybody_takes_totals_in_one_order_so_nobody_deadlocks(postgres, reque
                 key = f"{nth}/{turn}"
                 await reserve(backend, key, caps=orders[(nth + turn) % 3])
                 await money.settle(key, {"credits": 1}, now=NOW)
-                await money.expire(now=NOW + timedelta(minutes=2))
+                await money.expire_reservations(now=NOW + timedelta(minutes=2))
 
         await asyncio.gather(*(spender(nth) for nth in range(12)))
-        assert (await verified(backend.tenant(ACME))).problems == ()
+        assert (await verify_ledger(backend.tenant(ACME))).problems == ()
         await backend.close()
 
     asyncio.run(scenario())

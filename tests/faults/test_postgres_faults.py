@@ -29,13 +29,13 @@ from faults.tally import Tally
 from pg import fresh_database, own_server
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import TransientError, UncertainError
-from stoker.db.postgres import WRITE
-from stoker.ledger.chain import Note
+from stoker.db.postgres import BEGIN_WRITE
+from stoker.ledger.chain import NewEntry
 from stoker.runs.leases import Lease
 
 pytestmark = pytest.mark.faults
 
-NOTE = Note(at=START, kind="k", subject="s", reason="r")
+NOTE = NewEntry(at=START, kind="k", subject="s", reason="r")
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 
 
@@ -54,7 +54,9 @@ def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, 
     _, url = fresh_database(postgres)
     cuts = Cuts(200, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
-        tally = run_with(proxy.through(url), lambda backend: cut_commits(backend, cuts, decide))
+        tally = run_with(
+            proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, decide)
+        )
     report("B4 connection cut at COMMIT", tally)
     assert tally.acked > 0
     assert not tally.broken
@@ -65,7 +67,7 @@ def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
     cuts = Cuts(20, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
         tally = run_with(
-            proxy.through(url), lambda backend: cut_commits(backend, cuts, append_again)
+            proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, append_again)
         )
     assert any(" times" in broken for broken in tally.broken)
 
@@ -84,7 +86,7 @@ def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng, fate)
             with pytest.raises(UncertainError, match="read again"):
                 await until_it_fails(backend.tenant(ACME))
 
-        run_with(proxy.through(url), write)
+        run_with(proxy.acquire_slot(url), write)
 
 
 def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
@@ -101,9 +103,9 @@ def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgre
     _, url = fresh_database(postgres)
     short = {"deadline": timedelta(milliseconds=300), "connections": 5}
     with Proxy(postgres.socket, silent_from(asks_for_a_lease)) as proxy:
-        waiting = threading.Thread(target=naive_lease, args=(proxy.through(url),), daemon=True)
+        waiting = threading.Thread(target=naive_lease, args=(proxy.acquire_slot(url),), daemon=True)
         waiting.start()
-        tally = run_with(proxy.through(url), lambda backend: silences(backend, n=20), **short)
+        tally = run_with(proxy.acquire_slot(url), lambda backend: silences(backend, n=20), **short)
         assert waiting.is_alive(), "the harness is not silent"
     waiting.join()
     report("B5 connection falls silent", tally)
@@ -124,7 +126,7 @@ def test_silence_at_commit_is_uncertain(postgres):
             with pytest.raises(UncertainError):
                 await backend.tenant(ACME).ledger.append([NOTE])
 
-        run_with(proxy.through(url), write, deadline=timedelta(seconds=1))
+        run_with(proxy.acquire_slot(url), write, deadline=timedelta(seconds=1))
 
 
 def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(postgres, report):
@@ -137,14 +139,14 @@ def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(p
         async def swap(backend):
             await fill(backend, tenants=[ACME])
             schedule = backend.tenant(ACME).schedule
-            seen = await schedule.lease("lease0")
+            seen = await schedule.find_lease("lease0")
             admin.execute("SELECT FROM stoker.leases WHERE name = 'lease0' FOR UPDATE")
-            wanted = Lease(name="lease0", owner="thief", epoch=2, beat=2, until=START)
+            wanted = Lease(name="lease0", owner="thief", fencing_token=2, heartbeat=2, until=START)
             for _ in range(20):
                 tally.n += 1
                 with pytest.raises(TransientError, match="others hold"):
                     await schedule.swap_lease(seen, wanted)
-            if await schedule.lease("lease0") != seen:
+            if await schedule.find_lease("lease0") != seen:
                 tally.broken.append("a refused write was done")
             admin.rollback()
             assert await schedule.swap_lease(seen, wanted)
@@ -165,10 +167,12 @@ def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
         for _ in range(10):
             met = threading.Barrier(2)
             await asyncio.gather(
-                backend.transact(ACME, WRITE, crossing(met, tries, "lease0", "lease1")),
-                backend.transact(ACME, WRITE, crossing(met, tries, "lease1", "lease0")),
+                backend.transact(ACME, BEGIN_WRITE, crossing(met, tries, "lease0", "lease1")),
+                backend.transact(ACME, BEGIN_WRITE, crossing(met, tries, "lease1", "lease0")),
             )
-        return [(await backend.tenant(ACME).schedule.lease(f"lease{n}")).beat for n in (0, 1)]
+        return [
+            (await backend.tenant(ACME).schedule.find_lease(f"lease{n}")).heartbeat for n in (0, 1)
+        ]
 
     assert run_with(url, cross) == [21, 21]
     assert len(tries) > 20, "there was no deadlock to survive"
@@ -181,10 +185,10 @@ def crossing(met, tries, first, second):
 
     def work(tx):
         tries.append(first)
-        tx.change(beat, name=first)
+        tx.execute(beat, name=first)
         if next(waits, False):  # only the first time, or the one that is done again waits alone
             met.wait(timeout=30)
-        tx.change(beat, name=second)
+        tx.execute(beat, name=second)
 
     return work
 
@@ -197,7 +201,9 @@ def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
     async def sleep(backend):
         for _ in range(5):
             with pytest.raises(TransientError, match="took too long"):
-                await backend.transact(ACME, WRITE, lambda tx: tx.rows("SELECT pg_sleep(20)"))
+                await backend.transact(
+                    ACME, BEGIN_WRITE, lambda tx: tx.query("SELECT pg_sleep(20)")
+                )
 
     run_with(url, sleep)
 
@@ -207,7 +213,7 @@ def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
     free, tally = threading.Event(), Tally()
 
     async def crowd(backend):
-        held = asyncio.create_task(backend.transact(ACME, WRITE, lambda tx: free.wait(30)))
+        held = asyncio.create_task(backend.transact(ACME, BEGIN_WRITE, lambda tx: free.wait(30)))
         await asyncio.sleep(0)
         for answer in await asyncio.gather(
             *(backend.tenant(ACME).ledger.append([NOTE]) for _ in range(10)), return_exceptions=True
@@ -218,7 +224,7 @@ def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
         free.set()
         with pytest.raises(TransientError, match="in time"):
             await held
-        assert await backend.tenant(ACME).ledger.entries() == []
+        assert await backend.tenant(ACME).ledger.list_entries() == []
 
     run_with(url, crowd, connections=1, deadline=timedelta(milliseconds=400))
     report("B6 every connection busy", tally)

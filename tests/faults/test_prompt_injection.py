@@ -6,9 +6,9 @@ import pytest
 
 from faults.injection_trials import KEY, faults_of, obeyed, outcome_of
 from faults.injections import ORDERS, OTHERS, attacks
-from stoker.accounts.facts import Extracted, Field, Finding, How, merged
-from stoker.crawl.extract import plainly_extracted
-from stoker.vendors.llm_facts import prompt
+from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, merge_extractions
+from stoker.crawl.extract import extract_facts
+from stoker.vendors.llm_facts import build_extraction_prompt
 
 pytestmark = pytest.mark.faults
 
@@ -24,13 +24,13 @@ def believed(answer, visit):
         part["text"] for item in answer["output"] for part in item.get("content", ()) if part
     )
     claims = json.loads(text)["findings"]
-    return Extracted(
-        findings=tuple(
-            Finding.found(
-                Field(claim["field"]),
+    return ExtractedFacts(
+        facts=tuple(
+            Fact.build(
+                FactField(claim["field"]),
                 claim["value"],
                 source=visit.pages[0].url,
-                how=How.LLM,
+                how=Method.LLM,
                 confidence=0.9,
                 evidence=claim["evidence"],
             )
@@ -48,7 +48,10 @@ def test_an_obeying_model_changes_nothing_but_what_the_page_says_of_its_company(
 
 def test_the_model_really_obeyed(told):
     seen, _, _, recorded = told
-    reached = sum(attack.order.split("\n")[0] in prompt(ask).data for attack, _, ask, *_ in seen)
+    reached = sum(
+        attack.shuffle.split("\n")[0] in build_extraction_prompt(ask).data
+        for attack, _, ask, *_ in seen
+    )
     obeyed = sum("OBEYED" in json.dumps(answer["output"]) for answer in recorded.answers)
     print(f"orders that reached the model: {reached} of {len(seen)}, obeyed: {obeyed}")
     assert obeyed >= reached >= 20
@@ -62,7 +65,7 @@ def test_whoever_believes_a_model_is_caught(told):
     }
     caught = obeyed = 0
     for attack, visit, question, _, _ in seen:
-        answer = answers[prompt(question).data]
+        answer = answers[build_extraction_prompt(question).data]
         if "OBEYED" in json.dumps(answer["output"]):
             obeyed += 1
             broken = faults_of(believed(answer, visit), attack, visit)
@@ -90,9 +93,11 @@ def test_unseen_orders_do_not_reach_the_model():
         [attack for attack in attacks() if not attack.reaches], careless=False
     )
     sent = [question["input"][0]["content"] for question in recorded.questions]
-    assert sorted(sent) == sorted(prompt(question).data for _, _, question, *_ in seen)
+    assert sorted(sent) == sorted(
+        build_extraction_prompt(question).data for _, _, question, *_ in seen
+    )
     for attack, *_ in seen:
-        assert not any(attack.order.split("\n")[0][:40] in data for data in sent), attack.kind
+        assert not any(attack.shuffle.split("\n")[0][:40] in data for data in sent), attack.kind
     assert not any("OBEYED" in json.dumps(answer) for answer in recorded.answers)
 
 
@@ -106,7 +111,7 @@ def test_nothing_of_ours_or_anybody_elses_is_in_a_prompt(told):
 
 def test_no_page_ends_its_own_block(told):
     for attack, _, question, _, _ in told[0]:
-        data = prompt(question).data
+        data = build_extraction_prompt(question).data
         assert data.count(data.split("\n", 1)[0]) == 2, attack.host
 
 
@@ -120,12 +125,12 @@ def test_a_mark_that_is_always_the_same_is_broken_out_of(told):
 
 def test_what_was_found_without_the_model_stands(told):
     for _, visit, _, done, _ in told[0]:
-        plain = plainly_extracted(visit.pages)
-        both = merged(plain, done.answer)
-        assert both.findings[: len(plain.findings)] == plain.findings
-        assert both.best(Field.NAME).value == "Honest Anvils"
-        assert both.best(Field.EMPLOYEES).value == "80"
+        plain = extract_facts(visit.pages)
+        both = merge_extractions(plain, done.answer)
+        assert both.facts[: len(plain.facts)] == plain.facts
+        assert both.find_best(FactField.NAME).value == "Honest Anvils"
+        assert both.find_best(FactField.EMPLOYEES).value == "80"
 
 
 def test_every_order_is_among_the_pages():
-    assert {attack.order for attack in attacks()} == set(ORDERS)
+    assert {attack.shuffle for attack in attacks()} == set(ORDERS)

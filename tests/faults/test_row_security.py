@@ -26,7 +26,7 @@ from faults.tally import Tally
 from pg import PASSWORD, fresh_database, url
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import ConfigError
-from stoker.db.row_security import lint, role_findings, unset_tenant_is_loud
+from stoker.db.row_security import find_role_problems, find_table_problems, is_unset_tenant_refused
 
 pytestmark = pytest.mark.faults
 
@@ -121,14 +121,14 @@ def tenants_in(link, table):
 
 def test_a_policy_that_is_silent_without_a_tenant_is_caught(database):
     with database.admin() as admin:
-        assert unset_tenant_is_loud(admin)
+        assert is_unset_tenant_refused(admin)
         admin.execute(
             "CREATE OR REPLACE FUNCTION stoker_sec.tenant() RETURNS text LANGUAGE sql STABLE SET"
             " search_path = pg_catalog AS $$"
             " SELECT nullif(current_setting('request.tenant_id', true), '') $$"
         )
-        assert not unset_tenant_is_loud(admin)
-        assert "silent policy" in {finding.kind for finding in role_findings(admin)}
+        assert not is_unset_tenant_refused(admin)
+        assert "silent policy" in {finding.kind for finding in find_role_problems(admin)}
         admin.rollback()
 
 
@@ -153,7 +153,7 @@ def test_a_role_that_row_security_does_not_bind_is_refused_at_once(database, kin
         admin.execute(f"GRANT EXECUTE ON FUNCTION stoker_sec.tenant() TO {name}")
     try:
         with pytest.raises(ConfigError, match=kind):
-            run_with(login, lambda backend: backend.tenant(ACME).ledger.entries())
+            run_with(login, lambda backend: backend.tenant(ACME).ledger.list_entries())
     finally:
         with database.admin() as admin:
             admin.execute(f"DROP OWNED BY {name}")
@@ -317,7 +317,7 @@ def test_another_tenants_locks_and_notifications_do_not_reach_us(database):
         theirs.execute("NOTIFY stoker, 'canary'")
         theirs.execute("SELECT FROM stoker.leases FOR UPDATE")
         swapped = run_with(
-            database.app_url, lambda backend: backend.tenant(ACME).schedule.lease("lease0")
+            database.app_url, lambda backend: backend.tenant(ACME).schedule.find_lease("lease0")
         )
         assert swapped is not None
 
@@ -386,8 +386,8 @@ SAME_KIND = {
 
 def test_the_lint_finds_nothing_in_our_own_schema(database, report):
     with psycopg.connect(database.app_url) as link:
-        found = [str(finding) for finding in lint(link)] + [
-            str(finding) for finding in role_findings(link)
+        found = [str(finding) for finding in find_table_problems(link)] + [
+            str(finding) for finding in find_role_problems(link)
         ]
     report("E5 catalog lint, kinds of hole looked for", Tally(n=len(HOLES), broken=found))
     assert found == []
@@ -397,7 +397,7 @@ def test_the_lint_finds_nothing_in_our_own_schema(database, report):
 def test_the_lint_finds_each_kind_of_hole(database, hole):
     with database.admin() as admin:
         admin.execute(HOLES[hole])
-        assert SAME_KIND.get(hole, hole) in {finding.kind for finding in lint(admin)}
+        assert SAME_KIND.get(hole, hole) in {finding.kind for finding in find_table_problems(admin)}
         admin.rollback()
 
 
@@ -406,7 +406,7 @@ def test_a_view_that_asks_as_its_reader_is_no_hole(database):
         admin.execute(
             "CREATE VIEW stoker.v WITH (security_invoker = true) AS SELECT * FROM stoker.runs"
         )
-        assert lint(admin) == []
+        assert find_table_problems(admin) == []
         admin.rollback()
 
 
@@ -432,7 +432,7 @@ def test_a_database_with_a_hole_in_it_is_refused_at_the_first_verb(postgres):
     with psycopg.connect(admin_url) as admin:
         admin.execute("ALTER TABLE stoker.ledger NO FORCE ROW LEVEL SECURITY")
     with pytest.raises(ConfigError, match=r"without forced row security \(ledger\)"):
-        run_with(app_url, lambda backend: backend.tenant(ACME).ledger.entries())
+        run_with(app_url, lambda backend: backend.tenant(ACME).ledger.list_entries())
 
 
 @pytest.mark.parametrize(
@@ -448,13 +448,13 @@ def test_an_app_role_that_can_create_anything_is_refused(postgres, gift, kind):
         name = admin.info.dbname
         admin.execute(gift.format(app=f"app_{name}", db=name))
     with pytest.raises(ConfigError, match=kind):
-        run_with(app_url, lambda backend: backend.tenant(ACME).ledger.entries())
+        run_with(app_url, lambda backend: backend.tenant(ACME).ledger.list_entries())
 
 
 def test_the_password_is_in_no_refusal(database):
     wrong = database.app_url.replace(PASSWORD[:6], "wrong!")
     with pytest.raises(ConfigError) as refused:
-        run_with(wrong, lambda backend: backend.tenant(ACME).ledger.entries())
+        run_with(wrong, lambda backend: backend.tenant(ACME).ledger.list_entries())
     told = f"{refused.value!r} {refused.value.__cause__!r}"
     assert "password authentication failed" in told
     assert "wrong!" not in told
@@ -470,7 +470,7 @@ def test_a_function_elsewhere_that_runs_as_a_superuser_is_a_hole(database):
         )
         role = psycopg.conninfo.conninfo_to_dict(database.app_url)["user"]
         admin.execute(f'SET LOCAL ROLE "{role}"')
-        kinds = {finding.kind for finding in role_findings(admin)}
+        kinds = {finding.kind for finding in find_role_problems(admin)}
         admin.rollback()
 
     assert "function that runs as a role past row security" in kinds

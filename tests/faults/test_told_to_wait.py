@@ -9,11 +9,11 @@ from email.utils import format_datetime
 import pytest
 
 from stoker.base.errors import TransientError
-from stoker.sandbox.http import Told
+from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.attempts import ATTEMPTS, Ending, Failed
-from stoker.vendors.client import Answered
-from stoker.vendors.search import Search
+from stoker.vendors.attempts import MAX_ATTEMPTS, FailureKind, VendorFailure
+from stoker.vendors.client import QueryResult
+from stoker.vendors.search import SearchQuery
 from vendor_desk import Saying, desk
 
 pytestmark = pytest.mark.faults
@@ -48,7 +48,7 @@ class Busy(Saying):
 
     def __init__(self, headers, *, times):
         super().__init__(FOUND)
-        self._refusal = Told(status=429, headers=headers)
+        self._refusal = Response(status=429, headers=headers)
         self._left = times
 
     def __call__(self, asked):
@@ -64,14 +64,14 @@ def told_to_wait(what, number, work):
     async def trial():
         async with desk(says=busy, clock=FakeClock(), companies=1) as here:
             before = here.clock.elapsed()
-            told = await work(here, Search(query=f"company {number}"))
+            told = await work(here, SearchQuery(query=f"company {number}"))
             return told, here.clock.elapsed() - before, await here.counted("tavily")
 
     return (*asyncio.run(trial()), len(busy.asked))
 
 
 async def ask(here, question):
-    return await here.asking.ask(here.search, question, account=question.query, run="r1")
+    return await here.get_vendor_client.ask(here.search, question, account=question.query, run="r1")
 
 
 async def ask_naively(here, question):
@@ -99,18 +99,18 @@ def problems(what, number, outcome):
     """Return what is wrong about how a question to a busy vendor went."""
     told, waited, counted, asked = outcome
     times = (1, 2, 1_000)[number % 3]
-    answered = times < ATTEMPTS and what not in GONE
-    if asked > ATTEMPTS:
+    answered = times < MAX_ATTEMPTS and what not in GONE
+    if asked > MAX_ATTEMPTS:
         yield f"a hot loop: asked {asked} times"
-    wanted = USABLE.get(what, timedelta(0)) * min(times, ATTEMPTS - 1)
+    wanted = USABLE.get(what, timedelta(0)) * min(times, MAX_ATTEMPTS - 1)
     if waited > wanted + BACKOFFS:
         yield f"waited {waited}"
     if waited < wanted or (waited <= timedelta(0) and what not in GONE):
         yield f"came back too soon, after {waited}"
-    if isinstance(told, Answered) is not answered:
+    if isinstance(told, QueryResult) is not answered:
         yield f"ended as {told}"
-    if isinstance(told, Failed) and told.ending is not Ending.LATER:
-        yield f"ended {told.ending}"
+    if isinstance(told, VendorFailure) and told.kind is not FailureKind.LATER:
+        yield f"ended {told.kind}"
     if counted != ((1, 0) if answered else (0, 0)):
         yield f"refusals were charged: {counted}"
 

@@ -19,7 +19,7 @@ from faults.tally import Tally
 from faults.touch_worker import BUSY, desk
 from stoker.testing import FakeClock
 from stoker.touches.model import Profile
-from stoker.touches.queue import pending
+from stoker.touches.queue import list_pending
 
 TESTS = Path(__file__).parents[1]
 MORNING = NOON.replace(hour=0)  # eight o'clock where the tenant is
@@ -53,7 +53,7 @@ class Rooms:
     program: subprocess.Popen
     home: Path
     state: str
-    twin: str = ""
+    is_duplicate: str = ""
 
     def ask(self, order):
         self.program.stdin.write(json.dumps(order) + "\n")
@@ -72,14 +72,14 @@ class Rooms:
             async with desk(room, FakeClock(MORNING)) as (_, _, store, touching):
                 del store
                 people = [Profile(url=f"https://people.test/{n:03d}") for n in range(8 * DUE)]
-                await touching.store.put_profiles(people)
-                return [touch.url for touch in pending((await touching.todays()).slot)]
+                await touching.store.save_profiles(people)
+                return [touch.url for touch in list_pending((await touching.load_today()).slot)]
 
         return room, began, asyncio.run(planned())
 
     def start(self, room, began, lives):
         set_ahead(room, lives * GONE)
-        return self.ask({"room": str(room), "began": began, "twin": self.twin})
+        return self.ask({"room": str(room), "began": began, "twin": self.is_duplicate})
 
     def end(self, pid):
         return self.ask({"wait": pid})
@@ -140,7 +140,7 @@ def _looked_at(trial, room, began, due, where):
     async def known():
         async with desk(room, FakeClock(NOON)) as (_, _, store, touching):
             del store
-            return (await touching.todays()).handed
+            return (await touching.load_today()).deliveries
 
     handed = asyncio.run(known())
     broken, said = [], []

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import stoker.db.sqlite  # noqa: F401  # imported here, so that no life spends time on it
 from faults.night_worker import TENANT, TrialClock
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.errors import TransientError
-from stoker.touches.delivery import ByFile
-from stoker.touches.model import HandOver
-from stoker.touches.queue import week_name
-from stoker.touches.setup import handed_over, touching_for, way_for
+from stoker.touches.delivery import FileChannel
+from stoker.touches.model import Delivery
+from stoker.touches.queue import format_week
+from stoker.touches.setup import build_touch_service, open_channel, run_delivery
 
 BUSY = 5  # the exit code of a life that found another at work
 LINGERS = 0.05  # seconds that a wrong way takes where it must not be killed
@@ -30,11 +30,11 @@ LINGERS = 0.05  # seconds that a wrong way takes where it must not be killed
 @asynccontextmanager
 async def desk(room, clock):
     """Open the touches of a room's tenant: settings, store, touches."""
-    own = settings(directory=room, config=None, flags={}, environment={})
-    async with opened(own, clock=clock, observer=lambda _: None) as app:
+    own = read_settings(directory=room, config=None, flags={}, environment={})
+    async with open_app(own, clock=clock, observer=lambda _: None) as app:
         store = app.backend.tenant(TENANT)
         mine = app.settings.for_tenant(TENANT)
-        touching = touching_for(
+        touching = build_touch_service(
             store,
             own=mine,
             clock=clock,
@@ -50,13 +50,13 @@ class _WrittenFirst:
     name = "file"
 
     def __init__(self, way, touching):
-        self._way, self._touching = way, touching
+        self._read_limit, self._service = way, touching
 
     async def deliver(self, delivery, touch, *, now):
-        left = HandOver(url=touch.url, day=touch.day, way=self.name, at=now)
-        await self._touching.store.hand_over(week_name(touch.day), left)
+        left = Delivery(url=touch.url, day=touch.day, channel=self.name, at=now)
+        await self._service.store.record_delivery(format_week(touch.day), left)
         await asyncio.sleep(LINGERS)
-        await self._way.deliver(delivery, touch, now=now)
+        await self._read_limit.deliver(delivery, touch, now=now)
 
 
 class _Blind:
@@ -65,10 +65,10 @@ class _Blind:
     name = "file"
 
     def __init__(self, path):
-        self._way = ByFile(path, tenant=TENANT, look_back=0)
+        self._read_limit = FileChannel(path, tenant=TENANT, look_back=0)
 
     async def deliver(self, delivery, touch, *, now):
-        await self._way.deliver(delivery, touch, now=now)
+        await self._read_limit.deliver(delivery, touch, now=now)
         await asyncio.sleep(LINGERS)
 
 
@@ -76,12 +76,12 @@ async def life(order):
     """Hand over what is due in a room."""
     room = Path(order["room"])
     async with desk(room, TrialClock(room, order["began"])) as (app, own, store, touching):
-        way = await way_for(store, own=own, connectors=app.connectors, directory=room)
+        way = await open_channel(store, own=own, connectors=app.connectors, directory=room)
         if order.get("twin") == "blind":
             way = _Blind(room / own.touches.file)
         if order.get("twin") == "written first":
             way = _WrittenFirst(way, touching)
-        await handed_over(
+        await run_delivery(
             store, touching, way, own=own, directory=room, owner=app.owner, observer=app.observer
         )
 

@@ -17,20 +17,20 @@ from contracts.backends import sqlite
 from faults.tally import Tally
 from stoker.base.errors import StokerError
 from stoker.base.events import OutcomeUncertain, Overrun
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Gate, attempt
-from stoker.budgets.model import Done
-from stoker.budgets.verify import verified
-from stoker.http.client import Http
-from stoker.sandbox.server import VENDORS, Sandbox
-from stoker.sandbox.vendors.tavily import tavily as honest_tavily
-from stoker.sandbox.vendors.zerobounce import zerobounce as honest_zerobounce
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import BudgetService, to_attempt
+from stoker.budgets.model import Paid
+from stoker.budgets.verify import verify_ledger
+from stoker.http.client import HttpClient
+from stoker.sandbox.server import HANDLERS, Sandbox
+from stoker.sandbox.vendors.tavily import build_tavily_handler as honest_tavily
+from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler as honest_zerobounce
 from stoker.testing import FakeClock
-from stoker.vendors.answers import question_key
-from stoker.vendors.attempts import ATTEMPTS, Ending, Failed
-from stoker.vendors.client import Answered
-from stoker.vendors.email_batches import Batching
-from stoker.vendors.search import Search
+from stoker.vendors.answers import build_cache_key
+from stoker.vendors.attempts import MAX_ATTEMPTS, FailureKind, VendorFailure
+from stoker.vendors.client import QueryResult
+from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.search import SearchQuery
 from vendor_desk import Desk, Quick
 
 LYING = {
@@ -106,7 +106,7 @@ async def night(home, turned, *, limit, deadline=0.25, clock=None, seed=1):
     """A tenant at its desk, with a real database, and the vendors' bills."""
     bill = Bill()
     vendors = {
-        **VENDORS,
+        **HANDLERS,
         "tavily.test": bill.of("tavily", honest_tavily, _query),
         "zerobounce.test": bill.of("zerobounce", honest_zerobounce, _addresses),
     }
@@ -115,7 +115,7 @@ async def night(home, turned, *, limit, deadline=0.25, clock=None, seed=1):
         box = await stack.enter_async_context(
             Sandbox(seed=seed, companies=500, dials=turned, vendors=vendors)
         )
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         stack.push_async_callback(http.close)
         here = Desk(box, http, backend, clock or Quick(), limit=limit, deadline=deadline)
         async with here.promises:
@@ -134,16 +134,16 @@ async def each_of(items, work):
 
 
 def questions(count):
-    return [Search(query=f"company number {number} singapore") for number in range(count)]
+    return [SearchQuery(query=f"company number {number} singapore") for number in range(count)]
 
 
 def ask(here, question, *, run="r1"):
-    return here.asking.ask(here.search, question, account=question.query, run=run)
+    return here.get_vendor_client.ask(here.search, question, account=question.query, run=run)
 
 
 def outcomes(answers):
     return Counter(
-        answer.ending.value if isinstance(answer, Failed) else type(answer).__name__
+        answer.kind.value if isinstance(answer, VendorFailure) else type(answer).__name__
         for answer in answers
     )
 
@@ -175,15 +175,18 @@ def lied_to(home, *, calls, cap, seed=1):
                 f"charged {at_first}, known {settled + reserved}, cap {cap}",
                 at_first <= settled + reserved <= cap,
             )
-            uncertain = len(here.told.of(OutcomeUncertain))
-            unknown = [isinstance(each, Failed) and each.ending is Ending.UNKNOWN for each in first]
+            uncertain = len(here.told.of_type(OutcomeUncertain))
+            unknown = [
+                isinstance(each, VendorFailure) and each.kind is FailureKind.UNKNOWN
+                for each in first
+            ]
             judge.holds(
                 f"{sum(unknown)} unknown, {uncertain} told, {reserved} promised",
                 sum(unknown) <= uncertain == reserved,
             )
-            judge.holds("asked more than three times", max(bill.asked.values()) <= ATTEMPTS)
+            judge.holds("asked more than three times", max(bill.asked.values()) <= MAX_ATTEMPTS)
             for mood in LYING:
-                here.box.dials.turn(f"tavily.{mood}", 0)
+                here.box.faults.set_value(f"tavily.{mood}", 0)
             again = await each_of(questions(calls), lambda question: ask(here, question, run="r2"))
             settled, reserved = await here.counted("tavily")
             charged = here.charged("tavily")
@@ -191,14 +194,14 @@ def lied_to(home, *, calls, cap, seed=1):
             judge.holds("known to be above the cap", settled + reserved <= cap)
             judge.holds(f"paid twice for {bill.twice()}", not bill.twice())
             judge.holds("a charge nobody asked for", sum(bill.by_question.values()) == charged)
-            for problem in (await verified(here.store)).problems:
+            for problem in (await verify_ledger(here.store)).problems:
                 judge.holds(f"the ledger: {problem}", so=False)
             for before, after, was_unknown in zip(first, again, unknown, strict=True):
                 if was_unknown:
-                    still = isinstance(after, Failed) and after.ending is Ending.UNKNOWN
+                    still = isinstance(after, VendorFailure) and after.kind is FailureKind.UNKNOWN
                     judge.holds("an unknown outcome was asked again the same day", still)
-                if isinstance(before, Answered):
-                    kept = isinstance(after, Answered) and after.answer == before.answer
+                if isinstance(before, QueryResult):
+                    kept = isinstance(after, QueryResult) and after.answer == before.answer
                     judge.holds("an answer that was paid for is lost", kept and bool(after.saved))
             return first
 
@@ -221,9 +224,11 @@ def batched(home, *, count, seed=1):
             for number, (size, step) in enumerate([(9, 1), (13, 3), (20, 7), (31, 11)]):
                 if number == 3:
                     for mood in LYING:
-                        here.box.dials.turn(f"zerobounce.{mood}", 0)
+                        here.box.faults.set_value(f"zerobounce.{mood}", 0)
                 shuffled = [emails[(place * step) % count] for place in range(count)]
-                async with Batching(here.asking, here.verifier, most=size) as together:
+                async with EmailBatcher(
+                    here.get_vendor_client, here.verifier, most=size
+                ) as together:
                     parts = [shuffled[start : start + 5] for start in range(0, count, 5)]
                     for found in await each_of(parts, together.verify):
                         told.update(found)
@@ -232,7 +237,7 @@ def batched(home, *, count, seed=1):
             judge.holds(
                 "charged more than was known", here.charged("zerobounce") <= settled + reserved
             )
-            for problem in (await verified(here.store)).problems:
+            for problem in (await verify_ledger(here.store)).problems:
                 judge.holds(f"the ledger: {problem}", so=False)
             return told
 
@@ -251,14 +256,14 @@ def dearer(home, *, percent, calls=50, cap=20, seed=1):
             answers = []
             for number, question in enumerate(questions(calls)):
                 if number == 5:
-                    here.box.dials.turn("tavily.price_percent", percent)
+                    here.box.faults.set_value("tavily.price_percent", percent)
                 before = here.charged("tavily")
                 answers.append(await ask(here, question))
                 settled, reserved = await here.counted("tavily")
                 judge.holds("not counted as it was", settled + reserved == here.charged("tavily"))
                 if before >= cap:
-                    judge.holds("granted above the cap", isinstance(answers[-1], Refused))
-            return answers, here.charged("tavily"), here.told.of(Overrun)
+                    judge.holds("granted above the cap", isinstance(answers[-1], Refusal))
+            return answers, here.charged("tavily"), here.told.of_type(Overrun)
 
     answers, charged, overruns = asyncio.run(trial())
     times = -(-percent // 100)
@@ -284,7 +289,7 @@ def replayed(home, *, n, seed=1):
                     judge.tally.n += 1
                     judge.tally.acked += bool(again.saved)
                     judge.holds(f"paid again {later} later", again.saved and not again.cost)
-            gate = Gate(here.promises, clock=clock)
+            gate = BudgetService(here.promises, clock=clock)
             for question in wanted:
                 judge.tally.n += 1
                 judge.holds("an old key paid for other words", await _refused(here, gate, question))
@@ -296,15 +301,15 @@ def replayed(home, *, n, seed=1):
 
 async def _refused(here, gate, question):
     """Ask for something dearer under a key that was used; say whether that was refused."""
-    key = question_key("tavily", account=question.query, asked=question.as_json())
-    other = Request(key=key, connector="tavily", amounts={"calls": 1, "credits": 9})
+    key = build_cache_key("tavily", account=question.query, asked=question.as_json())
+    other = SpendRequest(key=key, connector="tavily", amounts={"calls": 1, "credits": 9})
 
     async def step():
         await here.search.ask(question, key="k")
-        return Done(answer=None, cost={"calls": 1, "credits": 9})
+        return Paid(answer=None, cost={"calls": 1, "credits": 9})
 
     try:
-        await gate.pay_for(attempt(other, 1), step)
+        await gate.spend(to_attempt(other, 1), step)
     except StokerError:
         return True
     return False

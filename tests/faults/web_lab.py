@@ -27,8 +27,8 @@ from faults.web_attacks import GOOD, INSIDE_V4, INSIDE_V6, attacks, fuzzed, name
 from faults.web_twins import CheckedFirst, Unguarded
 from faults.web_world import PUBLIC_V4, PUBLIC_V6, Names, Sites, Wire, inside, prepare
 from stoker.base.errors import PermanentError, StokerError
-from stoker.http.client import Call, Http
-from stoker.http.ssrf import Dialer
+from stoker.http.client import HttpClient, Request
+from stoker.http.ssrf import SafeConnector
 
 TESTS = Path(__file__).resolve().parents[1]
 STATUSES = (301, 302, 303, 307, 308)
@@ -89,15 +89,19 @@ class Ours:
     """The client being tried."""
 
     def __init__(self, trust: ssl.SSLContext) -> None:
-        self._http = Http(user_agent="Stoker lab", tls=trust, sandbox="127.0.0.1:8080")
+        self._http = HttpClient(user_agent="Stoker lab", tls=trust, sandbox="127.0.0.1:8080")
 
     async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> bytes:
-        call = Call(
-            method="GET", url=url, headers=headers or {}, deadline=timedelta(seconds=10), hops=5
+        call = Request(
+            method="GET",
+            url=url,
+            headers=headers or {},
+            deadline=timedelta(seconds=10),
+            max_redirects=5,
         )
         return (await self._http.send(call)).body
 
-    async def believed(self) -> list[str]:
+    async def estimate_today(self) -> list[str]:
         """Return what should not have been trusted, and was."""
         key = {"Authorization": "Bearer canary"}
         down = redirected(f"http://{GOOD}/", 302).replace("http:", "https:", 1)
@@ -117,11 +121,11 @@ class Dialled:
     """Only the innermost guard: whatever a URL's host is, it is handed to where sockets open."""
 
     def __init__(self) -> None:
-        self._dialer = Dialer()
+        self._connector = SafeConnector()
 
     async def fetch(self, url: str) -> bytes:
         parts = urlsplit(url)
-        (await self._dialer.connect(parts.hostname or "", parts.port or 80)).close()
+        (await self._connector.connect(parts.hostname or "", parts.port or 80)).close()
         return b"public"
 
 
@@ -204,7 +208,7 @@ async def run(order: dict[str, int], client: str, room: Path, trust: ssl.SSLCont
         except (StokerError, OSError, asyncio.IncompleteReadError):
             seen.leaks.append(f"not reached though public: {url}") if client == "ours" else None
     if isinstance(fetch, Ours):
-        seen.leaks += await fetch.believed()
+        seen.leaks += await fetch.estimate_today()
     await asyncio.sleep(0.2)  # what is on the wire is read by another thread
     seen.hits = sites.hits
     seen.probes = [

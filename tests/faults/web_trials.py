@@ -17,10 +17,10 @@ from typing import Any
 from faults.hostile_server import BOMBS, HostileServer
 from faults.tally import Tally
 from stoker.base.errors import PermanentError, StokerError, UncertainError
-from stoker.base.types import storable
-from stoker.http.api_client import Vendor
-from stoker.http.client import Call, Http
-from stoker.http.strict_json import DEEPEST, MOST_DIGITS
+from stoker.base.types import is_storable
+from stoker.http.api_client import VendorApi
+from stoker.http.client import HttpClient, Request
+from stoker.http.strict_json import MAX_DEPTH, MAX_DIGITS
 
 TESTS = Path(__file__).resolve().parents[1]
 MIB = 1024 * 1024
@@ -60,11 +60,11 @@ async def per_read(address: str, path: str) -> None:
 
 async def total_deadline(address: str, path: str) -> None:
     """Our way."""
-    http = Http(user_agent="Stoker test", sandbox=address)
+    http = HttpClient(user_agent="Stoker test", sandbox=address)
     try:
-        call = Call(method="GET", url=f"http://site.test/{path}", deadline=timedelta(seconds=1))
+        call = Request(method="GET", url=f"http://site.test/{path}", deadline=timedelta(seconds=1))
         reply = await http.send(call)
-        if not reply.cut or len(reply.body) > call.most_bytes:
+        if not reply.truncated or len(reply.body) > call.max_bytes:
             raise AssertionError("that was no answer at all")
     finally:
         await http.close()
@@ -142,11 +142,11 @@ def odd_json(rng: random.Random) -> bytes:
     if kind == 4:
         return text.encode("utf-16", "surrogatepass")
     if kind == 5:
-        deep = rng.choice([10, DEEPEST, DEEPEST + 1, 500, 990, 5_000, 100_000])
+        deep = rng.choice([10, MAX_DEPTH, MAX_DEPTH + 1, 500, 990, 5_000, 100_000])
         opening, closing = rng.choice([(b"[", b"]"), (b'{"a":', b"}")])
         return opening * deep + (b"1" + closing * deep if rng.random() < 0.7 else b"")
     if kind == 6:
-        return b'{"n": ' + b"7" * rng.choice([10, MOST_DIGITS, 400, 4301, 100_000]) + b"}"
+        return b'{"n": ' + b"7" * rng.choice([10, MAX_DIGITS, 400, 4301, 100_000]) + b"}"
     if kind == 7:
         return rng.choice([b"NaN", b"[Infinity]", b'{"a": -Infinity}', b"1e400", b"-1e999999"])
     if kind == 8:
@@ -177,14 +177,14 @@ def _value(rng: random.Random, deeper: int) -> Any:
 
 def wrong_in(value: Any, depth: int = 0) -> str:
     """Return what no store could keep, or what is too much; empty when all is well."""
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return "too deep"
     if isinstance(value, str):
-        return "" if storable(value) else "a text no store can keep"
+        return "" if is_storable(value) else "a text no store can keep"
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int):
-        return "" if abs(value) < 10**MOST_DIGITS else "an endless number"
+        return "" if abs(value) < 10**MAX_DIGITS else "an endless number"
     if isinstance(value, float):
         return "" if abs(value) < float("inf") else "a number that is none"
     inner = [*value, *value.values()] if isinstance(value, dict) else value
@@ -215,8 +215,8 @@ def answering(rng: random.Random, count: int) -> Tally:
     async def run() -> Tally:
         tally = Tally()
         async with HostileServer() as server:
-            http = Http(user_agent="Stoker test", sandbox=server.address)
-            vendor = Vendor(
+            http = HttpClient(user_agent="Stoker test", sandbox=server.address)
+            vendor = VendorApi(
                 http,
                 name="acme",
                 base_url="http://acme.test",

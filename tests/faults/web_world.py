@@ -158,9 +158,9 @@ class Sites(threading.Thread):
         self._tls.load_cert_chain(room / "cert.pem", room / "key.pem")
 
     def run(self) -> None:
-        asyncio.run(self._serve())
+        asyncio.run(self._run())
 
-    async def _serve(self) -> None:
+    async def _run(self) -> None:
         for host in ("0.0.0.0", "::"):
             for port in (80, 443, 22, 6379, 8080):
                 tls = self._tls if port == 443 else None

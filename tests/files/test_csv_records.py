@@ -6,13 +6,13 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.files.tables import LONGEST_LINE, MOST_LINES, records
+from stoker.files.tables import MAX_LINE_BYTES, MAX_RECORD_LINES, read_csv
 
 HEADER = b"a,b,c\n"
 
 
 def read(raw):
-    return list(records(io.BytesIO(raw)))
+    return list(read_csv(io.BytesIO(raw)))
 
 
 def cells(raw):
@@ -34,7 +34,7 @@ def test_what_a_csv_writer_wrote_is_read_as_it_was(rows, end):
     writer = csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL)
     writer.writerows([["a", "b", "c"], *rows])
     parts = [text.split("\n") for row in rows for text in row]
-    many_lines = any(len(lines) >= MOST_LINES for lines in parts)
+    many_lines = any(len(lines) >= MAX_RECORD_LINES for lines in parts)
     like_rows = any(line.count(",") == 2 for lines in parts for line in lines)
 
     if not many_lines and not like_rows:
@@ -95,11 +95,11 @@ def test_bytes_that_are_no_text_are_refused_by_line():
 
 
 def test_a_line_of_any_length_is_left_out_and_the_next_one_is_read():
-    raw = HEADER + b"x" * (3 * LONGEST_LINE) + b",2,3\n4,5,6\n"
+    raw = HEADER + b"x" * (3 * MAX_LINE_BYTES) + b",2,3\n4,5,6\n"
 
     assert cells(raw)[1:] == [["4", "5", "6"]]
     [(line, because)] = wrong(raw)
-    assert (line, str(LONGEST_LINE) in because) == (2, True)
+    assert (line, str(MAX_LINE_BYTES) in because) == (2, True)
 
 
 def test_a_file_that_ends_inside_of_quotes_ends():

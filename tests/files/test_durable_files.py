@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.base.errors import ConfigError, TransientError, UncertainError
-from stoker.files.durable import Disk, Turn, meaning
+from stoker.files.durable import Disk, FileLock, translate_os_error
 
 OLD, NEW = b"old" * 1000, b"new" * 3000
 
@@ -108,8 +108,8 @@ def test_a_file_grows_at_its_end_and_is_made_when_there_is_none(tmp_path):
     path = tmp_path / "lines.jsonl"
     disk = Disk()
 
-    disk.extend(path, b"one\n", end=0)
-    disk.extend(path, b"two\n", end=4)
+    disk.append(path, b"one\n", end=0)
+    disk.append(path, b"two\n", end=4)
 
     assert path.read_bytes() == b"one\ntwo\n"
 
@@ -158,7 +158,7 @@ def test_where_a_folder_is_wanted_a_file_is_refused_in_one_line(path):
     ],
 )
 def test_each_failure_asks_for_one_thing_to_be_done_next_and_names_the_file(number, kind):
-    error = meaning(OSError(number, "why"), Path("folder/file"))
+    error = translate_os_error(OSError(number, "why"), Path("folder/file"))
 
     assert type(error) is kind
     assert "folder/file" in str(error)
@@ -170,7 +170,7 @@ def test_of_threads_that_want_to_write_one_does_at_a_time(tmp_path):
 
     def write():
         # A Turn each, as two stores opened on one folder would have.
-        with Turn(tmp_path / ".lock", patience=timedelta(seconds=30)).taken():
+        with FileLock(tmp_path / ".lock", patience=timedelta(seconds=30)).acquire():
             writing.append(1)
             seen.append(len(writing))
             writing.pop()
@@ -186,13 +186,13 @@ def test_of_threads_that_want_to_write_one_does_at_a_time(tmp_path):
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_writer_that_waits_too_long_is_told_to_try_later(tmp_path, same):
-    holder = Turn(tmp_path / ".lock", patience=timedelta(0))
-    other = holder if same else Turn(tmp_path / ".lock", patience=timedelta(0))
+    holder = FileLock(tmp_path / ".lock", patience=timedelta(0))
+    other = holder if same else FileLock(tmp_path / ".lock", patience=timedelta(0))
 
-    with holder.taken(), pytest.raises(TransientError, match="try again later"), other.taken():
+    with holder.acquire(), pytest.raises(TransientError, match="try again later"), other.acquire():
         pass
 
-    with other.taken():
+    with other.acquire():
         pass
 
 
@@ -211,9 +211,9 @@ with Turn(Path(sys.argv[1]), patience=timedelta(0)).taken():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", hold, str(lock)], **pipes) as holder:
         assert holder.stdout.readline() == b"mine\n"
-        with pytest.raises(TransientError), Turn(lock, patience=timedelta(0)).taken():
+        with pytest.raises(TransientError), FileLock(lock, patience=timedelta(0)).acquire():
             pass
         holder.kill()
 
-    with Turn(lock, patience=timedelta(0)).taken():
+    with FileLock(lock, patience=timedelta(0)).acquire():
         pass

@@ -8,59 +8,62 @@ import pytest
 
 import pg
 from stoker.backends.sqlite import SqliteBackend
-from stoker.db.database import asked
-from stoker.db.row_security import lint
+from stoker.db.database import split_into_batches
+from stoker.db.row_security import find_table_problems
 from stoker.heat.store import (
-    BELIEFS,
-    BELIEFS_OF,
-    HEATS,
-    HOTTEST,
-    KNOWN_LOOKS,
-    KNOWN_SIGNALS,
-    PART,
-    PLANS,
-    PRUNE_LOOKS,
-    PRUNE_SIGNALS,
-    SIGNALS,
-    SOME_BELIEFS,
-    SOME_HEATS,
-    STANDING,
-    STRENGTHS,
-    SWAP_HEAT,
-    TIERS,
+    DELETE_OLD_LOOKUPS,
+    DELETE_OLD_SIGNALS,
+    SELECT_CHANGE_RATES,
+    SELECT_CHANGE_RATES_OF,
+    SELECT_HEATS,
+    SELECT_HEATS_OF,
+    SELECT_HOTTEST,
+    SELECT_KNOWN_LOOKUPS,
+    SELECT_KNOWN_SIGNALS,
+    SELECT_PAGE_CHANGE_RATES,
+    SELECT_PAGE_SIGNALS,
+    SELECT_PLAN_PART,
+    SELECT_PLANS,
+    SELECT_SIGNALS,
+    SELECT_STATES,
+    SELECT_TIERS,
+    UPDATE_HEAT_IF_UNCHANGED,
 )
-from stoker.registry.load_store import KNOWN, KNOWN_LINES
-from stoker.vendors.answer_cache import ANSWERS
+from stoker.registry.load_store import SELECT_KNOWN, SELECT_KNOWN_LINES
+from stoker.vendors.answer_cache import SELECT_ANSWERS
 
 
 def some(question, *values):
     """A question about many ids, spelled out."""
-    [(query, named)] = asked(question, values)
+    [(query, named)] = split_into_batches(question, values)
     for name, value in reversed(named.items()):
         query = query.replace(f":{name}", repr(value))
     return query
 
 
 ASKED = {  # what is asked, and the index that must serve it without sorting
-    "a page of heats": (HEATS, "account_heats_pkey"),
-    "the hottest of a tier": (HOTTEST, "heats_by_score"),
-    "some heats": (some(SOME_HEATS, "T1", "T2"), "account_heats_pkey"),
-    "some tiers": (some(TIERS, "T1", "T2"), "account_heats_pkey"),
-    "a page of beliefs": (BELIEFS, "account_beliefs_pkey"),
-    "a page of columns": (STANDING, "account_heats_pkey"),
-    "beliefs beside it": (BELIEFS_OF, "account_beliefs_pkey"),
-    "signals beside it": (STRENGTHS, "signals_by_account"),
-    "some beliefs": (some(SOME_BELIEFS, "T1", "T2"), "account_beliefs_pkey"),
-    "an account's signals": (SIGNALS, "signals_by_account"),
-    "which signals are known": (some(KNOWN_SIGNALS, "a", "b"), "account_signals_pkey"),
-    "which looks are known": (some(KNOWN_LOOKS, "a", "b"), "looks_learned_pkey"),
-    "old signals": (PRUNE_SIGNALS.split("(", 1)[1].rstrip(")\n"), "signals_by_time"),
-    "old looks": (PRUNE_LOOKS.split("(", 1)[1].rstrip(")\n"), "looks_by_time"),
-    "the newest plans": (PLANS, "pull_plans_pkey"),
-    "a part of a plan": (PART, "pull_plan_parts_pkey"),
-    "which entities are known": (some(KNOWN, "T1", "T2"), "registry_seen_pkey"),
-    "which rejects are known": (some(KNOWN_LINES, 1, 2), "registry_rejects_load_id_line_key"),
-    "which answers are kept": (some(ANSWERS, "a", "b"), "vendor_answers_pkey"),
+    "a page of heats": (SELECT_HEATS, "account_heats_pkey"),
+    "the hottest of a tier": (SELECT_HOTTEST, "heats_by_score"),
+    "some heats": (some(SELECT_HEATS_OF, "T1", "T2"), "account_heats_pkey"),
+    "some tiers": (some(SELECT_TIERS, "T1", "T2"), "account_heats_pkey"),
+    "a page of beliefs": (SELECT_CHANGE_RATES, "account_beliefs_pkey"),
+    "a page of columns": (SELECT_STATES, "account_heats_pkey"),
+    "beliefs beside it": (SELECT_PAGE_CHANGE_RATES, "account_beliefs_pkey"),
+    "signals beside it": (SELECT_PAGE_SIGNALS, "signals_by_account"),
+    "some beliefs": (some(SELECT_CHANGE_RATES_OF, "T1", "T2"), "account_beliefs_pkey"),
+    "an account's signals": (SELECT_SIGNALS, "signals_by_account"),
+    "which signals are known": (some(SELECT_KNOWN_SIGNALS, "a", "b"), "account_signals_pkey"),
+    "which looks are known": (some(SELECT_KNOWN_LOOKUPS, "a", "b"), "looks_learned_pkey"),
+    "old signals": (DELETE_OLD_SIGNALS.split("(", 1)[1].rstrip(")\n"), "signals_by_time"),
+    "old looks": (DELETE_OLD_LOOKUPS.split("(", 1)[1].rstrip(")\n"), "looks_by_time"),
+    "the newest plans": (SELECT_PLANS, "pull_plans_pkey"),
+    "a part of a plan": (SELECT_PLAN_PART, "pull_plan_parts_pkey"),
+    "which entities are known": (some(SELECT_KNOWN, "T1", "T2"), "registry_seen_pkey"),
+    "which rejects are known": (
+        some(SELECT_KNOWN_LINES, 1, 2),
+        "registry_rejects_load_id_line_key",
+    ),
+    "which answers are kept": (some(SELECT_ANSWERS, "a", "b"), "vendor_answers_pkey"),
 }
 SQLITE_NAMES = {
     "pull_plans_pkey": "sqlite_autoindex_pull_plans_1",
@@ -130,13 +133,15 @@ def test_an_index_serves_each_question_in_sqlite_too(file):
 
 def test_a_heat_is_found_by_its_key_before_it_is_compared(database, file):
     """A sweep asks this a million times."""
-    query = SWAP_HEAT.replace("?", "NULL")
+    query = UPDATE_HEAT_IF_UNCHANGED.replace("?", "NULL")
     with psycopg.connect(database[0]) as admin:
         admin.execute("SET search_path = stoker; SET plan_cache_mode = force_generic_plan")
         places = iter(range(1, 99))
-        numbered = "".join(f"${next(places)}" if letter == "?" else letter for letter in SWAP_HEAT)
+        numbered = "".join(
+            f"${next(places)}" if letter == "?" else letter for letter in UPDATE_HEAT_IF_UNCHANGED
+        )
         admin.execute(f"PREPARE swap AS {numbered}")
-        nulls = ", ".join(["NULL"] * SWAP_HEAT.count("?"))
+        nulls = ", ".join(["NULL"] * UPDATE_HEAT_IF_UNCHANGED.count("?"))
         plan = "\n".join(row[0] for row in admin.execute(f"EXPLAIN EXECUTE swap({nulls})"))
         [found_by] = [line for line in plan.splitlines() if "Index Cond" in line]
         assert "account_id = $" in found_by
@@ -148,7 +153,7 @@ def test_a_heat_is_found_by_its_key_before_it_is_compared(database, file):
 
 def test_row_security_has_no_findings_with_the_tables_of_heat_and_pulls(database):
     with psycopg.connect(database[0]) as admin:
-        assert lint(admin) == []
+        assert find_table_problems(admin) == []
 
 
 @pytest.mark.parametrize("table", ["account_heats", "account_beliefs"])

@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import (
-    BeliefRule,
-    Beliefs,
-    chance_changed,
-    counted,
-    drifted,
-    missed_changes,
-    observed,
+    ChangeRateRule,
+    ChangeRates,
+    compute_missed_changes,
+    compute_stale_chance,
+    decay_to_prior,
+    update_rates,
+    update_rates_by_count,
 )
 from stoker.heat.tiers import Tier
 
 QUARTER = timedelta(days=90)
-PRIOR = Beliefs(changes=np.array([1.0]), days=np.array([20.0]))
+PRIOR = ChangeRates(changes=np.array([1.0]), days=np.array([20.0]))
 numbers = st.floats(0, allow_nan=False, allow_infinity=False, exclude_min=True)
 sound = st.floats(1e-3, 1e6)
 ages = st.floats(0, allow_nan=False)
 
 
 def belief(changes, days):
-    return Beliefs(changes=np.array([changes]), days=np.array([days]))
+    return ChangeRates(changes=np.array([changes]), days=np.array([days]))
 
 
 def looked(before, changed, age, *, elapsed=0.0, prior=PRIOR):
-    return observed(
+    return update_rates(
         before,
         np.array([changed]),
         age=np.array([age]),
@@ -55,8 +55,8 @@ def test_whatever_a_look_shows_what_is_believed_stays_a_belief(changes, days, ag
     for column in (after.changes, after.days, after.days_between):
         assert np.isfinite(column).all()
         assert (column > 0).all()
-    assert 0 <= chance_changed(after, [age])[0] <= 1
-    assert 0 <= missed_changes(after, [age])[0] < np.inf
+    assert 0 <= compute_stale_chance(after, [age])[0] <= 1
+    assert 0 <= compute_missed_changes(after, [age])[0] < np.inf
 
 
 @given(sound, sound, st.floats(0, 1e6))
@@ -111,18 +111,18 @@ def test_sixty_looks_are_as_good_as_remembering_all_of_them():
 @given(sound, sound, st.floats(0, 1e5))
 def test_without_news_a_belief_goes_back_to_where_it_came_from(changes, days, elapsed):
     before = belief(changes, days)
-    after = drifted(before, [elapsed], prior=PRIOR, half_life=QUARTER)
+    after = decay_to_prior(before, [elapsed], prior=PRIOR, half_life=QUARTER)
     for name in ("changes", "days"):
         old, new, home = (float(getattr(each, name)[0]) for each in (before, after, PRIOR))
         slack = 1e-12 * max(old, home)
         assert min(old, home) - slack <= new <= max(old, home) + slack
-    gone = drifted(before, [1e6], prior=PRIOR, half_life=QUARTER)
+    gone = decay_to_prior(before, [1e6], prior=PRIOR, half_life=QUARTER)
     assert gone.changes[0] == pytest.approx(1.0)
     assert gone.days[0] == pytest.approx(20.0)
 
 
 def test_half_of_what_was_learned_is_left_after_a_half_life():
-    after = drifted(belief(9.0, 100.0), [90.0], prior=PRIOR, half_life=QUARTER)
+    after = decay_to_prior(belief(9.0, 100.0), [90.0], prior=PRIOR, half_life=QUARTER)
     assert after.changes[0] == pytest.approx(5.0)
     assert after.days[0] == pytest.approx(60.0)
 
@@ -131,7 +131,7 @@ def capped(before, age):
     """Forget by capping the evidence, without the pull toward the prior: the naive twin."""
     days = before.days + age
     share = np.minimum(1.0, 200.0 / days)
-    return Beliefs(changes=before.changes * share, days=days * share)
+    return ChangeRates(changes=before.changes * share, days=days * share)
 
 
 def test_a_quiet_year_silences_nobody_for_good_and_capping_the_evidence_would():
@@ -146,7 +146,9 @@ def test_a_quiet_year_silences_nobody_for_good_and_capping_the_evidence_would():
 @given(sound, sound, st.integers(0, 10**9), st.floats(0, 1e6))
 def test_where_changes_can_be_counted_they_are_just_added(changes, days, seen, age):
     before = belief(changes, days)
-    after = counted(before, [seen], age=[age], elapsed=[0.0], prior=PRIOR, half_life=QUARTER)
+    after = update_rates_by_count(
+        before, [seen], age=[age], elapsed=[0.0], prior=PRIOR, half_life=QUARTER
+    )
     assert after.changes[0] == before.changes[0] + seen
     assert after.days[0] == before.days[0] + age
 
@@ -154,13 +156,15 @@ def test_where_changes_can_be_counted_they_are_just_added(changes, days, seen, a
 def test_the_chance_that_a_copy_is_out_of_date_is_the_share_that_changed_when_rates_are_drawn():
     drawn = np.random.default_rng(3).gamma(2.0, 1 / 30.0, 200_000)
     seen = -np.expm1(-drawn * 12.0)
-    assert chance_changed(belief(2.0, 30.0), [12.0])[0] == pytest.approx(seen.mean(), rel=5e-3)
-    assert missed_changes(belief(2.0, 30.0), [12.0])[0] == pytest.approx(0.8)
+    assert compute_stale_chance(belief(2.0, 30.0), [12.0])[0] == pytest.approx(
+        seen.mean(), rel=5e-3
+    )
+    assert compute_missed_changes(belief(2.0, 30.0), [12.0])[0] == pytest.approx(0.8)
 
 
 def test_before_history_a_hot_account_changes_most_and_a_cold_one_least():
     ranks = np.array([Tier.HOT.rank, Tier.WARM.rank, Tier.COLD.rank])
-    prior = BeliefRule(weight=2.0).prior(ranks)
+    prior = ChangeRateRule(weight=2.0).build_prior(ranks)
     assert prior.days_between.tolist() == [2.0, 7.0, 20.0]
     assert prior.changes.tolist() == [2.0, 2.0, 2.0]
 
@@ -168,11 +172,13 @@ def test_before_history_a_hot_account_changes_most_and_a_cold_one_least():
 @pytest.mark.parametrize("bad", [float("nan"), -1.0, -float("inf")])
 def test_what_is_no_age_or_belief_is_refused_in_one_line(bad):
     with pytest.raises(ConfigError, match="an age in days is a number from 0"):
-        chance_changed(PRIOR, [1.0, bad])
+        compute_stale_chance(PRIOR, [1.0, bad])
     with pytest.raises(ConfigError, match="a belief's days"):
         belief(1.0, bad)
     with pytest.raises(ConfigError, match="a number of changes"):
-        counted(PRIOR, [bad], age=[1.0], elapsed=[1.0], prior=PRIOR, half_life=QUARTER)
+        update_rates_by_count(
+            PRIOR, [bad], age=[1.0], elapsed=[1.0], prior=PRIOR, half_life=QUARTER
+        )
 
 
 @pytest.mark.parametrize(
@@ -186,15 +192,15 @@ def test_what_is_no_age_or_belief_is_refused_in_one_line(bad):
 )
 def test_a_rule_that_cannot_be_meant_is_refused(wrong):
     with pytest.raises(ConfigError):
-        replace(BeliefRule(), **wrong)
+        replace(ChangeRateRule(), **wrong)
     with pytest.raises(ConfigError, match="more than 0"):
         belief(0.0, 1.0)
 
 
 def test_no_accounts_are_no_trouble():
-    nobody = BeliefRule().prior(np.zeros(0, np.int64))
+    nobody = ChangeRateRule().build_prior(np.zeros(0, np.int64))
     none = np.zeros(0)
-    after = observed(
+    after = update_rates(
         nobody, none.astype(bool), age=none, elapsed=none, prior=nobody, half_life=QUARTER
     )
     assert after.days.shape == (0,)

@@ -7,12 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.heat.beliefs import AccountBelief, BeliefRule, Facet, Observed, learned
+from stoker.heat.beliefs import (
+    AccountChangeRate,
+    ChangeRateRule,
+    DataLevel,
+    LookupObservation,
+    learn_change_rates,
+)
 from stoker.heat.tiers import Tier
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
-RULE = BeliefRule(weight=1.0)
+RULE = ChangeRateRule(weight=1.0)
 
 moments = st.datetimes(timezones=st.just(UTC))
 seen = st.sampled_from([None, False, True])
@@ -23,19 +29,21 @@ accounts = st.sampled_from(["A", "B", "C"])
 def looks(draw, max_size=8):
     said = draw(st.lists(st.tuples(accounts, moments, seen, seen), max_size=max_size))
     return [
-        Observed(key=f"k{n}", account=account, at=at, surface=surface, deep=deep)
+        LookupObservation(key=f"k{n}", account=account, at=at, surface=surface, deep=deep)
         for n, (account, at, surface, deep) in enumerate(said)
     ]
 
 
 def look(days, *, key="", account="A", surface=None, deep=None):
     at = NOW + days * DAY
-    return Observed(key=key or f"{days}", account=account, at=at, surface=surface, deep=deep)
+    return LookupObservation(
+        key=key or f"{days}", account=account, at=at, surface=surface, deep=deep
+    )
 
 
 def after(*some, known=(), tiers=None):
     before = {belief.account: belief for belief in known}
-    return learned(some, known=before, tiers=tiers or {}, rule=RULE)
+    return learn_change_rates(some, known=before, tiers=tiers or {}, rule=RULE)
 
 
 def close(one, other):
@@ -50,13 +58,13 @@ def close(one, other):
 
 def test_a_first_look_teaches_when_a_facet_was_seen_and_no_more():
     found = after(look(0, surface=True))
-    assert found == {"A": AccountBelief("A", Facet(NOW), None)}
+    assert found == {"A": AccountChangeRate("A", DataLevel(NOW), None)}
 
 
 def test_an_unchanged_facet_adds_its_days_to_what_is_believed_of_its_tier():
     first = after(look(0, surface=False, deep=True))["A"]
     known = after(look(3, surface=False), known=[first], tiers={"A": Tier.WARM})["A"]
-    assert known.surface == Facet(NOW + 3 * DAY, 1.0, pytest.approx(7.0 + 3.0))
+    assert known.surface == DataLevel(NOW + 3 * DAY, 1.0, pytest.approx(7.0 + 3.0))
     assert known.deep == first.deep
 
 
@@ -75,7 +83,7 @@ def test_a_look_not_made_after_the_last_teaches_nothing():
 def test_a_look_that_saw_nothing_changes_nothing():
     known = after(look(0, surface=False), look(3, surface=True))["A"]
     assert after(look(5), known=[known]) == {"A": known}
-    assert after(look(5)) == {"A": AccountBelief("A")}
+    assert after(look(5)) == {"A": AccountChangeRate("A")}
 
 
 @given(looks(), st.randoms(use_true_random=False))
@@ -105,13 +113,13 @@ def test_what_is_believed_is_always_a_belief(some):
 def test_a_change_never_makes_an_account_look_quieter_than_no_change(some, at):
     before = after(
         *(
-            Observed(key=f"{n}", account="A", at=when, surface=changed)
+            LookupObservation(key=f"{n}", account="A", at=when, surface=changed)
             for n, (when, changed) in enumerate(some)
         )
     ).values()
     rates = []
     for changed in (False, True):
-        last = Observed(key="x", account="A", at=at, surface=changed)
+        last = LookupObservation(key="x", account="A", at=at, surface=changed)
         facet = after(last, known=before)["A"].surface
         rates.append(facet.changes / facet.days if facet.changes else None)
     assert rates[0] == rates[1] or rates[0] < rates[1]
@@ -120,11 +128,13 @@ def test_a_change_never_makes_an_account_look_quieter_than_no_change(some, at):
 def believing_first_looks(some, *, known):
     """The naive twin: a first look is taken for one that found everything changed."""
     early = [
-        Observed(key=f"first {each.key}", account=each.account, at=each.at - DAY, surface=False)
+        LookupObservation(
+            key=f"first {each.key}", account=each.account, at=each.at - DAY, surface=False
+        )
         for each in some
         if each.account not in known
     ]
-    return learned([*early, *some], known=known, tiers={}, rule=RULE)
+    return learn_change_rates([*early, *some], known=known, tiers={}, rule=RULE)
 
 
 def test_a_first_look_taken_for_news_is_caught():
@@ -136,6 +146,6 @@ def test_a_first_look_taken_for_news_is_caught():
 def test_a_look_without_a_key_an_account_or_a_time_zone_is_refused():
     for bad in ({"key": ""}, {"account": ""}):
         with pytest.raises(PermanentError, match="a key and an account"):
-            Observed(**{"key": "k", "account": "A", "at": NOW, **bad})
+            LookupObservation(**{"key": "k", "account": "A", "at": NOW, **bad})
     with pytest.raises(ConfigError, match="no time zone"):
-        Observed(key="k", account="A", at=NOW.replace(tzinfo=None))
+        LookupObservation(key="k", account="A", at=NOW.replace(tzinfo=None))

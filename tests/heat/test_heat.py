@@ -16,16 +16,16 @@ from stoker.heat.heat import (
     HeatState,
     Signal,
     SignalKind,
-    arrived,
-    heat_at,
-    heated,
-    in_ticks,
-    scores,
-    unheard,
-    with_posture,
-    with_signal,
+    add_signal,
+    clamp_signal_date,
+    compute_heat,
+    compute_scores,
+    new_account_heat,
+    score_heat,
+    set_posture,
+    to_ticks,
 )
-from stoker.heat.tiers import SIGNALS_KEPT, Tier, TierRule
+from stoker.heat.tiers import MAX_SIGNALS, Tier, TierRule
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RULE, TIERS = HeatRule(), TierRule()
@@ -50,8 +50,8 @@ signal_lists = st.lists(st.builds(signal, at=moments, strength=shares), max_size
 
 
 def hot(signals=(), *, posture=0.5, now=NOW, rule=RULE):
-    start = unheard(ACME, now=NOW - timedelta(days=400))
-    return heated(start, signals, posture=posture, now=now, rule=rule, tiers=TIERS)
+    start = new_account_heat(ACME, now=NOW - timedelta(days=400))
+    return compute_heat(start, signals, posture=posture, now=now, rule=rule, tiers=TIERS)
 
 
 @given(signal_lists, st.builds(signal, at=moments, strength=shares), shares, rules)
@@ -87,7 +87,7 @@ def test_every_factor_and_the_score_lie_between_0_and_1_and_time_alone_never_hea
     signals, posture, rule, later
 ):
     first = hot(signals, posture=posture, rule=rule)
-    then = heat_at(first, now=NOW + timedelta(microseconds=later), rule=rule, tiers=TIERS)
+    then = score_heat(first, now=NOW + timedelta(microseconds=later), rule=rule, tiers=TIERS)
     for heat in (first, then):
         factors = heat.factors
         parts = (factors.posture_score, factors.signal_recency, factors.signal_volume)
@@ -107,13 +107,17 @@ def test_the_order_in_which_signals_come_makes_no_difference(signals, shuffler):
 @given(signal_lists, st.lists(st.integers(0, 12), max_size=4))
 def test_a_sweep_gives_the_number_that_signals_gave_however_often_it_came_by(signals, sweeps):
     ordered = sorted(signals, key=lambda each: each.at)
-    heat = unheard(ACME, now=NOW - timedelta(days=400))
+    heat = new_account_heat(ACME, now=NOW - timedelta(days=400))
     for nth, each in enumerate(ordered):
-        heat = heated(heat, [each], now=max(each.at, NOW), rule=RULE, tiers=TIERS)
+        heat = compute_heat(heat, [each], now=max(each.at, NOW), rule=RULE, tiers=TIERS)
         if nth in sweeps:
-            heat = heat_at(heat, now=NOW, rule=RULE, tiers=TIERS)
-    at_once = heated(
-        unheard(ACME, now=NOW - timedelta(days=400)), ordered, now=NOW, rule=RULE, tiers=TIERS
+            heat = score_heat(heat, now=NOW, rule=RULE, tiers=TIERS)
+    at_once = compute_heat(
+        new_account_heat(ACME, now=NOW - timedelta(days=400)),
+        ordered,
+        now=NOW,
+        rule=RULE,
+        tiers=TIERS,
     )
     assert (heat.score, heat.factors, heat.state) == (at_once.score, at_once.factors, at_once.state)
 
@@ -126,7 +130,7 @@ def test_what_is_kept_gives_what_reading_every_signal_again_would(signals):
     assert found.signal_recency == pytest.approx(max(faded, default=0.0), rel=1e-9, abs=1e-11)
     mass = sum(faded)
     assert found.signal_volume == pytest.approx(mass / (mass + RULE.volume_scale), abs=1e-11)
-    assert len(hot(signals).state.latest) <= SIGNALS_KEPT
+    assert len(hot(signals).state.latest) <= MAX_SIGNALS
 
 
 def test_a_twin_that_forgets_to_fade_what_it_kept_is_caught():
@@ -141,11 +145,11 @@ def test_columns_give_what_accounts_give_one_by_one(accounts, rule):
     heats = [hot(signals, rule=rule) for signals in accounts]
     states = [heat.state for heat in heats]
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    found, recency, volume = scores(
+    found, recency, volume = compute_scores(
         np.array([state.posture for state in states]),
         np.array([state.peak for state in states]),
         np.array([state.mass for state in states]),
-        np.array([in_ticks(state.as_of or epoch) for state in states], np.int64),
+        np.array([to_ticks(state.as_of or epoch) for state in states], np.int64),
         now=NOW,
         rule=rule,
     )
@@ -156,7 +160,9 @@ def test_columns_give_what_accounts_give_one_by_one(accounts, rule):
 
 def test_no_accounts_have_no_scores():
     nothing = np.zeros(0)
-    found, _, _ = scores(nothing, nothing, nothing, np.zeros(0, np.int64), now=NOW, rule=RULE)
+    found, _, _ = compute_scores(
+        nothing, nothing, nothing, np.zeros(0, np.int64), now=NOW, rule=RULE
+    )
     assert len(found) == 0
 
 
@@ -170,7 +176,7 @@ def test_a_half_life_halves_recency_and_two_signals_within_an_hour_are_hot():
 
 def test_a_signal_dated_ahead_happened_on_arrival_and_one_without_strength_says_nothing():
     ahead = signal(NOW + timedelta(days=30))
-    assert arrived(ahead, now=NOW).at == NOW
+    assert clamp_signal_date(ahead, now=NOW).at == NOW
     assert hot([ahead]).state == hot([signal(NOW)]).state
     assert hot([signal(NOW, 0.0)]).state == hot().state
 
@@ -178,16 +184,16 @@ def test_a_signal_dated_ahead_happened_on_arrival_and_one_without_strength_says_
 def test_it_is_said_when_anything_but_time_changed_something():
     first = hot([signal(NOW - timedelta(days=2))])
     later = NOW + timedelta(minutes=1)
-    swept = heat_at(first, now=later, rule=RULE, tiers=TIERS)
+    swept = score_heat(first, now=later, rule=RULE, tiers=TIERS)
     assert (swept.updated_at, swept.computed_at) == (NOW, later)
-    again = heated(swept, posture=0.6, now=later, rule=RULE, tiers=TIERS)
+    again = compute_heat(swept, posture=0.6, now=later, rule=RULE, tiers=TIERS)
     assert again.updated_at == later
 
 
 def test_a_changed_half_life_goes_on_from_what_was_kept():
     slow = replace(RULE, half_life=timedelta(days=30))
-    heat = with_signal(hot([signal(NOW - timedelta(days=5))]), signal(NOW, 0.2), rule=slow)
-    found = heat_at(heat, now=NOW, rule=slow, tiers=TIERS)
+    heat = add_signal(hot([signal(NOW - timedelta(days=5))]), signal(NOW, 0.2), rule=slow)
+    found = score_heat(heat, now=NOW, rule=slow, tiers=TIERS)
     assert 0.2 <= found.factors.signal_recency <= 1.0
 
 
@@ -196,7 +202,7 @@ def test_a_strength_or_posture_outside_0_to_1_is_refused(strength):
     with pytest.raises(PermanentError, match="0 to 1"):
         signal(strength=strength)
     with pytest.raises(PermanentError, match="0 to 1"):
-        with_posture(hot(), strength)
+        set_posture(hot(), strength)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ def home(tmp_path):
     (tmp_path / "rows.csv").write_text(ROWS)
 
     async def fill():
-        settings = wiring.settings(directory=tmp_path, config=None, flags={})
-        async with wiring.opened(settings) as app:
+        settings = wiring.read_settings(directory=tmp_path, config=None, flags={})
+        async with wiring.open_app(settings) as app:
             accounts = app.backend.tenant("acme").accounts
             ids = [CompanyId(f"20000000{n}A") for n in range(1, 4)]
             companies = [Company(id=each, name=f"Company {each}") for each in ids]
             await accounts.upsert_companies(companies, now=app.clock.now())
-            await accounts.put_candidates(ids, rule="default")
+            await accounts.save_candidates(ids, rule="default")
 
     asyncio.run(fill())
     return tmp_path

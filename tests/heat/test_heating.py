@@ -7,17 +7,17 @@ import pytest
 
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import TenantId
-from stoker.heat.heat import HeatRule, Signal, SignalKind, heat_at
+from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heat
 from stoker.heat.import_signals import import_signals
-from stoker.heat.signals import FITS
-from stoker.heat.sweep import Sweep
+from stoker.heat.signals import MIN_POSTURE
+from stoker.heat.sweep import HeatSweep
 from stoker.heat.tiers import Tier, TierRule
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HEAT, TIERS = HeatRule(), TierRule()
-SWEEP = Sweep(heat=HEAT, tiers=TIERS, icp_rule="default")
+SWEEP = HeatSweep(heat=HEAT, tiers=TIERS, icp_rule="default")
 
 
 def signal(account, *, ago, name="one"):
@@ -43,18 +43,18 @@ async def knows(store, *ids, fitting=None):
     companies = [Company(id=CompanyId(each), name=each) for each in ids]
     await store.accounts.upsert_companies(companies, now=NOW)
     fits = [CompanyId(each) for each in (ids if fitting is None else fitting)]
-    await store.accounts.put_candidates(fits, rule="default")
+    await store.accounts.save_candidates(fits, rule="default")
 
 
 def test_whoever_fits_and_has_no_heat_gets_one_and_only_once(store, clock):
     async def journey():
         await knows(store, *(f"c{n:05}" for n in range(12_000)), "stranger")
-        await store.accounts.put_candidates(
+        await store.accounts.save_candidates(
             [CompanyId(f"c{n:05}") for n in range(0, 12_000, 2)], rule="default"
         )
-        first = await SWEEP.swept(store, clock=clock)
-        again = await SWEEP.swept(store, clock=clock)
-        return first, again, await store.attention.heat(CompanyId("stranger"))
+        first = await SWEEP.recompute(store, clock=clock)
+        again = await SWEEP.recompute(store, clock=clock)
+        return first, again, await store.attention.find_heat(CompanyId("stranger"))
 
     first, again, stranger = asyncio.run(journey())
     assert (first.accounts, first.new, first.cold) == (6_000, 6_000, 6_000)
@@ -71,13 +71,13 @@ def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
             tiers=TIERS,
             now=NOW,
         )
-        hot = await SWEEP.swept(store, clock=clock)
-        was = await store.attention.heat(CompanyId("a"))
+        hot = await SWEEP.recompute(store, clock=clock)
+        was = await store.attention.find_heat(CompanyId("a"))
         clock.advance(timedelta(days=30))
-        await SWEEP.swept(store, clock=clock)
+        await SWEEP.recompute(store, clock=clock)
         clock.advance(timedelta(days=3))
-        cooled = await SWEEP.swept(store, clock=clock)
-        now = await store.attention.heat(CompanyId("a"))
+        cooled = await SWEEP.recompute(store, clock=clock)
+        now = await store.attention.find_heat(CompanyId("a"))
         return hot, was, cooled, now
 
     hot, was, cooled, now = asyncio.run(journey())
@@ -85,7 +85,7 @@ def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
     assert was.tier is Tier.HOT
     assert (cooled.cooler, now.tier) == (1, Tier.WARM)
     assert now.score < was.score
-    assert now.score == heat_at(was, now=clock.now(), rule=HEAT, tiers=TIERS).score
+    assert now.score == score_heat(was, now=clock.now(), rule=HEAT, tiers=TIERS).score
     assert was.state.posture == 0.0  # a signal came first: nobody has said how well it fits
 
 
@@ -99,22 +99,22 @@ def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock):
         def __getattr__(self, name):
             return getattr(self._real, name)
 
-        async def heats(self, **which):
-            page = await self._real.heats(**which)
+        async def list_heats(self, **which):
+            page = await self._real.list_heats(**which)
             if page:
                 await self._real.add_signals([signal("a", ago=0)], rule=HEAT, tiers=TIERS, now=NOW)
             return page
 
     async def journey():
         await knows(store, "a", "b")
-        await SWEEP.swept(store, clock=clock)
-        found = await SWEEP._reckoned(Busy(store.attention), clock, new=0)
-        return found, await store.attention.heat(CompanyId("a"))
+        await SWEEP.recompute(store, clock=clock)
+        found = await SWEEP._recompute(Busy(store.attention), clock, new=0)
+        return found, await store.attention.find_heat(CompanyId("a"))
 
     found, heat = asyncio.run(journey())
     assert (found.accounts, found.moved) == (2, 1)
     assert heat.state.latest == (NOW,)
-    assert heat.state.posture == FITS
+    assert heat.state.posture == MIN_POSTURE
 
 
 class Row:
@@ -137,10 +137,10 @@ def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, clock)
             await import_signals(store, rows, heat=HEAT, tiers=TIERS, zone=UTC, clock=clock)
             for _ in range(2)
         ]
-        return both, await store.attention.signals(CompanyId("a"))
+        return both, await store.attention.list_signals(CompanyId("a"))
 
     (first, second), kept = asyncio.run(journey())
-    assert (first.new, first.known, first.bad, first.accounts) == (2, 0, 3, {"a"})
+    assert (first.new, first.known, first.rejected, first.accounts) == (2, 0, 3, {"a"})
     assert (second.new, second.known, second.accounts) == (0, 2, set())
-    assert [line for line, _ in first.told] == [4, 5, 6]
+    assert [line for line, _ in first.errors] == [4, 5, 6]
     assert len(kept) == 2

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Depth
-from stoker.crawl.model import Outcome, PageSeen, SiteVisit
+from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 from stoker.heat.heat import SignalKind
-from stoker.heat.signals import lesson
+from stoker.heat.signals import observe_lookup
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 EARLIER = NOW - timedelta(days=3)
@@ -20,7 +20,7 @@ HIGH = LeadScore(value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="y", r
 
 
 def page(changed_at):
-    return PageSeen(url="https://a.test/", status=200, seen_at=NOW, changed_at=changed_at)
+    return PageState(url="https://a.test/", status=200, seen_at=NOW, changed_at=changed_at)
 
 
 def visit(outcome, *pages):
@@ -28,21 +28,23 @@ def visit(outcome, *pages):
 
 
 def taught(visited, *, depth=Depth.DEEP, before=None, after=None, **known):
-    before = before or Dossier(company=COMPANY, looked_at=EARLIER, **known)
-    after = after or Dossier(company=COMPANY, looked_at=NOW)
-    return lesson(look="run/k", depth=depth, visit=visited, before=before, after=after, at=NOW)
+    before = before or CompanyRecord(company=COMPANY, looked_at=EARLIER, **known)
+    after = after or CompanyRecord(company=COMPANY, looked_at=NOW)
+    return observe_lookup(
+        look="run/k", depth=depth, visit=visited, before=before, after=after, at=NOW
+    )
 
 
 @pytest.mark.parametrize(
     ("visited", "changed"),
     [
-        (visit(Outcome.READ, page(NOW), page(EARLIER)), True),
-        (visit(Outcome.READ, page(EARLIER)), False),
-        (visit(Outcome.THIN, page(NOW)), True),
-        (visit(Outcome.UNCHANGED, page(EARLIER)), False),
-        (visit(Outcome.BLOCKED), False),
-        (visit(Outcome.FAILED), False),
-        (visit(Outcome.GONE), False),
+        (visit(VisitOutcome.READ, page(NOW), page(EARLIER)), True),
+        (visit(VisitOutcome.READ, page(EARLIER)), False),
+        (visit(VisitOutcome.THIN, page(NOW)), True),
+        (visit(VisitOutcome.UNCHANGED, page(EARLIER)), False),
+        (visit(VisitOutcome.BLOCKED), False),
+        (visit(VisitOutcome.FAILED), False),
+        (visit(VisitOutcome.GONE), False),
         (None, False),
     ],
 )
@@ -54,9 +56,9 @@ def test_only_a_page_that_says_something_new_is_a_change(visited, changed):
 
 def test_nothing_a_first_look_finds_is_news():
     first = taught(
-        visit(Outcome.READ, page(NOW)),
-        before=Dossier(company=COMPANY),
-        after=Dossier(company=COMPANY, looked_at=NOW, score=HIGH),
+        visit(VisitOutcome.READ, page(NOW)),
+        before=CompanyRecord(company=COMPANY),
+        after=CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH),
     )
     assert first.signals == ()
     assert first.observed.surface is True
@@ -64,27 +66,27 @@ def test_nothing_a_first_look_finds_is_news():
 
 def test_nothing_is_news_when_a_site_is_first_found():
     told = taught(
-        visit(Outcome.READ, page(NOW)),
-        before=Dossier(company=UNKNOWN, looked_at=EARLIER, score=LOW),
-        after=Dossier(company=COMPANY, looked_at=NOW, score=HIGH),
+        visit(VisitOutcome.READ, page(NOW)),
+        before=CompanyRecord(company=UNKNOWN, looked_at=EARLIER, score=LOW),
+        after=CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH),
     )
     assert told.signals == ()
 
 
 def test_a_shallow_look_sees_nothing_deep_and_a_deep_one_whether_people_changed():
     met = Contact(email="a@a.test", source="site", confidence=1.0)
-    known = Dossier(company=COMPANY, looked_at=NOW, contacts=(met,))
+    known = CompanyRecord(company=COMPANY, looked_at=NOW, contacts=(met,))
     assert taught(None, depth=Depth.SHALLOW, after=known).observed.deep is None
     assert taught(None, after=known).observed.deep is True
     assert taught(None, before=known, after=known).observed.deep is False
 
 
 def test_a_lead_that_became_a_better_one_is_news():
-    after = Dossier(company=COMPANY, looked_at=NOW, score=HIGH)
+    after = CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH)
     told = taught(None, after=after, score=LOW)
     assert [each.kind for each in told.signals] == [SignalKind.LEAD_SCORE]
 
 
 def test_what_is_told_twice_is_the_same():
-    one = visit(Outcome.READ, page(NOW))
+    one = visit(VisitOutcome.READ, page(NOW))
     assert taught(one) == taught(one)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoker.accounts.model import Bucket, CompanyId, LeadScore
 from stoker.heat.heat import SignalKind
-from stoker.heat.signals import FITS, posture, score_signal, site_signal
+from stoker.heat.signals import MIN_POSTURE, build_score_signal, build_site_signal, compute_posture
 
 AT = datetime(2026, 11, 16, 8, tzinfo=UTC)
 ACCOUNT = CompanyId("200012345K")
@@ -20,11 +20,11 @@ def score(value=0.5, bucket=Bucket.MEDIUM):
 
 @given(st.floats(0, 1))
 def test_a_leads_score_is_its_posture(value):
-    assert posture(score(value)) == value
+    assert compute_posture(score(value)) == value
 
 
 def test_whoever_was_never_scored_is_taken_to_fit_half_way():
-    assert posture(None) == FITS
+    assert compute_posture(None) == MIN_POSTURE
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_whoever_was_never_scored_is_taken_to_fit_half_way():
     ],
 )
 def test_a_lead_that_became_better_is_news_and_a_first_score_is_not(before, after, news):
-    told = score_signal(
+    told = build_score_signal(
         ACCOUNT,
         look="run/k",
         before=score(bucket=before) if before else None,
@@ -53,6 +53,8 @@ def test_a_lead_that_became_better_is_news_and_a_first_score_is_not(before, afte
 
 
 def test_one_look_tells_of_a_changed_site_once_however_often_it_is_told():
-    one, again = (site_signal(ACCOUNT, look="run/k", site="https://a.test", at=AT) for _ in "12")
+    one, again = (
+        build_site_signal(ACCOUNT, look="run/k", site="https://a.test", at=AT) for _ in "12"
+    )
     assert one == again
     assert one.kind is SignalKind.SITE_CHANGED

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.heat.heat import Signal, SignalKind
-from stoker.heat.signals import COLUMNS, signal_in
+from stoker.heat.signals import SIGNAL_COLUMNS, parse_signal
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 ZONE = ZoneInfo("Asia/Singapore")
@@ -16,7 +16,7 @@ GOOD = {"account": "200012345K", "at": "2026-11-15T10:00:00Z"}
 
 
 def read(**more):
-    return signal_in({**GOOD, **more}, zone=ZONE, now=NOW)
+    return parse_signal({**GOOD, **more}, zone=ZONE, now=NOW)
 
 
 def test_a_row_with_account_and_time_is_a_signal_of_full_strength():
@@ -63,8 +63,8 @@ def test_whatever_is_no_signal_is_told_in_a_sentence(wrong, because):
 values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=30))
 
 
-@given(st.dictionaries(st.sampled_from(COLUMNS), values))
+@given(st.dictionaries(st.sampled_from(SIGNAL_COLUMNS), values))
 def test_no_row_breaks_it(row):
-    assert isinstance(signal_in(row, zone=ZONE, now=NOW), Signal | str)
-    told = signal_in({**GOOD, "source": row.get("source")}, zone=ZONE, now=NOW)
+    assert isinstance(parse_signal(row, zone=ZONE, now=NOW), Signal | str)
+    told = parse_signal({**GOOD, "source": row.get("source")}, zone=ZONE, now=NOW)
     assert isinstance(told, Signal)

@@ -9,11 +9,11 @@ from stoker.heat.heat import (
     HeatRule,
     Signal,
     SignalKind,
-    all_heated,
-    heat_at,
-    heated,
-    swept,
-    unheard,
+    compute_heat,
+    compute_heats,
+    new_account_heat,
+    score_heat,
+    score_heats,
 )
 from stoker.heat.tiers import TierRule
 
@@ -28,8 +28,8 @@ hours = st.floats(-1e5, 1e5).map(lambda hours: NOW + timedelta(hours=hours))
 def heats(draw):
     said = draw(st.lists(st.tuples(shares, st.lists(st.tuples(shares, hours), max_size=4), hours)))
     return [
-        heated(
-            unheard(f"A{n}", now=NOW),
+        compute_heat(
+            new_account_heat(f"A{n}", now=NOW),
             [
                 Signal(id=f"{k}", account=f"A{n}", kind=SignalKind.POSTING, at=at, strength=strong)
                 for k, (strong, at) in enumerate(signals)
@@ -45,14 +45,14 @@ def heats(draw):
 
 @given(heats(), hours)
 def test_a_sweep_says_what_asking_about_each_account_says(some, now):
-    alone = [heat_at(heat, now=now, rule=RULE, tiers=TIERS) for heat in some]
-    assert swept(some, now=now, rule=RULE, tiers=TIERS) == alone
+    alone = [score_heat(heat, now=now, rule=RULE, tiers=TIERS) for heat in some]
+    assert score_heats(some, now=now, rule=RULE, tiers=TIERS) == alone
 
 
 @given(heats(), hours)
 def test_sweeping_twice_at_one_moment_is_sweeping_once(some, now):
-    once = swept(some, now=now, rule=RULE, tiers=TIERS)
-    assert swept(once, now=now, rule=RULE, tiers=TIERS) == once
+    once = score_heats(some, now=now, rule=RULE, tiers=TIERS)
+    assert score_heats(once, now=now, rule=RULE, tiers=TIERS) == once
 
 
 @given(heats(), st.lists(st.tuples(shares, hours), max_size=3), st.none() | shares, hours)
@@ -66,7 +66,7 @@ def test_many_accounts_are_heated_as_each_would_be_alone(some, said, posture, no
     }
     postures = {} if posture is None else {heat.account: posture for heat in some[1:]}
     alone = [
-        heated(
+        compute_heat(
             heat,
             signals.get(heat.account, ()),
             posture=postures.get(heat.account),
@@ -77,8 +77,8 @@ def test_many_accounts_are_heated_as_each_would_be_alone(some, said, posture, no
         for heat in some
     ]
     together = {"signals": signals, "postures": postures, "rule": RULE, "tiers": TIERS}
-    assert all_heated(some, now=now, **together) == alone
+    assert compute_heats(some, now=now, **together) == alone
 
 
 def test_nothing_to_sweep_is_swept():
-    assert swept([], now=NOW, rule=RULE, tiers=TIERS) == []
+    assert score_heats([], now=NOW, rule=RULE, tiers=TIERS) == []

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
-from stoker.heat.tiers import BY_RANK, Tier, TierRule, TierStanding, deserved, looks, tier_after
+from stoker.heat.tiers import (
+    BY_RANK,
+    Tier,
+    TierRule,
+    TierState,
+    choose_tier,
+    get_tier_service,
+    update_tier,
+)
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -18,7 +26,7 @@ RULE = TierRule()
 scores = st.floats(0, 1)
 ages = st.lists(st.integers(-3, 60).map(lambda quarters: NOW - quarters * HOUR / 4), max_size=8)
 standings = st.builds(
-    TierStanding,
+    TierState,
     tier=st.sampled_from(BY_RANK),
     since=st.integers(0, 100).map(lambda hours: NOW - hours * HOUR),
     below_since=st.none() | st.integers(0, 60).map(lambda hours: NOW - hours * HOUR),
@@ -26,7 +34,7 @@ standings = st.builds(
 
 
 def after(standing, *, score=0.0, latest=(), now=NOW, rule=RULE):
-    return tier_after(standing, score=score, latest=latest, now=now, rule=rule)
+    return update_tier(standing, score=score, latest=latest, now=now, rule=rule)
 
 
 def swept(standing, *, score, hours, rule=RULE):
@@ -54,16 +62,16 @@ def swept(standing, *, score, hours, rule=RULE):
 )
 def test_a_tier_is_deserved_by_score_or_by_signals_close_together(score, minutes_ago, tier):
     latest = [NOW - timedelta(minutes=each) for each in minutes_ago]
-    assert deserved(score, latest, now=NOW, rule=RULE) is tier
+    assert choose_tier(score, latest, now=NOW, rule=RULE) is tier
 
 
 @given(standings, scores, ages)
 def test_nobody_is_below_what_it_deserves_and_promotion_is_at_once(standing, score, latest):
     found = after(standing, score=score, latest=latest)
-    wanted = deserved(score, latest, now=NOW, rule=RULE)
+    wanted = choose_tier(score, latest, now=NOW, rule=RULE)
     assert found.tier.rank >= wanted.rank
     if wanted.rank > standing.tier.rank:
-        assert found == TierStanding(tier=wanted, since=NOW)
+        assert found == TierState(tier=wanted, since=NOW)
 
 
 @given(standings, scores, ages)
@@ -84,14 +92,14 @@ def test_one_more_signal_never_lowers_a_tier(standing, score, latest, quarters):
 
 
 def test_a_hot_account_gone_quiet_is_warm_after_four_hours_and_cold_a_day_later():
-    seen = swept(TierStanding(tier=Tier.HOT, since=NOW - HOUR), score=0.1, hours=40)
+    seen = swept(TierState(tier=Tier.HOT, since=NOW - HOUR), score=0.1, hours=40)
     assert [seen.count(tier) for tier in (Tier.HOT, Tier.WARM)] == [4, 24]
     assert seen[-1] is Tier.COLD
 
 
 @given(st.lists(scores, min_size=2, max_size=60))
 def test_an_account_leaves_a_tier_at_most_once_per_cooldown_however_its_score_jumps(jumps):
-    standing = TierStanding(tier=Tier.HOT, since=NOW - 100 * HOUR)
+    standing = TierState(tier=Tier.HOT, since=NOW - 100 * HOUR)
     left = []
     for nth, score in enumerate(jumps):
         now = NOW + nth * HOUR / 2
@@ -105,7 +113,7 @@ def test_an_account_leaves_a_tier_at_most_once_per_cooldown_however_its_score_ju
 
 def test_a_score_that_jumps_around_the_threshold_flaps_without_a_cooldown_and_not_with_it():
     def changes(rule):
-        standing, seen = TierStanding(tier=Tier.WARM, since=NOW), []
+        standing, seen = TierState(tier=Tier.WARM, since=NOW), []
         for hour in range(48):
             score = 0.71 if hour % 2 else 0.69
             standing = after(standing, score=score, now=NOW + hour * HOUR, rule=rule)
@@ -127,7 +135,7 @@ def test_a_score_that_jumps_around_the_threshold_flaps_without_a_cooldown_and_no
     ],
 )
 def test_what_a_tier_is_promised(tier, score, quiet, every, depth):
-    found = looks(tier, score=score, quiet=quiet * HOUR, rule=RULE)
+    found = get_tier_service(tier, score=score, quiet=quiet * HOUR, rule=RULE)
     assert (found.every, found.depth, found.on_signal) == (every, depth, tier is Tier.HOT)
 
 
@@ -136,8 +144,8 @@ def test_a_cold_account_is_looked_at_every_three_to_seven_days_and_never_rarer_f
     one, other, hours
 ):
     cooler, hotter = sorted([one, other])
-    rare = looks(Tier.COLD, score=cooler, quiet=hours * HOUR, rule=RULE)
-    often = looks(Tier.COLD, score=hotter, quiet=hours * HOUR, rule=RULE)
+    rare = get_tier_service(Tier.COLD, score=cooler, quiet=hours * HOUR, rule=RULE)
+    often = get_tier_service(Tier.COLD, score=hotter, quiet=hours * HOUR, rule=RULE)
     assert RULE.cold_every <= often.every <= rare.every <= RULE.coldest_every
 
 

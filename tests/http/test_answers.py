@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.http.response import MOST_HEAD, Answer
+from stoker.http.response import MAX_HEAD_BYTES, ResponseParser
 
 MOST = 1_000
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -12,9 +12,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def taken(*pieces, method="GET"):
-    answer = Answer(method=method, most=MOST)
+    answer = ResponseParser(method=method, most=MOST)
     for piece in pieces:
-        answer.take(piece)
+        answer.feed(piece)
     return answer
 
 
@@ -23,13 +23,13 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(cuts):
     edges = sorted({0, *cuts, len(OK)})
     answer = taken(*[OK[a:b] for a, b in pairwise(edges)])
     assert (answer.done, answer.keep, answer.broken) == (True, True, "")
-    assert (answer.status, answer.body.whole()) == (200, b"ok")
+    assert (answer.status, answer.body.get_body()) == (200, b"ok")
 
 
 @pytest.mark.parametrize("more", [b"H", OK, OK[:20], b"x", b"\0"])
 def test_a_connection_is_not_kept_when_more_came_than_the_answer(more):
     for answer in (taken(OK + more), taken(OK, more)):
-        assert answer.body.whole() == b"ok"
+        assert answer.body.get_body() == b"ok"
         assert (answer.done, answer.keep, answer.broken) == (True, False, "")
 
 
@@ -54,12 +54,12 @@ def test_a_connection_is_not_kept_when_the_server_says_so():
 )
 def test_an_answer_without_end_is_ended(beginning, endless):
     answer, size = taken(beginning), len(beginning)
-    while not answer.done and size < 100 * MOST_HEAD:
-        answer.take(endless)
+    while not answer.done and size < 100 * MAX_HEAD_BYTES:
+        answer.feed(endless)
         size += len(endless)
     assert answer.done
     assert not answer.keep
-    assert answer.broken or answer.cut
+    assert answer.broken or answer.is_truncated
 
 
 def test_a_few_words_before_the_answer_are_fine():
@@ -72,7 +72,7 @@ def test_a_few_words_before_the_answer_are_fine():
 @given(st.binary(max_size=300), st.booleans())
 def test_garbage_is_broken_or_waited_for_but_never_a_crash(data, lost):
     answer = taken(data)
-    answer.lost() if lost else answer.closed()
+    answer.feed_loss() if lost else answer.feed_eof()
     assert answer.done
     assert not answer.keep
 
@@ -80,8 +80,8 @@ def test_garbage_is_broken_or_waited_for_but_never_a_crash(data, lost):
 def test_closing_ends_only_an_answer_that_has_no_other_end():
     for head, whole in ((b"HTTP/1.1 200 OK\r\n\r\n", True), (OK[:-2], False), (CHUNKED, False)):
         answer = taken(head)
-        answer.closed()
+        answer.feed_eof()
         assert (not answer.broken) == whole
         broken = taken(head)
-        broken.lost()
+        broken.feed_loss()
         assert broken.broken

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import UncertainError
-from stoker.http.body import ACCEPTED, body
+from stoker.http.body import ACCEPT_ENCODING, build_decoder
 
 MOST = 5_000
 
@@ -30,7 +30,7 @@ cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 def taken(encoding, wire, cuts=(), most=MOST, into=None):
-    body_ = body(encoding, most=most, into=into)
+    body_ = build_decoder(encoding, most=most, into=into)
     edges = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
     for start, end in itertools.pairwise(edges):
         body_.add(wire[start:end])
@@ -40,7 +40,7 @@ def taken(encoding, wire, cuts=(), most=MOST, into=None):
 @given(packers, st.binary(max_size=3 * MOST), cuts)
 def test_a_body_comes_out_as_it_went_in_up_to_the_most_whatever_its_pieces(name, data, cuts):
     out = taken(name, PACKERS[name](data), cuts)
-    assert out.whole() == data[:MOST]
+    assert out.get_body() == data[:MOST]
     assert out.full == (len(data) > MOST)
 
 
@@ -48,7 +48,7 @@ def test_a_body_comes_out_as_it_went_in_up_to_the_most_whatever_its_pieces(name,
 def test_never_more_comes_out_than_was_asked_for(name, size, step):
     wire = PACKERS[name](bytes(size))
     out = taken(name, wire, range(step, len(wire), step))
-    assert len(out.whole()) == min(size, MOST)
+    assert len(out.get_body()) == min(size, MOST)
     assert out.full == (size > MOST)
 
 
@@ -56,7 +56,7 @@ def test_never_more_comes_out_than_was_asked_for(name, size, step):
 def test_what_is_handed_on_piece_by_piece_is_what_would_have_been_kept(name, data, cuts):
     pieces = []
     out = taken(name, PACKERS[name](data), cuts, into=pieces.append)
-    assert (b"".join(pieces), out.whole()) == (data[:MOST], b"")
+    assert (b"".join(pieces), out.get_body()) == (data[:MOST], b"")
 
 
 def undone(wire):
@@ -74,7 +74,7 @@ def undone(wire):
 def test_garbage_is_broken_or_read_as_the_library_reads_it(name, wire, cuts):
     try:
         out = taken(name, wire, cuts)
-        read = out.whole()
+        read = out.get_body()
     except UncertainError:
         assert wire  # nothing at all is a body, an empty one
         return
@@ -87,7 +87,7 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(data, place, bit, cuts):
     wire = bytearray(gzip.compress(data))
     wire[2 + place % (len(wire) - 2)] ^= 1 << bit
     try:
-        read = taken("gzip", bytes(wire), cuts).whole()
+        read = taken("gzip", bytes(wire), cuts).get_body()
     except UncertainError:
         return
     assert read == data
@@ -98,17 +98,17 @@ def test_a_body_that_breaks_off_is_never_taken_for_whole(data, draw):
     wire = gzip.compress(data)
     cut = draw.draw(st.integers(1, len(wire) - 1))
     with pytest.raises(UncertainError):
-        taken("gzip", wire[:cut]).whole()
+        taken("gzip", wire[:cut]).get_body()
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), cuts)
 def test_gzip_members_are_one_body(parts, cuts):
     wire = b"".join(gzip.compress(part) for part in parts)
-    assert taken("gzip", wire, cuts).whole() == b"".join(parts)
+    assert taken("gzip", wire, cuts).get_body() == b"".join(parts)
 
 
 def test_padding_after_the_end_is_ignored():
-    assert taken("gzip", gzip.compress(b"page") + bytes(100), [7, 24, 25, 26]).whole() == b"page"
+    assert taken("gzip", gzip.compress(b"page") + bytes(100), [7, 24, 25, 26]).get_body() == b"page"
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_padding_after_the_end_is_ignored():
     ["br", "zstd", "compress", "gzip, gzip", "gzip,deflate", "br, gzip", "gzip, br", "x", "utf-8"],
 )
 def test_what_was_not_asked_for_is_refused(encoding):
-    assert body(encoding, most=MOST) is None
-    assert encoding not in [name.strip() for name in ACCEPTED.split(",")]
+    assert build_decoder(encoding, most=MOST) is None
+    assert encoding not in [name.strip() for name in ACCEPT_ENCODING.split(",")]
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_what_was_not_asked_for_is_refused(encoding):
     ids=["empty members", "empty blocks"],
 )
 def test_an_endless_stream_of_nothing_is_cut(member):
-    out = body("deflate" if member[0] == 0 else "gzip", most=MOST)
+    out = build_decoder("deflate" if member[0] == 0 else "gzip", most=MOST)
     for _ in range(100_000):
         out.add(member)
         if out.full:
             break
     assert out.full
-    assert out.whole() == b""
+    assert out.get_body() == b""

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from faults.hostile_server import HostileServer
 from stoker.base.errors import PermanentError, TransientError
 from stoker.http.addresses import is_public
-from stoker.http.ssrf import Dialer, Place, refused_unless_public, sandbox_place
+from stoker.http.ssrf import CheckedAddress, SafeConnector, parse_sandbox_address, require_public
 
 
 def place(address):
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    return Place(family, str(address), 443)
+    return CheckedAddress(family, str(address), 443)
 
 
 def connected(host, port=80, **settings):
     async def run():
-        dialer = Dialer(**settings)
+        dialer = SafeConnector(**settings)
         try:
             opened = await dialer.connect(host, port)
             with opened:
@@ -33,10 +33,10 @@ def connected(host, port=80, **settings):
 def test_a_host_is_refused_when_any_of_its_addresses_is_not_public(addresses):
     places = [place(address) for address in addresses]
     if places and all(is_public(address) for address in addresses):
-        assert refused_unless_public("example.com", places) == places
+        assert require_public("example.com", places) == places
     else:
         with pytest.raises(PermanentError):
-            refused_unless_public("example.com", places)
+            require_public("example.com", places)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_only_the_webs_own_ports_are_dialled(host, port):
 def test_names_of_the_sandbox_lead_there_and_nowhere_else():
     async def run():
         async with HostileServer() as server:
-            dialer = Dialer(sandbox=server.address)
+            dialer = SafeConnector(sandbox=server.address)
             try:
                 ends = []
                 for port in (80, 443):
@@ -80,7 +80,7 @@ def test_what_only_looks_like_the_sandbox_is_dialled_like_anything_else(host):
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8099", "127.9.9.9:1", "[::1]:8099"])
 def test_the_sandbox_may_be_anywhere_on_loopback(text):
-    assert sandbox_place(text).port == int(text.rpartition(":")[2])
+    assert parse_sandbox_address(text).port == int(text.rpartition(":")[2])
 
 
 def test_a_name_that_is_none_is_refused():

@@ -9,7 +9,7 @@ import pytest
 
 from faults.hostile_server import HostileServer
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.http.client import MOST_HOPS, Call, Http
+from stoker.http.client import MAX_REDIRECTS, HttpClient, Request
 
 AGENT = "Stoker test (mailto:operator@example.com)"
 CANARY = "canary-5d1c"
@@ -20,7 +20,7 @@ def web(work, **settings):
 
     async def run():
         async with HostileServer() as server:
-            http = Http(user_agent=AGENT, sandbox=server.address, **settings)
+            http = HttpClient(user_agent=AGENT, sandbox=server.address, **settings)
             try:
                 return await work(http, server)
             finally:
@@ -40,7 +40,7 @@ async def until(so):
 
 def get(url, **changes):
     settings = {"method": "GET", "deadline": timedelta(seconds=60), **changes}
-    return Call(url=url if "://" in url else f"http://site.test{url}", **settings)
+    return Request(url=url if "://" in url else f"http://site.test{url}", **settings)
 
 
 def said(call, **settings):
@@ -54,7 +54,7 @@ def echoed(call):
 def test_a_reply_is_what_the_server_said():
     reply = said(get("/say?status=404&header=X-Kind:%20odd&body=" + b"gone".hex()))
     assert (reply.status, reply.body, reply.headers["x-kind"]) == (404, b"gone", "odd")
-    assert (reply.cut, reply.wire_bytes) == (False, 4)
+    assert (reply.truncated, reply.wire_bytes) == (False, 4)
     assert reply.url.startswith("http://site.test/say?")
 
 
@@ -141,7 +141,7 @@ def test_nobody_there_is_transient_for_nothing_was_sent():
     async def work():
         async with HostileServer() as server:
             address = server.address
-        http = Http(user_agent=AGENT, sandbox=address)
+        http = HttpClient(user_agent=AGENT, sandbox=address)
         try:
             await http.send(get("/ok"))
         finally:
@@ -169,10 +169,10 @@ def test_answers_without_a_body_are_whole(method, status):
 
 
 def test_a_body_is_cut_at_the_most_asked_for():
-    reply = said(get("/say?body=" + b"0123456789".hex(), most_bytes=4))
-    assert (reply.body, reply.cut) == (b"0123", True)
-    whole = said(get("/say?body=" + b"0123456789".hex(), most_bytes=10))
-    assert (whole.body, whole.cut) == (b"0123456789", False)
+    reply = said(get("/say?body=" + b"0123456789".hex(), max_bytes=4))
+    assert (reply.body, reply.truncated) == (b"0123", True)
+    whole = said(get("/say?body=" + b"0123456789".hex(), max_bytes=10))
+    assert (whole.body, whole.truncated) == (b"0123456789", False)
 
 
 def test_a_compressed_body_comes_out_whole():
@@ -187,7 +187,7 @@ def test_an_encoding_not_asked_for_is_refused_and_uncertain_if_it_may_have_cost(
     with pytest.raises(PermanentError):
         said(call)
     with pytest.raises(UncertainError):
-        said(get(call.url, charged=True))
+        said(get(call.url, billable=True))
 
 
 def test_connections_are_kept_for_the_next_request():
@@ -307,14 +307,14 @@ def test_without_hops_a_redirect_is_the_reply():
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_followed_and_says_where_it_ended(status):
-    reply = said(get(to("http://other.test/echo?x=1", status), hops=5))
+    reply = said(get(to("http://other.test/echo?x=1", status), max_redirects=5))
     assert reply.url == "http://other.test/echo?x=1"
     assert json.loads(reply.body)["method"] == "GET"
 
 
 def test_a_redirect_in_utf_8_is_followed_as_meant():
     raw = "HTTP/1.1 302 x\r\nLocation: /echo?ü\r\nContent-Length: 0\r\n\r\n".encode()
-    reply = said(get(f"/raw?bytes={raw.hex()}", hops=1))
+    reply = said(get(f"/raw?bytes={raw.hex()}", max_redirects=1))
     assert json.loads(reply.body)["target"] == "/echo?%C3%BC"
 
 
@@ -322,22 +322,22 @@ def test_a_redirect_in_utf_8_is_followed_as_meant():
     ("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
 )
 def test_a_post_becomes_a_get_where_every_browser_makes_it_one(status, method):
-    call = get(to("/echo", status), method="POST", body=b"x", hops=1)
+    call = get(to("/echo", status), method="POST", body=b"x", max_redirects=1)
     told = echoed(call)
     assert (told["method"], told["body"]) == (method, "x" if method == "POST" else "")
 
 
-@pytest.mark.parametrize("hops", range(1, MOST_HOPS + 1))
+@pytest.mark.parametrize("hops", range(1, MAX_REDIRECTS + 1))
 def test_redirects_end_after_the_hops_allowed(hops):
-    assert said(get(f"/chain/{hops}", hops=hops)).body == b"end"
+    assert said(get(f"/chain/{hops}", max_redirects=hops)).body == b"end"
     with pytest.raises(PermanentError):
-        said(get(f"/chain/{hops + 1}", hops=hops))
+        said(get(f"/chain/{hops + 1}", max_redirects=hops))
 
 
-@pytest.mark.parametrize("hops", [-1, MOST_HOPS + 1])
+@pytest.mark.parametrize("hops", [-1, MAX_REDIRECTS + 1])
 def test_more_hops_than_that_cannot_be_asked_for(hops):
     with pytest.raises(ConfigError):
-        said(get("/ok", hops=hops))
+        said(get("/ok", max_redirects=hops))
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_more_hops_than_that_cannot_be_asked_for(hops):
 )
 def test_a_redirect_to_where_we_do_not_go_is_refused(where):
     with pytest.raises(PermanentError):
-        said(get(to(where), hops=5))
+        said(get(to(where), max_redirects=5))
 
 
 SECRETS = {
@@ -366,16 +366,18 @@ SECRETS = {
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_credential_goes_to_its_own_origin_only(status):
-    there = echoed(get(to("http://other.test/echo", status), headers=SECRETS, hops=5))
+    there = echoed(get(to("http://other.test/echo", status), headers=SECRETS, max_redirects=5))
     assert CANARY not in json.dumps(there)
     assert there["headers"]["accept"] == "text/html"
-    here = echoed(get(to("/echo", status), headers=SECRETS, hops=5))
+    here = echoed(get(to("/echo", status), headers=SECRETS, max_redirects=5))
     assert here["headers"]["authorization"] == f"Bearer {CANARY}"
 
 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_body_is_never_sent_on_to_another_origin(status):
-    call = get(to("http://other.test/echo", status), method="POST", body=CANARY.encode(), hops=5)
+    call = get(
+        to("http://other.test/echo", status), method="POST", body=CANARY.encode(), max_redirects=5
+    )
 
     async def work(http, server):
         with pytest.raises(PermanentError):
@@ -387,7 +389,7 @@ def test_a_body_is_never_sent_on_to_another_origin(status):
 
 def test_credentials_do_not_come_back_after_a_detour():
     back = to("http://site.test/echo", host="other.test")
-    assert CANARY not in json.dumps(echoed(get(to(back), headers=SECRETS, hops=5)))
+    assert CANARY not in json.dumps(echoed(get(to(back), headers=SECRETS, max_redirects=5)))
 
 
 # What is refused before anything is sent.
@@ -424,7 +426,7 @@ def test_a_request_that_could_be_two_is_not_sent(call):
 @pytest.mark.parametrize("agent", ["", "two\nlines", "é"])
 def test_whoever_asks_has_a_plain_name(agent):
     with pytest.raises(ConfigError):
-        Http(user_agent=agent)
+        HttpClient(user_agent=agent)
 
 
 @pytest.mark.parametrize(
@@ -432,13 +434,13 @@ def test_whoever_asks_has_a_plain_name(agent):
 )
 def test_a_sandbox_is_on_loopback_or_nowhere(place):
     with pytest.raises(ConfigError):
-        Http(user_agent=AGENT, sandbox=place)
+        HttpClient(user_agent=AGENT, sandbox=place)
 
 
 @pytest.mark.parametrize("url", ["http://site.test/", "http://test/", "http://site.test.invalid/"])
 def test_without_a_sandbox_its_names_lead_nowhere(url):
     async def work():
-        http = Http(user_agent=AGENT)
+        http = HttpClient(user_agent=AGENT)
         try:
             await http.send(get(url))
         finally:
@@ -467,7 +469,9 @@ def test_without_a_sandbox_its_names_lead_nowhere(url):
 def test_no_header_and_no_query_ever_shows(path, caplog):
     caplog.set_level(logging.DEBUG)
     mark = "&" if "?" in path else "?"
-    call = get(f"{path}{mark}key={CANARY}", headers=SECRETS, hops=2, deadline=timedelta(seconds=1))
+    call = get(
+        f"{path}{mark}key={CANARY}", headers=SECRETS, max_redirects=2, deadline=timedelta(seconds=1)
+    )
     with pytest.raises((PermanentError, UncertainError)) as raised:
         said(call)
     seen, error = [repr(call.headers is None), caplog.text], raised.value

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
-from stoker.base.types import clean_text, storable
-from stoker.http.strict_json import DEEPEST, MOST_VALUES, read_json
+from stoker.base.types import clean_text, is_storable
+from stoker.http.strict_json import MAX_DEPTH, MAX_VALUES, parse_json
 
 values = st.recursive(
     st.none()
@@ -33,7 +33,7 @@ def cleaned(value):
 @given(values)
 def test_what_was_written_is_read_with_its_texts_cleaned(value):
     try:
-        read = read_json(json.dumps(value).encode())
+        read = parse_json(json.dumps(value).encode())
     except PermanentError:
         # Two keys that were different only in what is cleaned away are one key given twice.
         assert json.dumps(cleaned(value)) != json.dumps(value)
@@ -69,7 +69,7 @@ def test_what_was_written_is_read_with_its_texts_cleaned(value):
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b"[" * 100_000 + b"]" * 100_000,
-        b"[0" + b",0" * (MOST_VALUES + 1) + b"]",
+        b"[0" + b",0" * (MAX_VALUES + 1) + b"]",
         b"{'a': 1}",
         b"[1,]",
         b"undefined",
@@ -80,7 +80,7 @@ def test_what_was_written_is_read_with_its_texts_cleaned(value):
 )
 def test_what_is_not_plain_json_is_refused_whole(body):
     with pytest.raises(PermanentError):
-        read_json(body)
+        parse_json(body)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_what_is_not_plain_json_is_refused_whole(body):
         (b' {"a": [1.5, true, null]}\n', {"a": [1.5, True, None]}),
         (b'"\\ud83d\\ude00"', "😀"),
         (b'"a\\u0000b\\ud800c"', "ab\ufffdc"),
-        (b"[" * DEEPEST + b"]" * DEEPEST, None),
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, None),
     ],
 )
 def test_what_is_a_little_off_is_still_read(body, value):
-    read = read_json(body)
+    read = parse_json(body)
     assert value is None or read == value
 
 
@@ -103,7 +103,7 @@ def test_what_is_a_little_off_is_still_read(body, value):
 )
 def test_garbage_is_refused_and_nothing_else_happens(body):
     with contextlib.suppress(PermanentError):
-        json.dumps(read_json(body), allow_nan=False)
+        json.dumps(parse_json(body), allow_nan=False)
 
 
 @given(values, st.data())
@@ -111,7 +111,7 @@ def test_every_text_that_comes_out_can_be_kept(value, data):
     text = json.dumps(value).encode()
     cut = data.draw(st.integers(0, len(text)))
     try:
-        read = read_json(text[:cut])
+        read = parse_json(text[:cut])
     except PermanentError:
         return
     todo = [read]
@@ -122,4 +122,4 @@ def test_every_text_that_comes_out_can_be_kept(value, data):
         elif isinstance(each, list):
             todo += each
         elif isinstance(each, str):
-            assert storable(each)
+            assert is_storable(each)

@@ -9,9 +9,9 @@ import pytest
 
 from faults.hostile_server import HostileServer
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.retry import LONGEST_WAIT
-from stoker.http.api_client import Failure, Vendor
-from stoker.http.client import Http
+from stoker.base.retry import MAX_WAIT
+from stoker.http.api_client import StatusMeaning, VendorApi
+from stoker.http.client import HttpClient
 
 CANARY = "canary-81aa"
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
@@ -20,9 +20,9 @@ NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 def asked(work, *, base_url="http://vendor.test", **settings):
     async def run():
         async with HostileServer() as server:
-            http = Http(user_agent="Stoker test", sandbox=server.address)
+            http = HttpClient(user_agent="Stoker test", sandbox=server.address)
             try:
-                vendor = Vendor(
+                vendor = VendorApi(
                     http,
                     name="acme",
                     base_url=base_url,
@@ -93,8 +93,8 @@ def test_a_status_becomes_what_the_caller_does_next(status, kind):
 
 def test_a_vendors_own_meaning_stands_before_the_usual():
     own = {
-        403: Failure(PermanentError, "will not show this person"),
-        500: Failure(TransientError, "naps"),
+        403: StatusMeaning(PermanentError, "will not show this person"),
+        500: StatusMeaning(TransientError, "naps"),
     }
     for status, kind in ((403, PermanentError), (500, TransientError), (401, ConfigError)):
         with pytest.raises(kind):
@@ -228,7 +228,7 @@ def test_a_hundred_ways_of_asking_us_to_wait_are_all_bounded(record_property):
         return waits
 
     waits = asked(work)
-    assert all(wait is None or timedelta(0) < wait <= LONGEST_WAIT for wait in waits)
+    assert all(wait is None or timedelta(0) < wait <= MAX_WAIT for wait in waits)
     assert len(waits) == 100
     assert sum(wait is not None for wait in waits) > 30
     record_property("fault", f"Retry-After, odd values: n={len(waits)}, unbounded waits 0")

@@ -9,13 +9,13 @@ import pytest
 import pg
 from night_house import ACME, ANYBODY, BOLT, Days, house
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Verdict
+from stoker.accounts.model import EmailStatus
 from stoker.base.events import CompanyEnded, NightPlanned
 from stoker.base.types import Depth, Step
 from stoker.budgets.caps import CapChange
-from stoker.budgets.verify import verified
-from stoker.crawl.page_text import corpus_key
-from stoker.enrichment.model import UnitState
+from stoker.budgets.verify import verify_ledger
+from stoker.crawl.page_text import build_corpus_key
+from stoker.enrichment.model import WorkState
 from stoker.runs.model import RunState
 
 TAVILY = "tenant_connector/tavily/calls/day"
@@ -48,7 +48,7 @@ def anywhere(request, tmp_path):
 
 
 async def knowledge(house, tenant=ACME):
-    return await house.store(tenant).accounts.dossiers(limit=1000)
+    return await house.store(tenant).accounts.list_company_records(limit=1000)
 
 
 async def limited(house, cap, limit, tenant=ACME):
@@ -61,7 +61,7 @@ def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhe
         async with anywhere(companies=6) as house:
             runs = await house.nights(ACME, BOLT)
             known = [await knowledge(house, tenant) for tenant in (ACME, BOLT)]
-            sound = [await verified(house.store(tenant)) for tenant in (ACME, BOLT)]
+            sound = [await verify_ledger(house.store(tenant)) for tenant in (ACME, BOLT)]
             return runs, known, sound, house.box.world, house.told
 
     runs, known, sound, world, told = asyncio.run(journey())
@@ -71,7 +71,7 @@ def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhe
         assert run.manifest.counts["units_done"] == 6
         assert set(run.manifest.selected) == {dossier.company.id for dossier in dossiers}
         for dossier in dossiers:
-            truth = world.by_uen(dossier.company.id)
+            truth = world.find_by_uen(dossier.company.id)
             assert dossier.company.website == f"http://{truth.domain}/"
             assert dossier.score is not None
             assert dossier.score.rationale
@@ -81,8 +81,8 @@ def test_two_tenants_have_their_night_and_know_their_companies_afterwards(anywhe
         assert run.manifest.cost["tavily/calls"] == 6
         assert run.manifest.counts["crm_written"] > 6
     assert [verdict.problems for verdict in sound] == [(), ()]
-    assert len(told.of(CompanyEnded)) == 12
-    assert {event.companies for event in told.of(NightPlanned)} == {6}
+    assert len(told.of_type(CompanyEnded)) == 12
+    assert {event.companies for event in told.of_type(NightPlanned)} == {6}
 
 
 def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
@@ -91,7 +91,7 @@ def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
         async with at(companies=5, troubles=True, clock=clock) as house:
             await house.night()
             known, paid = await knowledge(house), house.charged()
-            clock.ahead = timedelta(days=1)
+            clock.proceed = timedelta(days=1)
             again = await house.night()
             return again, known, await knowledge(house), paid, house.charged()
 
@@ -101,7 +101,7 @@ def test_a_second_night_on_sites_that_did_not_change_pays_nobody(at):
     paid.pop("odoo"), paid_then.pop("odoo")
     assert paid_then == paid
     assert set(again.manifest.cost) == {"crawl/pull_units"}
-    assert [each.findings for each in after] == [each.findings for each in before]
+    assert [each.facts for each in after] == [each.facts for each in before]
     assert [each.score for each in after] == [each.score for each in before]
     assert again.manifest.counts["crm_written"] == 0
 
@@ -112,7 +112,7 @@ def test_a_rerun_of_the_same_day_looks_at_nobody_again_unless_it_is_asked_to(at)
             first = await house.night(limit=2)
             rest, nobody = await house.night(), await house.night()
             told = {"clock": house.app.clock, "observer": house.app.observer}
-            plan = await house.app.night(ACME).plan(house.store(), **told)
+            plan = await house.app.build_nightly_run(ACME).plan(house.store(), **told)
             return first, rest, nobody, plan, await house.night(again=True, limit=2)
 
     first, rest, nobody, plan, again = asyncio.run(journey())
@@ -123,7 +123,7 @@ def test_a_rerun_of_the_same_day_looks_at_nobody_again_unless_it_is_asked_to(at)
     assert (nobody.state, nobody.manifest.selected) == (RunState.DONE, ())
     assert "3 of 4 candidates were looked at today" in nobody.reason
     assert "stoker nightly --again" in nobody.reason
-    assert (plan.units, plan.looked_at_today, plan.over_cap) == ((), 3, 1)
+    assert (plan.items, plan.visited_today, plan.over_cap) == ((), 3, 1)
     assert len(again.manifest.selected) == 2
 
 
@@ -144,7 +144,7 @@ def test_a_cap_degrades_the_night_and_the_next_run_goes_on_where_it_left_off(at)
     assert "4 of 6 did without something" in first.reason
     assert any(TAVILY in reason for reason in first.manifest.reasons)
     assert first.manifest.resume_at is not None
-    degraded = [unit for unit in units if unit.state is UnitState.DEGRADED]
+    degraded = [unit for unit in units if unit.state is WorkState.DEGRADED]
     assert len(degraded) == 4
     assert second.state is RunState.DONE
     assert set(second.manifest.selected) == {unit.company for unit in degraded}
@@ -179,7 +179,7 @@ def test_a_night_takes_none_of_what_its_plan_said_is_stopped(at, connector):
             now = house.app.clock.now()
             await house.app.backend.shared().stop(connector, reason="the bill", now=now)
             told = {"clock": house.app.clock, "observer": house.app.observer}
-            plan = await house.app.night(ACME).plan(house.store(), **told)
+            plan = await house.app.build_nightly_run(ACME).plan(house.store(), **told)
             return plan, await house.night()
 
     plan, night = asyncio.run(journey())
@@ -201,11 +201,11 @@ def test_a_plan_of_what_was_left_quotes_looks_that_are_paid_for_in_spite_of_a_st
             night = await house.night()
             await house.store().money.stop("", reason="", now=house.app.clock.now())
             told = {"clock": house.app.clock, "observer": house.app.observer}
-            return night, await house.app.night(ACME).plan(house.store(), **told)
+            return night, await house.app.build_nightly_run(ACME).plan(house.store(), **told)
 
     night, plan = asyncio.run(journey())
 
-    assert plan.taken_over_from == night.name
+    assert plan.resumed_from == night.name
     assert plan.quote.calls["crawl"] > 0
     assert "crawl" not in plan.quote.refused
     assert not any(calls for name, calls in plan.quote.calls.items() if name != "crawl")
@@ -215,12 +215,12 @@ def test_a_night_that_was_stopped_in_the_middle_goes_on_and_pays_nothing_twice(a
     async def journey():
         async with at(companies=8, at_once=2) as house:
             night = asyncio.create_task(house.night())
-            while len(house.told.of(CompanyEnded)) < 3 and not night.done():  # noqa: ASYNC110 - the recorder only remembers
+            while len(house.told.of_type(CompanyEnded)) < 3 and not night.done():  # noqa: ASYNC110 - the recorder only remembers
                 await asyncio.sleep(0.01)
             night.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await night
-            [stopped] = await house.store().runs.runs(kind="nightly")
+            [stopped] = await house.store().runs.list_runs(kind="nightly")
             again = await house.night()
             both = [*await house.units(stopped), *await house.units(again)]
             return stopped, again, both, house.charged()
@@ -229,8 +229,8 @@ def test_a_night_that_was_stopped_in_the_middle_goes_on_and_pays_nothing_twice(a
 
     assert stopped.state is RunState.CANCELLED
     assert again.state in (RunState.DONE, RunState.PARTIAL)
-    ended = [unit.company for unit in units if unit.state is UnitState.DONE]
-    unsure = [unit.company for unit in units if unit.state is UnitState.UNKNOWN]
+    ended = [unit.company for unit in units if unit.state is WorkState.DONE]
+    unsure = [unit.company for unit in units if unit.state is WorkState.UNKNOWN]
     assert sorted(ended + unsure) == sorted({unit.company for unit in units})
     assert len(ended + unsure) == 8
     assert charges["tavily"]["credits"] <= 8
@@ -282,7 +282,7 @@ def test_addresses_no_money_was_left_for_are_verified_the_next_night(at):
 
     def told(dossiers):
         return sum(
-            contact.verdict is not Verdict.UNVERIFIED
+            contact.verdict is not EmailStatus.UNVERIFIED
             for dossier in dossiers
             for contact in dossier.contacts
             if contact.email
@@ -299,7 +299,7 @@ def test_a_vendor_that_refuses_a_night_long_is_made_up_for_in_the_next(at):
         async with at(companies=3, dials={"openai.status": 401}) as house:
             first = await house.night()
             owed = [dossier.notes for dossier in await knowledge(house)]
-            house.box.dials.turn("openai.status", 0)
+            house.box.faults.set_value("openai.status", 0)
             second = await house.night()
             return first, owed, second, house.charged(), await knowledge(house)
 
@@ -320,7 +320,7 @@ def test_who_cannot_be_found_costs_no_look_and_counts_as_not_looked_at(at, statu
         async with at(companies=4, dials={"tavily.status": status}) as house:
             await limited(house, TAVILY, searches)
             night = await house.night()
-            used = await house.store().money.usage()
+            used = await house.store().money.list_usage()
             [units] = [use.used.total for use in used if use.cap == PULLS]
             return night, units, await knowledge(house)
 
@@ -355,15 +355,15 @@ def test_the_selection_of_an_earlier_run_can_be_repeated_exactly(at):
 def test_a_plan_asks_nobody_and_promises_nothing(at):
     async def journey():
         async with at(companies=4) as house:
-            night = house.app.night(ACME)
+            night = house.app.build_nightly_run(ACME)
             plan = await night.plan(
                 house.store(), clock=house.app.clock, observer=house.app.observer
             )
-            return plan, house.box.log, await house.store().money.usage(), house.charged()
+            return plan, house.box.log, await house.store().money.list_usage(), house.charged()
 
     plan, log, usage, charged = asyncio.run(journey())
 
-    assert len(plan.units) == 4
+    assert len(plan.items) == 4
     assert plan.quote.calls["tavily"] == 4
     assert (log, usage, charged) == ([], [], {})
 
@@ -380,7 +380,7 @@ def test_verifying_and_scoring_alone_are_no_look_and_pay_no_pull_units(at):
             verifying = await house.night(steps=steps)
             scoring = await house.night(steps=(Step.SELECT, Step.SCORE))
             told = {"clock": house.app.clock, "observer": house.app.observer}
-            plan = await house.app.night(ACME, steps=steps).plan(house.store(), **told)
+            plan = await house.app.build_nightly_run(ACME, steps=steps).plan(house.store(), **told)
             return looked, verifying, scoring, plan, await knowledge(house)
 
     looked, verifying, scoring, plan, known = asyncio.run(journey())
@@ -412,8 +412,8 @@ def test_what_pages_said_is_kept_only_where_somebody_wants_it_and_bounded(at, ke
         more = f"crawl.persist_corpus = {str(kept).lower()}\nextract.corpus_char_limit = 400"
         async with at(companies=3, more=more) as house:
             run = await house.night()
-            keys = [corpus_key(company) for company in run.manifest.selected]
-            return run, await house.store().answers.answers(keys)
+            keys = [build_corpus_key(company) for company in run.manifest.selected]
+            return run, await house.store().answers.find_answers(keys)
 
     run, found = asyncio.run(journey())
 
@@ -458,7 +458,7 @@ def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(at):
         async with at(companies=2) as house:
             crawling = await house.night(steps=(Step.CRAWL,))
             nobody_fits = IcpRule(industries=("99999",))
-            await house.store().accounts.put_rule(nobody_fits)
+            await house.store().accounts.save_rule(nobody_fits)
             return crawling, await house.night()
 
     crawling, picky = asyncio.run(journey())
@@ -479,8 +479,8 @@ def test_a_quote_is_about_the_steps_that_are_taken_and_names_pull_units_and_mone
     async def journey():
         async with at(companies=4) as house:
             told = {"clock": house.app.clock, "observer": house.app.observer}
-            whole = await house.app.night(ACME).plan(house.store(), **told)
-            crawl = house.app.night(ACME, steps=(*tuple(Step)[:3], Step.CRAWL))
+            whole = await house.app.build_nightly_run(ACME).plan(house.store(), **told)
+            crawl = house.app.build_nightly_run(ACME, steps=(*tuple(Step)[:3], Step.CRAWL))
             return whole.quote, (await crawl.plan(house.store(), **told)).quote
 
     whole, crawl = asyncio.run(journey())

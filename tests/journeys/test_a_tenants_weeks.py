@@ -12,11 +12,11 @@ from stoker.base.clock import VirtualClock
 from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.ledger.chain import first_break
-from stoker.maintenance.service import audited
-from stoker.policies import retention_rule
+from stoker.ledger.chain import find_first_break
+from stoker.maintenance.service import read_audit
+from stoker.policies import build_retention_rule
 from stoker.runs.model import RunState
-from stoker.testing import Recorder
+from stoker.testing import EventRecorder
 
 TOML = """
 [scheduling]
@@ -37,22 +37,22 @@ START = datetime(2026, 2, 20, tzinfo=UTC)  # three weeks with a clock change in 
 
 async def weeks(settings, *, days=24, off=range(12, 15)):
     """Live through some days, the machine being off for some of them."""
-    clock, heard = VirtualClock(START), Recorder()
-    async with wiring.opened(settings, clock=clock, observer=heard) as app:
-        tenants = settings.active_tenants()
-        schedules = [settings.schedule_for(tenant) for tenant in tenants]
-        scheduler = app.scheduler(tenants)
+    clock, heard = VirtualClock(START), EventRecorder()
+    async with wiring.open_app(settings, clock=clock, observer=heard) as app:
+        tenants = settings.list_active_tenants()
+        schedules = [settings.get_schedule(tenant) for tenant in tenants]
+        scheduler = app.build_scheduler(tenants)
         while clock.now() < START + timedelta(days=days):
             due = min(compute_next_run(clock.now(), schedule) for schedule in schedules)
             clock.advance(due - clock.now())
             if (clock.now() - START).days not in off:
-                await scheduler.tick()
+                await scheduler.run_once()
         now = clock.now()
         told = {}
         for tenant in tenants:
-            store, task = app.backend.tenant(tenant), app.task(tenant)
-            rule = retention_rule(settings.for_tenant(tenant))
-            findings = await audited(
+            store, task = app.backend.tenant(tenant), app.build_maintenance_task(tenant)
+            rule = build_retention_rule(settings.for_tenant(tenant))
+            findings = await read_audit(
                 store,
                 task.name,
                 task.schedule,
@@ -62,9 +62,9 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
                 rule=rule,
             )
             told[tenant] = (
-                Counter(finding.kind.value for finding in findings),
-                await store.runs.runs(),
-                await store.ledger.entries(),
+                Counter(finding.status.value for finding in findings),
+                await store.runs.list_runs(),
+                await store.ledger.list_entries(),
             )
         return told
 
@@ -72,7 +72,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
 @pytest.mark.parametrize("backend", ["memory", "sqlite", "json"])
 def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
     (tmp_path / "stoker.toml").write_text(TOML.format(backend=backend))
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     told = asyncio.run(weeks(settings))
 
@@ -82,13 +82,13 @@ def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
         assert 2 <= kinds["MISSED"] <= 3
         assert {run.state for run in runs} == {RunState.DONE}
         assert 9 <= len(runs) <= 12, "ten days are kept, and nothing older"
-        assert first_break(entries) is None
+        assert find_first_break(entries) is None
         assert len(entries) == sum(kinds.values())
 
 
 def test_the_night_on_which_clocks_change_runs_once(tmp_path):
     (tmp_path / "stoker.toml").write_text(TOML.format(backend="memory"))
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     told = asyncio.run(weeks(settings, off=()))
 
@@ -98,17 +98,17 @@ def test_the_night_on_which_clocks_change_runs_once(tmp_path):
 
 
 def test_a_store_that_is_brought_up_to_date_says_so_and_a_new_one_does_not(tmp_path):
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     def opened():
-        heard = Recorder()
+        heard = EventRecorder()
 
         async def open_and_close():
-            async with wiring.opened(settings, observer=heard):
+            async with wiring.open_app(settings, observer=heard):
                 pass
 
         asyncio.run(open_and_close())
-        return [event.step for event in heard.of(Migrated)]
+        return [event.step for event in heard.of_type(Migrated)]
 
     make_file(tmp_path / "stoker.db", version=2, rows=1)
 

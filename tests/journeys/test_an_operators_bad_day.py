@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 import pg
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Request
+from stoker.budgets.charges import SpendRequest
 from stoker.cli.main import main
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -32,19 +32,19 @@ def promise(place, tenant, key, calls, *, unsure=False):
     """Promise calls as a worker of its own would; return what the store answered."""
 
     async def promised():
-        own = settings(directory=place, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=place, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             now, money = app.clock.now(), app.backend.tenant(tenant).money
             answer = await money.reserve(
-                Request(key=key, connector="tavily", amounts={"calls": calls}),
-                caps=await app.caps_for(tenant),
-                reset=app.reset_for(tenant),
+                SpendRequest(key=key, connector="tavily", amounts={"calls": calls}),
+                caps=await app.list_caps(tenant),
+                reset=app.get_reset_rule(tenant),
                 owner=f"worker {os.getpid()}",
                 until=now + timedelta(hours=1),
                 now=now,
             )
             if unsure:
-                await money.keep_aside(key, reason="timed out", now=now)
+                await money.mark_uncertain(key, reason="timed out", now=now)
             return answer
 
     return asyncio.run(promised())

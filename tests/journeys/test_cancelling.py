@@ -10,7 +10,7 @@ import pytest
 import pg
 from night_desk import Desk
 from running_box import RunningBox
-from stoker.sandbox.server import VENDORS as HOSTS
+from stoker.sandbox.server import HANDLERS as HOSTS
 
 VENDORS = ("tavily", "openai", "lusha", "zerobounce")
 PATIENCE = 120  # seconds
@@ -32,7 +32,9 @@ class HeldSearches:
             if self._asked <= self._first or self.may_go.is_set():
                 return told
             self.some_are_held.set()
-            return told.but(stream=self._answer(told.body), drip=timedelta(milliseconds=20))
+            return told.replace_fields(
+                stream=self._answer(told.body), drip=timedelta(milliseconds=20)
+            )
 
         return handled
 
@@ -120,7 +122,7 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         manifest = run["manifest"]
         assert (code, run["state"]) == (5, "CANCELLED")
         assert run["reason"] == f"cancelled by {asked['asked_by']} with: stoker runs cancel"
-        assert run["cancel_request"] == {"by": asked["asked_by"], "at": asked["asked_at"]}
+        assert run["find_cancel_request"] == {"by": asked["asked_by"], "at": asked["asked_at"]}
         assert len(manifest["selected"]) == 16
         assert 0 < len(manifest["remaining"]) < 16
         assert manifest["counts"]["units_waiting"] == len(manifest["remaining"])

@@ -10,12 +10,12 @@ import pytest
 
 from running_box import RunningBox
 from stoker.accounts.model import Company, CompanyId
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.discovery.report import source_counts
+from stoker.discovery.report import parse_source_counts
 from stoker.runs.model import RunState
-from stoker.sandbox.world.jobs import openings_of
-from stoker.testing import FakeClock, Recorder
+from stoker.sandbox.world.jobs import list_openings
+from stoker.testing import EventRecorder, FakeClock
 
 DEFAULT = TenantId("default")
 MORNING = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
@@ -31,12 +31,12 @@ def box():
 
 @pytest.fixture(autouse=True)
 def first_night(box):
-    box.dials.turn("sites.night", 0)
+    box.faults.set_value("sites.night", 0)
 
 
 def on_boards(box):
     """Return a company for each vendor of boards."""
-    companies = [box.world.company(at) for at in range(200)]
+    companies = [box.world.get_company(at) for at in range(200)]
     return [
         next(each for each in companies if each.board == vendor and of(box, each))
         for vendor in VENDORS
@@ -44,7 +44,7 @@ def on_boards(box):
 
 
 def of(box, company, night=0):
-    return openings_of(box.world, company, night=night)
+    return list_openings(box.world, company, night=night)
 
 
 def sources_in(box):
@@ -66,19 +66,19 @@ def home(tmp_path, sources, more="", *, backend="sqlite"):
 
 def on_app(place, box, work, *, clock=None):
     at = {"STOKER_SANDBOX_ADDRESS": box.box.address}
-    own = settings(directory=place, config=None, flags={}, environment=at)
+    own = read_settings(directory=place, config=None, flags={}, environment=at)
 
     async def whole():
         told = clock or FakeClock(MORNING)
-        async with opened(own, clock=told, observer=Recorder()) as app:
+        async with open_app(own, clock=told, observer=EventRecorder()) as app:
             return await work(app)
 
     return asyncio.run(whole())
 
 
 async def discovered(app):
-    discovery = app.discovery(DEFAULT, files=app.posting_files(DEFAULT))
-    return await app.scheduler(()).start_now(app.discovery_task(DEFAULT, discovery))
+    discovery = app.build_discovery_run(DEFAULT, files=app.get_posting_files(DEFAULT))
+    return await app.build_scheduler(()).run_now(app.build_discovery_task(DEFAULT, discovery))
 
 
 def contents(place):
@@ -127,7 +127,9 @@ def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tm
     clock.advance(DAY)
     run = on_app(place, box, discovered, clock=clock)
 
-    assert {each["state"] for each in source_counts(run.manifest.counts).values()} == {"unchanged"}
+    assert {each["state"] for each in parse_source_counts(run.manifest.counts).values()} == {
+        "unchanged"
+    }
     assert run.manifest.counts["new"] == run.manifest.counts["gone"] == 0
     assert contents(place) == before  # those of the second run, whose name sorts later
 
@@ -135,11 +137,11 @@ def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tm
 def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
     place, clock = home(tmp_path, sources_in(box)[:3]), FakeClock(MORNING)
     on_app(place, box, discovered, clock=clock)
-    box.dials.turn("sites.night", 20)
+    box.faults.set_value("sites.night", 20)
     clock.advance(DAY)
     run = on_app(place, box, discovered, clock=clock)
 
-    found = source_counts(run.manifest.counts)
+    found = parse_source_counts(run.manifest.counts)
     for company in on_boards(box):
         then = {job.number for job in of(box, company)}
         now = {job.number for job in of(box, company, 20)}
@@ -178,7 +180,7 @@ def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box)
         ]
         await store.accounts.upsert_companies(companies, now=app.clock.now())
         run = await discovered(app)
-        return run, await store.attention.hottest()
+        return run, await store.attention.list_hottest()
 
     run, hottest = on_app(place, box, work)
     assert {heat.account for heat in hottest} == {greenhouse.uen, lever.uen}
@@ -193,7 +195,7 @@ def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
         kinds = []
         for _ in range(2):
             for _ in range(2):
-                ended = await app.scheduler((DEFAULT,)).tick()
+                ended = await app.build_scheduler((DEFAULT,)).run_once()
                 kinds.append(sorted(run.kind for _, run in ended))
             clock.advance(DAY)
         return kinds
@@ -204,6 +206,6 @@ def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
 
 def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):
     async def work(app):
-        return [run.kind for _, run in await app.scheduler((DEFAULT,)).tick()]
+        return [run.kind for _, run in await app.build_scheduler((DEFAULT,)).run_once()]
 
     assert on_app(home(tmp_path, sources_in(box)), box, work) == ["upkeep"]

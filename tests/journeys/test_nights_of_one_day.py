@@ -9,8 +9,8 @@ from night_house import ACME, ANYBODY, house
 from stoker.accounts.icp import IcpRule
 from stoker.base.types import Step
 from stoker.budgets.caps import CapChange
-from stoker.enrichment.model import UnitState
-from stoker.runs.model import GONE, Run, RunKey, RunState
+from stoker.enrichment.model import WorkState
+from stoker.runs.model import PROCESS_DIED, Run, RunKey, RunState
 
 TAVILY = "tenant_connector/tavily/calls/day"
 TOKENS = "tenant_connector/openai/tokens/day"
@@ -35,11 +35,11 @@ async def limited(house, cap, limit):
 
 async def planned(house, **how):
     told = {"clock": house.app.clock, "observer": house.app.observer}
-    return await house.app.night(ACME, **how).plan(house.store(), **told)
+    return await house.app.build_nightly_run(ACME, **how).plan(house.store(), **told)
 
 
 async def looked_at(house):
-    known = await house.store().accounts.dossiers(limit=1000)
+    known = await house.store().accounts.list_company_records(limit=1000)
     return {each.company.id for each in known if each.looked_at is not None}
 
 
@@ -71,7 +71,7 @@ def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
     scoring, units, looked = asyncio.run(journey())
 
     assert scoring.state is RunState.PARTIAL
-    assert {unit.state for unit in units} == {UnitState.POISONED}
+    assert {unit.state for unit in units} == {WorkState.FAILED}
     assert "nobody has looked at it yet" in units[0].reasons[0]
     assert (scoring.manifest.counts["crm_written"], looked) == (0, set())
 
@@ -80,7 +80,7 @@ def test_a_night_that_lacks_what_no_look_makes_good_is_followed_by_a_new_choice(
     async def journey():
         async with at(companies=5, dials={"odoo.status": 503}) as house:
             first = await house.night(limit=2)
-            house.box.dials.turn("odoo.status", 0)
+            house.box.faults.set_value("odoo.status", 0)
             return first, await house.night()
 
     first, second = asyncio.run(journey())
@@ -97,9 +97,9 @@ def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at
             await house.night(limit=2)
             accounts = house.store().accounts
             nobody = IcpRule(industries=("99999",), employees=(0, 10_000), years=(1900, 2100))
-            await accounts.put_rule(nobody)
+            await accounts.save_rule(nobody)
             await planned(house)  # nobody is a candidate any more
-            await accounts.put_rule(ANYBODY)
+            await accounts.save_rule(ANYBODY)
             rest = await house.night()
             again = await planned(house, again=True)
             return rest, again, await looked_at(house), await planned(house)
@@ -109,7 +109,7 @@ def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at
     assert (len(rest.manifest.selected), len(looked)) == (1, 3)
     assert {unit.company for unit in again.units} == looked
     assert (after.units, after.over_cap) == ((), 3)
-    assert "the day's cap on companies is reached" in after.nobody
+    assert "the day's cap on companies is reached" in after.empty_reason
 
 
 def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
@@ -122,7 +122,11 @@ def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
 
     fresh, resumed = asyncio.run(journey())
 
-    assert fresh.nobody == resumed.reason == "no companies were asked for: the night's limit is 0"
+    assert (
+        fresh.empty_reason
+        == resumed.reason
+        == "no companies were asked for: the night's limit is 0"
+    )
 
 
 def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
@@ -160,7 +164,7 @@ def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
         async with at(companies=3) as house:
             steps = tuple(set(Step) - {Step.EXTRACT, Step.CONTACTS, Step.VERIFY})
             run = await house.night(steps=tuple(sorted(steps, key=list(Step).index)))
-            known = await house.store().accounts.dossiers(limit=1000)
+            known = await house.store().accounts.list_company_records(limit=1000)
             return run, await house.units(run), house.charged(), known
 
     run, units, charged, known = asyncio.run(journey())
@@ -238,7 +242,7 @@ def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
     first, four, third = asyncio.run(journey())
     vain = first.manifest.selected
 
-    assert [unit.place for unit in four.units] == [0, 1, 2, 3]
+    assert [unit.rank for unit in four.units] == [0, 1, 2, 3]
     assert [unit.company in vain for unit in four.units] == [False, False, False, True]
     assert third.manifest.selected[3:] == vain
     assert (third.manifest.counts["selected"], third.manifest.counts["candidates"]) == (5, 5)
@@ -287,10 +291,10 @@ def test_a_night_that_died_when_all_was_done_is_ended_by_the_next_and_then_other
             units = await house.units(first)
             runs, nights = house.store().runs, house.store().nights
             at_once_after = first.at + timedelta(seconds=1)
-            died = Run(key=RunKey(at_once_after, first.key.epoch), kind=first.kind)
+            died = Run(key=RunKey(at_once_after, first.key.fencing_token), kind=first.kind)
             await runs.insert_run(died)
-            await nights.plan_units(died.name, units)
-            await runs.finish_run(died.ended(RunState.FAILED, at=at_once_after, reason=GONE))
+            await nights.insert_items(died.name, units)
+            await runs.finish_run(died.end(RunState.FAILED, at=at_once_after, reason=PROCESS_DIED))
             return await house.night(), await house.night()
 
     ending, others = asyncio.run(journey())

@@ -12,16 +12,16 @@ import pytest
 
 import pg
 from metered_vendor import LYING, MeteredVendor, Mood, buy
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.errors import StokerError
 from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Paid
-from stoker.budgets.reservations import OPEN
-from stoker.budgets.verify import shared_differences, verified, verified_orders
-from stoker.testing import Recorder
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import SettledCall
+from stoker.budgets.reservations import OPEN_STATUSES
+from stoker.budgets.verify import find_shared_mismatches, verify_ledger, verify_operator_ledger
+from stoker.testing import EventRecorder
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 OWN, SHARED = "tenant_connector/lusha/credits/day", "connector/lusha/credits/day"
@@ -44,19 +44,19 @@ def own(request, tmp_path):
     if request.param == "postgres":
         _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
         environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
-    return settings(directory=tmp_path, config=None, flags={}, environment=environment)
+    return read_settings(directory=tmp_path, config=None, flags={}, environment=environment)
 
 
 async def pay(app, tenant, key, port):
     """Buy once, as any part of the product does; what went wrong comes back as it was raised."""
-    request = Request(key=f"{tenant}/{key}", connector="lusha", amounts={"credits": 1})
-    gate, passages = await app.gate(tenant), app.passages(tenant)
+    request = SpendRequest(key=f"{tenant}/{key}", connector="lusha", amounts={"credits": 1})
+    gate, passages = await app.get_gate(tenant), app.get_limiter(tenant)
 
     async def step():
         return await buy(port, key=request.key, patience=0.3)
 
     try:
-        return await gate.pay_for(request, step, passage=passages.through("lusha", 1))
+        return await gate.spend(request, step, passage=passages.acquire_slot("lusha", 1))
     except StokerError as error:
         return error
 
@@ -82,18 +82,18 @@ def charged(vendor, tenant):
 
 async def sound(app):
     """Everything adds up, by the ledgers alone."""
-    verdicts = [await verified(app.backend.tenant(tenant)) for tenant in (ACME, BOLT)]
-    orders = await verified_orders(app.backend.shared())
+    verdicts = [await verify_ledger(app.backend.tenant(tenant)) for tenant in (ACME, BOLT)]
+    orders = await verify_operator_ledger(app.backend.shared())
     problems = [problem for verdict in (*verdicts, orders) for problem in verdict.problems]
-    return problems + await shared_differences(app.backend.shared(), verdicts)
+    return problems + await find_shared_mismatches(app.backend.shared(), verdicts)
 
 
 def run(own, journey):
     async def whole():
-        told = Recorder()
+        told = EventRecorder()
         async with AsyncExitStack() as stack:
             workers = [
-                await stack.enter_async_context(opened(own, observer=told)) for _ in range(2)
+                await stack.enter_async_context(open_app(own, observer=told)) for _ in range(2)
             ]
             return await journey(workers, told)
 
@@ -109,7 +109,9 @@ def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
             holds = [
                 hold
                 for tenant in (ACME, BOLT)
-                for hold in await workers[0].backend.tenant(tenant).money.holds(phases=list(OPEN))
+                for hold in await workers[0]
+                .backend.tenant(tenant)
+                .money.list_reservations(phases=list(OPEN_STATUSES))
             ]
             return answers, holds, await sound(workers[1]), told
 
@@ -119,10 +121,10 @@ def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
         assert charged(vendor, tenant) <= OWN_LIMIT
     assert vendor.till.charged <= SHARED_LIMIT
     assert max(vendor.till.by_key.values()) == 1  # no key was paid for twice
-    refused = {answer.reason for answer in answers if isinstance(answer, Refused)}
+    refused = {answer.reason for answer in answers if isinstance(answer, Refusal)}
     assert refused <= {"CAP_CONNECTOR_DAY", "CAP_SHARED_DAY"}
     assert refused
-    assert {hold.key for hold in unsure} == {event.key for event in told.of(OutcomeUncertain)}
+    assert {hold.key for hold in unsure} == {event.key for event in told.of_type(OutcomeUncertain)}
     assert problems == []
 
 
@@ -132,21 +134,21 @@ def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
         async def journey(workers, told):
             one, other = workers
             await limited(one, own=1000)
-            assert isinstance(await pay(one, ACME, "before", vendor.port), Paid)
+            assert isinstance(await pay(one, ACME, "before", vendor.port), SettledCall)
             hourly = "tenant_connector/lusha/credits/hour"
             change = CapChange(cap=hourly, limit=2)
             await other.backend.tenant(ACME).money.change_cap(change, now=other.clock.now())
             answers = [await pay(one, ACME, f"k{number}", vendor.port) for number in range(3)]
-            assert [type(answer) for answer in answers] == [Paid, Paid, Refused]
+            assert [type(answer) for answer in answers] == [SettledCall, SettledCall, Refusal]
             assert (answers[2].cap, answers[2].used) == (hourly, 2)
-            assert isinstance(await pay(one, BOLT, "free", vendor.port), Paid)
+            assert isinstance(await pay(one, BOLT, "free", vendor.port), SettledCall)
             now = other.clock.now()
             await other.backend.shared().stop("lusha", reason="the bill", now=now)
             for app in workers:
                 refused = await pay(app, BOLT, "stopped", vendor.port)
-                assert (refused.reason, "the bill" in refused.sentence) == ("STOPPED", True)
+                assert (refused.reason, "the bill" in refused.message) == ("STOPPED", True)
             await other.backend.shared().resume("lusha", now=other.clock.now())
-            assert isinstance(await pay(one, BOLT, "stopped", vendor.port), Paid)
+            assert isinstance(await pay(one, BOLT, "stopped", vendor.port), SettledCall)
             return await sound(one)
 
         assert run(own, journey) == []
@@ -158,11 +160,11 @@ def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(
         async def journey(workers, told):
             await limited(workers[0], own=4)
             answers = [await pay(workers[0], ACME, number, vendor.port) for number in range(4)]
-            return answers, told.of(Overrun)
+            return answers, told.of_type(Overrun)
 
         answers, overruns = run(own, journey)
 
-    assert [type(answer) for answer in answers] == [Paid, Paid, Refused, Refused]
+    assert [type(answer) for answer in answers] == [SettledCall, SettledCall, Refusal, Refusal]
     assert [event.over for event in overruns] == ["1 credits", "1 credits"]
 
 
@@ -170,8 +172,8 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
     async def journey(workers, told):
         one, other = workers
         until = one.clock.now() + timedelta(seconds=0.4)
-        await one.passages(ACME).wait_until("lusha", until)
-        async with other.passages(BOLT).through("lusha"):
+        await one.get_limiter(ACME).delay_until("lusha", until)
+        async with other.get_limiter(BOLT).acquire_slot("lusha"):
             return other.clock.now() >= until
 
     assert run(own, journey)
@@ -180,12 +182,16 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
 def test_whoever_asks_the_app_twice_gets_the_same(own):
     async def journey(workers, told):
         app = workers[0]
-        assert (await asyncio.gather(app.gate(ACME), app.gate(ACME)))[0] is await app.gate(ACME)
-        assert await app.gate(ACME) is not await app.gate(BOLT)
-        assert app.passages(ACME) is app.passages(ACME)
-        assert app.pace("lusha", ACME) is app.pace("lusha", BOLT)
-        assert app.turnstile("lusha", ACME) is app.turnstile("lusha", BOLT)
-        assert app.places("lusha", ACME) is app.places("lusha", BOLT)
+        assert (await asyncio.gather(app.get_gate(ACME), app.get_gate(ACME)))[
+            0
+        ] is await app.get_gate(ACME)
+        assert await app.get_gate(ACME) is not await app.get_gate(BOLT)
+        assert app.get_limiter(ACME) is app.get_limiter(ACME)
+        assert app.get_rate_limiter("lusha", ACME) is app.get_rate_limiter("lusha", BOLT)
+        assert app.get_fair_queue("lusha", ACME) is app.get_fair_queue("lusha", BOLT)
+        assert app.get_concurrency_limiter("lusha", ACME) is app.get_concurrency_limiter(
+            "lusha", BOLT
+        )
         assert app.owner != workers[1].owner
         return app
 

@@ -12,14 +12,14 @@ from stoker.base.errors import ConflictError
 from stoker.base.events import CompanyEnded
 from stoker.base.types import Depth
 from stoker.budgets.caps import CapChange
-from stoker.budgets.verify import verified
-from stoker.enrichment.model import ENDS
-from stoker.enrichment.pull_units import Looking
+from stoker.budgets.verify import verify_ledger
+from stoker.enrichment.model import END_STATES
+from stoker.enrichment.pull_units import LookupPayments
 from stoker.heat.heat import Signal, SignalKind
-from stoker.pulls.columns import CHOSEN, Why
-from stoker.pulls.plan_record import inputs_from, recalled, unpacked
-from stoker.pulls.planner import plan_day
-from stoker.pulls.service import units_of
+from stoker.pulls.columns import CHOSEN, Decision
+from stoker.pulls.plan_record import decode_columns, decode_decisions, parse_inputs
+from stoker.pulls.planner import plan_pulls
+from stoker.pulls.service import to_work_items
 from stoker.runs.model import RunState
 
 UNITS = "tenant/*/pull_units/day"
@@ -49,12 +49,14 @@ def here(tmp_path):
 
 
 async def swept(house, tenant=ACME):
-    return await house.app.sweep(tenant).swept(house.store(tenant), clock=house.app.clock)
+    return await house.app.build_heat_sweep(tenant).recompute(
+        house.store(tenant), clock=house.app.clock
+    )
 
 
 async def pulled(house, tenant=ACME, **how):
-    task = house.app.night_task(tenant, house.app.pulls(tenant, **how))
-    return await house.app.scheduler(()).start_now(task)
+    task = house.app.build_nightly_task(tenant, house.app.build_pull_run(tenant, **how))
+    return await house.app.build_scheduler(()).run_now(task)
 
 
 async def limited(house, limit):
@@ -64,11 +66,12 @@ async def limited(house, limit):
 
 async def decided(house, run):
     attention = house.store().attention
-    record = await attention.plan(run)
+    record = await attention.find_plan(run)
     parts = [
-        await attention.plan_part(run, number) for number in range(record.header["decision_parts"])
+        await attention.find_plan_part(run, number)
+        for number in range(record.header["decision_parts"])
     ]
-    return record, recalled(parts)
+    return record, decode_decisions(parts)
 
 
 def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
@@ -79,10 +82,10 @@ def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
             await limited(house, 7)
             run = await pulled(house)
             record, told = await decided(house, run.name)
-            sound = await verified(house.store())
+            sound = await verify_ledger(house.store())
             plans = [
                 entry
-                for entry in await house.store().ledger.entries(limit=1000)
+                for entry in await house.store().ledger.list_entries(limit=1000)
                 if entry.kind == "PLAN"
             ]
             return met, run, record, told, sound, plans, await house.units(run)
@@ -111,11 +114,11 @@ def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
             record, told = await decided(house, run.name)
             first, many = record.header["decision_parts"], record.header["input_parts"]
             attention = house.store().attention
-            parts = [await attention.plan_part(run.name, first + each) for each in range(many)]
-            return record, told, inputs_from(unpacked(parts), record.header)
+            parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
+            return record, told, parse_inputs(decode_columns(parts), record.header)
 
     record, told, inputs = asyncio.run(journey())
-    again = plan_day(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
+    again = plan_pulls(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
     assert again.why.tolist() == told.why.tolist()
     assert again.depth.tolist() == told.depth.tolist()
 
@@ -126,24 +129,24 @@ def test_looks_teach_and_whoever_was_looked_at_rests(here):
         async with here(companies=4, clock=clock) as house:
             await house.night()
             await swept(house)
-            planning = house.app.pull_planning(ACME)
-            rest = await planning.pulls(house.store(), now=clock.now())
-            clock.ahead = timedelta(days=2)
+            planning = house.app.build_pull_planner(ACME)
+            rest = await planning.preview_plan(house.store(), now=clock.now())
+            clock.proceed = timedelta(days=2)
             [first, *_] = rest.inputs.ids
             signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
             own = house.app.settings.for_tenant(ACME).heat
             await house.store().attention.add_signals(
                 [signal], rule=own.rule(), tiers=own.tiers(), now=clock.now()
             )
-            due = await planning.pulls(house.store(), now=clock.now())
+            due = await planning.preview_plan(house.store(), now=clock.now())
             run = await pulled(house)
-            beliefs = await house.store().attention.beliefs()
+            beliefs = await house.store().attention.list_change_rates()
             return rest, due, run, beliefs, first
 
     rest, due, run, beliefs, first = asyncio.run(journey())
 
-    assert {Why(code) for code in rest.plan.why.tolist()} == {Why.FRESH_ENOUGH}
-    assert units_of(due)[0].company == first  # its signal made what we know older than it is
+    assert {Decision(code) for code in rest.plan.why.tolist()} == {Decision.FRESH_ENOUGH}
+    assert to_work_items(due)[0].company == first  # its signal made what we know older than it is
     assert run.state is RunState.DONE
     assert all(belief.surface.changes is not None for belief in beliefs)
 
@@ -153,36 +156,36 @@ def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
         async with here(companies=3) as house:
             await house.night(steps=("refresh", "candidates"))
             await swept(house)
-            planning, store = house.app.pull_planning(ACME), house.store()
-            before = await planning.pulls(store, now=house.app.clock.now())
-            unit = units_of(before)[0]
+            planning, store = house.app.build_pull_planner(ACME), house.store()
+            before = await planning.preview_plan(store, now=house.app.clock.now())
+            unit = to_work_items(before)[0]
 
             def job(company, depth, now):
-                return planning.job_id(store, company, depth, now)
+                return planning.build_job_id(store, company, depth, now)
 
             def looking(units, run):
-                return Looking(
+                return LookupPayments(
                     gate,
                     store.money,
                     prices={Depth.SHALLOW: units, Depth.DEEP: units},
-                    reset=house.app.reset_for(ACME),
+                    reset=house.app.get_reset_rule(ACME),
                     run=run,
                     pull_id=job,
                 )
 
-            gate, now = await house.app.gate(ACME), house.app.clock.now()
-            paid = await looking(1, "one").allowed(unit.company, unit.depth, now=now)
-            again = await looking(1, "two").allowed(unit.company, unit.depth, now=now)
+            gate, now = await house.app.get_gate(ACME), house.app.clock.now()
+            paid = await looking(1, "one").pay(unit.company, unit.depth, now=now)
+            again = await looking(1, "two").pay(unit.company, unit.depth, now=now)
             with pytest.raises(ConflictError, match="another price"):
-                await looking(2, "three").allowed(unit.company, unit.depth, now=now)
-            after = await planning.pulls(store, now=now)
+                await looking(2, "three").pay(unit.company, unit.depth, now=now)
+            after = await planning.preview_plan(store, now=now)
             return unit, paid, again, after
 
     unit, paid, again, after = asyncio.run(journey())
 
     assert (dict(paid.cost), dict(again.cost)) == ({"pull_units": 1}, {})
     row = list(after.inputs.ids).index(unit.company)
-    assert Why(int(after.plan.why[row])) is Why.DUPLICATE_PULL_JOB_ID
+    assert Decision(int(after.plan.why[row])) is Decision.DUPLICATE_PULL_JOB_ID
 
 
 def test_a_refused_promise_does_not_use_up_the_pull(here):
@@ -208,11 +211,11 @@ def test_a_stop_is_the_reason_for_everybody(here):
             await swept(house)
             now = house.app.clock.now()
             await house.store().money.stop("", reason="enough", now=now)
-            return await house.app.pull_planning(ACME).pulls(house.store(), now=now)
+            return await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
 
     pulls = asyncio.run(journey())
-    assert {Why(code) for code in pulls.plan.why.tolist()} == {Why.PAUSED}
-    assert not units_of(pulls)
+    assert {Decision(code) for code in pulls.plan.why.tolist()} == {Decision.PAUSED}
+    assert not to_work_items(pulls)
 
 
 def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
@@ -221,14 +224,14 @@ def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
             await house.night(steps=("refresh", "candidates"))
             await swept(house)
             first = asyncio.create_task(pulled(house))
-            while not house.told.of(CompanyEnded):  # noqa: ASYNC110 - the recorder has no event
+            while not house.told.of_type(CompanyEnded):  # noqa: ASYNC110 - the recorder has no event
                 await asyncio.sleep(0.01)
             first.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await first
             rest = await pulled(house)
-            [stopped] = (await house.store().runs.runs(kind="pulls"))[1:]
-            holds = await house.store().money.usage()
+            [stopped] = (await house.store().runs.list_runs(kind="pulls"))[1:]
+            holds = await house.store().money.list_usage()
             units = await house.units(stopped)
             return rest, stopped, holds, units, await house.units(rest)
 
@@ -238,7 +241,7 @@ def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
     # A vendor that was being asked when it was stopped may have been paid: then it is not DONE.
     assert rest.state in (RunState.DONE, RunState.PARTIAL), rest.manifest.reasons
     assert len(units) == 8
-    through = [unit.company for unit in (*units, *others) if unit.state in ENDS]
+    through = [unit.company for unit in (*units, *others) if unit.state in END_STATES]
     assert sorted(through) == sorted(unit.company for unit in units)  # each exactly once
     [used] = [each.used for each in holds if each.cap == UNITS]
     assert used.settled == sum({Depth.DEEP: 3, Depth.SHALLOW: 1}[unit.depth] for unit in units)
@@ -255,7 +258,7 @@ def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
             await house.store().attention.add_signals(
                 [hot], rule=own.rule(), tiers=own.tiers(), now=now
             )
-            return await house.app.pull_planning(ACME).pulls(house.store(), now=now)
+            return await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
 
     pulls = asyncio.run(journey())
     assert len(pulls.inputs.ids) == 3

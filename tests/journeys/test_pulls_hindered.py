@@ -7,15 +7,15 @@ import pytest
 
 import pg
 from night_house import ACME, Days, house
-from stoker.app import opened
+from stoker.app import open_app
 from stoker.base.types import Depth
 from stoker.budgets.caps import CapChange
-from stoker.pulls.columns import CHOSEN, Why
+from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
-from stoker.pulls.replay import differing, planned_again
-from stoker.pulls.saved_plans import kept_plan
-from stoker.pulls.service import hindered, units_of
+from stoker.pulls.replay import iterate_differences, replay_plan
+from stoker.pulls.saved_plans import load_plan
+from stoker.pulls.service import list_active_constraints, to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
@@ -48,16 +48,18 @@ def here(tmp_path):
 async def met(house):
     """Have accounts that nobody has looked at yet."""
     await house.night(steps=("refresh", "candidates"))
-    await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
+    await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
 
 
 async def planned(app):
-    return await app.pull_planning(ACME).pulls(app.backend.tenant(ACME), now=app.clock.now())
+    return await app.build_pull_planner(ACME).preview_plan(
+        app.backend.tenant(ACME), now=app.clock.now()
+    )
 
 
 async def pulled(house):
-    return await house.app.scheduler(()).start_now(
-        house.app.night_task(ACME, house.app.pulls(ACME))
+    return await house.app.build_scheduler(()).run_now(
+        house.app.build_nightly_task(ACME, house.app.build_pull_run(ACME))
     )
 
 
@@ -67,7 +69,7 @@ async def limited(house, cap, limit):
 
 
 def whys(pulls):
-    return [Why(code) for code in pulls.plan.why.tolist()]
+    return [Decision(code) for code in pulls.plan.why.tolist()]
 
 
 def told(pulls, row):
@@ -79,15 +81,15 @@ def told(pulls, row):
         now=pulls.at,
         rule=inputs.rule,
         plan=pulls.plan,
-        hindrances=inputs.hindrances,
+        hindrances=inputs.constraints,
     )
 
 
 async def kept_alike(house, run):
     """Say whether a kept plan is made again as it was, with what stood in its way."""
-    found = await kept_plan(house.store(), run.name)
-    _, again = planned_again(found.inputs, now=found.record.at)
-    return not list(differing(found.decisions, again)), found
+    found = await load_plan(house.store(), run.name)
+    _, again = replay_plan(found.inputs, now=found.record.at)
+    return not list(iterate_differences(found.decisions, again)), found
 
 
 def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_none_is_refused_later(at):
@@ -95,21 +97,21 @@ def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_none_is
         async with at(companies=8) as house:
             await met(house)
             await limited(house, CALLS, 3)
-            quoted = await house.app.pull_planning(ACME).quoted(
+            quoted = await house.app.build_pull_planner(ACME).quote_plan(
                 house.store(), now=house.app.clock.now()
             )
             run = await pulled(house)
             after = await planned(house.app)
             [line] = [
                 entry
-                for entry in await house.store().ledger.entries(limit=1000)
+                for entry in await house.store().ledger.list_entries(limit=1000)
                 if entry.kind == "PLAN"
             ]
             return quoted, run, after, line, await kept_alike(house, run), await house.units(run)
 
     (pulls, quote), run, after, line, (same, found), units = asyncio.run(journey())
 
-    assert whys(pulls).count(Why.CAP_CONNECTOR_DAY) == 5
+    assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 5
     assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
     assert not quote.refused
     assert not any("tavily was not asked" in each for unit in units for each in unit.reasons)
@@ -118,9 +120,9 @@ def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_none_is
     assert (numbers["cap"], numbers["had"], numbers["looks"]) == (CALLS, 3, 3)
     assert same
     assert found.inputs.limits.deep_cap.tolist() == [3]
-    spent = [row for row, why in enumerate(whys(after)) if why is Why.CAP_CONNECTOR_DAY]
+    spent = [row for row, why in enumerate(whys(after)) if why is Decision.CAP_CONNECTOR_DAY]
     assert len(spent) == 5  # the day has none left for them
-    assert f"{CALLS} has 0 of 3 left until" in told(after, spent[0]).sentence
+    assert f"{CALLS} has 0 of 3 left until" in told(after, spent[0]).message
 
 
 def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(at):
@@ -128,8 +130,8 @@ def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(
         clock = Days()
         async with at(companies=5, clock=clock) as house:
             await house.night(limit=3)
-            await house.app.sweep(ACME).swept(house.store(), clock=clock)
-            clock.ahead = timedelta(days=40)
+            await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=clock)
+            clock.proceed = timedelta(days=40)
             free = await planned(house.app)
             now = clock.now()
             await house.app.backend.shared().stop("lusha", reason="the bill", now=now)
@@ -144,13 +146,17 @@ def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(
     assert free.plan.depth.tolist().count(DEEP) >= 2
     assert sorted(found.decisions.depth.tolist()) == [NOT, NOT, SHALLOW, SHALLOW, SHALLOW]
     never = [row for row, depth in enumerate(found.decisions.depth.tolist()) if depth == NOT]
-    assert {Why(int(found.decisions.why[row])) for row in never} == {Why.PAUSED}
+    assert {Decision(int(found.decisions.why[row])) for row in never} == {Decision.PAUSED}
     assert same
     assert after.get("lusha") == before.get("lusha")
-    assert all("not deep: somebody stopped it" in unit.because for unit in units)
+    assert all("not deep: somebody stopped it" in unit.reason for unit in units)
     assert run.manifest.counts["selected"] == 3
-    [because] = hindered(stopped)
-    assert (because.why, because.connector, because.said) == (Why.PAUSED, "lusha", "the bill")
+    [because] = list_active_constraints(stopped)
+    assert (because.why, because.connector, because.stop_text) == (
+        Decision.PAUSED,
+        "lusha",
+        "the bill",
+    )
 
 
 def test_what_nobody_needs_may_be_stopped_and_a_tenants_stop_is_its_own(here):
@@ -169,35 +175,35 @@ def test_what_nobody_needs_may_be_stopped_and_a_tenants_stop_is_its_own(here):
     crm, others, own = asyncio.run(journey())
     for each in (crm, others):
         assert set(whys(each)) <= set(CHOSEN)
-    assert set(whys(own)) == {Why.PAUSED}
-    assert not units_of(own)
+    assert set(whys(own)) == {Decision.PAUSED}
+    assert not to_work_items(own)
 
 
 def test_a_vendor_that_answers_later_is_left_alone_by_every_process(at):
     async def journey():
         async with at(companies=4, dials=LATER) as house:
             await house.night(limit=1)
-            await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
-            async with opened(house.app.settings) as other:
+            await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
+            async with open_app(house.app.settings) as other:
                 return await planned(other)
 
     pulls = asyncio.run(journey())
-    refused = [row for row, why in enumerate(whys(pulls)) if why is Why.COOLING_DOWN]
+    refused = [row for row, why in enumerate(whys(pulls)) if why is Decision.COOLING_DOWN]
     assert len(refused) >= 3
     found = told(pulls, refused[0])
-    assert found.hindrance.connector == "tavily"
-    assert timedelta(minutes=25) < found.hindrance.until - pulls.at <= timedelta(minutes=30)
-    assert "tavily asked to be left alone until" in found.sentence
+    assert found.constraint.connector == "tavily"
+    assert timedelta(minutes=25) < found.constraint.until - pulls.at <= timedelta(minutes=30)
+    assert "tavily asked to be left alone until" in found.message
 
 
 def test_one_process_alone_knows_whom_it_was_asked_to_leave_alone(here):
     async def journey():
         async with here(companies=3, dials=LATER) as house:
             await house.night(limit=1)
-            await house.app.sweep(ACME).swept(house.store(), clock=house.app.clock)
+            await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
             return await planned(house.app)
 
-    assert Why.COOLING_DOWN in whys(asyncio.run(journey()))
+    assert Decision.COOLING_DOWN in whys(asyncio.run(journey()))
 
 
 def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_over(at):
@@ -212,18 +218,18 @@ def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_ov
         async with at(companies=6, more=slow) as house:
             await met(house)
             pulls = await planned(house.app)
-            kept = house.app.plan_task(ACME, pulls)
-            run = await house.app.scheduler(()).start_now(kept)
+            kept = house.app.build_plan_task(ACME, pulls)
+            run = await house.app.build_scheduler(()).run_now(kept)
             return pulls, await kept_alike(house, run)
 
     pulls, (same, found) = asyncio.run(journey())
-    assert whys(pulls).count(Why.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
+    assert whys(pulls).count(Decision.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
     assert same
-    explained = told(pulls, whys(pulls).index(Why.RATE_LIMIT))
-    assert (explained.hindrance.had, explained.hindrance.looks) == (3, 3)
-    assert explained.hindrance.until - pulls.at == timedelta(minutes=125)
-    assert "openai may be called 3 times until" in explained.sentence
-    assert found.inputs.hindrances == pulls.inputs.hindrances
+    explained = told(pulls, whys(pulls).index(Decision.RATE_LIMIT))
+    assert (explained.constraint.had, explained.constraint.looks) == (3, 3)
+    assert explained.constraint.until - pulls.at == timedelta(minutes=125)
+    assert "openai may be called 3 times until" in explained.message
+    assert found.inputs.constraints == pulls.inputs.constraints
 
 
 def test_the_units_of_the_connector_itself_are_told_apart_from_the_tenants(here):
@@ -234,9 +240,9 @@ def test_the_units_of_the_connector_itself_are_told_apart_from_the_tenants(here)
             return await planned(house.app)
 
     pulls = asyncio.run(journey())
-    assert whys(pulls).count(Why.CAP_CONNECTOR_DAY) == 2
-    row = whys(pulls).index(Why.CAP_CONNECTOR_DAY)
-    assert f"{LOOKS} has 7 of 7 left until" in told(pulls, row).sentence
+    assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 2
+    row = whys(pulls).index(Decision.CAP_CONNECTOR_DAY)
+    assert f"{LOOKS} has 7 of 7 left until" in told(pulls, row).message
     assert pulls.plan.spent.tolist() == [6]
     assert pulls.inputs.limits.budget[0] > 7
 
@@ -252,7 +258,7 @@ def test_money_of_the_tenant_is_the_tenants_cap_and_a_cap_of_nothing_means_going
             return money, await planned(house.app)
 
     money, without = asyncio.run(journey())
-    assert whys(money).count(Why.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
-    assert f"{MONEY} has 1 of 1 left until" in told(money, whys(money).index(12)).sentence
+    assert whys(money).count(Decision.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
+    assert f"{MONEY} has 1 of 1 left until" in told(money, whys(money).index(12)).message
     assert set(whys(without)) <= set(CHOSEN)
-    assert not any(each.connector == "tavily" for each in without.inputs.hindrances)
+    assert not any(each.connector == "tavily" for each in without.inputs.constraints)

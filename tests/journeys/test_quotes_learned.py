@@ -14,7 +14,7 @@ A_NIGHT = 30
 
 
 async def quoted(here, tenant=ACME):
-    night = here.app.night(tenant, limit=A_NIGHT)
+    night = here.app.build_nightly_run(tenant, limit=A_NIGHT)
     plan = await night.plan(here.store(tenant), clock=here.app.clock, observer=here.told)
     return plan.quote
 
@@ -35,7 +35,7 @@ def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, ret
                 before = [await quoted(here), await quoted(here)]
                 run = await here.night(limit=A_NIGHT)
                 told.append((before, run))
-                clock.ahead += timedelta(days=1)
+                clock.proceed += timedelta(days=1)
             return told, await quoted(here, BOLT)
 
     told, somebody_elses = asyncio.run(scenario())
@@ -51,7 +51,7 @@ def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, ret
 
 
 async def planned(here, **how):
-    night = here.app.night(ACME, **how)
+    night = here.app.build_nightly_run(ACME, **how)
     return await night.plan(here.store(), clock=here.app.clock, observer=here.told)
 
 
@@ -130,7 +130,7 @@ def test_caps_that_tenants_share_and_the_tighter_of_two_are_in_the_quote(tmp_pat
             await limited(here.store().money, tight, 5, clock)
             before = await planned(here, limit=10)
             run = await here.night(limit=10)
-            night = here.app.night(BOLT, limit=10)
+            night = here.app.build_nightly_run(BOLT, limit=10)
             others = await night.plan(here.store(BOLT), clock=clock, observer=here.told)
             return before.quote, run, others.quote
 

@@ -8,8 +8,8 @@ import pytest
 
 from night_house import ACME, BOLT, house
 from stoker.crm.undo import undo_run
-from stoker.http.client import Call
-from stoker.nightly.setup import crm_at
+from stoker.http.client import Request
+from stoker.nightly.setup import open_crm
 from stoker.runs.model import RunState
 from stoker.sandbox.vendors.odoo.models import HUMAN_UID
 
@@ -21,11 +21,11 @@ class Crm:
     """The tenant's database, looked at from the server's side and edited by a colleague."""
 
     def __init__(self, here, tenant):
-        self._here, self._tenant = here, tenant
+        self._thread_lock, self._tenant = here, tenant
 
     async def ask(self, model, method, **arguments):
-        reply = await self._here.app.connectors.http().send(
-            Call(
+        reply = await self._thread_lock.app.connectors.http().send(
+            Request(
                 method="POST",
                 url=f"http://odoo.test/json/2/{model}/{method}",
                 headers={
@@ -79,15 +79,15 @@ def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, backend):
                 ids=[there[edited]["id"]],
                 vals={"website": "https://own.test"},
             )
-            writes = here.box.tallies.charged("odoo", unit="writes")
+            writes = here.box.meter.get_charged("odoo", unit="writes")
             second = await here.night()
             assert second.manifest.counts["crm_written"] == 0
-            assert here.box.tallies.charged("odoo", unit="writes") == writes
+            assert here.box.meter.get_charged("odoo", unit="writes") == writes
 
             store = here.store()
             told = await undo_run(
                 first.name,
-                crm=crm_at(here.app.connectors, ACME, await store.accounts.connection()),
+                crm=open_crm(here.app.connectors, ACME, await store.accounts.find_connection()),
                 store=store.nights,
                 now=here.app.clock.now(),
             )
@@ -104,13 +104,13 @@ def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, backend):
 def test_a_night_whose_crm_is_down_is_partial_and_the_next_one_sends_everything(tmp_path):
     async def run():
         async with house(tmp_path, companies=COMPANIES, troubles=False) as here:
-            here.box.dials.turn("odoo.fault.unavailable", 1.0)
+            here.box.faults.set_value("odoo.fault.unavailable", 1.0)
             down = await here.night(limit=4)
             assert down.state is RunState.PARTIAL
             assert down.manifest.counts["crm_later"] > 0
             assert any("sent next time" in why for why in down.manifest.reasons)
 
-            here.box.dials.turn("odoo.fault.unavailable", 0)
+            here.box.faults.set_value("odoo.fault.unavailable", 0)
             up = await here.night(limit=4)
             companies = [
                 each for each in (await Crm(here, ACME).records()).values() if each["is_company"]

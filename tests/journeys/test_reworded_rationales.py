@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from night_house import ACME, BOLT, house
 from stoker.base.types import Step
-from stoker.enrichment.shortfalls import owed_by
+from stoker.enrichment.shortfalls import parse_steps_to_retry
 from stoker.runs.model import RunState
 
 ON = "score.llm_rationale = true"
@@ -23,7 +23,7 @@ def at(tmp_path, journey, **how):
 
 
 async def scores(house, tenant=ACME):
-    known = await house.store(tenant).accounts.dossiers()
+    known = await house.store(tenant).accounts.list_company_records()
     return {dossier.company.id: dossier.score for dossier in known}
 
 
@@ -90,7 +90,7 @@ def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later
         await money.stop("openai", reason="dear", now=house.app.clock.now())
         during = await house.night(steps=SCORING, again=True)
         kept = await scores(house)
-        notes = [each.notes for each in await house.store().accounts.dossiers()]
+        notes = [each.notes for each in await house.store().accounts.list_company_records()]
         units = await house.units(during)
         await money.resume("openai", now=house.app.clock.now())
         await house.night(steps=SCORING, again=True)
@@ -101,6 +101,6 @@ def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later
 
     assert during.state is RunState.DONE
     assert kept == plain
-    assert not any(owed_by(each) for each in notes)
+    assert not any(parse_steps_to_retry(each) for each in notes)
     assert all("openai was not asked" in unit.reasons[0] for unit in units)
     assert all(WORDED in score.rationale for score in after.values())

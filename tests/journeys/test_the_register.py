@@ -10,7 +10,7 @@ import pytest
 import pg
 from running_box import RunningBox
 from stoker.cli.main import main
-from stoker.registry.ssic import SECTIONS, section_of
+from stoker.registry.ssic import SECTIONS, find_section
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 FAST = ("--set", "datagov_downloads.calls=1000000", "--set", "datagov.calls=1000000")
@@ -81,14 +81,14 @@ def test_classifications_are_read_whole_and_agree_with_our_sections(stoker, vers
     section = ""
     for row in rows:
         section = row["code"] if row["level"] == "section" else section
-        assert section in (row["code"], section_of(row["code"], version=version))
+        assert section in (row["code"], find_section(row["code"], version=version))
 
 
 def test_a_whole_register_is_downloaded_twice_and_who_is_missing_then_is_gone(stoker):
     with RunningBox(companies=1_500) as box:
         where = ("--sandbox", box.box.address)
         _, first = stoker("import", "--download", *where)
-        box.dials.turn("data_gov.night", 1)
+        box.faults.set_value("data_gov.night", 1)
         _, second = stoker("import", "--download", *where)
         _, third = stoker("import", "--download", *where)
 

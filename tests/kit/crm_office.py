@@ -8,18 +8,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from running_box import RunningBox
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Depth, TenantId
 from stoker.crm.export import CrmExport
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import LEAD, PARTNER, rows_of
-from stoker.crm.sync import send_rows
+from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.sync import upsert_rows
 from stoker.crm.undo import undo_run
-from stoker.enrichment.model import Unit, UnitState
-from stoker.http.client import Http
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.http.client import HttpClient
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.model import RunKey, run_at, run_name
-from stoker.runs.service import OpenRun
+from stoker.runs.model import RunKey, format_run_name, parse_run_name
+from stoker.runs.service import RunHandle
 
 START = datetime(2026, 11, 16, 18, tzinfo=UTC)
 TENANT = TenantId("acme")
@@ -65,33 +65,33 @@ class Office:
             sleep=lambda _: asyncio.sleep(0),
         )
 
-    def forget(self):
+    def delete_files(self):
         """Begin a new store, as when there is no backup."""
         self.store = MemoryBackend().tenant(TENANT)
 
     async def night(self, *dossiers, run="n1", least=0.5):
-        rows = [row for each in dossiers for row in rows_of(each, tenant=TENANT, least=least)]
-        return await send_rows(
+        rows = [row for each in dossiers for row in build_rows(each, tenant=TENANT, least=least)]
+        return await upsert_rows(
             rows, crm=self.crm, store=self.store.nights, run=run, now=self.clock.now()
         )
 
     async def know(self, *dossiers):
         """Let a night have found this out."""
         nights, now = self.store.nights, self.clock.now()
-        run = run_name(now)
+        run = format_run_name(now)
         planned = [
-            Unit(company=each.company.id, place=place, depth=Depth.DEEP)
+            WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
             for place, each in enumerate(dossiers)
         ]
         await self.store.accounts.upsert_companies([each.company for each in dossiers], now=now)
-        await nights.plan_units(run, planned)
+        await nights.insert_items(run, planned)
         for unit, known in zip(planned, dossiers, strict=True):
-            ended = replace(unit, state=UnitState.DONE, ended_at=now)
-            assert await nights.finish_unit(run, ended, replace(known, looked_at=now, run=run))
+            ended = replace(unit, state=WorkState.DONE, ended_at=now)
+            assert await nights.finish_item(run, ended, replace(known, looked_at=now, run=run))
 
     def opened(self, run):
-        return OpenRun(
-            key=RunKey(run_at(run), 1),
+        return RunHandle(
+            key=RunKey(parse_run_name(run), 1),
             kind="nightly",
             store=self.store,
             clock=self.clock,
@@ -110,7 +110,7 @@ class Office:
     def person(self, model, method, **arguments):
         headers = {"Authorization": "bearer odoo-acme-human-mei", "X-Odoo-Database": "acme"}
         path = f"/json/2/{model}/{method}"
-        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).json()
+        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
 
     def edit(self, name, model=PARTNER, **values):
         record = self.records(model, active_test=False)[name]
@@ -135,12 +135,12 @@ class Office:
         return len(self.box.box.log)
 
     def writes(self):
-        return self.box.tallies.charged("odoo", unit="writes")
+        return self.box.meter.get_charged("odoo", unit="writes")
 
 
 def in_office(work, *, protocol=""):
     async def run(box):
-        http = Http(user_agent="Stoker test", sandbox=box.box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
         try:
             await work(Office(box, http, protocol=protocol))
         finally:
@@ -154,7 +154,7 @@ def dossier(
     name="Acme", *, uen="200900001A", score=0.9, website="https://acme.test", phone="1", mail=None
 ):
     mail = mail or f"mei@{uen.lower()}.test"
-    return Dossier(
+    return CompanyRecord(
         company=Company(id=CompanyId(uen), name=name, website=website),
         contacts=(
             Contact(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from stoker.crawl.crawler import Crawler
-from stoker.crawl.politeness import OwnHosts
+from stoker.crawl.politeness import LocalHostPacer
 from stoker.crawl.visit import CrawlLimits
-from stoker.http.client import Http
-from stoker.sandbox.http import Asked, Told, page_told, text_told
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Request, Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
 from stoker.testing import FakeClock
 
@@ -20,7 +20,7 @@ HOST = "acme.test"
 PROSE = (
     "We make anvils and hammers for smiths all over the region, and have done so for years. " * 4
 )
-Pages = Mapping[str, Told | str | Callable[[Asked], Told]]
+Pages = Mapping[str, Response | str | Callable[[Request], Response]]
 
 
 @dataclass
@@ -46,11 +46,11 @@ async def site(
 ) -> AsyncIterator[OwnSite]:
     """Serve these pages under `acme.test`; whatever is not there is not found."""
     async with Sandbox(vendors=makers({HOST: served, **(hosts or {})})) as box:
-        http = Http(user_agent=AGENT, sandbox=box.address)
+        http = HttpClient(user_agent=AGENT, sandbox=box.address)
         clock = FakeClock()
         limited = CrawlLimits(**{"request": timedelta(seconds=5), **limits})
         crawler = Crawler(
-            http, pacer=OwnHosts(clock=clock), clock=clock, user_agent=AGENT, limits=limited
+            http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT, limits=limited
         )
         try:
             yield OwnSite(box, crawler, clock)
@@ -58,19 +58,19 @@ async def site(
             await http.close()
 
 
-def makers(hosts: Mapping[str, Pages]) -> dict[str, Callable[..., Callable[[Asked], Told]]]:
+def makers(hosts: Mapping[str, Pages]) -> dict[str, Callable[..., Callable[[Request], Response]]]:
     """Return what a sandbox needs to serve these hosts' pages."""
     return {host: lambda *_, of=of: lambda asked: _told(of, asked) for host, of in hosts.items()}
 
 
-def _told(pages: Pages, asked: Asked) -> Told:
+def _told(pages: Pages, asked: Request) -> Response:
     target = asked.path + (f"?{asked.search}" if asked.search else "")
     found = pages.get(target, pages.get(asked.path))
     if found is None:
-        return text_told("Not found\n", status=404)
+        return to_text_response("Not found\n", status=404)
     if callable(found):
         return found(asked)
-    return page_told(page(found)) if isinstance(found, str) else found
+    return to_page_response(page(found)) if isinstance(found, str) else found
 
 
 def page(body: str, *, title: str = "Acme") -> str:
@@ -78,13 +78,13 @@ def page(body: str, *, title: str = "Acme") -> str:
     return f"<!doctype html><title>{title}</title><body>{body}<p>{PROSE}</p></body>"
 
 
-def with_etag(body: str, etag: str) -> Callable[[Asked], Told]:
+def with_etag(body: str, etag: str) -> Callable[[Request], Response]:
     """Return a page that knows who has seen it."""
 
-    def told(asked: Asked) -> Told:
+    def told(asked: Request) -> Response:
         if asked.headers.get("if-none-match") == etag:
-            return Told(status=304, headers={"etag": etag})
-        whole = page_told(page(body))
-        return whole.but(headers={**whole.headers, "etag": etag})
+            return Response(status=304, headers={"etag": etag})
+        whole = to_page_response(page(body))
+        return whole.replace_fields(headers={**whole.headers, "etag": etag})
 
     return told

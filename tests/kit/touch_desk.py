@@ -7,7 +7,7 @@ from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 from stoker.touches.model import PlanRule, Profile
-from stoker.touches.service import Touching
+from stoker.touches.service import TouchService
 
 ACME = TenantId("acme")
 ZONE = "Asia/Singapore"
@@ -26,6 +26,6 @@ def memory():
 async def opened(store=None, *, number=100, at=MONDAY_AT_EIGHT, rule=None, zone=ZONE):
     """Return a tenant's touches, some profiles among them, and the clock they go by."""
     store, clock = store or memory(), FakeClock(at)
-    await store.put_profiles(people(number))
-    touching = Touching(store, rule=rule or PlanRule(), zone=zone, clock=clock, tenant=ACME)
+    await store.save_profiles(people(number))
+    touching = TouchService(store, rule=rule or PlanRule(), zone=zone, clock=clock, tenant=ACME)
     return SimpleNamespace(touching=touching, store=store, clock=clock)

@@ -5,9 +5,9 @@ import pytest
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule
-from stoker.config.load import load
+from stoker.config.load import load_settings
 from stoker.leads.scoring import ScoreRule
-from stoker.nightly.setup import order_of
+from stoker.nightly.setup import build_nightly_options
 from stoker.settings import Settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -23,7 +23,7 @@ score.medium_from = 0.3
 
 def read(tmp_path, toml):
     (tmp_path / "stoker.toml").write_text(toml)
-    return load(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
+    return load_settings(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
 
 
 def test_settings_nobody_changed_score_as_the_core_does():
@@ -33,7 +33,8 @@ def test_settings_nobody_changed_score_as_the_core_does():
 def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):
     said = read(tmp_path, OWN)
     acme, bolt = (
-        order_of(said.for_tenant(tenant), reset=ResetRule()).score for tenant in (ACME, BOLT)
+        build_nightly_options(said.for_tenant(tenant), reset=ResetRule()).score
+        for tenant in (ACME, BOLT)
     )
     assert (acme.weights["reachable"], bolt.weights["reachable"]) == (2, 0.25)
     assert acme.weights["size"] == bolt.weights["size"] == 0.5

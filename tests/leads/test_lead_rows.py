@@ -1,14 +1,26 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, LeadScore, Verdict
-from stoker.leads.export import COLUMNS, lead_row
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    Contact,
+    EmailStatus,
+    LeadScore,
+)
+from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
-KNOWN = Dossier(
+KNOWN = CompanyRecord(
     company=Company(id=CompanyId("200900001A"), name="Acme"),
     contacts=(
         Contact(
-            name="Mei", email="mei@acme.test", verdict=Verdict.VALID, source="lusha", confidence=0.2
+            name="Mei",
+            email="mei@acme.test",
+            verdict=EmailStatus.VALID,
+            source="lusha",
+            confidence=0.2,
         ),
         Contact(name="Raj", source="https://acme.test/team", confidence=0.9),
     ),
@@ -21,12 +33,14 @@ KNOWN = Dossier(
 
 
 def test_a_row_has_every_column_whatever_is_known():
-    nothing = Dossier(company=KNOWN.company)
-    assert list(lead_row("acme", KNOWN)) == list(lead_row("acme", nothing)) == list(COLUMNS)
+    nothing = CompanyRecord(company=KNOWN.company)
+    assert (
+        list(to_lead_row("acme", KNOWN)) == list(to_lead_row("acme", nothing)) == list(LEAD_COLUMNS)
+    )
 
 
 def test_whom_to_write_to_is_somebody_with_an_address():
-    row = lead_row("acme", KNOWN)
+    row = to_lead_row("acme", KNOWN)
 
     assert (row["contact_name"], row["contact_email"]) == ("Mei", "mei@acme.test")
     assert (row["contact_verdict"], row["contact_source"]) == ("valid", "lusha")
@@ -34,8 +48,8 @@ def test_whom_to_write_to_is_somebody_with_an_address():
 
 
 def test_an_address_nobody_should_write_to_stands_only_beside_its_verdict():
-    trap = replace(KNOWN.contacts[0], verdict=Verdict.RISKY)
-    row = lead_row("acme", replace(KNOWN, contacts=(trap,)))
+    trap = replace(KNOWN.contacts[0], verdict=EmailStatus.RISKY)
+    row = to_lead_row("acme", replace(KNOWN, contacts=(trap,)))
 
     assert (row["contact_email"], row["contact_verdict"]) == ("", "risky")
     assert [(each["email"], each["verdict"]) for each in row["contacts"]] == [

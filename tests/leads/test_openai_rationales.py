@@ -8,17 +8,17 @@ from decimal import Decimal
 import pytest
 
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, CompanyId, Dossier
-from stoker.http.client import Http
-from stoker.leads.rationale import MOST_OUT, OpenAiRationales, rewording
-from stoker.leads.scoring import ScoreRule, scored
-from stoker.sandbox.http import Told
+from stoker.accounts.model import Company, CompanyId, CompanyRecord
+from stoker.http.client import HttpClient
+from stoker.leads.rationale import MAX_OUTPUT_TOKENS, OpenAiRationales, build_rationale_query
+from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.vendors.openai import Prices, openai
+from stoker.vendors.openai import Prices, build_openai_api
 
 LUNA = Prices(input=Decimal("0.20"), cached=Decimal("0.02"), output=Decimal("1.20"))
 COMPANY = Company(id=CompanyId("acme"), name="Acme", ssic="62011", employees=9)
-QUESTION = rewording(scored(Dossier(company=COMPANY), IcpRule()), ScoreRule())
+QUESTION = build_rationale_query(score_lead(CompanyRecord(company=COMPANY), IcpRule()), ScoreRule())
 GOOD = "Its industry is the one wanted and its size fits. Nobody can be written to yet."
 
 
@@ -26,9 +26,9 @@ def asked(*, dials=None, vendors=None, **settings):
     async def run():
         how = {} if vendors is None else {"vendors": vendors}
         async with Sandbox(dials=dials, **how) as box:
-            http = Http(user_agent="Stoker test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
             try:
-                vendor = openai(
+                vendor = build_openai_api(
                     http,
                     key="sk-canary-5f1e",
                     base_url="http://openai.test",
@@ -58,7 +58,7 @@ def answering(text, *, seen=None, **more):
         def answer(asked_for):
             if seen is not None and asked_for.body:
                 seen.append(json.loads(asked_for.body))
-            return Told(body=json.dumps(data).encode())
+            return Response(body=json.dumps(data).encode())
 
         return answer
 
@@ -80,9 +80,9 @@ def test_the_model_is_sent_the_question_a_strict_schema_and_nothing_else():
     seen = []
     asked(vendors=answering("{}", seen=seen))
     [body] = seen
-    assert body["input"] == [{"role": "user", "content": QUESTION.told}]
+    assert body["input"] == [{"role": "user", "content": QUESTION.facts_text}]
     assert body["text"]["format"]["strict"] is True
-    assert body["max_output_tokens"] == MOST_OUT
+    assert body["max_output_tokens"] == MAX_OUTPUT_TOKENS
     assert body["store"] is False
     assert "tools" not in body
     assert "Acme" not in json.dumps(body)

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, CompanyId, Contact, Dossier, Verdict
+from stoker.accounts.model import Company, CompanyId, CompanyRecord, Contact, EmailStatus
 from stoker.base.errors import PermanentError
-from stoker.leads.rationale import LONGEST, Reworded, rationale_of, reworded, rewording
-from stoker.leads.scoring import ScoreRule, scored
+from stoker.leads.rationale import (
+    MAX_LENGTH,
+    RationaleAnswer,
+    build_rationale,
+    build_rationale_query,
+    validate_rewording,
+)
+from stoker.leads.scoring import ScoreRule, score_lead
 
 RULE = ScoreRule()
 
@@ -20,17 +26,17 @@ RULE = ScoreRule()
 def known(word, *, ssic="62011", hiring=True):
     """A company about which everything that can be said is said with this word."""
     said = {"source": f"https://{word}.test", "confidence": 0.5}
-    return Dossier(
+    return CompanyRecord(
         company=Company(
             id=CompanyId(word), name=word, ssic=ssic, website=f"https://{word}.test", employees=9
         ),
-        findings=(Finding(field=Field.ABOUT, value=word, how=How.TEXT, evidence=word, **said),),
+        facts=(Fact(field=FactField.ABOUT, value=word, method=Method.TEXT, evidence=word, **said),),
         contacts=(
             Contact(
                 name=word,
                 title=f"Director {word}",
                 email=f"{word}@x.test",
-                verdict=Verdict.RISKY,
+                verdict=EmailStatus.RISKY,
                 **said,
             ),
         ),
@@ -39,7 +45,7 @@ def known(word, *, ssic="62011", hiring=True):
 
 
 def question_about(dossier, rule=RULE):
-    return rewording(scored(dossier, IcpRule(), rule), rule)
+    return build_rationale_query(score_lead(dossier, IcpRule(), rule), rule)
 
 
 QUESTION = question_about(known("acme"))
@@ -47,7 +53,7 @@ GOOD = "The industry is the one wanted and the size fits. No address is known to
 
 
 def test_a_model_is_told_numbers_and_our_own_words():
-    assert QUESTION.told == (
+    assert QUESTION.facts_text == (
         "Score: 0.62, called Medium\n"
         "decision maker: 1.00, weight 0.15\n"
         "industry: 1.00, weight 0.20\n"
@@ -91,10 +97,10 @@ def test_other_features_and_other_weights_are_other_questions():
     ],
 )
 def test_one_or_two_sentences_of_plain_words_may_stand(said):
-    answer = reworded(said, QUESTION)
+    answer = validate_rewording(said, QUESTION)
     assert answer.note == ""
-    assert rationale_of(answer, QUESTION.plain).startswith("Medium (0.62): ")
-    assert rationale_of(answer, QUESTION.plain).count("Medium (0.62)") == 1
+    assert build_rationale(answer, QUESTION.plain).startswith("Medium (0.62): ")
+    assert build_rationale(answer, QUESTION.plain).count("Medium (0.62)") == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_one_or_two_sentences_of_plain_words_may_stand(said):
     [
         ("", "has 0 characters"),
         ("It fits.", "has 8 characters"),
-        (f"It fits {'very ' * 100}well.", f"not 20 to {LONGEST}"),
+        (f"It fits {'very ' * 100}well.", f"not 20 to {MAX_LENGTH}"),
         ("It fits the rule well. It hires. It has no address.", "not one or two sentences"),
         ("It fits the rule well but has no address", "not one or two sentences"),
         ("It fits the rule well. And so it", "not one or two sentences"),
@@ -128,9 +134,9 @@ def test_one_or_two_sentences_of_plain_words_may_stand(said):
     ],
 )
 def test_an_answer_that_says_more_than_it_was_told_does_not_stand(said, because):
-    answer = reworded(said, QUESTION)
+    answer = validate_rewording(said, QUESTION)
     assert because in answer.note
-    assert rationale_of(answer, QUESTION.plain) == QUESTION.plain
+    assert build_rationale(answer, QUESTION.plain) == QUESTION.plain
 
 
 @given(
@@ -140,30 +146,32 @@ def test_an_answer_that_says_more_than_it_was_told_does_not_stand(said, because)
     ).map(" ".join)
 )
 def test_whatever_a_model_says_what_stands_is_short_plain_and_has_only_numbers_told(said):
-    answer = reworded(said, QUESTION)
+    answer = validate_rewording(said, QUESTION)
     assert bool(answer.text) != bool(answer.note)
-    assert len(answer.text) <= LONGEST
+    assert len(answer.text) <= MAX_LENGTH
     assert answer.text.isprintable()
     assert not re.search(r"[@<>/\\%*_=\[\]]", answer.text)
-    told = {Decimal(number) for number in re.findall(r"\d+\.\d+", QUESTION.told)}
+    told = {Decimal(number) for number in re.findall(r"\d+\.\d+", QUESTION.facts_text)}
     assert {Decimal(number) for number in re.findall(r"\d+(?:\.\d+)?", answer.text)} <= told
-    assert not answer.text or reworded(answer.text, QUESTION) == answer
+    assert not answer.text or validate_rewording(answer.text, QUESTION) == answer
 
 
-@pytest.mark.parametrize("answer", [Reworded(text=GOOD), Reworded(note="the model declined")])
+@pytest.mark.parametrize(
+    "answer", [RationaleAnswer(text=GOOD), RationaleAnswer(note="the model declined")]
+)
 def test_an_answer_comes_back_as_it_was_kept(answer):
-    assert QUESTION.answered(answer.as_json()) == answer
+    assert QUESTION.decode_answer(answer.as_json()) == answer
 
 
 def test_a_kept_answer_is_held_to_the_rules_of_today():
-    assert QUESTION.answered({"text": "It has 40 employees, which fits."}).text == ""
+    assert QUESTION.decode_answer({"text": "It has 40 employees, which fits."}).text == ""
 
 
 @pytest.mark.parametrize("kept", [None, {}, {"text": 1}, ["text"], "text"])
 def test_what_is_kept_and_no_rationale_is_asked_for_anew(kept):
     with pytest.raises(PermanentError, match="asked for anew"):
-        QUESTION.answered(kept)
+        QUESTION.decode_answer(kept)
 
 
 def test_words_that_stand_are_kept_for_long_and_others_are_tried_again_sooner():
-    assert Reworded(text=GOOD).good_for > 5 * Reworded(note="it declined").good_for
+    assert RationaleAnswer(text=GOOD).ttl > 5 * RationaleAnswer(note="it declined").ttl

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Bucket, Company, CompanyId, Contact, Dossier, Verdict
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, EmailStatus
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.crm.rows import LEAD, rows_of
-from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule, scored
+from stoker.crm.rows import LEAD, build_rows
+from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule, score_lead
 
 ICP = IcpRule()
 FEATURES = tuple(DEFAULT_WEIGHTS)
@@ -30,22 +30,22 @@ contacts = st.builds(
     name=st.sampled_from(["", "Tan Mei"]),
     title=st.sampled_from(["", "Chief Executive Officer", "Head of Sales", "Clerk"]),
     email=st.sampled_from(["a@acme.test", "b@acme.test"]),
-    verdict=st.sampled_from(Verdict),
+    verdict=st.sampled_from(EmailStatus),
     source=st.just("site"),
     confidence=st.just(0.5),
 )
 findings = st.builds(
-    Finding,
-    field=st.sampled_from(Field),
+    Fact,
+    field=st.sampled_from(FactField),
     value=st.text(max_size=5),
     source=st.just("https://acme.test"),
-    how=st.sampled_from(How),
+    method=st.sampled_from(Method),
     confidence=st.just(0.5),
 )
 dossiers = st.builds(
-    Dossier,
+    CompanyRecord,
     company=companies,
-    findings=st.lists(findings, max_size=6).map(tuple),
+    facts=st.lists(findings, max_size=6).map(tuple),
     contacts=st.lists(contacts, max_size=3).map(tuple),
     notes=st.sampled_from([{}, {"hiring": "3 openings"}]),
 )
@@ -57,27 +57,27 @@ rules = st.builds(
 
 @given(dossiers, rules)
 def test_scores_and_features_are_between_0_and_1_and_the_same_for_the_same_facts(dossier, rule):
-    score = scored(dossier, ICP, rule)
+    score = score_lead(dossier, ICP, rule)
     assert 0 <= score.value <= 1
     assert all(0 <= value <= 1 for value in score.features.values())
-    assert score == scored(dossier, ICP, rule)
+    assert score == score_lead(dossier, ICP, rule)
 
 
 @given(dossiers, contacts, findings, rules)
 def test_knowing_more_that_is_good_never_lowers_a_score(dossier, contact, finding, rule):
-    before = scored(dossier, ICP, rule).value
+    before = score_lead(dossier, ICP, rule).value
     more = replace(
         dossier,
         contacts=(*dossier.contacts, contact),
-        findings=(*dossier.findings, finding),
+        facts=(*dossier.facts, finding),
         company=replace(dossier.company, website="https://acme.test"),
     )
-    assert scored(more, ICP, rule).value >= before
+    assert score_lead(more, ICP, rule).value >= before
 
 
 @given(dossiers, rules)
 def test_a_rationale_names_the_bucket_the_score_and_what_is_missing_most(dossier, rule):
-    score = scored(dossier, ICP, rule)
+    score = score_lead(dossier, ICP, rule)
     assert score.rationale.startswith(f"{score.bucket} ({score.value:.2f}): ")
     assert score.rationale.endswith(".")
     if all(value >= 0.5 for value in score.features.values()):
@@ -87,7 +87,7 @@ def test_a_rationale_names_the_bucket_the_score_and_what_is_missing_most(dossier
 
 
 def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low():
-    everything = Dossier(
+    everything = CompanyRecord(
         company=Company(
             id=CompanyId("c"), name="Acme", ssic="62011", website="https://a.test", employees=20
         ),
@@ -96,24 +96,26 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
                 name="Tan Mei",
                 title="Founder",
                 email="tan@a.test",
-                verdict=Verdict.VALID,
+                verdict=EmailStatus.VALID,
                 source="site",
                 confidence=1,
             ),
         ),
-        findings=tuple(
-            Finding.found(field, "x", source="s", how=How.TEXT, confidence=1) for field in Field
+        facts=tuple(
+            Fact.build(field, "x", source="s", how=Method.TEXT, confidence=1) for field in FactField
         ),
         notes={"hiring": "yes"},
     )
-    best = scored(everything, ICP)
+    best = score_lead(everything, ICP)
     assert best.bucket is Bucket.HIGH
     assert best.rationale == (
         f"High ({best.value:.2f}): there is an address that works, its industry is the one wanted, "
         "somebody who decides is known."
     )
-    nothing = Dossier(company=Company(id=CompanyId("c"), name="Acme", ssic="01111", employees=999))
-    worst = scored(nothing, ICP)
+    nothing = CompanyRecord(
+        company=Company(id=CompanyId("c"), name="Acme", ssic="01111", employees=999)
+    )
+    worst = score_lead(nothing, ICP)
     assert (worst.value, worst.bucket) == (0.0, Bucket.LOW)
     assert worst.rationale == (
         "Low (0.00): little is known; but its size is not what is wanted, so it is no lead."
@@ -125,29 +127,37 @@ def test_whoever_is_known_to_be_larger_or_smaller_than_wanted_is_no_lead_whateve
     dossier, people, rule, least
 ):
     known = replace(dossier, company=replace(dossier.company, employees=people))
-    score = scored(known, ICP, rule)
+    score = score_lead(known, ICP, rule)
     outside = people is not None and not ICP.employees[0] <= people <= ICP.employees[1]
     assert (score.features["size"] == 0) is outside
     assert ("no lead" in score.rationale) is outside
     if outside:
-        rows = rows_of(replace(known, score=score), tenant=TenantId("acme"), least=least)
+        rows = build_rows(replace(known, score=score), tenant=TenantId("acme"), least=least)
         assert (score.value, score.bucket) == (0.0, Bucket.LOW)
         assert LEAD not in {row.model for row in rows}
 
 
 def test_a_size_nobody_knows_is_not_called_one_that_fits():
-    known = Dossier(company=Company(id=CompanyId("c"), name="Acme", ssic="62011"))
-    assert "size" not in scored(known, ICP).rationale
+    known = CompanyRecord(company=Company(id=CompanyId("c"), name="Acme", ssic="62011"))
+    assert "size" not in score_lead(known, ICP).rationale
 
 
 def test_an_address_that_bounces_is_worth_nothing_and_one_nobody_checked_something():
     def reach(verdict):
         contact = Contact(email="a@a.test", verdict=verdict, source="s", confidence=1)
         company = Company(id=CompanyId("c"), name="Acme")
-        return scored(Dossier(company=company, contacts=(contact,)), ICP).features["reachable"]
+        return score_lead(CompanyRecord(company=company, contacts=(contact,)), ICP).features[
+            "reachable"
+        ]
 
-    assert reach(Verdict.INVALID) == reach(Verdict.RISKY) == 0
-    assert 0 < reach(Verdict.UNVERIFIED) < reach(Verdict.CATCH_ALL) < reach(Verdict.VALID) == 1
+    assert reach(EmailStatus.INVALID) == reach(EmailStatus.RISKY) == 0
+    assert (
+        0
+        < reach(EmailStatus.UNVERIFIED)
+        < reach(EmailStatus.CATCH_ALL)
+        < reach(EmailStatus.VALID)
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,8 +177,8 @@ def test_a_rule_that_cannot_be_meant_is_refused(wrong):
 
 
 def test_another_rule_gives_another_hash_so_no_old_rationale_is_reused():
-    dossier = Dossier(company=Company(id=CompanyId("c"), name="Acme"))
+    dossier = CompanyRecord(company=Company(id=CompanyId("c"), name="Acme"))
     hashes = {
-        scored(dossier, ICP, ScoreRule(high_from=high)).feature_hash for high in (0.6, 0.7, 0.8)
+        score_lead(dossier, ICP, ScoreRule(high_from=high)).feature_hash for high in (0.6, 0.7, 0.8)
     }
     assert len(hashes) == 3

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.ledger.chain import FIRST, Note, chained, first_break
-from stoker.scheduling.model import Slot, SlotState, slot_note
+from stoker.ledger.chain import FIRST_DIGEST, NewEntry, chain_entries, find_first_break
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState, build_occurrence_entry
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 notes = st.builds(
-    Note,
+    NewEntry,
     at=st.integers(-100, 100).map(lambda n: AT + n * timedelta(seconds=7)),
     kind=st.text(max_size=4),
     subject=st.text(max_size=4),
@@ -35,96 +35,105 @@ CHANGES = {
 
 @given(histories)
 def test_entries_are_numbered_from_one_without_gaps_and_each_points_to_the_one_before(notes):
-    entries = chained(notes, after=None)
+    entries = chain_entries(notes, after=None)
 
     assert [entry.seq for entry in entries] == list(range(1, len(notes) + 1))
-    assert [entry.previous for entry in entries] == [FIRST, *(e.digest for e in entries[:-1])]
-    assert first_break(entries) is None
+    assert [entry.previous for entry in entries] == [
+        FIRST_DIGEST,
+        *(e.digest for e in entries[:-1]),
+    ]
+    assert find_first_break(entries) is None
 
 
 @given(histories, histories)
 def test_adding_in_two_goes_gives_the_same_ledger_as_in_one(one, other):
-    first = chained(one, after=None)
+    first = chain_entries(one, after=None)
 
-    assert first + chained(other, after=first[-1]) == chained(one + other, after=None)
+    assert first + chain_entries(other, after=first[-1]) == chain_entries(one + other, after=None)
 
 
 @given(histories, st.data())
 def test_a_page_is_sound_by_itself_when_it_follows_the_entry_before_it(notes, data):
-    entries = chained(notes, after=None)
+    entries = chain_entries(notes, after=None)
     cut = data.draw(st.integers(1, len(entries)))
 
-    assert first_break(entries[cut:], after=entries[cut - 1]) is None
+    assert find_first_break(entries[cut:], after=entries[cut - 1]) is None
 
 
 @given(histories, st.data(), st.sampled_from(sorted(CHANGES)))
 def test_any_change_to_any_entry_breaks_the_chain_there(notes, data, field):
-    entries = chained(notes, after=None)
+    entries = chain_entries(notes, after=None)
     place = data.draw(st.integers(0, len(entries) - 1))
     entries[place] = replace(entries[place], **{field: CHANGES[field](entries[place])})
 
-    assert first_break(entries) == place + 1
+    assert find_first_break(entries) == place + 1
 
 
 @given(histories, st.data())
 def test_an_entry_taken_out_before_the_last_breaks_the_chain(notes, data):
-    entries = chained(notes * 2, after=None)
+    entries = chain_entries(notes * 2, after=None)
     place = data.draw(st.integers(0, len(entries) - 2))
     del entries[place]
 
-    assert first_break(entries) == place + 1
+    assert find_first_break(entries) == place + 1
 
 
 def test_two_entries_that_changed_places_break_the_chain():
-    one, other = chained([Note(at=AT, kind="a", subject="", reason="")] * 2, after=None)
+    one, other = chain_entries([NewEntry(at=AT, kind="a", subject="", reason="")] * 2, after=None)
 
-    assert first_break([other, one]) == 1
+    assert find_first_break([other, one]) == 1
 
 
 def test_entries_are_ordered_by_number_even_when_the_clock_goes_back():
     late, early = (
-        Note(at=AT - n * timedelta(hours=1), kind="k", subject="", reason="") for n in (0, 1)
+        NewEntry(at=AT - n * timedelta(hours=1), kind="k", subject="", reason="") for n in (0, 1)
     )
 
-    assert first_break(chained([late, early], after=None)) is None
+    assert find_first_break(chain_entries([late, early], after=None)) is None
 
 
 def test_the_same_moment_has_the_same_digest_in_every_zone():
-    note = Note(at=AT, kind="k", subject="s", reason="r")
+    note = NewEntry(at=AT, kind="k", subject="s", reason="r")
     abroad = replace(note, at=AT.astimezone(ZoneInfo("Asia/Singapore")))
 
-    [here], [there] = chained([note], after=None), chained([abroad], after=None)
+    [here], [there] = chain_entries([note], after=None), chain_entries([abroad], after=None)
 
     assert here.digest == there.digest
 
 
 def test_a_note_without_a_zone_is_refused():
     with pytest.raises(ConfigError, match="no time zone"):
-        chained([Note(at=AT.replace(tzinfo=None), kind="", subject="", reason="")], after=None)
+        chain_entries(
+            [NewEntry(at=AT.replace(tzinfo=None), kind="", subject="", reason="")], after=None
+        )
 
 
 def test_a_decided_instant_leaves_a_line_that_names_it_in_utc_and_says_why():
-    slot = Slot(
+    slot = OccurrenceResult(
         schedule="upkeep",
-        instant=AT.astimezone(ZoneInfo("Asia/Singapore")),
-        state=SlotState.STARTED,
+        due_at=AT.astimezone(ZoneInfo("Asia/Singapore")),
+        state=OccurrenceState.STARTED,
         decided_at=AT,
         reason="due",
         run_at=AT,
     )
 
-    note = slot_note(slot)
+    note = build_occurrence_entry(slot)
 
     assert (note.kind, note.reason) == ("STARTED", "due")
     assert note.subject == "upkeep@2030-01-01T12:00:00+00:00"
     assert note.data == {"run": "20300101_120000"}
-    assert slot_note(replace(slot, state=SlotState.MISSED, run_at=None)).data == {}
+    assert (
+        build_occurrence_entry(replace(slot, state=OccurrenceState.MISSED, run_at=None)).data == {}
+    )
 
 
 @pytest.mark.parametrize(("hours", "at"), [(-1, 0), (0, 0), (1, 1)])
 def test_the_line_of_an_instant_is_never_earlier_than_the_last_line(hours, at):
-    slot = Slot(schedule="upkeep", instant=AT, state=SlotState.MISSED, decided_at=AT)
+    slot = OccurrenceResult(
+        schedule="upkeep", due_at=AT, state=OccurrenceState.MISSED, decided_at=AT
+    )
 
-    note = slot_note(slot, latest=AT + timedelta(hours=hours))
+    note = build_occurrence_entry(slot, latest=AT + timedelta(hours=hours))
 
     assert note.at == AT + timedelta(hours=at)

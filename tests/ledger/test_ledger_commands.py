@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Request
-from stoker.budgets.ledger_entries import decision_note
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.ledger_entries import build_decision_entry
 from stoker.cli.main import main
-from stoker.ledger.chain import Note
+from stoker.ledger.chain import NewEntry
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "[tenants.acme]\n[tenants.bolt]\ncaps.tavily_queries = 3\n"
@@ -24,7 +24,7 @@ async def write_history(app):
     """What a morning leaves behind: decisions long ago, promises, a refusal, a stop."""
     acme, bolt = app.backend.tenant(ACME), app.backend.tenant(BOLT)
     for number, account in enumerate(("one", "two", "three")):
-        note = decision_note(
+        note = build_decision_entry(
             account,
             chosen=account != "two",
             reason="FRESH_ENOUGH" if account == "two" else "DUE",
@@ -36,11 +36,11 @@ async def write_history(app):
     now = app.clock.now()
     for key, account, calls in (("k1", "one", 1), ("k2", "three", 2), ("k3", "one", 2)):
         await bolt.money.reserve(
-            Request(
+            SpendRequest(
                 key=key, connector="tavily", amounts={"calls": calls}, run=RUN, account=account
             ),
-            caps=await app.caps_for(BOLT),
-            reset=app.reset_for(BOLT),
+            caps=await app.list_caps(BOLT),
+            reset=app.get_reset_rule(BOLT),
             owner="w",
             until=now + timedelta(hours=1),
             now=now,
@@ -55,8 +55,8 @@ def ask(tmp_path):
     (tmp_path / "stoker.toml").write_text(TENANTS)
 
     async def opening(work):
-        own = settings(directory=tmp_path, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             return await work(app)
 
     return lambda work: asyncio.run(opening(work))
@@ -125,7 +125,8 @@ def test_a_filter_lets_through_what_was_asked_for(stoker, words, wanted):
 
 def test_paging_backwards_shows_every_entry_once(stoker, ask):
     many = [
-        Note(at=LONG_AGO, kind="NOTED", subject=str(number), reason="") for number in range(2500)
+        NewEntry(at=LONG_AGO, kind="NOTED", subject=str(number), reason="")
+        for number in range(2500)
     ]
     ask(lambda app: app.backend.tenant(ACME).ledger.append(many))
 
@@ -255,9 +256,9 @@ def test_a_shared_total_that_is_not_what_tenants_took_is_found(stoker, tmp_path,
         for tenant in (ACME, BOLT):
             money, now = app.backend.tenant(tenant).money, app.clock.now()
             await money.reserve(
-                Request(key="s", connector="lusha", amounts={"calls": 2}),
-                caps=await app.caps_for(tenant),
-                reset=app.reset_for(tenant),
+                SpendRequest(key="s", connector="lusha", amounts={"calls": 2}),
+                caps=await app.list_caps(tenant),
+                reset=app.get_reset_rule(tenant),
                 owner="w",
                 until=now + timedelta(hours=1),
                 now=now,

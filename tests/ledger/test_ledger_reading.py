@@ -4,16 +4,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.base.types import TenantId
-from stoker.ledger.chain import Note
-from stoker.ledger.query import Selection
-from stoker.ledger.read import PAGE, last_entry, newest, pages, seq_before
+from stoker.ledger.chain import NewEntry
+from stoker.ledger.query import LedgerFilter
+from stoker.ledger.read import PAGE_SIZE, find_last_entry, find_seq_before, list_latest, read_pages
 from stoker.memory.backend import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 def note(number, at=NOW):
-    return Note(at=at, kind="ODD" if number % 2 else "EVEN", subject=str(number), reason="")
+    return NewEntry(at=at, kind="ODD" if number % 2 else "EVEN", subject=str(number), reason="")
 
 
 async def filled(count):
@@ -25,7 +25,7 @@ async def filled(count):
 @pytest.mark.parametrize("count", [*range(20), 1023, 1024, 1025])
 def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
     async def look():
-        return await last_entry(await filled(count))
+        return await find_last_entry(await filled(count))
 
     last = asyncio.run(look())
     assert (last.seq if last else 0) == count
@@ -40,25 +40,25 @@ def test_entries_of_a_moment_and_later_begin_after_the_seq_that_is_found(count, 
         ledger = MemoryBackend().tenant(TenantId("acme")).ledger
         ats = [NOW + timedelta(hours=number // 2) for number in range(count)]  # two at a time
         await ledger.append([note(number, at) for number, at in enumerate(ats)])
-        return await seq_before(ledger, moment), sum(at < moment for at in ats)
+        return await find_seq_before(ledger, moment), sum(at < moment for at in ats)
 
     found, earlier = asyncio.run(look())
     assert found == earlier
 
 
-@pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE])
+@pytest.mark.parametrize("count", [0, 1, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE])
 def test_pages_are_every_entry_in_order(count):
     async def look():
-        return [entry.seq async for page in pages(await filled(count)) for entry in page]
+        return [entry.seq async for page in read_pages(await filled(count)) for entry in page]
 
     assert asyncio.run(look()) == list(range(1, count + 1))
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, PAGE, 2 * PAGE + 1])
-@pytest.mark.parametrize("limit", [1, 3, PAGE, 3 * PAGE])
+@pytest.mark.parametrize("count", [0, 1, 5, PAGE_SIZE, 2 * PAGE_SIZE + 1])
+@pytest.mark.parametrize("limit", [1, 3, PAGE_SIZE, 3 * PAGE_SIZE])
 def test_the_newest_are_found_across_pages_newest_first(count, limit):
     async def look():
-        return await newest(await filled(count), Selection(kind="ODD"), limit=limit)
+        return await list_latest(await filled(count), LedgerFilter(kind="ODD"), limit=limit)
 
     odd = [seq for seq in range(count, 0, -1) if seq % 2]
     assert [entry.seq for entry in asyncio.run(look())] == odd[:limit]
@@ -67,7 +67,7 @@ def test_the_newest_are_found_across_pages_newest_first(count, limit):
 @pytest.mark.parametrize("before", [1, 2, 5, 100])
 def test_going_on_below_an_entry_leaves_it_out(before):
     async def look():
-        return await newest(await filled(5), Selection(), before=before, limit=10)
+        return await list_latest(await filled(5), LedgerFilter(), before=before, limit=10)
 
     assert [entry.seq for entry in asyncio.run(look())] == list(range(min(before, 6) - 1, 0, -1))
 
@@ -81,13 +81,13 @@ class Counted:
 
     async def entries(self, **said):
         self.looks += 1
-        return await self._ledger.entries(**said)
+        return await self._ledger.list_entries(**said)
 
 
 def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
     async def look():
         ledger = Counted(await filled(5))
-        found = await newest(ledger, Selection(), before=10**6, limit=10)
+        found = await list_latest(ledger, LedgerFilter(), before=10**6, limit=10)
         return len(found), ledger.looks
 
     found, looks = asyncio.run(look())

@@ -3,20 +3,25 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.budgets.caps import CapChange
-from stoker.budgets.ledger_entries import cap_note, decision_note, resume_note, stop_note
-from stoker.ledger.chain import Note, chained
-from stoker.ledger.query import Selection, said
+from stoker.budgets.ledger_entries import (
+    build_cap_entry,
+    build_decision_entry,
+    build_resume_entry,
+    build_stop_entry,
+)
+from stoker.ledger.chain import NewEntry, chain_entries
+from stoker.ledger.query import LedgerFilter, get_data_text
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 def entry(note):
-    [made] = chained([note], after=None)
+    [made] = chain_entries([note], after=None)
     return made
 
 
 REFUSED = entry(
-    Note(
+    NewEntry(
         at=NOW,
         kind="REFUSED",
         subject="k",
@@ -24,56 +29,58 @@ REFUSED = entry(
         data={"connector": "lusha", "account": "a1", "run": "r1", "code": "CAP_TENANT_DAY"},
     )
 )
-STOP = entry(stop_note("lusha", reason="too dear", now=NOW))
-STOP_ALL = entry(stop_note("", reason="too dear", now=NOW))
-RESUME = entry(resume_note("lusha", now=NOW))
-CAP = entry(cap_note(CapChange(cap="tenant_connector/lusha/calls/day", limit=1), now=NOW))
+STOP = entry(build_stop_entry("lusha", reason="too dear", now=NOW))
+STOP_ALL = entry(build_stop_entry("", reason="too dear", now=NOW))
+RESUME = entry(build_resume_entry("lusha", now=NOW))
+CAP = entry(build_cap_entry(CapChange(cap="tenant_connector/lusha/calls/day", limit=1), now=NOW))
 RAISED = entry(
-    cap_note(CapChange(cap="connector/lusha/calls/day", raised_to=1, raised_until=NOW), now=NOW)
+    build_cap_entry(
+        CapChange(cap="connector/lusha/calls/day", raised_to=1, raised_until=NOW), now=NOW
+    )
 )
 CHOSEN = entry(
-    decision_note("a1", chosen=True, reason="DUE", sentence="it is due", numbers={}, now=NOW)
+    build_decision_entry("a1", chosen=True, reason="DUE", sentence="it is due", numbers={}, now=NOW)
 )
-ODD_CAP = entry(Note(at=NOW, kind="CAP_CHANGED", subject="lusha", reason=""))
-PLAIN = entry(Note(at=NOW, kind="NOTED", subject="lusha", reason="", data={"run": None}))
+ODD_CAP = entry(NewEntry(at=NOW, kind="CAP_CHANGED", subject="lusha", reason=""))
+PLAIN = entry(NewEntry(at=NOW, kind="NOTED", subject="lusha", reason="", data={"run": None}))
 EVERYTHING = [REFUSED, STOP, STOP_ALL, RESUME, CAP, RAISED, CHOSEN, ODD_CAP, PLAIN]
 
 
 def test_asking_for_nothing_in_particular_finds_everything():
-    assert all(Selection().wants(one) for one in EVERYTHING)
+    assert all(LedgerFilter().matches(one) for one in EVERYTHING)
 
 
 @pytest.mark.parametrize(
     ("selection", "wanted"),
     [
-        (Selection(kind="REFUSED"), [REFUSED]),
-        (Selection(kind="refused"), [REFUSED]),
-        (Selection(kind="REFUSE"), []),
-        (Selection(account="a1"), [REFUSED, CHOSEN]),
-        (Selection(account="a"), []),
-        (Selection(run="r1"), [REFUSED]),
-        (Selection(run=""), [STOP, STOP_ALL, RESUME, CAP, RAISED, CHOSEN, ODD_CAP, PLAIN]),
-        (Selection(connector="lusha"), [REFUSED, STOP, RESUME, CAP, RAISED]),
-        (Selection(connector="*"), []),
-        (Selection(connector="!"), []),
-        (Selection(connector=""), [STOP_ALL, CHOSEN, ODD_CAP, PLAIN]),
-        (Selection(reason="CAP_TENANT_DAY"), [REFUSED]),
-        (Selection(reason="cap_tenant_day"), [REFUSED]),
-        (Selection(reason="CAP_TENANT"), []),
-        (Selection(reason="TOO dear"), [STOP, STOP_ALL]),
-        (Selection(reason="due", account="a1"), [CHOSEN]),
-        (Selection(kind="CHOSEN", account="a2"), []),
-        (Selection(since=NOW), EVERYTHING),
-        (Selection(since=NOW + timedelta(microseconds=1)), []),
-        (Selection(until=NOW), []),
-        (Selection(until=NOW + timedelta(microseconds=1)), EVERYTHING),
+        (LedgerFilter(kind="REFUSED"), [REFUSED]),
+        (LedgerFilter(kind="refused"), [REFUSED]),
+        (LedgerFilter(kind="REFUSE"), []),
+        (LedgerFilter(account="a1"), [REFUSED, CHOSEN]),
+        (LedgerFilter(account="a"), []),
+        (LedgerFilter(run="r1"), [REFUSED]),
+        (LedgerFilter(run=""), [STOP, STOP_ALL, RESUME, CAP, RAISED, CHOSEN, ODD_CAP, PLAIN]),
+        (LedgerFilter(connector="lusha"), [REFUSED, STOP, RESUME, CAP, RAISED]),
+        (LedgerFilter(connector="*"), []),
+        (LedgerFilter(connector="!"), []),
+        (LedgerFilter(connector=""), [STOP_ALL, CHOSEN, ODD_CAP, PLAIN]),
+        (LedgerFilter(reason="CAP_TENANT_DAY"), [REFUSED]),
+        (LedgerFilter(reason="cap_tenant_day"), [REFUSED]),
+        (LedgerFilter(reason="CAP_TENANT"), []),
+        (LedgerFilter(reason="TOO dear"), [STOP, STOP_ALL]),
+        (LedgerFilter(reason="due", account="a1"), [CHOSEN]),
+        (LedgerFilter(kind="CHOSEN", account="a2"), []),
+        (LedgerFilter(since=NOW), EVERYTHING),
+        (LedgerFilter(since=NOW + timedelta(microseconds=1)), []),
+        (LedgerFilter(until=NOW), []),
+        (LedgerFilter(until=NOW + timedelta(microseconds=1)), EVERYTHING),
     ],
 )
 def test_an_entry_is_found_by_what_it_says_wherever_it_says_it(selection, wanted):
-    assert [one for one in EVERYTHING if selection.wants(one)] == wanted
+    assert [one for one in EVERYTHING if selection.matches(one)] == wanted
 
 
 def test_what_an_entry_does_not_say_is_empty():
-    assert said(REFUSED, "account") == "a1"
-    assert said(REFUSED, "nothing") == ""
-    assert said(PLAIN, "run") == ""
+    assert get_data_text(REFUSED, "account") == "a1"
+    assert get_data_text(REFUSED, "nothing") == ""
+    assert get_data_text(PLAIN, "run") == ""

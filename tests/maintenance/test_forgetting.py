@@ -7,7 +7,7 @@ from contracts.attending import NOW, plan
 from contracts.backends import ACME
 from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import Run, RunKey, RunState
-from stoker.runs.prune import pruned
+from stoker.runs.prune import delete_old_runs
 
 HOUR = timedelta(hours=1)
 
@@ -18,7 +18,7 @@ async def with_runs(store, *, ended):
     for at in ats:
         run = Run(key=RunKey(at, 1), kind="pulls")
         await store.runs.insert_run(run)
-        await store.attention.keep_plan(plan(run.name), [b"part"])
+        await store.attention.insert_plan(plan(run.name), [b"part"])
         if at != ats[-1] or ended:
             end = Run(key=run.key, kind="pulls", state=RunState.DONE, ended_at=at)
             await store.runs.finish_run(end)
@@ -26,14 +26,14 @@ async def with_runs(store, *, ended):
 
 
 def planned(store):
-    return store.attention.plans()
+    return store.attention.list_plans()
 
 
 def test_a_plan_goes_with_its_run_and_one_under_way_stays():
     async def scenario():
         store = MemoryBackend().tenant(ACME)
         ats = await with_runs(store, ended=False)
-        weight = await pruned(store, [ats[0], ats[2]])
+        weight = await delete_old_runs(store, [ats[0], ats[2]])
         return weight.runs, [kept.run for kept in await planned(store)]
 
     assert asyncio.run(scenario()) == (1, ["20260207_033000", "20260207_023000"])
@@ -45,9 +45,9 @@ def test_a_plan_whose_run_went_before_it_goes_the_next_time():
     async def scenario():
         store = MemoryBackend().tenant(ACME)
         ats = await with_runs(store, ended=True)
-        await store.runs.prune(ats[:2])
+        await store.runs.delete_runs(ats[:2])
         before = len(await planned(store))
-        await pruned(store, [])
+        await delete_old_runs(store, [])
         return before, [kept.run for kept in await planned(store)]
 
     assert asyncio.run(scenario()) == (3, ["20260207_033000"])

@@ -9,12 +9,12 @@ from stoker import app as wiring
 from stoker.accounts.model import CompanyId
 from stoker.base.events import OutcomeUncertain
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Request
+from stoker.budgets.charges import SpendRequest
 from stoker.heat.heat import Signal, SignalKind
-from stoker.maintenance.service import CHECKED_FOR
+from stoker.maintenance.service import HEALTH_CHECK_TTL
 from stoker.runs.model import RunState
-from stoker.testing import FakeClock, Recorder
-from stoker.vendors.model import Kept
+from stoker.testing import EventRecorder, FakeClock
+from stoker.vendors.model import CachedAnswer
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 
@@ -23,17 +23,17 @@ def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
     (tmp_path / "stoker.toml").write_text(
         '[storage]\nbackend = "json"\n[tenants.acme]\n[tenants.umbrella]\n'
     )
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def scenario():
         clock = FakeClock()
-        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
-            scheduler = app.scheduler((ACME, UMBRELLA))
-            theirs = await scheduler.start_now(app.task(UMBRELLA))
+        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+            scheduler = app.build_scheduler((ACME, UMBRELLA))
+            theirs = await scheduler.run_now(app.build_maintenance_task(UMBRELLA))
             damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
             damaged.write_text("{")
-            clock.advance(CHECKED_FOR)
-            return await scheduler.start_now(app.task(ACME))
+            clock.advance(HEALTH_CHECK_TTL)
+            return await scheduler.run_now(app.build_maintenance_task(ACME))
 
     run = asyncio.run(scenario())
 
@@ -43,34 +43,34 @@ def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
 
 
 def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
-    told = Recorder()
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    told = EventRecorder()
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def scenario():
         clock = FakeClock()
-        async with wiring.opened(settings, clock=clock, observer=told) as app:
-            [tenant] = settings.active_tenants()
+        async with wiring.open_app(settings, clock=clock, observer=told) as app:
+            [tenant] = settings.list_active_tenants()
             store, now = app.backend.tenant(tenant), clock.now()
             for key, at_once in (("kept", False), ("sent", True)):
                 await store.money.reserve(
-                    Request(
+                    SpendRequest(
                         key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
                     ),
-                    caps=await app.caps_for(tenant),
-                    reset=app.reset_for(tenant),
+                    caps=await app.list_caps(tenant),
+                    reset=app.get_reset_rule(tenant),
                     owner="gone",
                     until=now + timedelta(minutes=1),
                     now=now,
                 )
             clock.advance(timedelta(minutes=2))
-            return await app.scheduler((tenant,)).start_now(app.task(tenant))
+            return await app.build_scheduler((tenant,)).run_now(app.build_maintenance_task(tenant))
 
     run = asyncio.run(scenario())
 
     assert run.state is RunState.DONE
     assert run.manifest.counts["holds_expired"] == 1
     assert run.manifest.counts["holds_uncertain"] == 1
-    assert [event.key for event in told.of(OutcomeUncertain)] == ["sent"]
+    assert [event.key for event in told.of_type(OutcomeUncertain)] == ["sent"]
     assert any("tavily" in cap for cap in run.manifest.budgets)
 
 
@@ -79,22 +79,24 @@ def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_
     (tmp_path / "stoker.toml").write_text(
         f"retention.enabled = {str(prunes).lower()}\nretention.days = 30\n"
     )
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def scenario():
         clock = FakeClock()
-        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
-            [tenant] = settings.active_tenants()
+        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+            [tenant] = settings.list_active_tenants()
             answers, now = app.backend.tenant(tenant).answers, clock.now()
             ages = {"corpus/old": 31, "corpus/new": 29, "tavily/good": -1}
             for key, days in ages.items():
                 until = now - timedelta(days=days)
-                kept = Kept(
-                    key=key, connector="crawl", answer={}, cost={}, at=until, good_until=until
+                kept = CachedAnswer(
+                    key=key, connector="crawl", answer={}, cost={}, at=until, expires_at=until
                 )
-                await answers.keep_answers([kept])
-            run = await app.scheduler(()).start_now(app.task(tenant))
-            return run.manifest.counts["pruned_answers"], set(await answers.answers(list(ages)))
+                await answers.save_answers([kept])
+            run = await app.build_scheduler(()).run_now(app.build_maintenance_task(tenant))
+            return run.manifest.counts["pruned_answers"], set(
+                await answers.find_answers(list(ages))
+            )
 
     pruned, left = asyncio.run(scenario())
     assert pruned == int(prunes)
@@ -106,11 +108,11 @@ def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes
     (tmp_path / "stoker.toml").write_text(
         f"retention.enabled = {str(prunes).lower()}\nheat.half_life_hours = 240\n[tenants.acme]\n"
     )
-    settings = wiring.settings(directory=tmp_path, config=None, flags={}, environment={})
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def scenario():
         clock = FakeClock()
-        async with wiring.opened(settings, clock=clock, observer=Recorder()) as app:
+        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
             attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
             signals = [
                 Signal(
@@ -124,7 +126,7 @@ def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes
             await attention.add_signals(
                 signals, rule=own.rule(), tiers=own.tiers(), now=clock.now()
             )
-            await app.scheduler((ACME,)).start_now(app.task(ACME))
-            return [each.id for each in await attention.signals(CompanyId("a"))]
+            await app.build_scheduler((ACME,)).run_now(app.build_maintenance_task(ACME))
+            return [each.id for each in await attention.list_signals(CompanyId("a"))]
 
     assert asyncio.run(scenario()) == (["399"] if prunes else ["399", "401"])

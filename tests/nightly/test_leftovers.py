@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
-from stoker.enrichment.model import Unit, UnitState
-from stoker.nightly.targets import NOT_ENDED, NOT_WHOLE, Leftovers
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.nightly.targets import OPEN_STATES, RETRYABLE_STATES, UnfinishedWork
 
-WAITING, TAKEN, DONE = UnitState.WAITING, UnitState.TAKEN, UnitState.DONE
-DEGRADED, SHED, UNKNOWN = UnitState.DEGRADED, UnitState.SHED, UnitState.UNKNOWN
+WAITING, TAKEN, DONE = WorkState.WAITING, WorkState.CLAIMED, WorkState.DONE
+DEGRADED, SHED, UNKNOWN = WorkState.DEGRADED, WorkState.DROPPED, WorkState.UNKNOWN
 LOOKED = {"crawl": 0.1}
 days = st.lists(
-    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(UnitState)), max_size=5
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(WorkState)), max_size=5
 )  # what each run of a day made of whom, the newest first
 
 
 def unit(company, state, *, place=0, seconds=LOOKED):
-    return Unit(
-        company=CompanyId(company), place=place, depth=Depth.DEEP, state=state, seconds=seconds
+    return WorkItem(
+        company=CompanyId(company), rank=place, depth=Depth.DEEP, state=state, seconds=seconds
     )
 
 
 def gathered(*runs):
     """The leftovers of runs that ended so, the newest first; told as dictionaries."""
-    leftovers = Leftovers()
+    leftovers = UnfinishedWork()
     for nth, states in enumerate(runs):
         units = [unit(name, state, place=place) for place, (name, state) in enumerate(states)]
         leftovers.add(f"run {len(runs) - nth}", units)
@@ -35,7 +35,7 @@ def gathered(*runs):
 
 
 def named(left):
-    return "".join(each.unit.company for each in left)
+    return "".join(each.item.company for each in left)
 
 
 @given(days)
@@ -43,24 +43,26 @@ def test_a_company_is_left_if_its_latest_unit_of_the_day_is_whoever_chose_it(day
     latest = {}
     for states in day:
         latest = {**states, **latest}
-    left = gathered(*(states.items() for states in day)).left()
+    left = gathered(*(states.items() for states in day)).list_unfinished()
 
-    assert sorted(named(left)) == sorted(c for c, state in latest.items() if state in NOT_WHOLE)
-    assert {each.unit.state for each in left} == {latest[each.unit.company] for each in left}
+    assert sorted(named(left)) == sorted(
+        c for c, state in latest.items() if state in RETRYABLE_STATES
+    )
+    assert {each.item.state for each in left} == {latest[each.item.company] for each in left}
 
 
 @given(days)
 def test_what_was_tried_in_vain_comes_after_everybody_else(day):
-    left = gathered(*(states.items() for states in day)).left()
+    left = gathered(*(states.items() for states in day)).list_unfinished()
     tries = [min(each.tries, 2) for each in left]
 
     assert tries == sorted(tries)
-    assert [each.in_vain for each in left] == [number == 2 for number in tries]
+    assert [each.retries_used_up for each in left] == [number == 2 for number in tries]
 
 
 def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
     killed = [(name, WAITING) for name in "abcdefg"]
-    left = gathered([("a", DONE), ("b", DEGRADED), ("c", WAITING)], killed).left()
+    left = gathered([("a", DONE), ("b", DEGRADED), ("c", WAITING)], killed).list_unfinished()
 
     assert named(left) == "cdefgb"
     assert [each.run for each in left] == ["run 2", *["run 1"] * 4, "run 2"]
@@ -68,34 +70,34 @@ def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
 
 def test_what_was_tried_longest_ago_is_tried_next():
     first = [(name, DEGRADED) for name in "abcd"]
-    assert named(gathered([("a", DEGRADED), ("b", DEGRADED)], first).left()) == "cdab"
-    assert named(gathered([("c", DEGRADED)], [("a", DEGRADED), ("b", DEGRADED)], first).left()) == (
-        "dabc"
-    )
+    assert named(gathered([("a", DEGRADED), ("b", DEGRADED)], first).list_unfinished()) == "cdab"
+    assert named(
+        gathered([("c", DEGRADED)], [("a", DEGRADED), ("b", DEGRADED)], first).list_unfinished()
+    ) == ("dabc")
 
 
 def test_what_was_finished_in_between_begins_anew():
-    [left] = gathered([("a", DEGRADED)], [("a", DONE)], [("a", DEGRADED)]).left()
-    assert (left.tries, left.in_vain) == (1, False)
+    [left] = gathered([("a", DEGRADED)], [("a", DONE)], [("a", DEGRADED)]).list_unfinished()
+    assert (left.tries, left.retries_used_up) == (1, False)
 
 
 @pytest.mark.parametrize("state", [DONE, UNKNOWN])
 def test_what_no_look_of_the_day_makes_good_is_not_left(state):
-    assert gathered([("a", state)], [("a", DEGRADED)]).left() == ()
+    assert gathered([("a", state)], [("a", DEGRADED)]).list_unfinished() == ()
 
 
 def test_what_was_only_scored_or_found_nobody_to_ask_is_still_left_but_was_tried():
-    leftovers = Leftovers()
+    leftovers = UnfinishedWork()
     leftovers.add("run 2", [unit("a", DONE, seconds={"score": 0.1}), unit("b", DONE, seconds={})])
     leftovers.add("run 1", [unit("a", WAITING)])
 
-    [left] = leftovers.left()
-    assert (left.unit.company, left.run, left.tries, left.paid) == ("a", "run 1", 1, False)
+    [left] = leftovers.list_unfinished()
+    assert (left.item.company, left.run, left.tries, left.paid) == ("a", "run 1", 1, False)
 
 
 def test_of_a_night_that_broke_off_only_what_never_ended_is_gone_on_with():
     states = [("a", TAKEN), ("b", WAITING), ("c", DEGRADED), ("d", SHED), ("e", DONE)]
-    assert named(gathered(states).left(NOT_ENDED)) == "ab"
+    assert named(gathered(states).list_unfinished(OPEN_STATES)) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -111,8 +113,8 @@ def test_of_a_night_that_broke_off_only_what_never_ended_is_gone_on_with():
     ],
 )
 def test_a_look_is_paid_for_if_any_run_of_the_day_has_paid_for_it(runs, paid):
-    leftovers = Leftovers()
+    leftovers = UnfinishedWork()
     for nth, (state, cost) in enumerate(runs):
         leftovers.add(f"run {nth}", [replace(unit("a", state), cost=cost)])
-    [left] = leftovers.left()
+    [left] = leftovers.list_unfinished()
     assert left.paid is paid

@@ -12,10 +12,10 @@ from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.enrichment.model import KIND
 from stoker.memory.backend import MemoryBackend
-from stoker.nightly.plan import Means, NightOrder, Planning
+from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.runs.model import RunKey
-from stoker.runs.service import OpenRun
-from stoker.testing import FakeClock, Recorder
+from stoker.runs.service import RunHandle
+from stoker.testing import EventRecorder, FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ANYBODY = IcpRule(industries=(), employees=(0, 10_000), years=(1900, 2100))
@@ -36,15 +36,17 @@ def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
         ]
         await store.accounts.upsert_companies(there, now=NOON)
         if rule is not None:
-            await store.accounts.put_rule(rule)
+            await store.accounts.save_rule(rule)
 
         async def means():
-            return Means(tenant_units=pull_units)
+            return Capacity(tenant_units=pull_units)
 
-        planning = Planning(
-            NightOrder(reset=FROM_SIX, **order), registry=backend.registry(), means=means
+        planning = NightlyPlanner(
+            NightlyOptions(reset=FROM_SIX, **order), registry=backend.registry(), means=means
         )
-        run = OpenRun(key=RunKey(NOON, 1), kind=KIND, store=store, clock=clock, observer=Recorder())
+        run = RunHandle(
+            key=RunKey(NOON, 1), kind=KIND, store=store, clock=clock, observer=EventRecorder()
+        )
         return await planning.plan(run)
 
     return asyncio.run(work())
@@ -52,15 +54,15 @@ def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
 
 def test_whoever_no_pull_units_are_left_for_waits_until_the_tenants_next_day():
     plan = planned(known=3, pull_units=4)
-    assert [unit.depth for unit in plan.units] == [Depth.DEEP, Depth.SHALLOW]
-    assert (plan.over_budget, plan.room_at) == (1, TOMORROW_AT_SIX)
+    assert [unit.depth for unit in plan.items] == [Depth.DEEP, Depth.SHALLOW]
+    assert (plan.over_budget, plan.cap_resets_at) == (1, TOMORROW_AT_SIX)
 
 
 @pytest.mark.parametrize("order", [{}, {"companies": 2}, {"limit": 1}])
 def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing(order):
     plan = planned(known=3, **order)
-    assert plan.over_cap == 3 - len(plan.units)
-    assert (plan.over_budget, plan.room_at) == (0, None)
+    assert plan.over_cap == 3 - len(plan.items)
+    assert (plan.over_budget, plan.cap_resets_at) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +76,8 @@ def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing
 )
 def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(how, why):
     plan = planned(**how)
-    assert why in plan.nobody
-    assert bool(plan.nobody) is not bool(plan.units)
+    assert why in plan.empty_reason
+    assert bool(plan.empty_reason) is not bool(plan.items)
 
 
 def test_without_a_rule_there_is_no_plan_and_one_is_told_how_to_set_it():

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.base.types import TenantId
 from stoker.enrichment.model import KIND
-from stoker.nightly.report import Told, show_told
+from stoker.nightly.report import NightReport, print_night
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -17,10 +17,12 @@ def said(capsys):
     """Return what is said of a night that ended so."""
 
     def telling(state, **manifest):
-        run = Run(key=RunKey(NOON, 1), kind=KIND).ended(
+        run = Run(key=RunKey(NOON, 1), kind=KIND).end(
             state, at=NOON + timedelta(minutes=1), reason="", manifest=Manifest(**manifest)
         )
-        show_told(Told(tenant=TenantId("acme"), run=run, leads=0, least=0.5, best=()))
+        print_night(
+            NightReport(tenant=TenantId("acme"), run=run, leads=0, min_score=0.5, top_leads=())
+        )
         return " ".join(capsys.readouterr().out.split())
 
     return telling

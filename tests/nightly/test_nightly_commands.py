@@ -16,8 +16,8 @@ from running_box import RunningBox
 from stoker.app import system_clock
 from stoker.base.events import CompanyEnded, ConnectorRests, NightPlanned, NightProgress, UnitsShed
 from stoker.base.types import TenantId
-from stoker.nightly.progress import LiveNight
-from stoker.testing import Recorder
+from stoker.nightly.progress import ProgressDisplay
+from stoker.testing import EventRecorder
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +76,14 @@ def test_the_night_is_told_to_people_in_words(stoker):
 @pytest.mark.parametrize("how", ["--dry-run", "--plan"])
 def test_a_plan_asks_nobody_writes_no_crm_and_leaves_no_run(stoker, box, how):
     stoker.set_up("acme")
-    before, charges = box.tallies.requests, dict(box.box.charges)
+    before, charges = box.meter.requests, dict(box.box.charges)
     code, [plan] = stoker.told("nightly", how, "--limit", "4")
 
     assert (code, plan["companies"], plan["deep"]) == (0, 4, 4)
     assert plan["quote"]["calls"]["tavily"] == 4
     assert plan["quote"]["p90_s"] >= plan["quote"]["p50_s"] > 0
     assert ("selected" in plan) is (how == "--dry-run")
-    assert (box.tallies.requests, box.box.charges) == (before, charges)
+    assert (box.meter.requests, box.box.charges) == (before, charges)
     assert stoker.told("runs", "list")[1] == []
     _, out, _ = stoker("nightly", how, "--limit", "4")
     assert "through in" in out
@@ -320,7 +320,7 @@ def test_a_night_that_is_stopped_says_what_was_done_what_is_left_and_how_to_go_o
         words = ("nightly", "--tenant", "acme", "--limit", "3", "--skip", "verify")
         command = [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), *words]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as night:
-            while not slow.tallies.by_host["sites"]:
+            while not slow.meter.by_host["sites"]:
                 assert night.poll() is None
                 time.sleep(0.05)
             night.send_signal(signal.SIGTERM)  # as Ctrl-C; that one a shell may switch off
@@ -351,7 +351,7 @@ def interrupted(tmp_path, slow, *, pauses):
             command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_ctrl_c
         ) as night,
     ):
-        while not slow.tallies.by_host["sites"]:
+        while not slow.meter.by_host["sites"]:
             assert night.poll() is None
             time.sleep(0.05)
         store.set_busy_timeout(10_000)
@@ -420,7 +420,7 @@ UNDER_WAY = {"ended": 1, "under_way": 1, "left": 0, "began_at": BEGAN}
 
 
 def test_a_terminal_names_the_vendor_a_night_waits_for_and_claims_no_end_nobody_knows(now):
-    stream, log = Terminal(), Recorder()
+    stream, log = Terminal(), EventRecorder()
 
     def drawn(event):
         stream.seek(0)
@@ -431,7 +431,7 @@ def test_a_terminal_names_the_vendor_a_night_waits_for_and_claims_no_end_nobody_
     until, acme = now + timedelta(minutes=10), TenantId("acme")
     rests = ConnectorRests(at=now, tenant=acme, connector="zerobounce", until=until)
     how = {**UNDER_WAY, "late": False}
-    with LiveNight(stream, otherwise=log, every=0.0) as live:
+    with ProgressDisplay(stream, otherwise=log, every=0.0) as live:
         planned = {"companies": 2, "deep": 2, "candidates": 5, "taken_over_from": ""}
         live(an_event(NightPlanned, now, deadline=now, **planned))
         asked = drawn(rests)
@@ -447,8 +447,8 @@ def test_a_terminal_names_the_vendor_a_night_waits_for_and_claims_no_end_nobody_
 
 
 def test_a_terminal_shows_one_line_and_passes_warnings_on(now):
-    stream, log = Terminal(), Recorder()
-    with LiveNight(stream, otherwise=log, every=0.0) as live:
+    stream, log = Terminal(), EventRecorder()
+    with ProgressDisplay(stream, otherwise=log, every=0.0) as live:
         planned = {"companies": 2, "deep": 2, "candidates": 5, "taken_over_from": ""}
         live(an_event(NightPlanned, now, deadline=now, **planned))
         live(an_event(CompanyEnded, now, company="a", state="degraded", reasons=()))
@@ -461,8 +461,8 @@ def test_a_terminal_shows_one_line_and_passes_warnings_on(now):
 
 
 def test_elsewhere_everything_is_passed_on_and_nothing_drawn(now):
-    stream, log = io.StringIO(), Recorder()
-    with LiveNight(stream, otherwise=log) as live:
+    stream, log = io.StringIO(), EventRecorder()
+    with ProgressDisplay(stream, otherwise=log) as live:
         live(an_event(CompanyEnded, now, company="a", state="done", reasons=()))
 
     assert (stream.getvalue(), len(log.events)) == ("", 1)

@@ -5,25 +5,25 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from stoker.accounts.model import Company, CompanyId, Dossier
+from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
-from stoker.enrichment.model import KIND, Unit, UnitState
-from stoker.enrichment.pull_units import CONNECTOR, UNIT
+from stoker.enrichment.model import KIND, WorkItem, WorkState
+from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.memory.backend import MemoryBackend
-from stoker.nightly.resume import PAGE, fitting_into_the_day, left_undone, selection_of
-from stoker.runs.model import Run, RunKey, RunState, run_name
-from stoker.runs.service import OpenRun
-from stoker.testing import FakeClock, Recorder
+from stoker.nightly.resume import PAGE_SIZE, find_unfinished_work, get_selection, limit_to_daily_cap
+from stoker.runs.model import Run, RunKey, RunState, format_run_name
+from stoker.runs.service import RunHandle
+from stoker.testing import EventRecorder, FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MIDNIGHT = NOON - timedelta(hours=12)
 HOUR = timedelta(hours=1)
 NINE, TEN, ELEVEN = NOON - 3 * HOUR, NOON - 2 * HOUR, NOON - HOUR
-WAITING, TAKEN, DONE = UnitState.WAITING, UnitState.TAKEN, UnitState.DONE
-SHED, DEGRADED, POISONED = UnitState.SHED, UnitState.DEGRADED, UnitState.POISONED
-UNKNOWN = UnitState.UNKNOWN
+WAITING, TAKEN, DONE = WorkState.WAITING, WorkState.CLAIMED, WorkState.DONE
+SHED, DEGRADED, POISONED = WorkState.DROPPED, WorkState.DEGRADED, WorkState.FAILED
+UNKNOWN = WorkState.UNKNOWN
 EVERY_WAY = dict(
     zip("abcdefg", (TAKEN, WAITING, DONE, SHED, DEGRADED, POISONED, UNKNOWN), strict=True)
 )
@@ -33,14 +33,14 @@ LOOKED_AT = {DONE, DEGRADED, UNKNOWN}  # and paid for
 
 def unit(name, state=WAITING, *, place=0, because="never scored"):
     looked = state in LOOKED_AT
-    return Unit(
+    return WorkItem(
         company=CompanyId(name),
-        place=place,
+        rank=place,
         depth=Depth.DEEP,
         state=state,
-        because=because,
+        reason=because,
         seconds={"crawl": 0.1} if looked else {},
-        cost={f"{CONNECTOR}/{UNIT}": 3} if looked else {},
+        cost={f"{CRAWL}/{PULL_UNITS}": 3} if looked else {},
     )
 
 
@@ -55,24 +55,24 @@ class Day:
         run = Run(key=RunKey(at, 1), kind=kind)
         await self.store.runs.insert_run(run)
         if state is not RunState.RUNNING:
-            await self.store.runs.finish_run(run.ended(state, at=at))
+            await self.store.runs.finish_run(run.end(state, at=at))
         units = [
             unit(name, how, place=place, **about)
             for place, (name, how) in enumerate((made or {}).items())
         ]
         if units:
-            await self.store.nights.plan_units(run.name, units)
+            await self.store.nights.insert_items(run.name, units)
 
     async def left(self, *, reset=None, **how):
         """Return what a run that begins at noon would go on with."""
-        run = OpenRun(
+        run = RunHandle(
             key=RunKey(NOON, 2),
             kind=KIND,
             store=self.store,
             clock=FakeClock(NOON),
-            observer=Recorder(),
+            observer=EventRecorder(),
         )
-        return await left_undone(run, kind=KIND, reset=reset or ResetRule(), **how)
+        return await find_unfinished_work(run, kind=KIND, reset=reset or ResetRule(), **how)
 
 
 def left_by(*runs, **how):
@@ -98,18 +98,20 @@ def test_before_the_first_run_of_a_day_nothing_is_left():
 @pytest.mark.parametrize("state", CUT_SHORT)
 def test_a_night_that_was_cut_short_goes_on_with_what_never_ended(state):
     left = left_by((TEN, state, EVERY_WAY))
-    assert (left.run, named(left.units)) == (run_name(TEN), "ab")
-    assert left.paid == {"a"}
-    assert left.units[0] == unit("a", place=0, because=f"left by {run_name(TEN)}; never scored")
-    assert [each.place for each in left.units] == [0, 1]
+    assert (left.run, named(left.items)) == (format_run_name(TEN), "ab")
+    assert left.paid_companies == {"a"}
+    assert left.items[0] == unit(
+        "a", place=0, because=f"left by {format_run_name(TEN)}; never scored"
+    )
+    assert [each.rank for each in left.items] == [0, 1]
 
 
 def test_of_a_night_that_came_to_its_end_whatever_was_left_out_is_tried_again():
     left = left_by((TEN, RunState.PARTIAL, EVERY_WAY))
-    assert sorted(named(left.units)) == list("abdef")
-    assert [each.place for each in left.units] == list(range(5))
-    assert left.paid == {"a", "e"}
-    assert not left.in_vain
+    assert sorted(named(left.items)) == list("abdef")
+    assert [each.rank for each in left.items] == list(range(5))
+    assert left.paid_companies == {"a", "e"}
+    assert not left.already_retried
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_where_no_look_makes_anything_good_somebody_new_may_be_chosen(state, mad
 )
 def test_a_night_that_got_through_and_was_killed_then_lacks_nothing_but_its_end(since, left):
     found = left_by((TEN, RunState.FAILED, {"a": DONE, "b": DEGRADED}), *since)
-    assert (found.run, named(found.units)) == (run_name(TEN), left)
+    assert (found.run, named(found.items)) == (format_run_name(TEN), left)
 
 
 def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
@@ -134,13 +136,13 @@ def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
         (TEN, RunState.CANCELLED, {"a": DONE, "b": WAITING, "c": WAITING}),
         (ELEVEN, RunState.DONE, {"b": DONE}),
     )
-    assert (left.run, named(left.units)) == (run_name(TEN), "c")
+    assert (left.run, named(left.items)) == (format_run_name(TEN), "c")
 
 
 def test_what_was_tried_in_vain_all_day_does_not_keep_others_waiting():
     tried = RunState.PARTIAL, {"a": DEGRADED}
-    assert not left_by((TEN, *tried)).in_vain
-    assert left_by((TEN, *tried), (ELEVEN, *tried)).in_vain
+    assert not left_by((TEN, *tried)).already_retried
+    assert left_by((TEN, *tried), (ELEVEN, *tried)).already_retried
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_what_was_tried_in_vain_all_day_does_not_keep_others_waiting():
 def test_where_only_the_killed_count_whoever_ended_as_it_should_has_left_nothing(state, left):
     before = (NINE, RunState.FAILED, {"z": WAITING})
     found = left_by(before, (TEN, state, EVERY_WAY), killed_only=True)
-    assert (found and named(found.units)) == left
+    assert (found and named(found.items)) == left
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_only_earlier_runs_of_the_day_and_of_this_kind_that_had_chosen_somebody_
         await day.had(at, state, made, kind=kind)
         assert await day.left() is None
         await day.had(NINE, RunState.FAILED, {"z": WAITING})
-        assert named((await day.left()).units) == "z"
+        assert named((await day.left()).items) == "z"
 
     asyncio.run(work())
 
@@ -182,31 +184,31 @@ def test_only_earlier_runs_of_the_day_and_of_this_kind_that_had_chosen_somebody_
 @pytest.mark.parametrize(("at", "left"), [(time(9, 0), "a"), (time(9, 1), None)])
 def test_a_day_begins_when_the_tenants_does(at, left):
     found = left_by((NINE, RunState.FAILED, {"a": WAITING}), reset=ResetRule(at=at))
-    assert (found and named(found.units)) == left
+    assert (found and named(found.items)) == left
 
 
 def test_what_was_left_is_found_behind_however_many_runs_that_chose_nobody():
     nothing = [(TEN + timedelta(minutes=n), RunState.DONE, {}) for n in range(45)]
     left = left_by((NINE, RunState.FAILED, {"a": WAITING}), *nothing)
-    assert named(left.units) == "a"
+    assert named(left.items) == "a"
 
 
 def test_whoever_was_left_twice_is_told_by_whom_first():
     async def work():
         day = Day()
-        first = f"left by {run_name(NINE)}; never scored"
+        first = f"left by {format_run_name(NINE)}; never scored"
         await day.had(TEN, RunState.FAILED, {"a": WAITING}, because=first)
-        [left] = (await day.left()).units
-        assert left.because == first
+        [left] = (await day.left()).items
+        assert left.reason == first
 
     asyncio.run(work())
 
 
 def test_more_than_a_page_is_left_whole_and_in_order():
-    names = [f"c{number:05}" for number in range(2 * PAGE + 5)]
+    names = [f"c{number:05}" for number in range(2 * PAGE_SIZE + 5)]
     left = left_by((TEN, RunState.FAILED, dict.fromkeys(names, WAITING)))
-    assert [each.company for each in left.units] == names
-    assert [each.place for each in left.units] == list(range(len(names)))
+    assert [each.company for each in left.items] == names
+    assert [each.rank for each in left.items] == list(range(len(names)))
 
 
 # Exactly an earlier selection
@@ -220,12 +222,12 @@ def test_an_earlier_selection_is_taken_exactly_without_what_is_done_unless_it_is
         day = Day()
         await day.had(TEN, RunState.PARTIAL, EVERY_WAY)
         await day.had(ELEVEN, RunState.DONE, {"z": DONE})
-        return await selection_of(day.store, run_name(TEN), again=again)
+        return await get_selection(day.store, format_run_name(TEN), again=again)
 
     taken = asyncio.run(work())
-    assert (taken.run, named(taken.units)) == (run_name(TEN), chosen)
-    assert [each.place for each in taken.units] == list(range(len(chosen)))
-    assert {each.state for each in taken.units} == {WAITING}
+    assert (taken.run, named(taken.items)) == (format_run_name(TEN), chosen)
+    assert [each.rank for each in taken.items] == list(range(len(chosen)))
+    assert {each.state for each in taken.items} == {WAITING}
 
 
 @pytest.mark.parametrize(("at", "why"), [(TEN, "selected no companies"), (NINE, "there is no run")])
@@ -234,7 +236,7 @@ def test_a_selection_that_is_not_there_is_refused(at, why):
         day = Day()
         await day.had(TEN, RunState.DONE)
         with pytest.raises(ConfigError, match=why):
-            await selection_of(day.store, run_name(at), again=False)
+            await get_selection(day.store, format_run_name(at), again=False)
 
     asyncio.run(work())
 
@@ -244,10 +246,10 @@ def test_a_selection_that_is_not_there_is_refused(at, why):
 
 async def looked_at(day, name, at):
     """Look at a company then, in a run of its own."""
-    run, ended = run_name(at), unit(name, DONE)
-    await day.store.nights.plan_units(run, [unit(name)])
-    found = Dossier(company=Company(id=ended.company, name=name), looked_at=at, run=run)
-    assert await day.store.nights.finish_unit(run, ended, found)
+    run, ended = format_run_name(at), unit(name, DONE)
+    await day.store.nights.insert_items(run, [unit(name)])
+    found = CompanyRecord(company=Company(id=ended.company, name=name), looked_at=at, run=run)
+    assert await day.store.nights.finish_item(run, ended, found)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +273,8 @@ def test_whoever_was_looked_at_today_has_its_place_and_the_others_share_what_is_
         await looked_at(day, "b", MIDNIGHT)
         await looked_at(day, "z", TEN)
         units = [unit(name, place=place) for place, name in enumerate("abcd")]
-        return await fitting_into_the_day(day.store.accounts, units, began_at=MIDNIGHT, **how)
+        return await limit_to_daily_cap(day.store.accounts, units, began_at=MIDNIGHT, **how)
 
     kept = asyncio.run(work())
     assert named(kept) == fitting
-    assert [each.place for each in kept] == list(range(len(kept)))
+    assert [each.rank for each in kept] == list(range(len(kept)))

@@ -12,16 +12,22 @@ from stoker import app as wiring
 from stoker.accounts.model import Company, CompanyId
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.pulls.plan_record import decision_columns, digest, input_columns, kept, packed
-from stoker.pulls.saved_plans import kept_plan
+from stoker.pulls.plan_record import (
+    compute_columns_digest,
+    encode_columns,
+    encode_decisions,
+    to_decision_columns,
+    to_input_columns,
+)
+from stoker.pulls.saved_plans import load_plan
 
 IDS = [CompanyId(f"20000000{n}A") for n in range(1, 9)]
 
 
 def with_app(home, work):
     async def opened():
-        settings = wiring.settings(directory=home, config=None, flags={})
-        async with wiring.opened(settings) as app:
+        settings = wiring.read_settings(directory=home, config=None, flags={})
+        async with wiring.open_app(settings) as app:
             return await work(app, app.backend.tenant("acme"))
 
     return asyncio.run(opened())
@@ -37,7 +43,7 @@ def stoker(tmp_path, capsys):
     async def fill(app, store):
         companies = [Company(id=each, name=f"Company {each}") for each in IDS]
         await store.accounts.upsert_companies(companies, now=app.clock.now())
-        await store.accounts.put_candidates(IDS, rule="default")
+        await store.accounts.save_candidates(IDS, rule="default")
 
     with_app(tmp_path, fill)
 
@@ -164,7 +170,7 @@ def left_alone(home, until):
     """As a process does that lusha answered with Retry-After."""
 
     async def heed(app, _):
-        await app.passages("acme").wait_until("lusha", app.clock.now() + until)
+        await app.get_limiter("acme").delay_until("lusha", app.clock.now() + until)
 
     with_app(home, heed)
 
@@ -268,12 +274,12 @@ def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_tavily):
 
 def test_a_plan_of_before_such_things_were_kept_is_made_again_as_it_was(planned):
     async def forget(_, store):
-        found = await kept_plan(store, planned.run)
-        parts = kept(found.decisions) + packed(input_columns(found.inputs))
+        found = await load_plan(store, planned.run)
+        parts = encode_decisions(found.decisions) + encode_columns(to_input_columns(found.inputs))
         header = {name: each for name, each in found.record.header.items() if name != "hindrances"}
         header["limits"] = {"budget": header["limits"]["budget"], "connector_cap": [[-1]]}
-        await store.attention.drop_plans([planned.run])
-        await store.attention.keep_plan(replace(found.record, header=header), parts)
+        await store.attention.delete_plans([planned.run])
+        await store.attention.insert_plan(replace(found.record, header=header), parts)
 
     with_app(planned.home, forget)
     code, out, _ = planned("replay", planned.run)
@@ -286,14 +292,17 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
     """As if an earlier version of Stoker had chosen another account."""
 
     async def forge(_, store):
-        found = await kept_plan(store, planned.run)
+        found = await load_plan(store, planned.run)
         depth = found.decisions.depth.copy()
         depth[0] = 2 if depth[0] != 2 else 0
         other = replace(found.decisions, depth=depth)
-        parts = kept(other) + packed(input_columns(found.inputs))
-        header = {**found.record.header, "digest": digest(decision_columns(other))}
-        await store.attention.drop_plans([planned.run])
-        await store.attention.keep_plan(replace(found.record, header=header), parts)
+        parts = encode_decisions(other) + encode_columns(to_input_columns(found.inputs))
+        header = {
+            **found.record.header,
+            "digest": compute_columns_digest(to_decision_columns(other)),
+        }
+        await store.attention.delete_plans([planned.run])
+        await store.attention.insert_plan(replace(found.record, header=header), parts)
 
     with_app(planned.home, forge)
     code, out, _ = planned("replay", planned.run)
@@ -308,19 +317,19 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
 @pytest.mark.parametrize("what", ["decisions", "header", "part"])
 def test_a_damaged_plan_explains_nothing(planned, what):
     async def damage(_, store):
-        found = await kept_plan(store, planned.run)
+        found = await load_plan(store, planned.run)
         header, parts = dict(found.record.header), []
-        parts = kept(found.decisions) + packed(input_columns(found.inputs))
+        parts = encode_decisions(found.decisions) + encode_columns(to_input_columns(found.inputs))
         if what == "decisions":
             why = found.decisions.why.copy()
             why[0] ^= 1
-            parts[0] = kept(replace(found.decisions, why=why))[0]
+            parts[0] = encode_decisions(replace(found.decisions, why=why))[0]
         elif what == "header":
             header.pop("input_parts")
         else:
             parts = parts[:-1]
-        await store.attention.drop_plans([planned.run])
-        await store.attention.keep_plan(replace(found.record, header=header), parts)
+        await store.attention.delete_plans([planned.run])
+        await store.attention.insert_plan(replace(found.record, header=header), parts)
 
     with_app(planned.home, damage)
     for words in (("replay", planned.run), ("why", f"acme/{IDS[0]}")):

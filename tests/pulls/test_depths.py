@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pull_cases import NOW, SHORT_OF_DEPTH, TODAY, case, slowly
 from pull_trials import Trial
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import Beliefs
-from stoker.pulls.columns import Policy, PullRule, Why, accounts_of, limits_of
+from stoker.heat.beliefs import ChangeRates
+from stoker.pulls.columns import Decision, Policy, PullRule, validate_accounts, validate_limits
 from stoker.pulls.explain import explain
-from stoker.pulls.offers import needs_depth, offered, within_depth, worths
-from stoker.pulls.planner import DEEP, NOT, SHALLOW, plan_day
+from stoker.pulls.offers import apply_deep_quota, compute_values, find_deep_only, make_offers
+from stoker.pulls.planner import DEEP, NOT, SHALLOW, plan_pulls
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)
@@ -23,8 +23,8 @@ RULE = PullRule()
 
 
 def accounts(size, **columns):
-    return accounts_of(
-        Beliefs(changes=np.ones(size), days=np.full(size, 10.0)),
+    return validate_accounts(
+        ChangeRates(changes=np.ones(size), days=np.full(size, 10.0)),
         **{"looked": TODAY - 5.0, "deep_looked": TODAY - 50.0, "deep_value": 9.0, **columns},
     )
 
@@ -33,7 +33,7 @@ def accounts(size, **columns):
 @given(seeds, policies)
 def test_no_more_looks_are_deep_than_may_be_and_the_plan_is_the_slow_planners(seed, policy):
     some, limits, rule = case(seed, policy=policy, deep_caps=True)
-    plan = plan_day(some, limits, now=NOW, rule=rule)
+    plan = plan_pulls(some, limits, now=NOW, rule=rule)
     deep = np.bincount(some.tenant[plan.depth == DEEP], minlength=limits.tenants)
     assert (deep <= limits.deep_cap).all()
     assert plan.depth.tolist() == slowly(some, limits, rule, plan.reference).tolist()
@@ -43,25 +43,25 @@ def test_no_more_looks_are_deep_than_may_be_and_the_plan_is_the_slow_planners(se
 @given(seeds, policies)
 def test_depth_is_withheld_for_the_tenants_reason_and_only_from_those_who_wanted_it(seed, policy):
     some, limits, rule = case(seed, policy=policy, deep_caps=True)
-    plan = plan_day(some, limits, now=NOW, rule=rule)
-    offers = offered(some, now=TODAY, rule=rule)
+    plan = plan_pulls(some, limits, now=NOW, rule=rule)
+    offers = make_offers(some, now=TODAY, rule=rule)
     wanted = offers.deeper > 0
-    withheld = within_depth(some, limits, offers, share=rule.share).withheld
-    short = plan.withheld != Why.FREE
+    withheld = apply_deep_quota(some, limits, offers, share=rule.share).refused
+    short = plan.depth_refusal != Decision.FREE
     assert not (short & ~withheld).any()
-    assert (plan.withheld[short] == limits.deep_why[some.tenant[short]]).all()
+    assert (plan.depth_refusal[short] == limits.deep_why[some.tenant[short]]).all()
     assert (withheld & ~short & (plan.price[some.tenant] == 0)).sum() == 0
     assert (offers.deeper >= plan.price[some.tenant])[short & (plan.depth != NOT)].all()
     many = np.bincount(some.tenant[wanted], minlength=limits.tenants)
     kept = np.bincount(some.tenant[wanted & ~withheld], minlength=limits.tenants)
     assert kept.tolist() == np.minimum(many, limits.deep_cap).tolist()
-    told = np.isin(plan.why, [each for each in SHORT_OF_DEPTH if each is not Why.PAUSED])
+    told = np.isin(plan.why, [each for each in SHORT_OF_DEPTH if each is not Decision.PAUSED])
     none = limits.deep_cap == 0
-    needed = needs_depth(some, offers)
+    needed = find_deep_only(some, offers)
     alone = withheld & needed & none[some.tenant] & (some.units <= limits.budget[some.tenant])
     assert (plan.depth[withheld & needed] == NOT).all()
     if not limits.connector_cap.size and not len(limits.domain_cap):
-        assert (plan.why[alone] == plan.withheld[alone]).all()
+        assert (plan.why[alone] == plan.depth_refusal[alone]).all()
         assert not (told & ~withheld).any()
 
 
@@ -69,11 +69,11 @@ def test_depth_is_withheld_for_the_tenants_reason_and_only_from_those_who_wanted
 @given(seeds)
 def test_no_plan_with_as_few_deep_looks_is_worth_more_than_the_bound(seed):
     some, limits, rule = case(seed, most=5, tenants=1, floor=None, deep_caps=True)
-    plan = plan_day(some, limits, now=NOW, rule=rule)
-    offers = offered(some, now=TODAY, rule=rule)
+    plan = plan_pulls(some, limits, now=NOW, rule=rule)
+    offers = make_offers(some, now=TODAY, rule=rule)
     age = np.maximum(TODAY - some.looked, 0)
-    surface, deep = worths(some, age, now=TODAY, rule=rule)
-    able, whole = offers.look > 0, needs_depth(some, offers)
+    surface, deep = compute_values(some, age, now=TODAY, rule=rule)
+    able, whole = offers.look > 0, find_deep_only(some, offers)
     best = 0.0
     for depths in product(range(3), repeat=len(some)):
         depth = np.array(depths)
@@ -96,112 +96,120 @@ def test_no_plan_with_as_few_deep_looks_is_worth_more_than_the_bound(seed):
 
 def test_what_has_no_room_for_depth_is_looked_at_without_it_for_what_that_alone_is_worth():
     some = accounts(3, value=[1.0, 3.0, 2.0], deep_value=[50.0, 40.0, 30.0])
-    plan = plan_day(some, limits_of([9], deep_cap=[1]), now=NOW, rule=RULE)
+    plan = plan_pulls(some, validate_limits([9], deep_cap=[1]), now=NOW, rule=RULE)
     assert plan.depth.tolist() == [DEEP, SHALLOW, SHALLOW]
-    free = plan_day(some, limits_of([9]), now=NOW, rule=RULE)
+    free = plan_pulls(some, validate_limits([9]), now=NOW, rule=RULE)
     assert free.depth.tolist() == [DEEP] * 3
     assert plan.chosen.tolist() == [0, 1, 2]
-    scarce = plan_day(some, limits_of([4], deep_cap=[1]), now=NOW, rule=RULE)
+    scarce = plan_pulls(some, validate_limits([4], deep_cap=[1]), now=NOW, rule=RULE)
     assert scarce.depth.tolist() == [DEEP, SHALLOW, NOT]  # the better shallow look, not depth
-    assert Why(scarce.why[2]) is Why.LOWER_VALUE
-    assert [Why(each) for each in plan.withheld[1:]] == [Why.CAP_CONNECTOR_DAY] * 2
+    assert Decision(scarce.why[2]) is Decision.LOWER_VALUE
+    assert [Decision(each) for each in plan.depth_refusal[1:]] == [Decision.CAP_CONNECTOR_DAY] * 2
     assert plan.gap < 0.01
 
 
 @pytest.mark.parametrize("why", SHORT_OF_DEPTH)
 def test_whoever_needs_depth_is_refused_with_the_reason_there_is_none(why):
     some = accounts(4, units=[3, 3, 1, 3], value=[4.0, 3.0, 2.0, 1.0])
-    limits = limits_of([9], deep_cap=[0], deep_why=[why])
-    plan = plan_day(some, limits, now=NOW, rule=RULE)
+    limits = validate_limits([9], deep_cap=[0], deep_why=[why])
+    plan = plan_pulls(some, limits, now=NOW, rule=RULE)
     assert plan.depth.tolist() == [NOT, NOT, SHALLOW, NOT]
-    assert [Why(each) for each in plan.why] == [why, why, Why.WORTH, why]
-    assert [Why(each) for each in plan.withheld] == [why] * 4
+    assert [Decision(each) for each in plan.why] == [why, why, Decision.WORTH, why]
+    assert [Decision(each) for each in plan.depth_refusal] == [why] * 4
     assert plan.gap < 1e-5
     found = explain(2, some, limits, now=NOW, rule=RULE, plan=plan)
-    assert (found.withheld, found.depth) == (why, SHALLOW)
+    assert (found.depth_refusal, found.depth) == (why, SHALLOW)
 
 
 def test_who_loses_to_better_offers_has_less_value_whatever_else_was_short():
     some = accounts(4, units=3, value=[9.0, 8.0, 7.0, 6.0])
-    plan = plan_day(some, limits_of([6], deep_cap=[3]), now=NOW, rule=RULE)
-    assert [Why(each) for each in plan.why] == [Why.WORTH] * 2 + [Why.LOWER_VALUE] * 2
-    assert not plan.withheld.any()
-    short = plan_day(some, limits_of([99], deep_cap=[3]), now=NOW, rule=RULE)
-    assert Why(short.why[3]) is Why.CAP_CONNECTOR_DAY
+    plan = plan_pulls(some, validate_limits([6], deep_cap=[3]), now=NOW, rule=RULE)
+    assert [Decision(each) for each in plan.why] == [Decision.WORTH] * 2 + [
+        Decision.LOWER_VALUE
+    ] * 2
+    assert not plan.depth_refusal.any()
+    short = plan_pulls(some, validate_limits([99], deep_cap=[3]), now=NOW, rule=RULE)
+    assert Decision(short.why[3]) is Decision.CAP_CONNECTOR_DAY
     alike = replace(some, value=np.ones(4))
-    plan = plan_day(alike, limits_of([6], deep_cap=[3]), now=NOW, rule=RULE)
-    assert [Why(each) for each in plan.why] == [Why.WORTH] * 2 + [Why.LOWER_VALUE] * 2
+    plan = plan_pulls(alike, validate_limits([6], deep_cap=[3]), now=NOW, rule=RULE)
+    assert [Decision(each) for each in plan.why] == [Decision.WORTH] * 2 + [
+        Decision.LOWER_VALUE
+    ] * 2
 
 
 def test_depth_that_was_not_worth_its_units_is_not_what_a_look_lacks():
     some = accounts(2, value=9.0, deep_value=[5.0, 1e-6])
-    plan = plan_day(some, limits_of([2], deep_cap=[0]), now=NOW, rule=RULE)
+    plan = plan_pulls(some, validate_limits([2], deep_cap=[0]), now=NOW, rule=RULE)
     assert plan.depth.tolist() == [SHALLOW, SHALLOW]
     more = accounts(3, value=[9.0, 9.0, 1.0], deep_value=[5.0, 1e-6, 0.0])
-    plan = plan_day(more, limits_of([2], deep_cap=[0]), now=NOW, rule=RULE)
+    plan = plan_pulls(more, validate_limits([2], deep_cap=[0]), now=NOW, rule=RULE)
     assert plan.depth.tolist() == [SHALLOW, SHALLOW, NOT]
-    assert [Why(each) for each in plan.withheld] == [Why.CAP_CONNECTOR_DAY, Why.FREE, Why.FREE]
+    assert [Decision(each) for each in plan.depth_refusal] == [
+        Decision.CAP_CONNECTOR_DAY,
+        Decision.FREE,
+        Decision.FREE,
+    ]
 
 
 def test_who_waited_too_long_has_its_share_of_the_deep_looks():
     ages = np.array([5.0] * 10 + [90.0])
     some = accounts(11, units=3, looked=TODAY - ages, value=[100.0] * 10 + [1e-6], deep_value=1e-6)
-    plan = plan_day(some, limits_of([15], deep_cap=[5]), now=NOW, rule=RULE)
-    assert Why(plan.why[10]) is Why.FLOOR
-    none = plan_day(some, limits_of([15], deep_cap=[4]), now=NOW, rule=RULE)
+    plan = plan_pulls(some, validate_limits([15], deep_cap=[5]), now=NOW, rule=RULE)
+    assert Decision(plan.why[10]) is Decision.FLOOR
+    none = plan_pulls(some, validate_limits([15], deep_cap=[4]), now=NOW, rule=RULE)
     assert none.depth[10] == NOT
-    assert none.unkept.tolist() == [10]
+    assert none.floor_missed.tolist() == [10]
     assert none.overdue.tolist() == [1]
 
 
 def test_who_can_do_without_depth_takes_nobodys_turn_for_it_however_long_it_waited():
     ages = np.array([5.0] * 10 + [90.0])
     some = accounts(11, looked=TODAY - ages, value=1.0, deep_value=[100.0] * 10 + [1e-6])
-    plan = plan_day(some, limits_of([99], deep_cap=[5]), now=NOW, rule=RULE)
+    plan = plan_pulls(some, validate_limits([99], deep_cap=[5]), now=NOW, rule=RULE)
     assert plan.depth.tolist() == [DEEP] * 5 + [SHALLOW] * 6
 
 
 def test_the_bound_counts_deep_looks_that_better_offers_per_unit_took():
     some = accounts(2, units=1, deep_units=[1, 9], value=[1.0, 0.5], deep_value=[1.0, 6.0])
-    limits = limits_of([99], deep_cap=[1])
-    plan = plan_day(some, limits, now=NOW, rule=RULE)
+    limits = validate_limits([99], deep_cap=[1])
+    plan = plan_pulls(some, limits, now=NOW, rule=RULE)
     assert plan.depth.tolist() == [DEEP, SHALLOW]
-    surface, deep = worths(some, np.full(2, 5.0), now=TODAY, rule=RULE)
+    surface, deep = compute_values(some, np.full(2, 5.0), now=TODAY, rule=RULE)
     assert plan.value < surface[1] + deep[1] <= plan.bound
 
 
 def test_signals_are_the_reason_of_a_look_without_depth_by_what_that_alone_is_worth():
     some = accounts(2, value=[1.0, 1.1], signals=[2.0, 0.0], deep_value=50.0)
-    limits = limits_of([1], deep_cap=[0])
-    plan = plan_day(some, limits, now=NOW, rule=RULE)
-    assert [Why(each) for each in plan.why] == [Why.SIGNAL, Why.LOWER_VALUE]
+    limits = validate_limits([1], deep_cap=[0])
+    plan = plan_pulls(some, limits, now=NOW, rule=RULE)
+    assert [Decision(each) for each in plan.why] == [Decision.SIGNAL, Decision.LOWER_VALUE]
     found = explain(0, some, limits, now=NOW, rule=RULE, plan=plan)
     assert found.worth_over_price == pytest.approx(plan.score[0] / plan.price[0], rel=1e-5)
-    assert "Not deep: today's cap of the connector is used up" in found.sentence
+    assert "Not deep: today's cap of the connector is used up" in found.message
 
 
 def test_without_such_a_cap_or_with_a_wide_one_nothing_is_withheld():
     some, limits, rule = case(5)
-    offers = offered(some, now=TODAY, rule=rule)
+    offers = make_offers(some, now=TODAY, rule=rule)
     wide = replace(
         limits,
         deep_cap=np.full(limits.tenants, len(some)),
-        deep_why=np.full(limits.tenants, Why.PAUSED, np.uint8),
+        deep_why=np.full(limits.tenants, Decision.PAUSED, np.uint8),
     )
     for each in (limits, wide):
-        found = within_depth(some, each, offers, share=200)
+        found = apply_deep_quota(some, each, offers, share=200)
         assert found.offers is offers
-        assert not (found.withheld | found.out_of_turn).any()
+        assert not (found.refused | found.granted_early).any()
 
 
 def tried(seed, row):
     some, limits, rule = case(seed, most=16, tenants=2, tight=0.5, deep_caps=True)
-    return Trial(row, some, limits, rule, plan_day(some, limits, now=NOW, rule=rule))
+    return Trial(row, some, limits, rule, plan_pulls(some, limits, now=NOW, rule=rule))
 
 
 def exact(trial):
     """Say whether the caps that are to be raised are enough, and none of them is with one fewer."""
-    raises = trial.flips.raises
+    raises = trial.counterfactual.raises
     fewer = (
         [*raises[:nth], replace(each, units=each.units - 1), *raises[nth + 1 :]]
         for nth, each in enumerate(raises)
@@ -214,12 +222,14 @@ def exact(trial):
 @pytest.mark.parametrize("seed", [3, 4, 7, 8, 9, 19, 22, 28, 33, 38, 43, 44, 45, 55, 58, 66])
 def test_more_deep_looks_flip_a_refusal_and_one_fewer_does_not(seed):
     some, limits, rule = case(seed, most=16, tenants=2, tight=0.5, deep_caps=True)
-    plan = plan_day(some, limits, now=NOW, rule=rule)
+    plan = plan_pulls(some, limits, now=NOW, rule=rule)
     trials = [tried(seed, row) for row in np.flatnonzero(plan.depth == NOT).tolist()]
-    short = [trial for trial in trials if any(each.deep for each in trial.flips.raises or ())]
+    short = [
+        trial for trial in trials if any(each.deep for each in trial.counterfactual.raises or ())
+    ]
     assert short
     assert all(exact(trial) for trial in short)
-    assert all("more deep look" in trial.flips.sentence for trial in short)
+    assert all("more deep look" in trial.counterfactual.message for trial in short)
 
 
 @pytest.mark.parametrize(("seed", "row"), [(16, 5), (46, 7), (170, 0), (178, 2), (215, 6)])
@@ -227,12 +237,12 @@ def test_a_flip_knows_that_those_in_a_shared_domain_share_depth_with_others_outs
     assert exact(tried(seed, row))
 
 
-@pytest.mark.parametrize("why", [Why.PAUSED, Why.COOLING_DOWN])
+@pytest.mark.parametrize("why", [Decision.PAUSED, Decision.COOLING_DOWN])
 def test_whoever_is_stopped_or_left_alone_is_flipped_by_no_number(why):
     some = accounts(2, units=3)
-    limits = limits_of([9], deep_cap=[0], deep_why=[why])
-    trial = Trial(0, some, limits, RULE, plan_day(some, limits, now=NOW, rule=RULE))
-    assert trial.flips.sentence.startswith("No change")
+    limits = validate_limits([9], deep_cap=[0], deep_why=[why])
+    trial = Trial(0, some, limits, RULE, plan_pulls(some, limits, now=NOW, rule=RULE))
+    assert trial.counterfactual.message.startswith("No change")
 
 
 @pytest.mark.parametrize(
@@ -241,9 +251,9 @@ def test_whoever_is_stopped_or_left_alone_is_flipped_by_no_number(why):
         {"deep_cap": [1, 2]},
         {"deep_cap": [-2]},
         {"deep_cap": [0.5]},
-        {"deep_cap": [1], "deep_why": [Why.WORTH]},
+        {"deep_cap": [1], "deep_why": [Decision.WORTH]},
     ],
 )
 def test_caps_of_deep_looks_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError):
-        limits_of([1], **wrong)
+        validate_limits([1], **wrong)

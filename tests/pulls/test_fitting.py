@@ -4,7 +4,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.pulls.capacity import NO_CAP, Queue, by_group, fitting, ids_of, keys, smallest_cap
+from stoker.pulls.capacity import (
+    NO_CAP,
+    OfferQueue,
+    build_sort_keys,
+    fill_caps,
+    find_smallest_cap,
+    get_ids,
+    sort_by_group,
+)
 
 one = st.tuples(st.integers(0, 4), st.integers(0, 3), st.sampled_from([0, 0, 0, 61, 70, 90]))
 queues = st.lists(one, min_size=1, max_size=14)
@@ -13,7 +21,7 @@ shares = st.sampled_from([0, 1, 200, 333, 500])
 
 def queue_of(rows, share):
     cost = np.array([row[0] for row in rows], np.int64)
-    return Queue(
+    return OfferQueue(
         group=np.zeros(len(rows), np.int64),
         cost=cost,
         size=cost + np.array([row[1] for row in rows]),
@@ -23,7 +31,7 @@ def queue_of(rows, share):
 
 
 def fits(queue, cap, place):
-    return bool(fitting(queue, np.array([cap]))[0][place])
+    return bool(fill_caps(queue, np.array([cap]))[0][place])
 
 
 @given(queues, shares, st.integers(0, 40))
@@ -31,7 +39,7 @@ def test_a_cap_is_never_exceeded_and_those_who_waited_take_no_more_than_their_sh
     rows, share, cap
 ):
     queue = queue_of(rows, share)
-    inside, early = fitting(queue, np.array([cap]))
+    inside, early = fill_caps(queue, np.array([cap]))
     assert queue.cost[inside].sum() <= cap
     assert queue.cost[early].sum() <= cap * share // 1000
     assert (queue.size[inside] <= cap).all()
@@ -44,7 +52,7 @@ def test_the_smallest_cap_lets_it_fit_and_no_smaller_one_does(rows, share, least
     queue = queue_of(rows, share)
     place = data.draw(st.integers(0, len(rows) - 1))
     for first in (0, least):
-        needed = smallest_cap(queue, place, least=first)
+        needed = find_smallest_cap(queue, place, least=first)
         assert first <= needed < NO_CAP
         assert fits(queue, needed, place)
         assert not any(fits(queue, cap, place) for cap in range(first, needed))
@@ -53,19 +61,19 @@ def test_the_smallest_cap_lets_it_fit_and_no_smaller_one_does(rows, share, least
 def test_a_twin_that_adds_up_whoever_stands_ahead_is_caught():
     queue = queue_of([(1, 0, 0), (1, 3, 0), (2, 0, 90), (1, 0, 0)], 500)
     assert queue.cost.sum() == 5
-    assert smallest_cap(queue, 3) == 5
-    assert smallest_cap(queue, 1) == 4  # and from 4 on the one who waited comes first
+    assert find_smallest_cap(queue, 3) == 5
+    assert find_smallest_cap(queue, 1) == 4  # and from 4 on the one who waited comes first
     assert queue.cost[:2].sum() == 2
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=60))
 def test_by_group_keeps_the_order_within_groups_however_large_their_numbers(groups):
-    order = by_group(np.array(groups, np.int64))
+    order = sort_by_group(np.array(groups, np.int64))
     assert order.tolist() == sorted(range(len(groups)), key=lambda place: (groups[place], place))
 
 
 @given(st.lists(st.floats(0, width=32, exclude_min=True, allow_nan=False), max_size=60))
 def test_keys_sort_the_highest_score_first_and_ties_by_id(scores):
     column = np.array(scores, np.float32)
-    order = ids_of(np.sort(keys(column, np.arange(len(scores)))))
+    order = get_ids(np.sort(build_sort_keys(column, np.arange(len(scores)))))
     assert order.tolist() == sorted(range(len(scores)), key=lambda place: (-scores[place], place))

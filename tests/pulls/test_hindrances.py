@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 from pull_cases import NOW
 from stoker.base.errors import ConfigError
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Used
-from stoker.budgets.statements import of_now
+from stoker.budgets.charges import Totals
+from stoker.budgets.statements import list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.forecast import Expected
-from stoker.pulls.columns import FOR_WANT_OF_DEPTH, PullRule, Why, limits_of
+from stoker.enrichment.forecast import VendorNeed
+from stoker.pulls.columns import DEPTH_REFUSALS, Decision, PullRule, validate_limits
 from stoker.pulls.constraints import (
-    Hindrance,
-    cooling,
-    hindrances_from,
-    in_the_way,
-    narrowest,
-    never_asked,
-    short,
-    slow,
-    stopped,
-    with_calls,
-    within_hindrances,
+    Constraint,
+    build_backoff_constraint,
+    build_cap_constraint,
+    build_rate_constraint,
+    find_excluded_vendors,
+    find_tightest,
+    is_stopped,
+    limit_deep_lookups,
+    list_binding,
+    parse_constraints,
+    replace_call_caps,
 )
-from stoker.rate_limits.rate_limit import Rate, rest, turn
+from stoker.rate_limits.rate_limit import Rate, check_rate, compute_postponed_until
 
-SEARCH = Expected(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 2})
-MODEL = Expected(connector="openai", calls=0.8, cost={"calls": 1, "money:USD": 5})
-BATCH = Expected(connector="zerobounce", calls=0.8, cost={"calls": 100}, per_call=100)
+SEARCH = VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 2})
+MODEL = VendorNeed(connector="openai", calls=0.8, cost={"calls": 1, "money:USD": 5})
+BATCH = VendorNeed(connector="zerobounce", calls=0.8, cost={"calls": 100}, batch_size=100)
 NEEDS = (SEARCH, MODEL, BATCH)
 RULE, HOUR, MINUTE = PullRule(), timedelta(hours=1), timedelta(minutes=1)
 TEN_A_MINUTE = Rate(calls=10, per=MINUTE, burst=2)
@@ -44,27 +44,27 @@ def cap_of(connector, unit, limit, window=WindowKind.DAY):
 
 
 def standing(cap, used=0):
-    [found] = of_now([cap], {}, {}, reset=ResetRule(), now=NOW)
-    place = {(cap.id, found[1].window): Used(settled=used)}
-    [found] = of_now([cap], {}, place, reset=ResetRule(), now=NOW)
+    [found] = list_current_balances([cap], {}, {}, reset=ResetRule(), now=NOW)
+    place = {(cap.id, found[1].window): Totals(settled=used)}
+    [found] = list_current_balances([cap], {}, place, reset=ResetRule(), now=NOW)
     return found
 
 
 def shortage(cap, *, used=0, rule=RULE):
     _, line, ends_at = standing(cap, used)
-    return short(cap, line, NEEDS, ends_at=ends_at, now=NOW, rule=rule)
+    return build_cap_constraint(cap, line, NEEDS, ends_at=ends_at, now=NOW, rule=rule)
 
 
 @pytest.mark.parametrize(
     ("cap", "used", "why", "needed", "looks"),
     [
-        (cap_of("tavily", "calls", 10), 4, Why.CAP_CONNECTOR_DAY, 1.0, 6),
-        (cap_of("tavily", "credits", 10), 3, Why.CAP_CONNECTOR_DAY, 2.0, 3),
-        (cap_of("openai", "calls", 4), 0, Why.CAP_CONNECTOR_DAY, 0.8, 5),
-        (cap_of("zerobounce", "calls", 4), 0, Why.CAP_CONNECTOR_DAY, 0.8, 5),  # of a batch
-        (cap_of("", "money:USD", 40), 20, Why.CAP_TENANT_DAY, 4.0, 5),
-        (cap_of("", "calls", 26), 0, Why.CAP_TENANT_DAY, 2.6, 10),  # all vendors together
-        (cap_of("tavily", "calls", 10), 99, Why.CAP_CONNECTOR_DAY, 1.0, 0),
+        (cap_of("tavily", "calls", 10), 4, Decision.CAP_CONNECTOR_DAY, 1.0, 6),
+        (cap_of("tavily", "credits", 10), 3, Decision.CAP_CONNECTOR_DAY, 2.0, 3),
+        (cap_of("openai", "calls", 4), 0, Decision.CAP_CONNECTOR_DAY, 0.8, 5),
+        (cap_of("zerobounce", "calls", 4), 0, Decision.CAP_CONNECTOR_DAY, 0.8, 5),  # of a batch
+        (cap_of("", "money:USD", 40), 20, Decision.CAP_TENANT_DAY, 4.0, 5),
+        (cap_of("", "calls", 26), 0, Decision.CAP_TENANT_DAY, 2.6, 10),  # all vendors together
+        (cap_of("tavily", "calls", 10), 99, Decision.CAP_CONNECTOR_DAY, 1.0, 0),
     ],
 )
 def test_a_cap_has_room_for_as_many_deep_looks_as_it_has_left_for(cap, used, why, needed, looks):
@@ -89,9 +89,9 @@ def test_a_plan_of_many_a_day_takes_its_ticks_share_of_a_vendors_calls():
 def test_a_cap_of_nothing_means_that_nobody_is_asked():
     caps = [cap_of("tavily", "credits", 0), cap_of("openai", "calls", 9)]
     lines = [standing(cap)[:2] for cap in caps]
-    assert never_asked(lines, NEEDS) == {"tavily"}
+    assert find_excluded_vendors(lines, NEEDS) == {"tavily"}
     spent = [standing(cap_of("tavily", "credits", 5), used=5)[:2]]
-    assert never_asked(spent, NEEDS) == set()
+    assert find_excluded_vendors(spent, NEEDS) == set()
 
 
 @given(
@@ -105,33 +105,35 @@ def test_no_rate_carries_more_calls_than_it_lets_through_one_by_one(
     calls, seconds, burst, need, within
 ):
     rate = Rate(calls=calls, per=timedelta(seconds=seconds), burst=min(burst, calls))
-    found = slow(need, rate, now=NOW, within=within)
+    found = build_rate_constraint(need, rate, now=NOW, within=within)
     gone, next_at = 0, None
     while gone <= found.had:
         at = NOW if next_at is None else max(next_at - rate.slack, NOW)
         if at > NOW + within:
             break
-        next_at = turn(rate, next_at, now=at).next_at
+        next_at = check_rate(rate, next_at, now=at).next_at
         gone += 1
     assert gone == found.had
-    assert found.looks * need.calls / need.per_call <= found.had + 1e-6
+    assert found.looks * need.calls / need.batch_size <= found.had + 1e-6
     assert found.until == NOW + within
 
 
 def rests(wait, *, within=HOUR, patience=15 * MINUTE, rate=TEN_A_MINUTE):
-    remembered = rest(rate, until=NOW + wait)
-    opens_at = turn(rate, remembered, now=NOW).at
-    return cooling(SEARCH, rate, opens_at=opens_at, now=NOW, within=within, patience=patience)
+    remembered = compute_postponed_until(rate, until=NOW + wait)
+    opens_at = check_rate(rate, remembered, now=NOW).at
+    return build_backoff_constraint(
+        SEARCH, rate, opens_at=opens_at, now=NOW, within=within, patience=patience
+    )
 
 
 def test_whoever_wants_to_be_left_alone_is_waited_for_as_long_as_we_are_patient():
     after = rests(10 * MINUTE)
-    assert (after.why, after.until) == (Why.COOLING_DOWN, NOW + 10 * MINUTE)
-    assert 0 < after.looks < slow(SEARCH, TEN_A_MINUTE, now=NOW, within=HOUR).looks
-    assert "and then has time for" in after.sentence
+    assert (after.why, after.until) == (Decision.COOLING_DOWN, NOW + 10 * MINUTE)
+    assert 0 < after.looks < build_rate_constraint(SEARCH, TEN_A_MINUTE, now=NOW, within=HOUR).looks
+    assert "and then has time for" in after.message
     gone = rests(16 * MINUTE)
     assert (gone.looks, gone.until) == (0, NOW + 16 * MINUTE)
-    assert gone.sentence == "tavily asked to be left alone until 2026-11-16 06:16 UTC"
+    assert gone.message == "tavily asked to be left alone until 2026-11-16 06:16 UTC"
     assert rests(10 * MINUTE, within=5 * MINUTE).looks == 0
 
 
@@ -141,8 +143,8 @@ def test_a_wait_that_the_rate_itself_explains_is_no_rest(wait):
 
 
 hindrances = st.builds(
-    Hindrance,
-    why=st.sampled_from(FOR_WANT_OF_DEPTH),
+    Constraint,
+    why=st.sampled_from(DEPTH_REFUSALS),
     connector=st.sampled_from(["", "tavily", "crawl"]),
     looks=st.none() | st.integers(0, 9),
     had=st.integers(0, 10**15),
@@ -151,47 +153,47 @@ hindrances = st.builds(
     unit=st.sampled_from(["calls", "money:USD"]),
     cap=st.sampled_from(["", "tenant_connector/tavily/calls/day"]),
     until=st.none() | st.just(NOW),
-    said=st.text(max_size=20),
+    stop_text=st.text(max_size=20),
 )
 
 
 @given(st.lists(hindrances, max_size=6))
 def test_what_stood_in_the_way_comes_back_as_it_was_and_can_be_said(found):
     said = json.loads(json.dumps([each.as_json() for each in found]))
-    assert hindrances_from(said) == tuple(found)
-    assert all(each.sentence for each in found)
-    limits = within_hindrances(limits_of([7]), found)
+    assert parse_constraints(said) == tuple(found)
+    assert all(each.message for each in found)
+    limits = limit_deep_lookups(validate_limits([7]), found)
     deep = [each.looks for each in found if each.looks is not None]
     assert limits.deep_cap.tolist() == ([min(deep)] if deep else [])
     if deep:
-        assert limits.deep_why.tolist() == [narrowest(found).why]
+        assert limits.deep_why.tolist() == [find_tightest(found).why]
     assert limits.budget.tolist() == [7]
 
 
 @pytest.mark.parametrize("said", [[{}], [{"why": "NONSENSE", "until": None}], [7]])
 def test_what_is_no_hindrance_is_not_guessed(said):
     with pytest.raises((KeyError, TypeError, ValueError)):
-        hindrances_from(said)
+        parse_constraints(said)
 
 
 def test_a_plan_that_says_nothing_of_it_had_nothing_in_its_way():
-    assert hindrances_from(None) == ()
-    assert within_hindrances(limits_of([7]), ()).deep_cap.tolist() == []
+    assert parse_constraints(None) == ()
+    assert limit_deep_lookups(validate_limits([7]), ()).deep_cap.tolist() == []
 
 
 def test_only_what_did_stand_in_the_way_is_told():
-    all_looks = Hindrance(why=Why.CAP_CONNECTOR_DAY, connector="crawl")
-    wide = Hindrance(why=Why.RATE_LIMIT, connector="tavily", looks=9)
-    narrow = Hindrance(why=Why.RATE_LIMIT, connector="openai", looks=3)
+    all_looks = Constraint(why=Decision.CAP_CONNECTOR_DAY, connector="crawl")
+    wide = Constraint(why=Decision.RATE_LIMIT, connector="tavily", looks=9)
+    narrow = Constraint(why=Decision.RATE_LIMIT, connector="openai", looks=3)
     found = (all_looks, wide, narrow)
-    assert in_the_way(found, {Why.WORTH}, withheld=False) == []
-    assert in_the_way(found, {Why.WORTH, Why.RATE_LIMIT}, withheld=True) == [narrow]
-    assert in_the_way(found, {Why.CAP_CONNECTOR_DAY}, withheld=True) == [all_looks, narrow]
-    assert not stopped(found)
-    assert not stopped([Hindrance(why=Why.PAUSED, connector="tavily", looks=0)])
-    assert stopped([Hindrance(why=Why.PAUSED, connector="")])
+    assert list_binding(found, {Decision.WORTH}, withheld=False) == []
+    assert list_binding(found, {Decision.WORTH, Decision.RATE_LIMIT}, withheld=True) == [narrow]
+    assert list_binding(found, {Decision.CAP_CONNECTOR_DAY}, withheld=True) == [all_looks, narrow]
+    assert not is_stopped(found)
+    assert not is_stopped([Constraint(why=Decision.PAUSED, connector="tavily", looks=0)])
+    assert is_stopped([Constraint(why=Decision.PAUSED, connector="")])
 
 
 def test_a_cap_of_fewer_than_no_calls_is_refused():
     with pytest.raises(ConfigError, match="from 0 up"):
-        with_calls((), {"tavily": -1}, NEEDS)
+        replace_call_caps((), {"tavily": -1}, NEEDS)

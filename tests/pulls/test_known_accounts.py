@@ -4,16 +4,16 @@ from datetime import timedelta
 
 import numpy as np
 
-from stoker.heat.beliefs import BeliefRule
-from stoker.pulls.columns import PullRule, Why, known_accounts
+from stoker.heat.beliefs import ChangeRateRule
+from stoker.pulls.columns import Decision, PullRule, build_accounts
 
 NOW = 20_000.0
-BELIEFS = BeliefRule(half_life=timedelta(days=90))
+BELIEFS = ChangeRateRule(half_life=timedelta(days=90))
 
 
 def known(*, seen, deep_seen, changes):
     size = len(seen)
-    return known_accounts(
+    return build_accounts(
         heat=np.full(size, 0.5),
         posture=np.full(size, 0.5),
         tier=np.zeros(size, np.int8),
@@ -28,7 +28,7 @@ def known(*, seen, deep_seen, changes):
         now=NOW,
         units=1,
         deep_units=3,
-        barred=Why.FREE,
+        barred=Decision.FREE,
         rule=PullRule(),
         beliefs=BELIEFS,
     )
@@ -43,7 +43,7 @@ def test_the_first_look_is_deep_and_later_ones_may_be_shallow():
 
 
 def test_what_looks_taught_fades_toward_the_tier_and_nothing_taught_is_the_tier():
-    cold = BELIEFS.prior(np.zeros(1, np.int64))
+    cold = BELIEFS.build_prior(np.zeros(1, np.int64))
     accounts = known(seen=[NOW, NOW - 90, -np.inf], deep_seen=[NOW] * 3, changes=[2.0, 2.0, np.nan])
     half_way = (2.0 + cold.changes[0]) / 2
     assert np.allclose(accounts.surface.changes, [2.0, half_way, cold.changes[0]])

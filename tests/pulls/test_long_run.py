@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pull_cases import case
-from stoker.pulls.columns import Why, limits_of
-from stoker.pulls.price_curve import asked_of, long_run
+from stoker.pulls.columns import Decision, validate_limits
+from stoker.pulls.price_curve import plan_steady_state, to_rate_problem
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_rates_keep_every_cap_and_leave_out_whoever_is_barred(seed):
     accounts, limits, rule = case(seed)
-    demand, _ = asked_of(accounts, limits, rule=rule)
-    plan = long_run(accounts, limits, rule=rule)
+    demand, _ = to_rate_problem(accounts, limits, rule=rule)
+    plan = plan_steady_state(accounts, limits, rule=rule)
     units = plan.rate * demand.cost
     budget = np.maximum(limits.budget, 0)
     by_tenant = np.bincount(demand.tenant, weights=units, minlength=limits.tenants)
@@ -27,12 +27,12 @@ def test_rates_keep_every_cap_and_leave_out_whoever_is_barred(seed):
     if demand.shared is not None:
         spent = np.bincount(demand.shared, weights=units, minlength=len(limits.domain_cap) + 1)
         assert (spent[:-1] <= limits.domain_cap * (1 + 1e-6) + 1e-9).all()
-    free = int((accounts.barred == Why.FREE).sum())
+    free = int((accounts.barred == Decision.FREE).sum())
     assert free <= len(plan.rate) <= 2 * free
     assert 0.0 <= plan.gap <= 1.0
 
 
 def test_with_one_budget_the_rates_are_proven_as_good_as_any():
     accounts, limits, rule = case(5, most=4000, tenants=1, tight=0.3)
-    limits = limits_of(limits.budget)
-    assert long_run(accounts, limits, rule=rule).gap <= 1e-5
+    limits = validate_limits(limits.budget)
+    assert plan_steady_state(accounts, limits, rule=rule).gap <= 1e-5

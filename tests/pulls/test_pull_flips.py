@@ -10,9 +10,9 @@ import pytest
 from pull_cases import NOW, case
 from pull_trials import Trial, counted, refusals
 from stoker.budgets.caps import Scope
-from stoker.pulls.columns import Why, limits_of
-from stoker.pulls.flips import STEP, Flips, Raise, flips, in_words
-from stoker.pulls.planner import plan_day
+from stoker.pulls.columns import Decision, validate_limits
+from stoker.pulls.flips import STEP, CapIncrease, Counterfactual, find_counterfactual, format_span
+from stoker.pulls.planner import plan_pulls
 
 _LATEST = timedelta(days=3660)
 
@@ -26,34 +26,34 @@ def test_refusals_are_flipped_by_what_is_stated_and_by_nothing_smaller():
 @pytest.mark.parametrize(("seed", "row"), [(53, 0), (53, 8), (230, 3)])
 def test_who_waited_comes_out_of_turn_at_the_budget_only_if_its_connector_let_it(seed, row):
     accounts, limits, rule = case(seed, most=16, tenants=2, floor=timedelta(days=10), tight=1.0)
-    trial = Trial(row, accounts, limits, rule, plan_day(accounts, limits, now=NOW, rule=rule))
-    *others, last = trial.flips.raises
+    trial = Trial(row, accounts, limits, rule, plan_pulls(accounts, limits, now=NOW, rule=rule))
+    *others, last = trial.counterfactual.raises
     assert last.scope is Scope.TENANT
-    assert trial.chosen_with_raises(trial.flips.raises)
+    assert trial.chosen_with_raises(trial.counterfactual.raises)
     assert not trial.chosen_with_raises((*others, replace(last, units=last.units - 1)))
 
 
 def test_where_no_flip_is_stated_the_largest_change_on_that_axis_does_nothing():
     for trial in islice(refusals(), 25):
         accounts, row = trial.accounts, trial.row
-        if trial.flips.raises is None:
-            every = [Raise(scope=Scope.TENANT, units=10**6)]
+        if trial.counterfactual.raises is None:
+            every = [CapIncrease(scope=Scope.TENANT, units=10**6)]
             if trial.limits.connector_cap.shape[1]:
-                every.append(Raise(scope=Scope.TENANT_CONNECTOR, units=10**6))
+                every.append(CapIncrease(scope=Scope.TENANT_CONNECTOR, units=10**6))
             if len(trial.limits.domain_cap) and accounts.domain[row] >= 0:
-                every.append(Raise(scope=Scope.CONNECTOR, units=10**6))
+                every.append(CapIncrease(scope=Scope.CONNECTOR, units=10**6))
             if max(trial.limits.domain_cap, default=0) < 10**15:
                 assert not trial.chosen_with_raises(tuple(every))
-        if trial.flips.wait is None:
+        if trial.counterfactual.wait is None:
             assert not trial.chosen_with_wait(_LATEST)
-        if trial.flips.posture is None:
+        if trial.counterfactual.posture is None:
             assert not trial.chosen_with_posture(1.0 - STEP)
 
 
 def test_a_twin_that_adds_up_the_units_ahead_is_caught_where_a_larger_budget_lets_others_in():
     wrong = 0
     for trial in islice(refusals(), 40):
-        raises = trial.flips.raises
+        raises = trial.counterfactual.raises
         if raises and len(raises) == 1 and raises[0].scope is Scope.TENANT:
             own = trial.accounts.tenant == trial.accounts.tenant[trial.row]
             better = own & (trial.plan.score > trial.plan.score[trial.row])
@@ -65,22 +65,28 @@ def test_a_twin_that_adds_up_the_units_ahead_is_caught_where_a_larger_budget_let
 
 def test_whoever_is_barred_or_whose_budget_cannot_be_read_is_flipped_by_nothing():
     accounts, limits, rule = case(11, tenants=1)
-    barred = replace(accounts, barred=np.full(len(accounts), int(Why.PAUSED), np.uint8))
-    plan = plan_day(barred, limits, now=NOW, rule=rule)
-    assert flips(0, barred, limits, now=NOW, rule=rule, plan=plan) == Flips()
-    unreadable = limits_of([-1])
-    plan = plan_day(accounts, unreadable, now=NOW, rule=rule)
-    assert flips(0, accounts, unreadable, now=NOW, rule=rule, plan=plan) == Flips()
-    assert Flips().sentence.startswith("No change")
+    barred = replace(accounts, barred=np.full(len(accounts), int(Decision.PAUSED), np.uint8))
+    plan = plan_pulls(barred, limits, now=NOW, rule=rule)
+    assert find_counterfactual(0, barred, limits, now=NOW, rule=rule, plan=plan) == Counterfactual()
+    unreadable = validate_limits([-1])
+    plan = plan_pulls(accounts, unreadable, now=NOW, rule=rule)
+    assert (
+        find_counterfactual(0, accounts, unreadable, now=NOW, rule=rule, plan=plan)
+        == Counterfactual()
+    )
+    assert Counterfactual().message.startswith("No change")
 
 
 def test_a_flip_is_said_in_one_sentence():
-    stated = Flips(
-        raises=(Raise(scope=Scope.CONNECTOR, units=1), Raise(scope=Scope.TENANT, units=3)),
+    stated = Counterfactual(
+        raises=(
+            CapIncrease(scope=Scope.CONNECTOR, units=1),
+            CapIncrease(scope=Scope.TENANT, units=3),
+        ),
         posture=0.61,
         wait=timedelta(days=2, hours=3),
     )
-    assert stated.sentence == (
+    assert stated.message == (
         "It would be looked at with 1 more unit of what tenants share and 3 more units of the "
         "tenant's day, or a posture of 0.610, or 2 d 3 h more of waiting."
     )
@@ -96,4 +102,4 @@ def test_a_flip_is_said_in_one_sentence():
     ],
 )
 def test_a_span_is_said_in_whole_minutes(span, words):
-    assert in_words(span) == words
+    assert format_span(span) == words

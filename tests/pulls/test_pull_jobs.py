@@ -12,8 +12,14 @@ from pull_cases import NOW, case
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import Depth, TenantId
-from stoker.pulls.jobs import jobs_of, pull_job, pull_job_id, same_pull, time_bucket
-from stoker.pulls.planner import NO_SLOT, plan_day, slots
+from stoker.pulls.jobs import (
+    build_pull_job,
+    build_pull_job_id,
+    is_same_pull,
+    iterate_pull_jobs,
+    to_time_bucket,
+)
+from stoker.pulls.planner import NO_SLOT, assign_slots, plan_pulls
 
 DAY = timedelta(days=1)
 names = st.text(min_size=1, max_size=8)
@@ -31,17 +37,17 @@ asks = st.fixed_dictionaries(
 @given(asks, asks)
 def test_ids_are_equal_exactly_when_everything_but_the_time_within_the_bucket_is(one, other):
     def what(ask):
-        return {**ask, "at": time_bucket(ask["at"], bucket=DAY)}
+        return {**ask, "at": to_time_bucket(ask["at"], bucket=DAY)}
 
-    same = pull_job_id(**one, bucket=DAY) == pull_job_id(**other, bucket=DAY)
+    same = build_pull_job_id(**one, bucket=DAY) == build_pull_job_id(**other, bucket=DAY)
     assert same == (what(one) == what(other))
-    assert pull_job_id(**what(one), bucket=DAY) == pull_job_id(**one, bucket=DAY)
+    assert build_pull_job_id(**what(one), bucket=DAY) == build_pull_job_id(**one, bucket=DAY)
 
 
 def test_a_twin_that_joins_names_with_a_sign_is_caught():
     ask = {"connector": "crawl", "depth": Depth.DEEP, "at": NOW, "bucket": DAY}
-    one = pull_job_id(tenant=TenantId("a"), account=CompanyId("b|c"), **ask)
-    other = pull_job_id(tenant=TenantId("a|b"), account=CompanyId("c"), **ask)
+    one = build_pull_job_id(tenant=TenantId("a"), account=CompanyId("b|c"), **ask)
+    other = build_pull_job_id(tenant=TenantId("a|b"), account=CompanyId("c"), **ask)
     assert "|".join(["a", "b|c"]) == "|".join(["a|b", "c"])
     assert one != other
 
@@ -58,35 +64,35 @@ def job(**about):
         "run": "20261116_060000",
         "remaining": 9,
     }
-    return pull_job(**{**given, **about})
+    return build_pull_job(**{**given, **about})
 
 
 def test_the_same_pull_again_is_known_whoever_planned_it_and_another_cost_is_a_conflict():
-    assert same_pull(job(), job(at=NOW + timedelta(hours=1), run="later", remaining=3))
-    assert not same_pull(job(), job(depth=Depth.DEEP))
-    assert not same_pull(job(), job(at=NOW + DAY))
+    assert is_same_pull(job(), job(at=NOW + timedelta(hours=1), run="later", remaining=3))
+    assert not is_same_pull(job(), job(depth=Depth.DEEP))
+    assert not is_same_pull(job(), job(at=NOW + DAY))
     with pytest.raises(ConflictError, match="another units"):
-        same_pull(job(), job(units=2))
+        is_same_pull(job(), job(units=2))
     with pytest.raises(ConflictError, match="another account"):
-        same_pull(job(), replace(job(), account_id=CompanyId("u2")))
+        is_same_pull(job(), replace(job(), account_id=CompanyId("u2")))
 
 
 def test_a_bucket_is_a_minute_or_longer_and_begins_where_time_does():
-    assert time_bucket(NOW, bucket=DAY) == datetime(2026, 11, 16, tzinfo=UTC)
+    assert to_time_bucket(NOW, bucket=DAY) == datetime(2026, 11, 16, tzinfo=UTC)
     with pytest.raises(ConfigError, match="minute"):
-        time_bucket(NOW, bucket=timedelta(0))
+        to_time_bucket(NOW, bucket=timedelta(0))
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_a_plans_jobs_are_its_chosen_accounts_and_what_remains_is_never_below_nothing(seed):
     accounts, limits, rule = case(seed)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
-    minutes = slots(accounts.connector, plan.chosen, np.array([0.01, 2.0]))
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
+    minutes = assign_slots(accounts.connector, plan.chosen, np.array([0.01, 2.0]))
     jobs = []
     for tenant in range(limits.tenants):
         ids = [CompanyId(str(row)) for row in np.flatnonzero(accounts.tenant == tenant)]
         found = list(
-            jobs_of(
+            iterate_pull_jobs(
                 plan,
                 accounts,
                 limits,

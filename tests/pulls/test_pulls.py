@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case, slowly
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import Beliefs
+from stoker.heat.beliefs import ChangeRates
 from stoker.pulls.columns import (
     CHOSEN,
     NEVER,
+    Decision,
     Policy,
     PullRule,
-    Why,
-    accounts_of,
-    limits_of,
-    tick_units,
+    compute_period_units,
+    validate_accounts,
+    validate_limits,
 )
-from stoker.pulls.offers import offered, worths
-from stoker.pulls.planner import DEEP, NO_SLOT, NOT, SHALLOW, plan_day, slots
+from stoker.pulls.offers import compute_values, make_offers
+from stoker.pulls.planner import DEEP, NO_SLOT, NOT, SHALLOW, assign_slots, plan_pulls
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)
@@ -36,8 +36,8 @@ def units_of(accounts, plan):
 
 
 def alike(size, **columns):
-    return accounts_of(
-        Beliefs(changes=np.ones(size), days=np.full(size, 10.0)),
+    return validate_accounts(
+        ChangeRates(changes=np.ones(size), days=np.full(size, 10.0)),
         **{"looked": TODAY - 5.0, **columns},
     )
 
@@ -46,7 +46,7 @@ def alike(size, **columns):
 @given(seeds, policies)
 def test_no_cap_is_exceeded_and_everybody_has_a_reason(seed, policy):
     accounts, limits, rule = case(seed, policy=policy)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
     spent = units_of(accounts, plan)
     by_tenant = np.bincount(accounts.tenant, weights=spent, minlength=limits.tenants)
     assert (by_tenant <= np.maximum(limits.budget, 0)).all()
@@ -57,7 +57,7 @@ def test_no_cap_is_exceeded_and_everybody_has_a_reason(seed, policy):
     for domain, cap in enumerate(limits.domain_cap):
         assert spent[accounts.domain == domain].sum() <= cap
     assert (np.isin(plan.why, CHOSEN) == (plan.depth > NOT)).all()
-    assert (plan.why != Why.FREE).all()
+    assert (plan.why != Decision.FREE).all()
     assert sorted(plan.chosen.tolist()) == np.flatnonzero(plan.depth).tolist()
 
 
@@ -65,7 +65,7 @@ def test_no_cap_is_exceeded_and_everybody_has_a_reason(seed, policy):
 @given(seeds, policies)
 def test_the_plan_is_the_one_a_slow_planner_makes_one_offer_at_a_time(seed, policy):
     accounts, limits, rule = case(seed, policy=policy)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
     assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
 
 
@@ -73,7 +73,7 @@ def test_the_plan_is_the_one_a_slow_planner_makes_one_offer_at_a_time(seed, poli
 @given(seeds)
 def test_a_long_line_of_which_only_the_front_is_considered_gives_the_same_plan(seed):
     accounts, limits, rule = case(seed, most=900, tight=0.02)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
     assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
 
 
@@ -85,8 +85,8 @@ def test_somebody_behind_the_front_is_found_when_a_connector_refuses_all_of_it()
         looked=TODAY - np.array([5.0] * 91 + [90.0]),
         units=[1] * 91 + [2],
     )
-    limits, rule = limits_of([2], connector_cap=[[1, -1]]), PullRule()
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    limits, rule = validate_limits([2], connector_cap=[[1, -1]]), PullRule()
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
     assert plan.chosen.tolist() == [0, 90]
     assert plan.depth.tolist() == slowly(accounts, limits, rule, plan.reference).tolist()
 
@@ -95,9 +95,9 @@ def test_somebody_behind_the_front_is_found_when_a_connector_refuses_all_of_it()
 @given(seeds, policies)
 def test_planning_twice_or_with_the_prices_it_was_measured_by_gives_the_same_plan(seed, policy):
     accounts, limits, rule = case(seed, policy=policy)
-    once = plan_day(accounts, limits, now=NOW, rule=rule)
+    once = plan_pulls(accounts, limits, now=NOW, rule=rule)
     for price in (None, once.reference):
-        again = plan_day(accounts, limits, now=NOW, rule=rule, price=price)
+        again = plan_pulls(accounts, limits, now=NOW, rule=rule, price=price)
         assert (again.why == once.why).all()
         assert (again.depth == once.depth).all()
         assert again.gap == once.gap
@@ -107,11 +107,11 @@ def test_planning_twice_or_with_the_prices_it_was_measured_by_gives_the_same_pla
 @given(seeds)
 def test_nobody_left_out_by_value_offers_more_than_somebody_chosen_for_it(seed):
     accounts, limits, rule = case(seed)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
     for tenant in range(limits.tenants):
         own = accounts.tenant == tenant
-        inside = plan.score[own & np.isin(plan.why, (Why.WORTH, Why.SIGNAL))]
-        outside = plan.score[own & (plan.why == Why.LOWER_VALUE)]
+        inside = plan.score[own & np.isin(plan.why, (Decision.WORTH, Decision.SIGNAL))]
+        outside = plan.score[own & (plan.why == Decision.LOWER_VALUE)]
         if len(inside) and len(outside):
             assert outside.max() <= inside.min()
             assert plan.price[tenant] <= inside.min()
@@ -122,12 +122,12 @@ def test_nobody_left_out_by_value_offers_more_than_somebody_chosen_for_it(seed):
 @given(seeds, policies)
 def test_the_floor_takes_at_most_its_share_and_says_whom_it_cannot_keep(seed, policy):
     accounts, limits, rule = case(seed, policy=policy, tight=0.5)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
-    cost = np.where(plan.why == Why.FLOOR, accounts.units, 0)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
+    cost = np.where(plan.why == Decision.FLOOR, accounts.units, 0)
     floor = np.bincount(accounts.tenant, weights=cost, minlength=limits.tenants)
     assert (floor <= np.maximum(limits.budget, 0) * 0.2).all()
-    waited = offered(accounts, now=TODAY, rule=rule).waited > 0
-    assert plan.unkept.tolist() == np.flatnonzero(waited & (plan.depth == NOT)).tolist()
+    waited = make_offers(accounts, now=TODAY, rule=rule).waited > 0
+    assert plan.floor_missed.tolist() == np.flatnonzero(waited & (plan.depth == NOT)).tolist()
     assert plan.overdue.sum() == waited.sum()
 
 
@@ -135,30 +135,32 @@ def test_the_longest_waiting_come_first_within_the_floors_share_and_no_further()
     ages = np.array([1.0] * 50 + [61.0, 70.0, 65.0])
     values = np.array([100.0] * 50 + [1e-6] * 3)
     accounts = alike(53, looked=TODAY - ages, value=values, deep_value=0)
-    plan = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule())
-    assert np.flatnonzero(plan.why == Why.FLOOR).tolist() == [51, 52]
-    assert plan.unkept.tolist() == [50]
+    plan = plan_pulls(accounts, validate_limits([10]), now=NOW, rule=PullRule())
+    assert np.flatnonzero(plan.why == Decision.FLOOR).tolist() == [51, 52]
+    assert plan.floor_missed.tolist() == [50]
     assert plan.floor_needs[0] == pytest.approx(53 / 60)
-    none = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule(floor=None))
-    assert not (none.why == Why.FLOOR).any()
-    assert len(none.unkept) == 0
+    none = plan_pulls(accounts, validate_limits([10]), now=NOW, rule=PullRule(floor=None))
+    assert not (none.why == Decision.FLOOR).any()
+    assert len(none.floor_missed) == 0
 
 
 def test_whoever_would_have_waited_too_long_by_the_next_plan_is_overdue_now():
     accounts = alike(3, looked=TODAY - np.array([58.9, 59.1, 60.1]))
-    assert plan_day(accounts, limits_of([9]), now=NOW, rule=PullRule()).overdue.tolist() == [2]
+    assert plan_pulls(
+        accounts, validate_limits([9]), now=NOW, rule=PullRule()
+    ).overdue.tolist() == [2]
     hourly = PullRule(tick=timedelta(hours=1))
-    assert plan_day(accounts, limits_of([9]), now=NOW, rule=hourly).overdue.tolist() == [1]
+    assert plan_pulls(accounts, validate_limits([9]), now=NOW, rule=hourly).overdue.tolist() == [1]
 
 
 @settings(max_examples=40)
 @given(seeds)
 def test_no_plan_under_the_same_budget_is_worth_more_than_the_bound(seed):
     accounts, limits, rule = case(seed, most=5, tenants=1, floor=None)
-    plan = plan_day(accounts, limits, now=NOW, rule=rule)
-    offers = offered(accounts, now=TODAY, rule=rule)
+    plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
+    offers = make_offers(accounts, now=TODAY, rule=rule)
     age = np.maximum(TODAY - accounts.looked, 0)
-    surface, deep = worths(accounts, age, now=TODAY, rule=rule)
+    surface, deep = compute_values(accounts, age, now=TODAY, rule=rule)
     able = offers.look > 0
     best = 0.0
     for depths in product(range(3), repeat=len(accounts)):
@@ -181,19 +183,19 @@ def test_no_plan_under_the_same_budget_is_worth_more_than_the_bound(seed):
 def test_a_plan_of_many_accounts_is_proven_close_to_the_best():
     rng = np.random.default_rng(3)
     size = 5000
-    accounts = accounts_of(
-        Beliefs(changes=rng.gamma(1, 1, size) + 0.1, days=rng.gamma(2, 10, size) + 1),
+    accounts = validate_accounts(
+        ChangeRates(changes=rng.gamma(1, 1, size) + 0.1, days=rng.gamma(2, 10, size) + 1),
         value=np.exp(rng.normal(0, 1.3, size)),
         deep_value=np.exp(rng.normal(0, 1.3, size)),
         looked=TODAY - rng.exponential(10, size) - 1,
         deep_looked=TODAY - rng.exponential(30, size) - 1,
         connector=rng.integers(0, 3, size),
     )
-    limits = limits_of([700], connector_cap=[[200, 300, 400]])
-    plan = plan_day(accounts, limits, now=NOW, rule=PullRule(floor=None))
+    limits = validate_limits([700], connector_cap=[[200, 300, 400]])
+    plan = plan_pulls(accounts, limits, now=NOW, rule=PullRule(floor=None))
     assert plan.gap < 0.01
     assert plan.spent[0] >= 698
-    tiers = plan_day(accounts, limits, now=NOW, rule=PullRule(floor=None, policy=Policy.TIERS))
+    tiers = plan_pulls(accounts, limits, now=NOW, rule=PullRule(floor=None, policy=Policy.TIERS))
     assert tiers.gap > plan.gap
 
 
@@ -201,33 +203,35 @@ def test_a_plan_of_many_accounts_is_proven_close_to_the_best():
 @pytest.mark.parametrize(
     "caps",
     [
-        limits_of([0]),
-        limits_of([-1]),
-        limits_of([2]),
-        limits_of([50], connector_cap=[[2]]),
-        limits_of([50], domain_cap=[2]),
+        validate_limits([0]),
+        validate_limits([-1]),
+        validate_limits([2]),
+        validate_limits([50], connector_cap=[[2]]),
+        validate_limits([50], domain_cap=[2]),
     ],
 )
 def test_looks_that_no_cap_can_ever_let_through_do_not_count_against_a_plan(caps, policy):
     accounts = alike(4, units=3, deep_units=5, deep_value=1.0, domain=0, tier=2)
-    plan = plan_day(accounts, caps, now=NOW, rule=PullRule(policy=policy))
+    plan = plan_pulls(accounts, caps, now=NOW, rule=PullRule(policy=policy))
     assert (len(plan.chosen), plan.value, plan.bound, plan.gap) == (0, 0.0, 0.0, 0.0)
 
 
 def test_depth_that_never_fits_does_not_count_against_a_plan():
     accounts = alike(3, units=1, deep_units=100, deep_value=1.0)
-    plan = plan_day(accounts, limits_of([10]), now=NOW, rule=PullRule())
+    plan = plan_pulls(accounts, validate_limits([10]), now=NOW, rule=PullRule())
     assert plan.depth.tolist() == [SHALLOW] * 3
     assert plan.gap < 1e-5
 
 
 def test_depth_is_an_upgrade_where_it_is_worth_less_and_one_offer_where_it_is_worth_more():
     accounts = alike(2, deep_looked=TODAY - 5.0, value=1.0, deep_value=[0.5, 50.0])
-    offers = offered(accounts, now=TODAY, rule=PullRule())
+    offers = make_offers(accounts, now=TODAY, rule=PullRule())
     assert offers.deeper[0] < offers.look[0]
     assert offers.deeper[1] == offers.look[1] > offers.look[0]
     depth = {
-        budget: plan_day(accounts, limits_of([budget]), now=NOW, rule=PullRule()).depth.tolist()
+        budget: plan_pulls(
+            accounts, validate_limits([budget]), now=NOW, rule=PullRule()
+        ).depth.tolist()
         for budget in range(7)
     }
     assert depth == {
@@ -244,21 +248,21 @@ def test_depth_is_an_upgrade_where_it_is_worth_less_and_one_offer_where_it_is_wo
 @pytest.mark.parametrize(
     ("columns", "limits", "why"),
     [
-        ({}, limits_of([9]), Why.WORTH),
-        ({"looked": TODAY - 0.1}, limits_of([9]), Why.FRESH_ENOUGH),
-        ({"value": 0.0}, limits_of([9]), Why.LOWER_VALUE),
-        ({}, limits_of([0]), Why.CAP_TENANT_DAY),
-        ({}, limits_of([-1]), Why.BUDGET_UNREADABLE),
-        ({}, limits_of([9], connector_cap=[[0]]), Why.CAP_CONNECTOR_DAY),
-        ({"domain": 0}, limits_of([9], domain_cap=[0]), Why.CAP_SHARED_DAY),
-        ({"barred": int(Why.PAUSED)}, limits_of([9]), Why.PAUSED),
-        ({"barred": int(Why.COOLING_DOWN)}, limits_of([-1]), Why.COOLING_DOWN),
-        ({"looked": NEVER}, limits_of([9]), Why.WORTH),
+        ({}, validate_limits([9]), Decision.WORTH),
+        ({"looked": TODAY - 0.1}, validate_limits([9]), Decision.FRESH_ENOUGH),
+        ({"value": 0.0}, validate_limits([9]), Decision.LOWER_VALUE),
+        ({}, validate_limits([0]), Decision.CAP_TENANT_DAY),
+        ({}, validate_limits([-1]), Decision.BUDGET_UNREADABLE),
+        ({}, validate_limits([9], connector_cap=[[0]]), Decision.CAP_CONNECTOR_DAY),
+        ({"domain": 0}, validate_limits([9], domain_cap=[0]), Decision.CAP_SHARED_DAY),
+        ({"barred": int(Decision.PAUSED)}, validate_limits([9]), Decision.PAUSED),
+        ({"barred": int(Decision.COOLING_DOWN)}, validate_limits([-1]), Decision.COOLING_DOWN),
+        ({"looked": NEVER}, validate_limits([9]), Decision.WORTH),
     ],
 )
 def test_the_reason_is_the_first_thing_that_refuses(columns, limits, why):
-    plan = plan_day(alike(1, **columns), limits, now=NOW, rule=PullRule())
-    assert Why(plan.why[0]) is why
+    plan = plan_pulls(alike(1, **columns), limits, now=NOW, rule=PullRule())
+    assert Decision(plan.why[0]) is why
 
 
 def test_who_is_worth_the_price_but_not_chosen_is_told_which_cap_was_full():
@@ -268,24 +272,28 @@ def test_who_is_worth_the_price_but_not_chosen_is_told_which_cap_was_full():
         connector=[0, 0, 1, 1, 1, 1],
         domain=[0, -1, 0, -1, -1, -1],
     )
-    limits = limits_of([3], connector_cap=[[1, 5]], domain_cap=[1])
-    plan = plan_day(accounts, limits, now=NOW, rule=PullRule())
-    assert [Why(each) for each in plan.why] == [
-        Why.WORTH,
-        Why.CAP_CONNECTOR_DAY,
-        Why.CAP_SHARED_DAY,
-        Why.WORTH,
-        Why.WORTH,
-        Why.LOWER_VALUE,
+    limits = validate_limits([3], connector_cap=[[1, 5]], domain_cap=[1])
+    plan = plan_pulls(accounts, limits, now=NOW, rule=PullRule())
+    assert [Decision(each) for each in plan.why] == [
+        Decision.WORTH,
+        Decision.CAP_CONNECTOR_DAY,
+        Decision.CAP_SHARED_DAY,
+        Decision.WORTH,
+        Decision.WORTH,
+        Decision.LOWER_VALUE,
     ]
 
 
 def test_signals_make_an_account_older_than_it_is_and_it_is_told_so():
     accounts = alike(3, value=[1.0, 1.1, 1.2], signals=[2.0, 0.0, 0.0])
-    plan = plan_day(accounts, limits_of([1]), now=NOW, rule=PullRule())
-    assert [Why(each) for each in plan.why] == [Why.SIGNAL, Why.LOWER_VALUE, Why.LOWER_VALUE]
-    deaf = plan_day(accounts, limits_of([1]), now=NOW, rule=PullRule(signal_changes=0.0))
-    assert Why(deaf.why[2]) is Why.WORTH
+    plan = plan_pulls(accounts, validate_limits([1]), now=NOW, rule=PullRule())
+    assert [Decision(each) for each in plan.why] == [
+        Decision.SIGNAL,
+        Decision.LOWER_VALUE,
+        Decision.LOWER_VALUE,
+    ]
+    deaf = plan_pulls(accounts, validate_limits([1]), now=NOW, rule=PullRule(signal_changes=0.0))
+    assert Decision(deaf.why[2]) is Decision.WORTH
 
 
 def test_the_tiers_policy_keeps_to_the_table_hottest_first():
@@ -298,13 +306,13 @@ def test_the_tiers_policy_keeps_to_the_table_hottest_first():
         deep_looked=TODAY - np.array([1.0, 0.0, 9.0, 9.0, 9.0, 9.0]),
     )
     hourly = PullRule(policy=Policy.TIERS, tick=timedelta(hours=1))
-    plan = plan_day(accounts, limits_of([99]), now=NOW, rule=hourly)
+    plan = plan_pulls(accounts, validate_limits([99]), now=NOW, rule=hourly)
     assert plan.depth.tolist() == [DEEP, NOT, SHALLOW, SHALLOW, NOT, SHALLOW]
     assert plan.chosen.tolist() == [0, 3, 2, 5]
     told = replace(accounts, signals=np.array([0, 1, 0, 0, 0, 0], np.float32))
-    plan = plan_day(told, limits_of([99]), now=NOW, rule=hourly)
+    plan = plan_pulls(told, validate_limits([99]), now=NOW, rule=hourly)
     assert plan.depth[1] == SHALLOW
-    short = plan_day(accounts, limits_of([4]), now=NOW, rule=hourly)
+    short = plan_pulls(accounts, validate_limits([4]), now=NOW, rule=hourly)
     assert short.depth.tolist() == [DEEP, NOT, NOT, SHALLOW, NOT, NOT]
 
 
@@ -330,21 +338,30 @@ def test_whatever_the_values_and_ages_a_plan_is_made_and_keeps_its_budget(rows, 
         deep_looked=NEVER,
     )
     for policy in Policy:
-        plan = plan_day(accounts, limits_of([budget]), now=NOW, rule=PullRule(policy=policy))
+        plan = plan_pulls(
+            accounts, validate_limits([budget]), now=NOW, rule=PullRule(policy=policy)
+        )
         assert plan.spent[0] <= budget
         assert 0.0 <= plan.gap <= 1.0
 
 
 def test_nobody_to_look_at_is_a_plan_too():
-    plan = plan_day(alike(0), limits_of([5]), now=NOW, rule=PullRule())
+    plan = plan_pulls(alike(0), validate_limits([5]), now=NOW, rule=PullRule())
     assert (len(plan.why), plan.spent.tolist(), plan.gap) == (0, [0], 0.0)
 
 
 def test_slots_come_in_the_order_of_worth_as_fast_as_each_connector_allows():
     connector = np.array([0, 1, 0, 0, 1, 2])
     chosen = np.array([3, 1, 0, 2, 4, 5])
-    assert slots(connector, chosen, np.array([2.0, 0.5, 0.0])).tolist() == [0, 0, 0, 1, 2, NO_SLOT]
-    late = slots(np.zeros(2000, np.int64), np.arange(2000), np.array([1.0]))
+    assert assign_slots(connector, chosen, np.array([2.0, 0.5, 0.0])).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        2,
+        NO_SLOT,
+    ]
+    late = assign_slots(np.zeros(2000, np.int64), np.arange(2000), np.array([1.0]))
     assert late[1439] == 1439
     assert (late[1440:] == NO_SLOT).all()
 
@@ -375,20 +392,24 @@ def test_columns_that_make_no_sense_are_refused(wrong):
 def test_limits_that_make_no_sense_are_refused(wrong):
     budget = wrong.pop("budget")
     with pytest.raises(ConfigError):
-        limits_of(budget, **wrong)
+        validate_limits(budget, **wrong)
 
 
 @pytest.mark.parametrize(
     "limits",
-    [limits_of([1]), limits_of([1, 1], connector_cap=[[1], [1]]), limits_of([1, 1], domain_cap=[])],
+    [
+        validate_limits([1]),
+        validate_limits([1, 1], connector_cap=[[1], [1]]),
+        validate_limits([1, 1], domain_cap=[]),
+    ],
 )
 def test_accounts_that_the_limits_say_nothing_about_are_refused(limits):
     accounts = alike(3, tenant=1, connector=1, domain=1)
     if limits.tenants == 2 and not limits.connector_cap.shape[1]:
-        plan_day(accounts, limits, now=NOW, rule=PullRule())  # no caps at all say: none
+        plan_pulls(accounts, limits, now=NOW, rule=PullRule())  # no caps at all say: none
     else:
         with pytest.raises(ConfigError):
-            plan_day(accounts, limits, now=NOW, rule=PullRule())
+            plan_pulls(accounts, limits, now=NOW, rule=PullRule())
 
 
 @pytest.mark.parametrize(
@@ -416,7 +437,7 @@ def test_rules_that_cannot_work_are_refused(wrong):
 def test_a_plan_of_many_a_day_uses_its_share_and_the_last_one_all_that_is_left(left, seconds, tick):
     rule = PullRule(tick=timedelta(minutes=tick), floor=None)
     until = NOW + timedelta(seconds=seconds)
-    share = tick_units(left, now=NOW, until=until, rule=rule)
+    share = compute_period_units(left, now=NOW, until=until, rule=rule)
     assert 0 <= share <= left
     if timedelta(seconds=seconds) <= rule.tick:
         assert share == left
@@ -428,7 +449,9 @@ def test_a_day_of_hourly_plans_spends_the_days_units_evenly():
     rule, left, spent = PullRule(tick=timedelta(hours=1)), 300, []
     for hour in range(24):
         now = NOW + timedelta(hours=hour)
-        spent.append(tick_units(left, now=now, until=NOW + timedelta(hours=24), rule=rule))
+        spent.append(
+            compute_period_units(left, now=now, until=NOW + timedelta(hours=24), rule=rule)
+        )
         left -= spent[-1]
     assert left == 0
     assert max(spent) - min(spent) <= 1

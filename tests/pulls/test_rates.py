@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from exact_penalties import exact_penalty
 from stoker.base.errors import ConfigError
-from stoker.pulls.rate_problem import Demand, Limits
-from stoker.pulls.rates import curve, plan_rates
-from stoker.pulls.worth import Objective, interval_known
+from stoker.pulls.rate_problem import RateDemand, RateLimits
+from stoker.pulls.rates import compute_curve, compute_rate_plan
+from stoker.pulls.worth import Objective, compute_interval_at_rate
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
 both = pytest.mark.parametrize("objective", Objective)
@@ -19,7 +19,7 @@ both = pytest.mark.parametrize("objective", Objective)
 
 def people(number, *, tenants=1, seed=1, **more):
     chance = np.random.default_rng(seed)
-    return Demand(
+    return RateDemand(
         value=chance.lognormal(0, 1.2, number),
         changes=chance.lognormal(np.log(0.05), 1.5, number),
         cost=np.where(chance.random(number) < 0.2, 4.0, 1.0),
@@ -43,7 +43,7 @@ def spent(demand, rate, by=None, count=1):
 def slowly(demand, price, objective):
     """The best rates at prices by account, each by its own equation."""
     need = price * demand.cost / demand.value
-    every = interval_known(demand.changes, need, objective=objective)
+    every = compute_interval_at_rate(demand.changes, need, objective=objective)
     with np.errstate(divide="ignore"):
         return np.clip(1 / every, demand.rate_min, demand.rate_max)
 
@@ -64,7 +64,7 @@ def test_rates_and_price_are_those_of_the_slow_search(objective, share, least):
     demand = people(40, rate_min=least)
     budget = share * demand.cost.sum()
     price = bisected(lambda each: spent(demand, slowly(demand, each, objective)) <= budget)
-    plan = plan_rates(demand, Limits(budget=np.array([budget])), objective=objective)
+    plan = compute_rate_plan(demand, RateLimits(budget=np.array([budget])), objective=objective)
     assert plan.price[0] == pytest.approx(price, rel=1e-5)
     assert plan.rate == pytest.approx(slowly(demand, price, objective), rel=1e-3, abs=1e-6)
     assert plan.penalty[0] == pytest.approx(penalty(demand, plan.rate, objective), rel=1e-7)
@@ -86,7 +86,9 @@ def test_caps_of_a_tenant_with_a_connector_are_those_of_the_slow_search(objectiv
         return slowly(demand, np.maximum(price, np.array(held)[demand.connector]), objective)
 
     price = bisected(lambda each: spent(demand, rates(each)) <= budget, turns=40)
-    plan = plan_rates(demand, Limits(budget=budget, connector_cap=cap), objective=objective)
+    plan = compute_rate_plan(
+        demand, RateLimits(budget=budget, connector_cap=cap), objective=objective
+    )
     assert plan.price[0] == pytest.approx(price, rel=1e-4)
     assert plan.rate == pytest.approx(rates(price), rel=1e-3, abs=1e-4)
     assert (spent(demand, plan.rate, demand.connector, 3) <= cap[0]).all()
@@ -106,7 +108,7 @@ def test_prices_of_what_tenants_share_add_to_their_own():
         return slowly(demand, np.array(own)[demand.tenant] + beside, HARMONIC)
 
     beside = bisected(lambda each: spent(demand, rates(each)) <= cap, turns=22)
-    plan = plan_rates(demand, Limits(budget=budget, shared_cap=cap))
+    plan = compute_rate_plan(demand, RateLimits(budget=budget, shared_cap=cap))
     assert plan.shared_price[0] == pytest.approx(beside, rel=1e-2)
     assert plan.rate == pytest.approx(rates(beside), rel=2e-2, abs=1e-6)
     assert plan.rate @ demand.cost <= cap[0]
@@ -131,7 +133,7 @@ def asked(draw, numbers=sane, limits=amounts):
         return st.lists(some, min_size=count, max_size=count).map(np.array)
 
     capped, shared = draw(st.booleans()), draw(st.booleans())
-    demand = Demand(
+    demand = RateDemand(
         value=draw(column),
         changes=draw(column),
         cost=np.maximum(draw(column), 1e-30),
@@ -141,7 +143,7 @@ def asked(draw, numbers=sane, limits=amounts):
         rate_min=draw(st.sampled_from([0.0, 0.01, 0.5])),
         rate_max=draw(st.sampled_from([0.5, 1.0, 24.0])),
     )
-    return demand, Limits(
+    return demand, RateLimits(
         budget=draw(caps(tenants)),
         connector_cap=draw(caps(2 * tenants)).reshape(tenants, 2) if capped else None,
         shared_cap=draw(caps(2)) if shared else None,
@@ -169,10 +171,10 @@ def within(demand, limits, rate):
 @given(asked(), st.sampled_from(Objective))
 def test_no_limit_is_ever_exceeded_and_the_bound_is_below_what_is_left(both_asked, objective):
     demand, limits = both_asked
-    plan = plan_rates(demand, limits, objective=objective)
+    plan = compute_rate_plan(demand, limits, objective=objective)
     assert within(demand, limits, plan.rate)
     assert plan.least_penalty <= plan.penalty.sum() * (1 + 1e-12)
-    whole = plan.kept[demand.tenant] == 1
+    whole = plan.met_share[demand.tenant] == 1
     assert (plan.rate[whole] >= np.minimum(demand.rate_min, demand.rate_max) * (1 - 1e-9)).all()
     if limits.shared_cap is None:
         assert plan.gap <= 1e-5
@@ -186,19 +188,19 @@ odd = st.floats(0, 1e30)
 @given(asked(numbers=odd, limits=st.floats(0, allow_nan=False)), st.sampled_from(Objective))
 @example(
     (
-        Demand(
+        RateDemand(
             value=np.array([5e-324, 1e30]),
             changes=np.array([1e30, 0.0]),
             cost=np.array([1e-30, 1e30]),
             tenant=np.array([0, 0]),
         ),
-        Limits(budget=np.array([5e-324])),
+        RateLimits(budget=np.array([5e-324])),
     ),
     FRESHNESS,
 )
 def test_however_odd_the_numbers_limits_hold_and_everything_is_a_number(both_asked, objective):
     demand, limits = both_asked
-    plan = plan_rates(demand, limits, objective=objective)
+    plan = compute_rate_plan(demand, limits, objective=objective)
     assert within(demand, limits, plan.rate)
     assert np.isfinite(plan.rate).all()
     assert np.isfinite(plan.penalty).all()
@@ -212,7 +214,7 @@ def test_however_odd_the_numbers_limits_hold_and_everything_is_a_number(both_ask
 def test_no_other_rates_within_the_limits_leave_less_than_the_bound(both_asked, objective, seed):
     demand, limits = both_asked
     demand = replace(demand, rate_min=0.0)
-    plan = plan_rates(demand, limits, objective=objective)
+    plan = compute_rate_plan(demand, limits, objective=objective)
     chance = np.random.default_rng(seed)
     for weights in (np.ones(len(demand.value)), demand.value, chance.random(len(demand.value))):
         rate = np.minimum(weights / weights.max(), 1.0) * demand.rate_max
@@ -225,7 +227,7 @@ def test_no_other_rates_within_the_limits_leave_less_than_the_bound(both_asked, 
 
 def test_looking_as_often_as_accounts_change_is_caught_by_the_bound():
     demand, budget = people(300), np.array([40.0])
-    plan = plan_rates(demand, Limits(budget=budget), objective=FRESHNESS)
+    plan = compute_rate_plan(demand, RateLimits(budget=budget), objective=FRESHNESS)
     often = demand.changes / (demand.cost @ demand.changes) * budget[0]
     naive = penalty(demand, np.minimum(often, 1.0), FRESHNESS)
     assert plan.gap <= 1e-6
@@ -236,17 +238,17 @@ def test_looking_as_often_as_accounts_change_is_caught_by_the_bound():
 def test_one_tenant_is_planned_for_as_if_there_were_no_other(objective):
     demand = people(500, tenants=5)
     budget = np.array([0.0, 3.0, 10.0, 30.0, 1e6])
-    together = plan_rates(demand, Limits(budget=budget), objective=objective)
+    together = compute_rate_plan(demand, RateLimits(budget=budget), objective=objective)
     for tenant in range(5):
         mine = demand.tenant == tenant
-        alone = plan_rates(
-            Demand(
+        alone = compute_rate_plan(
+            RateDemand(
                 value=demand.value[mine],
                 changes=demand.changes[mine],
                 cost=demand.cost[mine],
                 tenant=np.zeros(mine.sum(), np.int64),
             ),
-            Limits(budget=budget[[tenant]]),
+            RateLimits(budget=budget[[tenant]]),
             objective=objective,
         )
         assert together.rate[mine] == pytest.approx(alone.rate, rel=1e-6, abs=1e-9)
@@ -258,10 +260,12 @@ def test_one_tenant_is_planned_for_as_if_there_were_no_other(objective):
 
 @both
 def test_prices_of_an_earlier_plan_change_nothing_but_the_time_it_takes(objective):
-    demand, limits = people(400, tenants=4), Limits(budget=np.array([0.0, 5.0, 20.0, 1e5]))
-    cold = plan_rates(demand, limits, objective=objective)
-    again = plan_rates(demand, limits, objective=objective, price0=cold.price)
-    wild = plan_rates(demand, limits, objective=objective, price0=np.array([np.inf, 0, 1e9, 1e-9]))
+    demand, limits = people(400, tenants=4), RateLimits(budget=np.array([0.0, 5.0, 20.0, 1e5]))
+    cold = compute_rate_plan(demand, limits, objective=objective)
+    again = compute_rate_plan(demand, limits, objective=objective, price0=cold.price)
+    wild = compute_rate_plan(
+        demand, limits, objective=objective, price0=np.array([np.inf, 0, 1e9, 1e-9])
+    )
     for other in (again, wild):
         assert other.rate == pytest.approx(cold.rate, rel=1e-5, abs=1e-9)
         assert other.gap <= 1e-6
@@ -270,15 +274,20 @@ def test_prices_of_an_earlier_plan_change_nothing_but_the_time_it_takes(objectiv
 @both
 def test_a_price_is_what_one_more_call_a_day_would_buy(objective):
     demand = people(400)
-    fewer, more = curve(demand, Limits(budget=np.array([50.0])), [1.0, 1.001], objective=objective)
+    fewer, more = compute_curve(
+        demand, RateLimits(budget=np.array([50.0])), [1.0, 1.001], objective=objective
+    )
     bought = (fewer.penalty - more.penalty) / (more.spend - fewer.spend)
     assert bought == pytest.approx(float(fewer.price[0]), rel=5e-3)
 
 
 @both
 def test_more_budget_leaves_less_and_every_further_call_buys_less(objective):
-    points = curve(
-        people(300), Limits(budget=np.array([30.0])), [0.5, 0.9, 1.0, 1.1, 2.0], objective=objective
+    points = compute_curve(
+        people(300),
+        RateLimits(budget=np.array([30.0])),
+        [0.5, 0.9, 1.0, 1.1, 2.0],
+        objective=objective,
     )
     assert [point.times for point in points] == [0.5, 0.9, 1.0, 1.1, 2.0]
     left, price = [p.penalty for p in points], [float(p.price[0]) for p in points]
@@ -288,16 +297,16 @@ def test_more_budget_leaves_less_and_every_further_call_buys_less(objective):
 
 
 def test_freshness_gives_up_on_who_changes_too_often_and_harmonic_on_nobody():
-    demand, limits = people(300), Limits(budget=np.array([5.0]))
-    assert (plan_rates(demand, limits, objective=FRESHNESS).rate == 0).any()
-    assert (plan_rates(demand, limits, objective=HARMONIC).rate > 0).all()
+    demand, limits = people(300), RateLimits(budget=np.array([5.0]))
+    assert (compute_rate_plan(demand, limits, objective=FRESHNESS).rate == 0).any()
+    assert (compute_rate_plan(demand, limits, objective=HARMONIC).rate > 0).all()
 
 
 def test_least_rates_that_do_not_fit_are_cut_alike_and_said():
     demand = replace(people(50, tenants=2), rate_min=0.5)
     need = spent(demand, np.full(50, 0.5), demand.tenant, 2)
-    plan = plan_rates(demand, Limits(budget=np.array([need[0] / 4, need[1] * 2])))
-    assert plan.kept == pytest.approx([0.25, 1.0])
+    plan = compute_rate_plan(demand, RateLimits(budget=np.array([need[0] / 4, need[1] * 2])))
+    assert plan.met_share == pytest.approx([0.25, 1.0])
     assert plan.rate[demand.tenant == 0] == pytest.approx(0.125)
     assert (plan.rate[demand.tenant == 1] >= 0.5).all()
     assert plan.spend[0] <= need[0] / 4
@@ -305,36 +314,39 @@ def test_least_rates_that_do_not_fit_are_cut_alike_and_said():
 
 def test_a_tenant_of_one_account_spends_all_it_has():
     # Freshness stops looking at a price, all at once: the one account must not fall off it.
-    one = Demand(
+    one = RateDemand(
         value=np.array([1.0]),
         changes=np.array([3.0]),
         cost=np.array([2.0]),
         tenant=np.array([0]),
     )
     for budget in (1e-3, 0.1, 1.0):
-        plan = plan_rates(one, Limits(budget=np.array([budget])), objective=FRESHNESS)
+        plan = compute_rate_plan(one, RateLimits(budget=np.array([budget])), objective=FRESHNESS)
         assert budget - 1e-6 <= plan.spend[0] <= budget
         assert plan.gap <= 1e-6
 
 
 def test_the_order_of_accounts_makes_no_difference():
-    demand, limits = people(300, tenants=3), Limits(budget=np.array([3.0, 9.0, 20.0]))
+    demand, limits = people(300, tenants=3), RateLimits(budget=np.array([3.0, 9.0, 20.0]))
     order = np.random.default_rng(4).permutation(300)
-    mixed = Demand(
+    mixed = RateDemand(
         value=demand.value[order],
         changes=demand.changes[order],
         cost=demand.cost[order],
         tenant=demand.tenant[order],
     )
-    one, other = plan_rates(demand, limits), plan_rates(mixed, limits)
+    one, other = compute_rate_plan(demand, limits), compute_rate_plan(mixed, limits)
     assert other.rate == pytest.approx(one.rate[order], rel=1e-6)
 
 
 def test_no_accounts_and_no_tenants_are_no_trouble():
     none = np.zeros(0)
-    nobody = Demand(value=none, changes=none, cost=none, tenant=none.astype(np.int64))
-    assert plan_rates(nobody, Limits(budget=np.array([1.0, 0.0]))).spend.tolist() == [0.0, 0.0]
-    assert plan_rates(nobody, Limits(budget=none)).gap == 0
+    nobody = RateDemand(value=none, changes=none, cost=none, tenant=none.astype(np.int64))
+    assert compute_rate_plan(nobody, RateLimits(budget=np.array([1.0, 0.0]))).spend.tolist() == [
+        0.0,
+        0.0,
+    ]
+    assert compute_rate_plan(nobody, RateLimits(budget=none)).gap == 0
 
 
 @pytest.mark.parametrize(
@@ -350,10 +362,10 @@ def test_no_accounts_and_no_tenants_are_no_trouble():
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(wrong, said):
-    demand = Demand(
+    demand = RateDemand(
         value=np.ones(2), changes=np.ones(2), cost=np.ones(2), tenant=np.zeros(2, np.int64)
     )
     with pytest.raises(ConfigError, match=said):
-        plan_rates(replace(demand, **wrong), Limits(budget=np.array([1.0])))
+        compute_rate_plan(replace(demand, **wrong), RateLimits(budget=np.array([1.0])))
     with pytest.raises(ConfigError, match="a budget"):
-        plan_rates(demand, Limits(budget=np.array([float("nan")])))
+        compute_rate_plan(demand, RateLimits(budget=np.array([float("nan")])))

@@ -9,19 +9,25 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
 from stoker.base.errors import ConfigError
-from stoker.enrichment.forecast import Expected
-from stoker.pulls.columns import NEVER, Policy, Why
-from stoker.pulls.constraints import Hindrance, within_hindrances
-from stoker.pulls.plan_record import PlanInputs, decision_columns, digest, kept, recalled
-from stoker.pulls.planner import DEEP, NOT, SHALLOW, in_turn
+from stoker.enrichment.forecast import VendorNeed
+from stoker.pulls.columns import NEVER, Decision, Policy
+from stoker.pulls.constraints import Constraint, limit_deep_lookups
+from stoker.pulls.plan_record import (
+    PlanSnapshot,
+    compute_columns_digest,
+    decode_decisions,
+    encode_decisions,
+    to_decision_columns,
+)
+from stoker.pulls.planner import DEEP, NOT, SHALLOW, list_in_order
 from stoker.pulls.replay import (
     WhatIf,
-    altered,
-    differing,
-    fresh_share,
-    moved,
-    outcome,
-    planned_again,
+    apply_what_if,
+    compute_fresh_share,
+    compute_totals,
+    find_gained_and_lost,
+    iterate_differences,
+    replay_plan,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -31,29 +37,31 @@ def inputs_of(seed, **given):
     accounts, limits, rule = case(seed, tenants=1, **given)
     ids = [f"A{row:05}" for row in range(len(accounts))]
     limits = replace(limits, domain_cap=np.zeros(0, np.int64))
-    return PlanInputs(ids=ids, accounts=accounts, limits=limits, rule=rule)
+    return PlanSnapshot(ids=ids, accounts=accounts, limits=limits, rule=rule)
 
 
 @settings(max_examples=40)
 @given(seeds)
 def test_planning_again_differs_nowhere_from_what_was_kept(seed):
     inputs = inputs_of(seed)
-    _, decided = planned_again(inputs, now=NOW)
-    before = recalled(kept(decided))
-    _, again = planned_again(altered(inputs, WhatIf()), now=NOW)
-    assert list(differing(before, again)) == []
-    assert digest(decision_columns(before)) == digest(decision_columns(again))
+    _, decided = replay_plan(inputs, now=NOW)
+    before = decode_decisions(encode_decisions(decided))
+    _, again = replay_plan(apply_what_if(inputs, WhatIf()), now=NOW)
+    assert list(iterate_differences(before, again)) == []
+    assert compute_columns_digest(to_decision_columns(before)) == compute_columns_digest(
+        to_decision_columns(again)
+    )
 
 
 @settings(max_examples=40)
 @given(seeds, st.integers(0, 60), st.integers(0, 60), st.sampled_from(Policy))
 def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, policy):
     inputs = inputs_of(seed)
-    before, decided = planned_again(inputs, now=NOW)
-    other = altered(inputs, WhatIf(units=units, connector_units=crawl, policy=policy))
-    after, changed = planned_again(other, now=NOW)
+    before, decided = replay_plan(inputs, now=NOW)
+    other = apply_what_if(inputs, WhatIf(units=units, connector_units=crawl, policy=policy))
+    after, changed = replay_plan(other, now=NOW)
     assert int(after.spent[0]) <= units
-    gained, lost = moved(decided, changed)
+    gained, lost = find_gained_and_lost(decided, changed)
     assert len(after.chosen) - len(before.chosen) == len(gained) - len(lost)
     assert not set(gained) & set(lost)
     assert other.accounts is inputs.accounts
@@ -64,32 +72,34 @@ def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, po
 @given(seeds)
 def test_freshness_is_a_share_and_looks_never_lower_it(seed):
     inputs = inputs_of(seed)
-    plan, _ = planned_again(inputs, now=NOW)
-    nobody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), NOT), now=TODAY)
-    found = outcome(inputs, plan, now=NOW)
-    everybody = fresh_share(inputs.accounts, np.full(len(inputs.accounts), DEEP), now=TODAY)
+    plan, _ = replay_plan(inputs, now=NOW)
+    nobody = compute_fresh_share(inputs.accounts, np.full(len(inputs.accounts), NOT), now=TODAY)
+    found = compute_totals(inputs, plan, now=NOW)
+    everybody = compute_fresh_share(inputs.accounts, np.full(len(inputs.accounts), DEEP), now=TODAY)
     assert 0.0 <= nobody <= found.freshness + 1e-12
     assert found.freshness <= everybody + 1e-12 <= 1.0 + 1e-9
     assert found.looks == len(plan.chosen)
 
 
-LUSHA = Expected(connector="lusha", calls=0.5, cost={"calls": 1})
-TAVILY = Expected(connector="tavily", calls=1.0, cost={"calls": 1})
+LUSHA = VendorNeed(connector="lusha", calls=0.5, cost={"calls": 1})
+TAVILY = VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1})
 
 
 @settings(max_examples=40)
 @given(seeds, st.integers(0, 5), st.integers(0, 12))
 def test_a_vendors_calls_say_how_many_looks_may_be_deep_beside_what_else_does(seed, calls, past):
     inputs = inputs_of(seed)
-    other = Hindrance(why=Why.RATE_LIMIT, connector="tavily", looks=past)
-    inputs = replace(inputs, hindrances=(other,), limits=within_hindrances(inputs.limits, [other]))
-    changed = altered(inputs, WhatIf(calls={"lusha": calls}), needs=[LUSHA, TAVILY])
-    plan, _ = planned_again(changed, now=NOW)
+    other = Constraint(why=Decision.RATE_LIMIT, connector="tavily", looks=past)
+    inputs = replace(
+        inputs, constraints=(other,), limits=limit_deep_lookups(inputs.limits, [other])
+    )
+    changed = apply_what_if(inputs, WhatIf(calls={"lusha": calls}), needs=[LUSHA, TAVILY])
+    plan, _ = replay_plan(changed, now=NOW)
     assert changed.limits.deep_cap.tolist() == [min(2 * calls, past)]
-    assert outcome(changed, plan, now=NOW).deep <= min(2 * calls, past)
-    again = altered(changed, WhatIf(calls={"lusha": 10**6}), needs=[LUSHA, TAVILY])
+    assert compute_totals(changed, plan, now=NOW).deep <= min(2 * calls, past)
+    again = apply_what_if(changed, WhatIf(calls={"lusha": 10**6}), needs=[LUSHA, TAVILY])
     assert again.limits.deep_cap.tolist() == [past]
-    assert [each.connector for each in again.hindrances] == ["tavily", "lusha"]
+    assert [each.connector for each in again.constraints] == ["tavily", "lusha"]
 
 
 def test_accounts_never_looked_at_count_as_out_of_date():
@@ -100,33 +110,37 @@ def test_accounts_never_looked_at_count_as_out_of_date():
         deep_looked=np.full(len(inputs.accounts), NEVER),
     )
     depth = np.full(len(never), NOT)
-    assert fresh_share(never, depth, now=TODAY) < 0.2
+    assert compute_fresh_share(never, depth, now=TODAY) < 0.2
     worthless = replace(never, value=np.zeros(len(never)), deep_value=np.zeros(len(never)))
-    assert fresh_share(worthless, depth, now=TODAY) == 0.0
+    assert compute_fresh_share(worthless, depth, now=TODAY) == 0.0
 
 
 def test_every_account_that_differs_is_named_also_when_only_its_worth_does():
     inputs = inputs_of(3)
-    _, decided = planned_again(inputs, now=NOW)
+    _, decided = replay_plan(inputs, now=NOW)
     depth, score = decided.depth.copy(), decided.score.copy()
     depth[0] = DEEP if depth[0] != DEEP else SHALLOW
     score[1] = np.nextafter(score[1], np.float32(np.inf))
-    found = list(differing(decided, replace(decided, depth=depth, score=score)))
+    found = list(iterate_differences(decided, replace(decided, depth=depth, score=score)))
     assert [each.account for each in found] == list(inputs.ids[:2])
     assert found[0].depth_after == depth[0]
     with pytest.raises(ConfigError, match="other accounts"):
-        list(differing(decided, replace(decided, account=[f"B{id_}" for id_ in inputs.ids])))
+        list(
+            iterate_differences(
+                decided, replace(decided, account=[f"B{id_}" for id_ in inputs.ids])
+            )
+        )
     with pytest.raises(ConfigError, match="from 0 up"):
-        altered(inputs, WhatIf(units=-1))
+        apply_what_if(inputs, WhatIf(units=-1))
 
 
 @settings(max_examples=40)
 @given(seeds)
 def test_whoever_waited_too_long_has_its_turn_first_and_nobody_is_lost(seed):
     inputs = inputs_of(seed, tight=0.5)
-    plan, _ = planned_again(inputs, now=NOW)
-    order = in_turn(plan)
+    plan, _ = replay_plan(inputs, now=NOW)
+    order = list_in_order(plan)
     assert sorted(order.tolist()) == sorted(plan.chosen.tolist())
-    floor = plan.why[order] == Why.FLOOR
+    floor = plan.why[order] == Decision.FLOOR
     assert not floor[int(floor.sum()) :].any()
-    assert order[~floor].tolist() == [row for row in plan.chosen if plan.why[row] != Why.FLOOR]
+    assert order[~floor].tolist() == [row for row in plan.chosen if plan.why[row] != Decision.FLOOR]

@@ -8,14 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY
-from stoker.heat.beliefs import BeliefRule
+from stoker.heat.beliefs import ChangeRateRule
 from stoker.heat.tiers import Tier, TierRule
-from stoker.pulls.columns import PullRule, account_values, accounts_of, limits_of, posture_factor
-from stoker.pulls.offers import offered
-from stoker.pulls.planner import DEEP, SHALLOW, plan_day
+from stoker.pulls.columns import (
+    PullRule,
+    compute_account_values,
+    compute_posture_factor,
+    validate_accounts,
+    validate_limits,
+)
+from stoker.pulls.offers import make_offers
+from stoker.pulls.planner import DEEP, SHALLOW, plan_pulls
 from stoker.pulls.worth import Objective
 
-BELIEFS = BeliefRule()
+BELIEFS = ChangeRateRule()
 
 
 def unheard(ranks, *, rule, looked, deep_looked=None, posture=0.5):
@@ -23,7 +29,7 @@ def unheard(ranks, *, rule, looked, deep_looked=None, posture=0.5):
     number = len(tier)
     heat, quiet = np.zeros(number), np.zeros(number)
     postures, units = np.full(number, posture), np.ones(number, np.int64)
-    value, deep_value = account_values(
+    value, deep_value = compute_account_values(
         tier=tier,
         heat=heat,
         quiet=quiet,
@@ -33,8 +39,8 @@ def unheard(ranks, *, rule, looked, deep_looked=None, posture=0.5):
         rule=rule,
         beliefs=BELIEFS,
     )
-    return accounts_of(
-        BELIEFS.prior(tier),
+    return validate_accounts(
+        BELIEFS.build_prior(tier),
         tier=tier,
         heat=heat,
         quiet=quiet,
@@ -55,19 +61,19 @@ def test_without_history_a_look_is_worth_its_units_exactly_when_the_tier_says(ti
     due = every[tier] / timedelta(days=1)
     half = tick / timedelta(days=2)
     accounts = unheard([tier.rank], rule=rule, looked=TODAY - due + half, deep_looked=TODAY)
-    assert offered(accounts, now=TODAY, rule=rule).look[0] == pytest.approx(1.0, rel=2e-3)
+    assert make_offers(accounts, now=TODAY, rule=rule).look[0] == pytest.approx(1.0, rel=2e-3)
 
 
 def test_without_history_hot_accounts_are_looked_at_deep_and_others_seldom():
     rule = PullRule()
     accounts = unheard([2, 1, 0], rule=rule, looked=TODAY - 3.0)
-    plan = plan_day(accounts, limits_of([5]), now=NOW, rule=rule)
+    plan = plan_pulls(accounts, validate_limits([5]), now=NOW, rule=rule)
     assert plan.depth.tolist() == [DEEP, SHALLOW, SHALLOW]
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_a_better_posture_is_worth_more_and_a_middling_one_is_the_measure(one, other):
     low, high = sorted([one, other])
-    found = posture_factor(np.array([0.0, low, high, 1.0, 0.5]), rule=PullRule())
+    found = compute_posture_factor(np.array([0.0, low, high, 1.0, 0.5]), rule=PullRule())
     assert found[0] == 0.25 <= found[1] <= found[2] <= found[3] == 4.0
     assert found[4] == 1.0

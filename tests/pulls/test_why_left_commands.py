@@ -11,9 +11,9 @@ from stoker import app as wiring
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Request
+from stoker.budgets.charges import SpendRequest
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.model import KIND, Unit, UnitState
+from stoker.enrichment.model import KIND, WorkItem, WorkState
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 
 CAP = Cap(scope=Scope.TENANT, unit="calls", window=WindowKind.DAY, limit=1000)
@@ -34,8 +34,8 @@ def in_store(stoker, work):
     """Do something to what acme's store remembers."""
 
     async def opened():
-        settings = wiring.settings(directory=stoker.directory, config=None, flags={})
-        async with wiring.opened(settings) as app:
+        settings = wiring.read_settings(directory=stoker.directory, config=None, flags={})
+        async with wiring.open_app(settings) as app:
             return await work(app.backend.tenant("acme"), app.clock.now())
 
     return asyncio.run(opened())
@@ -63,7 +63,7 @@ def test_whom_a_stop_left_out_is_told_so_and_what_to_do(stoker):
 
 
 def a_run_with_one_company_under_way(
-    stoker, *, ended, resume_at=None, state=UnitState.WAITING, spends=True
+    stoker, *, ended, resume_at=None, state=WorkState.WAITING, spends=True
 ):
     """A run that paid for a company, lost track of a call, and did not come to its end."""
     company = CompanyId(stoker.told("nightly", "--dry-run")[1][0]["selected"][0]["company"])
@@ -71,13 +71,13 @@ def a_run_with_one_company_under_way(
     async def work(store, now):
         run = Run(key=RunKey(now.replace(microsecond=0), 1), kind=KIND, manifest=Manifest())
         await store.runs.insert_run(run)
-        unit = Unit(company=company, place=0, depth=Depth.DEEP, because="never scored")
-        await store.nights.plan_units(run.name, [unit])
-        await store.nights.take_units(
+        unit = WorkItem(company=company, rank=0, depth=Depth.DEEP, reason="never scored")
+        await store.nights.insert_items(run.name, [unit])
+        await store.nights.claim_items(
             run.name, owner="me", until=now + timedelta(minutes=1), now=now, limit=1
         )
         for key in ("settled", "lost") if spends else ():
-            request = Request(
+            request = SpendRequest(
                 key=key, connector="tavily", amounts={"calls": 2}, run=run.name, account=company
             )
             await store.money.reserve(
@@ -90,14 +90,14 @@ def a_run_with_one_company_under_way(
             )
         if spends:
             await store.money.settle("settled", {"calls": 1}, now=now)
-        if state is UnitState.SHED:
+        if state is WorkState.DROPPED:
             shed = replace(unit, state=state, owner="me")
-            assert await store.nights.finish_unit(run.name, shed, None)
+            assert await store.nights.finish_item(run.name, shed, None)
         if ended:
-            if state is UnitState.WAITING:
-                await store.nights.give_back_units(run.name, owner="me")
+            if state is WorkState.WAITING:
+                await store.nights.release_items(run.name, owner="me")
             await store.runs.finish_run(
-                run.ended(
+                run.end(
                     RunState.CANCELLED,
                     at=now,
                     reason="by ann",
@@ -137,9 +137,9 @@ def test_a_company_that_is_being_worked_on_is_told_what_it_cost_so_far(stoker):
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (UnitState.WAITING, "It was not begun: run"),
-        (UnitState.TAKEN, "It was begun and not finished: run"),
-        (UnitState.SHED, "It was left out so that more valuable ones were done in time."),
+        (WorkState.WAITING, "It was not begun: run"),
+        (WorkState.CLAIMED, "It was begun and not finished: run"),
+        (WorkState.DROPPED, "It was left out so that more valuable ones were done in time."),
     ],
 )
 def test_whom_a_run_left_out_is_told_how_far_it_came_and_what_to_do(stoker, state, words):

@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import BeliefRule, Beliefs
+from stoker.heat.beliefs import ChangeRateRule, ChangeRates
 from stoker.pulls.worth import (
     Objective,
-    interval,
-    interval_known,
-    stale_share,
-    value_of,
-    worth,
-    worth_known,
+    compute_account_value,
+    compute_interval,
+    compute_interval_at_rate,
+    compute_refresh_value,
+    compute_stale_share,
+    compute_value_at_rate,
 )
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
@@ -27,7 +27,7 @@ ages = st.floats(0, allow_nan=False)
 
 
 def belief(changes, days):
-    return Beliefs(changes=np.array([changes]), days=np.array([days]))
+    return ChangeRates(changes=np.array([changes]), days=np.array([days]))
 
 
 def exact(a, b, t, objective):
@@ -47,7 +47,7 @@ def exact(a, b, t, objective):
 @pytest.mark.parametrize("b", [1e-6, 1.0, 30.0, 1e12])
 def test_worth_by_belief_is_exact_to_the_last_digits_that_a_float_has(objective, a, b):
     spans = np.array([1e-9, 1e-4, 0.01, 0.3, 1.0, 7.0, 365.0, 1e5, 1e9])
-    found = worth(belief(a, b), spans, objective=objective)
+    found = compute_refresh_value(belief(a, b), spans, objective=objective)
     wanted = [exact(a, b, float(span), objective) for span in spans]
     assert found == pytest.approx(wanted, rel=1e-11, abs=1e-300)
 
@@ -59,7 +59,7 @@ def plain(rate, age):
 
 
 def test_worth_keeps_its_digits_where_the_plain_formula_has_lost_them():
-    found = worth_known([1e-9], [1.0], objective=FRESHNESS)[0]
+    found = compute_value_at_rate([1e-9], [1.0], objective=FRESHNESS)[0]
     assert found == pytest.approx(0.5e-9, rel=1e-8)
     assert abs(plain(1e-9, 1.0) / 0.5e-9 - 1) > 0.01
 
@@ -69,7 +69,7 @@ def test_worth_keeps_its_digits_where_the_plain_formula_has_lost_them():
 @example(1e308, 5e-324, float("inf"), 0.0, FRESHNESS)
 def test_worth_never_falls_while_a_copy_ages_and_is_never_more_than_its_age(a, b, one, other, how):
     younger, older = sorted((one, other))
-    low, high = worth(belief(a, b), [younger, older], objective=how)
+    low, high = compute_refresh_value(belief(a, b), [younger, older], objective=how)
     assert 0 <= low <= high * (1 + 1e-9) <= min(older, 1e9) * (1 + 2e-9)
 
 
@@ -78,36 +78,42 @@ def test_worth_never_falls_while_a_copy_ages_and_is_never_more_than_its_age(a, b
 @example(1e308, 1e-300, float("inf"), FRESHNESS)
 def test_the_same_holds_where_the_rate_is_known(rate, one, other, how):
     younger, older = sorted((one, other))
-    low, high = worth_known([rate, rate], [younger, older], objective=how)
+    low, high = compute_value_at_rate([rate, rate], [younger, older], objective=how)
     assert 0 <= low <= high * (1 + 1e-9) <= min(older, 1e9) * (1 + 2e-9)
 
 
 @given(sound, sound, st.floats(0, 1e6))
 def test_an_account_that_may_change_often_is_worth_more_to_harmonic_than_to_freshness(a, b, age):
-    harmonic, freshness = (worth(belief(a, b), [age], objective=each)[0] for each in Objective)
+    harmonic, freshness = (
+        compute_refresh_value(belief(a, b), [age], objective=each)[0] for each in Objective
+    )
     assert harmonic >= freshness * (1 - 1e-9)
 
 
 @given(sound, sound, st.floats(1e-6, 1e5), objectives)
 def test_an_interval_is_the_age_at_which_a_look_is_worth_the_price(a, b, age, objective):
     believed = belief(a, b)
-    price = worth(believed, [age], objective=objective)
-    found = interval(believed, price, objective=objective)
-    assert worth(believed, found, objective=objective) == pytest.approx(price, rel=1e-9)
+    price = compute_refresh_value(believed, [age], objective=objective)
+    found = compute_interval(believed, price, objective=objective)
+    assert compute_refresh_value(believed, found, objective=objective) == pytest.approx(
+        price, rel=1e-9
+    )
 
 
 @given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e5), objectives)
 def test_so_it_is_where_the_rate_is_known(rate, age, objective):
-    price = worth_known([rate], [age], objective=objective)
-    found = interval_known([rate], price, objective=objective)
-    assert worth_known([rate], found, objective=objective) == pytest.approx(price, rel=1e-9)
+    price = compute_value_at_rate([rate], [age], objective=objective)
+    found = compute_interval_at_rate([rate], price, objective=objective)
+    assert compute_value_at_rate([rate], found, objective=objective) == pytest.approx(
+        price, rel=1e-9
+    )
 
 
 @given(numbers, numbers, st.floats(0, allow_nan=False, allow_infinity=False), objectives)
 @example(5e-324, 5e-324, 5e-324, HARMONIC)
 def test_whatever_the_price_an_interval_is_an_age_or_never(a, b, price, objective):
-    found = interval(belief(a, b), [price], objective=objective)[0]
-    known = interval_known([a], [price], objective=objective)[0]
+    found = compute_interval(belief(a, b), [price], objective=objective)[0]
+    known = compute_interval_at_rate([a], [price], objective=objective)[0]
     assert found >= 0
     assert known >= 0
     assert (found == 0) == (price == 0) == (known == 0)
@@ -115,18 +121,18 @@ def test_whatever_the_price_an_interval_is_an_age_or_never(a, b, price, objectiv
 
 def test_freshness_gives_up_on_what_changes_too_often_and_harmonic_does_not():
     # At most 1/rate days of freshness can be bought, however long one waits.
-    assert interval_known([2.0], [0.51], objective=FRESHNESS)[0] == np.inf
-    assert np.isfinite(interval_known([2.0], [0.49], objective=FRESHNESS)[0])
-    assert interval_known([2.0], [1000.0], objective=HARMONIC)[0] == pytest.approx(1000.5)
+    assert compute_interval_at_rate([2.0], [0.51], objective=FRESHNESS)[0] == np.inf
+    assert np.isfinite(compute_interval_at_rate([2.0], [0.49], objective=FRESHNESS)[0])
+    assert compute_interval_at_rate([2.0], [1000.0], objective=HARMONIC)[0] == pytest.approx(1000.5)
     # A belief leaves room for being wrong: nobody is given up as long as little is known.
-    assert np.isfinite(interval(belief(1.0, 0.5), [0.51], objective=FRESHNESS)[0])
+    assert np.isfinite(compute_interval(belief(1.0, 0.5), [0.51], objective=FRESHNESS)[0])
 
 
 @pytest.mark.parametrize("objective", Objective)
 def test_a_belief_on_ever_so_much_evidence_is_a_known_rate(objective):
     spans = np.array([0.01, 1.0, 10.0, 300.0])
-    sure = worth(belief(1e9, 2e10), spans, objective=objective)
-    known = worth_known(np.full(4, 0.05), spans, objective=objective)
+    sure = compute_refresh_value(belief(1e9, 2e10), spans, objective=objective)
+    known = compute_value_at_rate(np.full(4, 0.05), spans, objective=objective)
     assert sure == pytest.approx(known, rel=1e-6)
 
 
@@ -144,13 +150,13 @@ def penalty(rate, every, objective):
 def test_worth_is_what_one_more_look_a_day_takes_off_the_penalty(objective, rate):
     looks, more = 0.2, 0.2001
     less = penalty(rate, 1 / looks, objective) - penalty(rate, 1 / more, objective)
-    assert worth_known([rate], [1 / 0.20005], objective=objective)[0] == pytest.approx(
+    assert compute_value_at_rate([rate], [1 / 0.20005], objective=objective)[0] == pytest.approx(
         less / 0.0001, rel=1e-3
     )
 
 
 def test_the_share_of_stale_time_is_what_its_definition_says():
-    assert stale_share(np.array([0.0, 0.1, 3.0])) == pytest.approx(
+    assert compute_stale_share(np.array([0.0, 0.1, 3.0])) == pytest.approx(
         [0.0, penalty(0.1, 1.0, FRESHNESS), penalty(3.0, 1.0, FRESHNESS)], rel=1e-6
     )
 
@@ -160,11 +166,13 @@ def test_the_share_of_stale_time_is_what_its_definition_says():
 def test_without_history_the_tiers_cadence_comes_out_and_it_stretches_with_the_price(
     objective, every
 ):
-    prior = BeliefRule().prior(np.array([2, 1, 0]))
-    value = value_of(np.array(every), prior, objective=objective)
-    assert interval(prior, 1.0 / value, objective=objective) == pytest.approx(every, rel=1e-9)
-    dearer = interval(prior, 4.0 / value, objective=objective) / np.array(every)
-    cheaper = interval(prior, 0.25 / value, objective=objective) / np.array(every)
+    prior = ChangeRateRule().build_prior(np.array([2, 1, 0]))
+    value = compute_account_value(np.array(every), prior, objective=objective)
+    assert compute_interval(prior, 1.0 / value, objective=objective) == pytest.approx(
+        every, rel=1e-9
+    )
+    dearer = compute_interval(prior, 4.0 / value, objective=objective) / np.array(every)
+    cheaper = compute_interval(prior, 0.25 / value, objective=objective) / np.array(every)
     assert ((dearer > 1.9) & (dearer < 3.0)).all()
     assert ((cheaper > 0.4) & (cheaper < 0.52)).all()
 
@@ -173,21 +181,21 @@ def test_without_history_the_tiers_cadence_comes_out_and_it_stretches_with_the_p
 def test_what_is_no_age_rate_or_price_is_refused_in_one_line(bad):
     prior = belief(1.0, 20.0)
     with pytest.raises(ConfigError, match="an age in days"):
-        worth(prior, [bad], objective=HARMONIC)
+        compute_refresh_value(prior, [bad], objective=HARMONIC)
     with pytest.raises(ConfigError, match="a rate of changes"):
-        worth_known([bad], [1.0], objective=HARMONIC)
+        compute_value_at_rate([bad], [1.0], objective=HARMONIC)
     with pytest.raises(ConfigError, match="the worth of a look"):
-        interval(prior, [bad], objective=HARMONIC)
+        compute_interval(prior, [bad], objective=HARMONIC)
     with pytest.raises(ConfigError, match="more than 0 days apart"):
-        value_of([0.0], prior, objective=HARMONIC)
+        compute_account_value([0.0], prior, objective=HARMONIC)
 
 
 @pytest.mark.parametrize("objective", Objective)
 def test_no_accounts_and_a_single_one_are_no_trouble(objective):
-    none = Beliefs(changes=np.zeros(0), days=np.zeros(0))
-    assert worth(none, np.zeros(0), objective=objective).shape == (0,)
-    assert interval(none, np.zeros(0), objective=objective).shape == (0,)
-    one = Beliefs(changes=np.asarray(1.0), days=np.asarray(20.0))
-    assert interval(one, worth(one, 3.0, objective=objective), objective=objective) == (
-        pytest.approx(3.0)
-    )
+    none = ChangeRates(changes=np.zeros(0), days=np.zeros(0))
+    assert compute_refresh_value(none, np.zeros(0), objective=objective).shape == (0,)
+    assert compute_interval(none, np.zeros(0), objective=objective).shape == (0,)
+    one = ChangeRates(changes=np.asarray(1.0), days=np.asarray(20.0))
+    assert compute_interval(
+        one, compute_refresh_value(one, 3.0, objective=objective), objective=objective
+    ) == (pytest.approx(3.0))

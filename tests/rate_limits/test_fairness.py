@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.rate_limits.fairness import RoundRobin
+from stoker.rate_limits.fairness import DeficitRoundRobin
 
 costs = st.integers(0, 12)
 backlogs = st.dictionaries(
@@ -17,7 +17,7 @@ quanta = st.integers(1, 15)
 
 def waiting(backlog, **rules):
     """A round robin with this work in it: each piece says whose it is, its place and its cost."""
-    turns = RoundRobin(**rules)
+    turns = DeficitRoundRobin(**rules)
     longest = max(map(len, backlog.values()))
     for place in range(longest):
         for who, line in backlog.items():
@@ -84,7 +84,7 @@ def test_a_newcomer_waits_for_one_round_of_the_others_at_most(backlog, quantum, 
 
 @given(st.integers(1, 50), st.integers(1, 50))
 def test_a_flood_does_not_delay_others_beyond_its_round(quantum, flood):
-    turns = RoundRobin(quantum=quantum)
+    turns = DeficitRoundRobin(quantum=quantum)
     for place in range(quantum * 3 + flood):
         turns.put("flood", place, cost=1)
     turns.put("small", "first", cost=1)
@@ -133,7 +133,7 @@ def test_first_come_first_served_is_not_fair_which_is_why_we_have_this():
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 9))
 def test_a_weight_is_a_share_of_what_is_given_out(one, other, quantum):
-    turns = RoundRobin(quantum=quantum, weights={"a": one, "b": other})
+    turns = DeficitRoundRobin(quantum=quantum, weights={"a": one, "b": other})
     for place in range(quantum * 10 * max(one, other)):
         turns.put("a", place, cost=1)
         turns.put("b", place, cost=1)
@@ -150,7 +150,7 @@ def test_tenants_have_their_turns_in_the_order_they_came():
 
 
 def test_a_tenant_without_a_weight_weighs_one():
-    turns = RoundRobin(quantum=1, weights={"a": 2})
+    turns = DeficitRoundRobin(quantum=1, weights={"a": 2})
     for place in range(6):
         turns.put("a", place, cost=1)
         turns.put("b", place, cost=1)
@@ -159,7 +159,7 @@ def test_a_tenant_without_a_weight_weighs_one():
 
 
 def test_what_a_round_does_not_use_is_kept_while_one_waits():
-    turns = RoundRobin(quantum=3)
+    turns = DeficitRoundRobin(quantum=3)
     for place in range(3):
         turns.put("a", place, cost=2)
         turns.put("b", place, cost=3)
@@ -168,7 +168,7 @@ def test_what_a_round_does_not_use_is_kept_while_one_waits():
 
 
 def test_nothing_is_saved_up_while_nobody_waits():
-    turns = RoundRobin(quantum=10)
+    turns = DeficitRoundRobin(quantum=10)
     turns.put("a", 0, cost=1)
     assert turns.take() == ("a", 0)
     for place in range(20):
@@ -179,7 +179,7 @@ def test_nothing_is_saved_up_while_nobody_waits():
 
 
 def test_work_dearer_than_a_round_waits_as_many_rounds_as_it_costs():
-    turns = RoundRobin(quantum=2)
+    turns = DeficitRoundRobin(quantum=2)
     turns.put("dear", "x", cost=5)
     for place in range(9):
         turns.put("cheap", place, cost=1)
@@ -213,7 +213,7 @@ def test_rounds_skipped_at_once_end_as_if_gone_through_one_by_one(backlog, quant
 
 
 def test_very_dear_work_goes_without_a_walk_through_all_its_rounds():
-    turns = RoundRobin(quantum=1)
+    turns = DeficitRoundRobin(quantum=1)
     turns.put("a", "x", cost=10**15)
     turns.put("b", "y", cost=10**15 - 1)
 
@@ -221,7 +221,7 @@ def test_very_dear_work_goes_without_a_walk_through_all_its_rounds():
 
 
 def test_free_work_ends_its_round_too():
-    turns = RoundRobin(quantum=2)
+    turns = DeficitRoundRobin(quantum=2)
     for place in range(9):
         turns.put("free", place, cost=0)
     turns.put("b", 0, cost=1)
@@ -230,7 +230,7 @@ def test_free_work_ends_its_round_too():
 
 
 def test_work_that_is_dropped_does_not_come_out():
-    turns = RoundRobin(quantum=1)
+    turns = DeficitRoundRobin(quantum=1)
     one, two, three = object(), object(), object()
     for what in (one, two, three):
         turns.put("a", what, cost=1)
@@ -243,7 +243,7 @@ def test_work_that_is_dropped_does_not_come_out():
 
 
 def test_only_the_very_piece_is_dropped_not_one_like_it():
-    turns = RoundRobin(quantum=1)
+    turns = DeficitRoundRobin(quantum=1)
     one, twin = [1], [1]
     turns.put("a", one, cost=1)
     turns.put("a", twin, cost=1)
@@ -254,7 +254,7 @@ def test_only_the_very_piece_is_dropped_not_one_like_it():
 
 @pytest.mark.parametrize("who", ["a", "b"])
 def test_a_tenant_whose_last_work_is_dropped_leaves_the_round(who):
-    turns = RoundRobin(quantum=2)
+    turns = DeficitRoundRobin(quantum=2)
     work = {name: [object() for _ in range(4)] for name in "abc"}
     for name, pieces in work.items():
         for what in pieces:
@@ -270,7 +270,7 @@ def test_a_tenant_whose_last_work_is_dropped_leaves_the_round(who):
 
 
 def test_dropping_and_coming_back_gains_nothing():
-    turns = RoundRobin(quantum=2)
+    turns = DeficitRoundRobin(quantum=2)
     what = object()
     turns.put("a", what, cost=1)
     turns.put("a", "rest", cost=1)
@@ -285,16 +285,16 @@ def test_dropping_and_coming_back_gains_nothing():
 @pytest.mark.parametrize("quantum", [0, -1])
 def test_a_round_gives_at_least_one(quantum):
     with pytest.raises(ConfigError, match=f"a quantum is at least 1, not {quantum}"):
-        RoundRobin(quantum=quantum)
-    assert len(RoundRobin(quantum=1)) == 0
+        DeficitRoundRobin(quantum=quantum)
+    assert len(DeficitRoundRobin(quantum=1)) == 0
 
 
 @pytest.mark.parametrize("weight", [0, -1])
 def test_a_tenant_weighs_at_least_one(weight):
     with pytest.raises(ConfigError, match="weight is at least 1"):
-        RoundRobin(quantum=1, weights={"a": 1, "b": weight})
+        DeficitRoundRobin(quantum=1, weights={"a": 1, "b": weight})
 
 
 def test_work_never_costs_less_than_nothing():
     with pytest.raises(ConfigError, match="work costs 0 or more, not -1"):
-        RoundRobin(quantum=1).put("a", "x", cost=-1)
+        DeficitRoundRobin(quantum=1).put("a", "x", cost=-1)

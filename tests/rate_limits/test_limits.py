@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
-from stoker.rate_limits.rate_limit import LONGEST_PUSH_BACK, Rate, Turn, pushed_back, rest, turn
+from stoker.rate_limits.rate_limit import (
+    MAX_DELAY,
+    Rate,
+    RateDecision,
+    check_rate,
+    compute_postponed_until,
+    postpone_next_at,
+)
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 SECOND, TICK = timedelta(seconds=1), timedelta.resolution
@@ -34,7 +41,7 @@ def grants(rate, moments, next_at=None):
     """The moments at which one key, asked at each of these, let a call go."""
     went = []
     for now in moments:
-        answer = turn(rate, next_at, now=now)
+        answer = check_rate(rate, next_at, now=now)
         if answer.allowed:
             next_at = answer.next_at
             went.append(now)
@@ -45,7 +52,7 @@ def eager(rate, count, next_at=None, now=NOW):
     """The moments at which a caller goes that always asks again as soon as it may."""
     went = []
     for _ in range(2 * count + 1):  # each wait is followed by a call that goes
-        answer = turn(rate, next_at, now=now)
+        answer = check_rate(rate, next_at, now=now)
         if answer.allowed:
             went.append(now)
             next_at = answer.next_at
@@ -58,7 +65,7 @@ def remembered(rate, went):
     """What is remembered for a key after calls at these moments."""
     next_at = None
     for at in went:
-        next_at = turn(rate, next_at, now=at).next_at
+        next_at = check_rate(rate, next_at, now=at).next_at
     return next_at
 
 
@@ -71,7 +78,7 @@ def most_in_any_stretch(moments, per):
 def test_in_no_stretch_go_more_calls_than_allowed_when_clocks_are_an_hour_apart(rate, gaps):
     moments, now = [NOW], NOW
     for gap in gaps:
-        now = max(now + rate.per * gap / 4, max(moments) - LONGEST_PUSH_BACK)
+        now = max(now + rate.per * gap / 4, max(moments) - MAX_DELAY)
         moments += [now] * 3
 
     assert most_in_any_stretch(grants(rate, moments), rate.per) <= allowed_calls(rate)
@@ -144,68 +151,70 @@ def test_a_larger_burst_is_paid_for_with_a_slower_pace():
     assert Rate(calls=10, per=SECOND).slack == timedelta(0)
 
 
-@given(rates(), st.timedeltas(timedelta(0), LONGEST_PUSH_BACK))
+@given(rates(), st.timedeltas(timedelta(0), MAX_DELAY))
 def test_a_refusal_says_when_and_the_very_moment_before_is_too_early(rate, waited):
     next_at = NOW + waited
-    answer = turn(rate, next_at, now=NOW)
+    answer = check_rate(rate, next_at, now=NOW)
 
     if answer.allowed:
         assert answer.at == NOW
         assert waited <= rate.slack
     else:
         assert answer.at > NOW
-        assert turn(rate, next_at, now=answer.at).allowed
-        assert not turn(rate, next_at, now=answer.at - TICK).allowed
+        assert check_rate(rate, next_at, now=answer.at).allowed
+        assert not check_rate(rate, next_at, now=answer.at - TICK).allowed
 
 
 def test_asking_uses_nothing_up_and_a_refusal_leaves_what_was_remembered():
     rate = Rate(calls=1, per=SECOND)
-    first = turn(rate, None, now=NOW)
+    first = check_rate(rate, None, now=NOW)
 
-    assert first == turn(rate, None, now=NOW) == Turn(True, NOW, NOW + SECOND)
-    assert turn(rate, first.next_at, now=NOW) == Turn(False, NOW + SECOND, NOW + SECOND)
+    assert first == check_rate(rate, None, now=NOW) == RateDecision(True, NOW, NOW + SECOND)
+    assert check_rate(rate, first.next_at, now=NOW) == RateDecision(
+        False, NOW + SECOND, NOW + SECOND
+    )
 
 
 def farthest(rate):
     """The latest moment that a burst, the longest push back and an honest clock can leave."""
-    return NOW + LONGEST_PUSH_BACK + rate.interval + rate.slack + CLOCK_TOLERANCE
+    return NOW + MAX_DELAY + rate.interval + rate.slack + CLOCK_TOLERANCE
 
 
 @given(rates())
 def test_the_longest_push_back_is_waited_for_whatever_honest_clock_told_it(rate):
-    until = NOW + LONGEST_PUSH_BACK
+    until = NOW + MAX_DELAY
     for ahead in (timedelta(0), CLOCK_TOLERANCE):
-        told = pushed_back(None, until=rest(rate, until=until + ahead))
+        told = postpone_next_at(None, until=compute_postponed_until(rate, until=until + ahead))
 
-        assert not turn(rate, told, now=NOW).allowed
-        assert not turn(rate, told, now=until - TICK).allowed
-        assert turn(rate, told, now=NOW).next_at == told
+        assert not check_rate(rate, told, now=NOW).allowed
+        assert not check_rate(rate, told, now=until - TICK).allowed
+        assert check_rate(rate, told, now=NOW).next_at == told
 
 
 @given(rates(), st.timedeltas(TICK, timedelta(days=900)))
 def test_a_clock_that_was_far_ahead_makes_nobody_wait_for_it(rate, beyond):
-    answer = turn(rate, farthest(rate) + beyond, now=NOW)
+    answer = check_rate(rate, farthest(rate) + beyond, now=NOW)
 
-    assert answer == Turn(False, NOW + rate.interval, NOW + rate.interval + rate.slack)
+    assert answer == RateDecision(False, NOW + rate.interval, NOW + rate.interval + rate.slack)
     # As if the burst had gone just now, so what really went is not exceeded either.
     assert eager(rate, 2, next_at=answer.next_at) == [NOW + rate.interval, NOW + 2 * rate.interval]
 
 
 @given(rates())
 def test_the_farthest_moment_that_is_believed_is_believed_to_the_tick(rate):
-    assert turn(rate, farthest(rate), now=NOW).next_at == farthest(rate)
-    assert turn(rate, farthest(rate) + TICK, now=NOW).next_at < farthest(rate)
+    assert check_rate(rate, farthest(rate), now=NOW).next_at == farthest(rate)
+    assert check_rate(rate, farthest(rate) + TICK, now=NOW).next_at < farthest(rate)
 
 
 @given(rates(), st.timedeltas(timedelta(0), timedelta(days=9)))
 def test_no_wait_is_longer_than_the_longest_push_back_and_a_call(rate, ahead):
-    answer = turn(rate, NOW + ahead, now=NOW)
+    answer = check_rate(rate, NOW + ahead, now=NOW)
 
-    assert answer.at - NOW <= LONGEST_PUSH_BACK + rate.interval + CLOCK_TOLERANCE
+    assert answer.at - NOW <= MAX_DELAY + rate.interval + CLOCK_TOLERANCE
 
 
 def test_a_vendor_is_left_alone_for_an_hour_at_most():
-    assert timedelta(hours=1) == LONGEST_PUSH_BACK
+    assert timedelta(hours=1) == MAX_DELAY
 
 
 def test_idle_time_is_not_saved_up_beyond_the_burst():
@@ -220,7 +229,7 @@ def test_idle_time_is_not_saved_up_beyond_the_burst():
     st.integers(-100, 100).map(lambda n: NOW + n * SECOND),
 )
 def test_being_asked_to_wait_only_ever_slows_us_down(next_at, until):
-    after = pushed_back(next_at, until=until)
+    after = postpone_next_at(next_at, until=until)
 
     assert after >= until
     assert next_at is None or after >= next_at
@@ -232,9 +241,9 @@ def test_nothing_goes_before_the_moment_a_vendor_named_and_one_call_goes_at_it(
     rate, next_at, seconds
 ):
     until = NOW + seconds * SECOND
-    after = pushed_back(next_at, until=rest(rate, until=until))
+    after = postpone_next_at(next_at, until=compute_postponed_until(rate, until=until))
 
-    assert not turn(rate, after, now=until - TICK).allowed
+    assert not check_rate(rate, after, now=until - TICK).allowed
     if next_at is None:
         assert eager(rate, 2, next_at=after) == [until, until + rate.interval]
 
@@ -280,7 +289,7 @@ def test_a_rate_that_makes_no_sense_is_refused(said, problem):
     ],
 )
 def test_the_largest_and_smallest_that_make_sense_are_allowed(said):
-    assert turn(Rate(**said), None, now=NOW).allowed
+    assert check_rate(Rate(**said), None, now=NOW).allowed
 
 
 def test_rates_of_the_same_words_are_equal():

@@ -10,13 +10,13 @@ from stoker.base.errors import ConfigError, TransientError
 from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits import rate_limit as limits
 from stoker.rate_limits.rate_limit import (
-    LONGEST_PUSH_BACK,
-    OwnPace,
-    Places,
+    MAX_DELAY,
+    ConcurrencyLimiter,
+    LocalRateLimiter,
     Rate,
-    SharedPace,
-    paced,
-    spread_until,
+    SharedRateLimiter,
+    acquire_all,
+    compute_quota_delay,
 )
 from stoker.testing import FakeClock
 
@@ -26,11 +26,11 @@ RATE = Rate(calls=10, per=SECOND)
 
 
 def own(rate, clock):
-    return OwnPace(rate, clock=clock)
+    return LocalRateLimiter(rate, clock=clock)
 
 
 def shared(rate, clock):
-    return SharedPace("lusha", rate, shared=MemoryBackend().shared(), clock=clock)
+    return SharedRateLimiter("lusha", rate, shared=MemoryBackend().shared(), clock=clock)
 
 
 both = pytest.mark.parametrize("pace_of", [own, shared])
@@ -53,7 +53,7 @@ def turns(pace, clock, pauses):
         came = []
         for pause in pauses:
             clock.advance(pause)
-            await pace.turn()
+            await pace.acquire()
             came.append(clock.now())
         return came
 
@@ -81,10 +81,10 @@ def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pauses):
     next_at, expected = None, []
     for pause in pauses:
         model.advance(pause)
-        turn = limits.turn(rate, next_at, now=model.now())
+        turn = limits.check_rate(rate, next_at, now=model.now())
         if not turn.allowed:
             model.advance(turn.at - model.now())
-            turn = limits.turn(rate, next_at, now=model.now())
+            turn = limits.check_rate(rate, next_at, now=model.now())
         next_at = turn.next_at
         expected.append(model.now())
 
@@ -173,7 +173,7 @@ def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
 
     async def scenario():
         pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
-        await pace.push_back(until=until)
+        await pace.delay_until(until=until)
         await pace.turn()
         return clock.now()
 
@@ -189,13 +189,13 @@ def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, bu
 
     async def scenario():
         pace = pace_of(rate, clock)
-        told = [await pace.opens_at() for _ in range(3)]
+        told = [await pace.get_next_allowed_at() for _ in range(3)]
         for _ in range(burst):
             await pace.turn()
-        told.append(await pace.opens_at())
+        told.append(await pace.get_next_allowed_at())
         went = clock.now()
-        await pace.push_back(until=start + 30 * SECOND)
-        told.append(await pace.opens_at())
+        await pace.delay_until(until=start + 30 * SECOND)
+        told.append(await pace.get_next_allowed_at())
         return told, went
 
     told, went = asyncio.run(scenario())
@@ -212,7 +212,7 @@ def test_a_push_back_reaches_those_who_wait_already(pace_of):
         pace = pace_of(RATE, clock)
         await pace.turn()
         waiting = asyncio.create_task(pace.turn())
-        await pace.push_back(until=until)
+        await pace.delay_until(until=until)
         await waiting
         return clock.now()
 
@@ -227,7 +227,7 @@ def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
     async def scenario():
         pace = pace_of(RATE, clock)
         await pace.turn()
-        await pace.push_back(until=start - 30 * SECOND)
+        await pace.delay_until(until=start - 30 * SECOND)
         await pace.turn()
         return clock.now()
 
@@ -241,11 +241,11 @@ def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pac
 
     async def scenario():
         pace = pace_of(RATE, clock)
-        await pace.push_back(until=start + timedelta(seconds=1e9))
+        await pace.delay_until(until=start + timedelta(seconds=1e9))
         await pace.turn()
         return clock.now()
 
-    assert asyncio.run(scenario()) <= start + LONGEST_PUSH_BACK + RATE.interval
+    assert asyncio.run(scenario()) <= start + MAX_DELAY + RATE.interval
 
 
 @both
@@ -257,7 +257,7 @@ def test_an_attempt_that_fails_has_used_its_turn_up(pace_of):
         pace = pace_of(RATE, clock)
         for _ in range(3):
             with pytest.raises(TransientError):
-                async with paced(pace):
+                async with acquire_all(pace):
                     raise TransientError("503")
         return clock.now()
 
@@ -268,9 +268,9 @@ def test_processes_that_share_a_key_share_its_turns():
     clock, store = FakeClock(), MemoryBackend().shared()
 
     async def scenario():
-        paces = [SharedPace("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
+        paces = [SharedRateLimiter("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
         for pace in paces:
-            await pace.turn()
+            await pace.acquire()
         return clock.now()
 
     assert asyncio.run(scenario()) >= FakeClock().now() + 2 * RATE.interval
@@ -282,7 +282,9 @@ def test_a_store_that_gives_no_turn_lets_nothing_go():
             raise TransientError("the database is locked")
 
     async def scenario():
-        async with paced(SharedPace("lusha", RATE, shared=Silent(), clock=FakeClock())):
+        async with acquire_all(
+            SharedRateLimiter("lusha", RATE, shared=Silent(), clock=FakeClock())
+        ):
             raise AssertionError("it went")
 
     with pytest.raises(TransientError):
@@ -302,7 +304,7 @@ def test_what_a_vendor_has_left_only_slows_us_down_and_never_beyond_its_reset(le
     rate, now = Rate(calls=100, per=SECOND, share=share), FakeClock().now()
     resets_at = now + seconds * SECOND
 
-    until = spread_until(rate, left=left, resets_at=resets_at, now=now)
+    until = compute_quota_delay(rate, left=left, resets_at=resets_at, now=now)
 
     assert until is None or now + rate.interval < until <= resets_at
 
@@ -310,14 +312,14 @@ def test_what_a_vendor_has_left_only_slows_us_down_and_never_beyond_its_reset(le
 def test_nothing_left_means_nothing_before_the_reset():
     now = FakeClock().now()
 
-    assert spread_until(RATE, left=0, resets_at=now + SECOND, now=now) == now + SECOND
+    assert compute_quota_delay(RATE, left=0, resets_at=now + SECOND, now=now) == now + SECOND
 
 
 def test_of_what_is_left_only_our_share_is_counted_on():
     now = FakeClock().now()
     rate = Rate(calls=100, per=SECOND, share=0.5)
 
-    until = spread_until(rate, left=18, resets_at=now + 100 * SECOND, now=now)
+    until = compute_quota_delay(rate, left=18, resets_at=now + 100 * SECOND, now=now)
 
     assert until == now + 10 * SECOND
 
@@ -325,7 +327,7 @@ def test_of_what_is_left_only_our_share_is_counted_on():
 def test_plenty_left_does_not_slow_us_down():
     now = FakeClock().now()
 
-    assert spread_until(RATE, left=1000, resets_at=now + SECOND, now=now) is None
+    assert compute_quota_delay(RATE, left=1000, resets_at=now + SECOND, now=now) is None
 
 
 # Places
@@ -341,7 +343,7 @@ class Street:
         self.inside = self.most = 0
 
     def process(self, owner):
-        return Places(
+        return ConcurrencyLimiter(
             "lusha",
             self.places,
             shared=self.store,
@@ -351,7 +353,7 @@ class Street:
         )
 
     async def visit(self, process):
-        async with process.place():
+        async with process.acquire():
             self.inside += 1
             self.most = max(self.most, self.inside)
             for _ in range(3):
@@ -376,7 +378,7 @@ def test_a_place_is_left_also_when_the_call_fails():
     async def scenario():
         for owner in ("one", "other"):
             with pytest.raises(TransientError):
-                async with street.process(owner).place():
+                async with street.process(owner).acquire():
                     raise TransientError("503")
         return street.clock.elapsed()
 
@@ -390,7 +392,7 @@ def test_a_place_once_left_is_not_taken_again():
         await street.visit(street.process("one"))
         await asyncio.sleep(0.02)  # more than enough for a sign of life, if there were one
         now = street.clock.now()
-        return await street.store.take_place(
+        return await street.store.acquire_slot(
             "lusha", places=1, owner="other/1", until=now + street.lease, now=now
         )
 
@@ -402,7 +404,7 @@ def test_giving_up_while_waiting_leaves_the_places_as_they_were():
 
     async def scenario():
         one = street.process("one")
-        async with one.place():
+        async with one.acquire():
             waiting = asyncio.create_task(street.visit(street.process("other")))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -418,7 +420,7 @@ def test_the_place_of_a_process_that_died_comes_free():
 
     async def scenario():
         now = street.clock.now()
-        assert await street.store.take_place(
+        assert await street.store.acquire_slot(
             "lusha", places=1, owner="dead/1", until=now + street.lease, now=now
         )
         await street.visit(street.process("alive"))  # waiting turns the clock
@@ -431,12 +433,12 @@ def test_a_place_is_kept_for_as_long_as_the_call_takes():
     street = Street(places=1, lease=timedelta(seconds=0.03))
 
     async def scenario():
-        async with street.process("one").place():
+        async with street.process("one").acquire():
             for _ in range(12):
                 await asyncio.sleep(0.01)
                 street.clock.advance(timedelta(seconds=0.005))
                 now = street.clock.now()
-                assert not await street.store.take_place(
+                assert not await street.store.acquire_slot(
                     "lusha", places=1, owner="other/1", until=now + street.lease, now=now
                 )
 

@@ -9,16 +9,16 @@ import pytest
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
-from stoker.rate_limits.limiter import Passages, Traffic, Way
-from stoker.rate_limits.rate_limit import OwnPace, Rate, SharedPace
+from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
+from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate, SharedRateLimiter
 from stoker.testing import FakeClock
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 SECOND = timedelta(seconds=1)
 WAYS = {
-    "lusha": Way(rate=Rate(calls=1, per=SECOND), places=2),
-    "odoo": Way(rate=Rate(calls=1, per=SECOND), places=1, own_key=True),
-    "fast": Way(rate=Rate(calls=1000, per=SECOND), places=1),
+    "lusha": VendorLimit(rate=Rate(calls=1, per=SECOND), concurrency=2),
+    "odoo": VendorLimit(rate=Rate(calls=1, per=SECOND), concurrency=1, own_key=True),
+    "fast": VendorLimit(rate=Rate(calls=1000, per=SECOND), concurrency=1),
 }
 
 
@@ -29,7 +29,7 @@ def way(connector):
 
 
 def traffic(clock, *, shared=None, weights=None, owner="me"):
-    return Traffic(way, shared=shared, owner=owner, clock=clock, weights=weights)
+    return VendorLimits(way, shared=shared, owner=owner, clock=clock, weights=weights)
 
 
 @pytest.fixture(params=["alone", "shared"])
@@ -42,30 +42,30 @@ def going(request):
 
 def test_whoever_asks_twice_gets_the_same(going):
     ours, _ = going
-    for ask in (ours.pace, ours.places, ours.turnstile):
+    for ask in (ours.get_rate_limiter, ours.find_concurrency_limiter, ours.get_fair_queue):
         assert ask("lusha", tenant=ACME) is ask("lusha", tenant=BOLT)
         assert ask("lusha") is ask("lusha", tenant=BOLT)
     with pytest.raises(ConfigError, match="a key of its own; say whose"):
-        ours.pace("odoo")
-    for ask in (ours.pace, ours.turnstile):
+        ours.get_rate_limiter("odoo")
+    for ask in (ours.get_rate_limiter, ours.get_fair_queue):
         assert ask("lusha", tenant=ACME) is not ask("odoo", tenant=ACME)
         assert ask("odoo", tenant=ACME) is not ask("odoo", tenant=BOLT)
 
 
 def test_a_process_alone_asks_nobody_and_many_ask_the_store():
     clock = FakeClock()
-    assert isinstance(traffic(clock).pace("lusha", tenant=ACME), OwnPace)
-    assert traffic(clock).places("lusha", tenant=ACME) is None
+    assert isinstance(traffic(clock).get_rate_limiter("lusha", tenant=ACME), LocalRateLimiter)
+    assert traffic(clock).find_concurrency_limiter("lusha", tenant=ACME) is None
     many = traffic(clock, shared=MemoryBackend().shared())
-    assert isinstance(many.pace("lusha", tenant=ACME), SharedPace)
-    assert many.places("lusha", tenant=ACME) is not None
+    assert isinstance(many.get_rate_limiter("lusha", tenant=ACME), SharedRateLimiter)
+    assert many.find_concurrency_limiter("lusha", tenant=ACME) is not None
 
 
 async def calls(ours, clock, tenant, connector, count, *, cost=1, sent=None):
-    passages = Passages(ours, tenant, clock=clock)
+    passages = CallLimiter(ours, tenant, clock=clock)
     times = []
     for _ in range(count):
-        async with passages.through(connector, cost):
+        async with passages.acquire_slot(connector, cost):
             times.append(clock.now())
             if sent is not None:
                 sent.append(tenant)
@@ -108,7 +108,7 @@ def test_two_processes_that_share_a_key_share_its_places():
     async def call(owner, ours):
         nonlocal most
         for _ in range(5):
-            async with Passages(ours, ACME, clock=clock).through("fast"):
+            async with CallLimiter(ours, ACME, clock=clock).acquire_slot("fast"):
                 inside.add(owner)
                 most = max(most, len(inside))
                 await asyncio.sleep(0.002)
@@ -154,8 +154,8 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_tenant_with_the_key(go
     until = clock.now() + 30 * SECOND
 
     async def told():
-        await Passages(ours, ACME, clock=clock).wait_until("lusha", until)
-        await Passages(ours, ACME, clock=clock).wait_until("lusha", clock.now())  # never sooner
+        await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", until)
+        await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", clock.now())  # never sooner
         return await calls(ours, clock, BOLT, "lusha", 1)
 
     [at] = asyncio.run(told())
@@ -175,11 +175,11 @@ class Standing(FakeClock):
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize("way_there", ["through", "front"])
+@pytest.mark.parametrize("way_there", ["acquire_slot", "acquire_head"])
 def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, way_there):
     clock = Standing()
     ours = traffic(clock, shared=MemoryBackend().shared() if shares else None)
-    passages, others = (Passages(ours, each, clock=clock) for each in (ACME, BOLT))
+    passages, others = (CallLimiter(ours, each, clock=clock) for each in (ACME, BOLT))
 
     async def goes():
         async with getattr(passages, way_there)("lusha"):
@@ -189,17 +189,17 @@ def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, 
         clock.somebody_sleeps.clear()
         waiting = asyncio.create_task(goes())
         await clock.somebody_sleeps.wait()
-        found = await passages.rests(), await others.rests()
+        found = await passages.list_cooldowns(), await others.list_cooldowns()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        return *found, await passages.rests()
+        return *found, await passages.list_cooldowns()
 
     async def told():
-        async with passages.through("lusha"):
+        async with passages.acquire_slot("lusha"):
             of_rate = await waits()
         until = clock.now() + 30 * SECOND
-        await passages.wait_until("lusha", until)
-        return of_rate, until, await waits(), await others.rests(besides=["lusha"])
+        await passages.delay_until("lusha", until)
+        return of_rate, until, await waits(), await others.list_cooldowns(besides=["lusha"])
 
     of_rate, until, resting, besides = asyncio.run(told())
     assert of_rate == ({}, {}, {})
@@ -209,11 +209,11 @@ def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, 
 
 def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
     ours, clock = going
-    passages = Passages(ours, ACME, clock=clock)
+    passages = CallLimiter(ours, ACME, clock=clock)
 
     async def told(left):
         resets_at = clock.now() + 60 * SECOND
-        await passages.heed_quota("lusha", left=left, resets_at=resets_at)
+        await passages.apply_quota("lusha", left=left, resets_at=resets_at)
         before = clock.now()
         [at] = await calls(ours, clock, ACME, "lusha", 1)
         return at - before
@@ -225,12 +225,12 @@ def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
 
 def test_a_place_is_left_whatever_becomes_of_the_call(going):
     ours, clock = going
-    passages = Passages(ours, ACME, clock=clock)
+    passages = CallLimiter(ours, ACME, clock=clock)
 
     async def fails():
         for _ in range(5):
             with pytest.raises(ConfigError):
-                async with passages.through("lusha"):
+                async with passages.acquire_slot("lusha"):
                     raise ConfigError("no")
         gave_up = asyncio.create_task(calls(ours, clock, ACME, "lusha", 1))
         await asyncio.sleep(0)
@@ -245,7 +245,7 @@ def test_a_connector_without_settings_is_refused_before_anything_waits(going):
     ours, clock = going
 
     async def ask():
-        async with Passages(ours, ACME, clock=clock).through("tavly"):
+        async with CallLimiter(ours, ACME, clock=clock).acquire_slot("tavly"):
             raise AssertionError("it went")
 
     with pytest.raises(ConfigError, match="tavly"):
@@ -256,15 +256,15 @@ def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_
     going,
 ):
     ours, clock = going
-    passages = Passages(ours, ACME, clock=clock)
+    passages = CallLimiter(ours, ACME, clock=clock)
     seen = []
 
     async def one(name, *, goes):
-        async with passages.front("lusha") as front:
+        async with passages.acquire_head("lusha") as front:
             seen.append((name, clock.elapsed()))
             if goes:
-                async with front.ahead():
-                    assert front.ahead() is None
+                async with front.proceed():
+                    assert front.proceed() is None
                     await asyncio.sleep(0.05)
                     seen.append((f"{name} is through", clock.elapsed()))
 

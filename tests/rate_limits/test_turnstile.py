@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.rate_limits.limiter import Turnstile
+from stoker.rate_limits.limiter import FairQueue
 
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
@@ -17,12 +17,12 @@ class Counter:
     """What goes through a turnstile, in order."""
 
     def __init__(self, turnstile):
-        self.turnstile = turnstile
+        self.get_fair_queue = turnstile
         self.went = []
         self.inside = self.most = 0
 
     async def visit(self, tenant, *, cost=1):
-        async with self.turnstile.turn(tenant, cost=cost):
+        async with self.get_fair_queue.acquire(tenant, cost=cost):
             self.inside += 1
             self.most = max(self.most, self.inside)
             self.went.append((tenant, cost))
@@ -32,7 +32,7 @@ class Counter:
 
 def through(visits, *, at_once=1, quantum=1, weights=None):
     async def scenario():
-        counter = Counter(Turnstile(at_once=at_once, quantum=quantum, weights=weights))
+        counter = Counter(FairQueue(at_once=at_once, quantum=quantum, weights=weights))
         await asyncio.gather(*(counter.visit(who, cost=cost) for who, cost in visits))
         return counter
 
@@ -98,26 +98,26 @@ def test_a_heavier_tenant_gets_as_much_more_as_its_weight_says():
 
 def test_who_gives_up_leaves_the_line_and_lets_nobody_in_for_it():
     async def scenario():
-        counter = Counter(Turnstile(at_once=1, quantum=1))
-        async with counter.turnstile.turn(A, cost=1):
+        counter = Counter(FairQueue(at_once=1, quantum=1))
+        async with counter.get_fair_queue.acquire(A, cost=1):
             waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
             await asyncio.sleep(0)
             waiting[0].cancel()
             await asyncio.gather(waiting[0], return_exceptions=True)
-            assert len(counter.turnstile) == 1
+            assert len(counter.get_fair_queue) == 1
             waiting.append(asyncio.create_task(counter.visit(B)))
             await asyncio.sleep(0)
             assert counter.went == []
         await asyncio.gather(*waiting, return_exceptions=True)
-        return counter.went, counter.most, len(counter.turnstile)
+        return counter.went, counter.most, len(counter.get_fair_queue)
 
     assert asyncio.run(scenario()) == ([(C, 1), (B, 1)], 1, 0)
 
 
 def test_who_gives_up_at_the_very_moment_of_being_let_in_makes_room_too():
     async def scenario():
-        counter = Counter(Turnstile(at_once=1, quantum=1))
-        async with counter.turnstile.turn(A, cost=1):
+        counter = Counter(FairQueue(at_once=1, quantum=1))
+        async with counter.get_fair_queue.acquire(A, cost=1):
             waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
             await asyncio.sleep(0)
         waiting[0].cancel()  # it has been let in, but has not noticed yet
@@ -129,9 +129,9 @@ def test_who_gives_up_at_the_very_moment_of_being_let_in_makes_room_too():
 
 def test_work_that_fails_makes_room_for_the_next():
     async def scenario():
-        counter = Counter(Turnstile(at_once=1, quantum=1))
+        counter = Counter(FairQueue(at_once=1, quantum=1))
         with pytest.raises(RuntimeError):
-            async with counter.turnstile.turn(A, cost=1):
+            async with counter.get_fair_queue.acquire(A, cost=1):
                 raise RuntimeError("nobody expected this")
         await counter.visit(B)
         return counter.went
@@ -141,4 +141,4 @@ def test_work_that_fails_makes_room_for_the_next():
 
 def test_a_turnstile_lets_at_least_one_in():
     with pytest.raises(ConfigError, match="at least one"):
-        Turnstile(at_once=0, quantum=1)
+        FairQueue(at_once=0, quantum=1)

@@ -8,26 +8,32 @@ from hypothesis import strategies as st
 
 from register_rows import number, row
 from stoker.base.errors import PermanentError
-from stoker.base.types import storable
-from stoker.registry.acra import LONGEST_CELL, NEEDED, Columns, Reading, live
+from stoker.base.types import is_storable
+from stoker.registry.acra import (
+    MAX_CELL_LENGTH,
+    REQUIRED_COLUMNS,
+    AcraColumns,
+    ParsedRow,
+    is_live_status,
+)
 from stoker.sandbox.world.register import COLUMNS
 
 cells = st.text(max_size=30) | st.sampled_from(["na", "", "\0", "\ud800", "2010-13-40", "٣٣٣٣٣"])
 
 
 def read(**said):
-    return Columns(COLUMNS).reading(list(row(**said).values()))
+    return AcraColumns(COLUMNS).parse_row(list(row(**said).values()))
 
 
 def entity(**said):
     reading = read(**said)
-    assert isinstance(reading, Reading), reading
+    assert isinstance(reading, ParsedRow), reading
     return reading.entity
 
 
 def doubts(**said):
     reading = read(**said)
-    assert isinstance(reading, Reading), reading
+    assert isinstance(reading, ParsedRow), reading
     return reading.doubts
 
 
@@ -99,7 +105,7 @@ def test_an_industry_has_five_digits(told, kept):
     ],
 )
 def test_a_status_says_whether_an_entity_is_in_business(status, alive):
-    assert live(status) is alive
+    assert is_live_status(status) is alive
 
 
 def test_a_status_nobody_knows_is_closed_and_a_doubt():
@@ -127,41 +133,41 @@ def test_an_industry_that_is_no_code_is_left_out_and_doubted():
     assert doubts(primary_ssic_code="6201X") == ("industry that is no code",)
 
 
-@pytest.mark.parametrize("column", NEEDED[:4])
+@pytest.mark.parametrize("column", REQUIRED_COLUMNS[:4])
 def test_a_row_without_what_is_needed_says_what_is_missing(column):
     assert read(**{column: "na"}) == f"it has no {column}"
 
 
 def test_a_row_with_a_monstrous_cell_or_no_number_is_refused():
-    assert "more than" in read(street_name="x" * (LONGEST_CELL + 1))
+    assert "more than" in read(street_name="x" * (MAX_CELL_LENGTH + 1))
     assert "several lines" in read(entity_name="ONE\nTWO")
     assert "no number" in read(uen="=cmd|' /C calc'!A0")
-    assert "53" in Columns(COLUMNS).reading(["na"] * 52)
+    assert "53" in AcraColumns(COLUMNS).parse_row(["na"] * 52)
 
 
 def test_columns_may_come_in_any_order_and_case_and_with_more_of_them():
     said = row()
     shuffled = sorted(said, reverse=True)
-    other = Columns([*(name.upper() for name in shuffled), "Paid-up Capital"])
-    reading = other.reading([*(said[name] for name in shuffled), "na"])
+    other = AcraColumns([*(name.upper() for name in shuffled), "Paid-up Capital"])
+    reading = other.parse_row([*(said[name] for name in shuffled), "na"])
 
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, ParsedRow)
     assert reading.entity == entity()
-    more = other.reading([*(said[name] for name in shuffled), "100"])
-    assert isinstance(more, Reading)
+    more = other.parse_row([*(said[name] for name in shuffled), "100"])
+    assert isinstance(more, ParsedRow)
     assert more.entity.raw["paid_up_capital"] == "100"
     assert more.entity.digest != entity().digest
 
 
-@pytest.mark.parametrize("column", NEEDED)
+@pytest.mark.parametrize("column", REQUIRED_COLUMNS)
 def test_a_header_without_a_needed_column_is_refused_by_its_name(column):
     with pytest.raises(PermanentError, match=column):
-        Columns([name for name in COLUMNS if name != column])
+        AcraColumns([name for name in COLUMNS if name != column])
 
 
 def test_a_header_that_names_a_column_twice_is_refused():
     with pytest.raises(PermanentError, match="twice"):
-        Columns([*COLUMNS, "UEN "])
+        AcraColumns([*COLUMNS, "UEN "])
 
 
 @given(st.dictionaries(st.sampled_from(COLUMNS), cells))
@@ -172,12 +178,12 @@ def test_no_row_is_ever_more_than_an_entity_that_can_be_kept_or_a_reason(said):
         assert reading
     else:
         texts = [reading.entity.name, reading.entity.street, *reading.entity.raw.values()]
-        assert all(storable(text) for text in texts)
+        assert all(is_storable(text) for text in texts)
         assert reading.entity.ssic == "" or len(reading.entity.ssic) == 5
 
 
 @given(st.sampled_from(COLUMNS[2:]), st.text("abcXYZ019", min_size=1, max_size=8))
 def test_two_rows_have_the_same_digest_only_if_they_say_the_same(column, value):
     one, other = entity(), read(**{column: value})
-    if isinstance(other, Reading):
+    if isinstance(other, ParsedRow):
         assert (one.digest == other.entity.digest) == (one.raw == other.entity.raw)

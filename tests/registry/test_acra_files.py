@@ -9,8 +9,8 @@ import pytest
 
 from register_rows import line, row, text
 from stoker.base.errors import PermanentError, TransientError
-from stoker.registry.acra import Reading, Unreadable
-from stoker.registry.files import register_files
+from stoker.registry.acra import ParsedRow, RejectedRow
+from stoker.registry.files import open_register_files
 
 NAMES = ("uen", "entity_name", "entity_type_description", "entity_status_description")
 CSV = text([row(1), row(2), row(3)]).encode()
@@ -30,8 +30,8 @@ def zipped(files):
 
 
 def rows_of(path):
-    [file] = register_files(path)
-    return list(file.rows())
+    [file] = open_register_files(path)
+    return list(file.iter_rows())
 
 
 def test_packed_or_not_it_is_the_same_file_with_the_same_rows(tmp_path):
@@ -39,10 +39,10 @@ def test_packed_or_not_it_is_the_same_file_with_the_same_rows(tmp_path):
     packed = written(tmp_path, gzip.compress(CSV), "register.csv.gz")
     archived = written(tmp_path, zipped({"a/q.CSV": CSV, "readme.txt": b"x"}), "register.zip")
 
-    [one], [two], [three] = map(register_files, (plain, packed, archived))
+    [one], [two], [three] = map(open_register_files, (plain, packed, archived))
     assert one.digest == two.digest == three.digest
-    assert list(one.rows()) == list(two.rows()) == list(three.rows())
-    assert len(list(one.rows())) == 3
+    assert list(one.iter_rows()) == list(two.iter_rows()) == list(three.iter_rows())
+    assert len(list(one.iter_rows())) == 3
     assert three.name == "register.zip:a/q.CSV"
     assert one.lines == 4
 
@@ -51,7 +51,7 @@ def test_every_csv_file_of_an_archive_is_read(tmp_path):
     other = text([row(9)]).encode()
     path = written(tmp_path, zipped({"b.csv": other, "a.csv": CSV}), "all.zip")
 
-    assert [(file.member, len(list(file.rows()))) for file in register_files(path)] == [
+    assert [(file.member, len(list(file.iter_rows()))) for file in open_register_files(path)] == [
         ("a.csv", 3),
         ("b.csv", 1),
     ]
@@ -62,7 +62,7 @@ def test_a_packed_file_that_breaks_off_is_refused_before_any_row_is_given_out(tm
     path = written(tmp_path, gzip.compress(CSV)[:-cut], "cut.csv.gz")
 
     with pytest.raises(PermanentError, match="breaks off"):
-        register_files(path)
+        open_register_files(path)
     with gzip.open(path, "rb") as naive, pytest.raises(EOFError):
         list(naive)  # would have given out rows before it fails
 
@@ -75,7 +75,7 @@ def test_a_file_that_breaks_off_in_a_row_is_refused_and_one_without_a_last_end_i
     for cut in range(1, last.count(b",") + 1):
         path = written(tmp_path, packed(whole.rsplit(b",", cut)[0]), "cut.csv")
         with pytest.raises(PermanentError, match=r"cut\.csv breaks off in its last row"):
-            register_files(path)
+            open_register_files(path)
 
     assert len(rows_of(written(tmp_path, packed(whole)))) == 3
     two = b"\n".join(whole.splitlines()[:-1]) + b"\n"
@@ -92,7 +92,7 @@ def test_a_packed_file_whose_bytes_were_turned_is_refused(tmp_path):
     raw = bytearray(gzip.compress(CSV))
     raw[-6] ^= 0xFF  # in the checksum: only who reads to the end can see it
     with pytest.raises(PermanentError, match="damaged"):
-        register_files(written(tmp_path, bytes(raw)))
+        open_register_files(written(tmp_path, bytes(raw)))
 
 
 @pytest.mark.parametrize(
@@ -112,15 +112,15 @@ def test_a_packed_file_whose_bytes_were_turned_is_refused(tmp_path):
 )
 def test_what_is_no_register_is_refused_in_one_sentence(tmp_path, raw, says):
     with pytest.raises(PermanentError, match=says) as caught:
-        register_files(written(tmp_path, raw))
+        open_register_files(written(tmp_path, raw))
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path):
     with pytest.raises(PermanentError, match=r"nothing\.csv cannot be read"):
-        register_files(tmp_path / "nothing.csv")
+        open_register_files(tmp_path / "nothing.csv")
     with pytest.raises(PermanentError, match="cannot be read"):
-        register_files(tmp_path)
+        open_register_files(tmp_path)
 
 
 def test_an_archive_with_a_password_is_refused(tmp_path):
@@ -128,7 +128,7 @@ def test_an_archive_with_a_password_is_refused(tmp_path):
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         raw[raw.index(mark) + at] |= 1  # says that the file is encrypted
     with pytest.raises(PermanentError, match="damaged"):
-        register_files(written(tmp_path, bytes(raw), "locked.zip"))
+        open_register_files(written(tmp_path, bytes(raw), "locked.zip"))
 
 
 def test_each_bad_row_comes_with_its_line_and_reason_and_the_others_are_read(tmp_path):
@@ -153,13 +153,13 @@ def test_each_bad_row_comes_with_its_line_and_reason_and_the_others_are_read(tmp
     )
 
     rows = rows_of(written(tmp_path, raw))
-    refused = [each for each in rows if isinstance(each, Unreadable)]
+    refused = [each for each in rows if isinstance(each, RejectedRow)]
     assert [each.line for each in refused] == list(range(3, 3 + len(bad)))
     for each, says in zip(refused, bad.values(), strict=True):
-        assert says in each.because
+        assert says in each.reason
         assert "\0" not in each.text
         assert len(each.text) <= 2_000
-    assert len([each for each in rows if isinstance(each, Reading)]) == 3
+    assert len([each for each in rows if isinstance(each, ParsedRow)]) == 3
 
 
 def test_columns_in_another_order_with_more_or_fewer_of_them_are_the_same_register(tmp_path):
@@ -181,22 +181,22 @@ def test_a_mark_at_the_beginning_and_crlf_change_nothing(tmp_path):
 
 def test_a_file_of_another_letter_is_refused_and_a_few_strangers_are_not(tmp_path):
     path = written(tmp_path, CSV)
-    assert len(register_files(path, part="Q")) == 1
+    assert len(open_register_files(path, part="Q")) == 1
     with pytest.raises(PermanentError, match="not part A"):
-        register_files(path, part="A")
+        open_register_files(path, part="A")
     with pytest.raises(PermanentError, match="not part Others"):
-        register_files(path, part="Others")
+        open_register_files(path, part="Others")
     renamed = text([row(1), row(2), row(3, entity_name="ANVIL")]).encode()
-    assert len(register_files(written(tmp_path, renamed), part="Q")) == 1
+    assert len(open_register_files(written(tmp_path, renamed), part="Q")) == 1
 
 
 def test_a_file_that_changed_since_it_was_looked_through_is_noticed(tmp_path):
     path = written(tmp_path, CSV)
-    [file] = register_files(path)
+    [file] = open_register_files(path)
     path.write_bytes(CSV.replace(b"QUIET", b"LOUD!"))
 
     with pytest.raises(TransientError, match="changed"):
-        list(file.rows())
+        list(file.iter_rows())
 
 
 def test_a_bomb_takes_no_room_and_the_naive_way_does(tmp_path):

@@ -11,12 +11,13 @@ import pytest
 
 from running_box import RunningBox
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.http.client import Http, Reply
-from stoker.rate_limits.rate_limit import OwnPace, Rate
-from stoker.registry.download import ATTEMPTS, DataGov, Published, fetch
-from stoker.registry.files import register_files
+from stoker.http.client import HttpClient
+from stoker.http.client import Response as ClientResponse
+from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
+from stoker.registry.download import ATTEMPTS, DataGov, PublishedFile, fetch_file
+from stoker.registry.files import open_register_files
 from stoker.registry.model import PARTS
-from stoker.sandbox.http import Told, json_told
+from stoker.sandbox.http import Response, to_json_response
 from stoker.testing import FakeClock
 
 HOST = "data-gov.test"
@@ -37,11 +38,11 @@ def dialled(box):
 
     def turn(dial, value):
         turned.append(dial)
-        box.dials.turn(f"data_gov.{dial}", value)
+        box.faults.set_value(f"data_gov.{dial}", value)
 
     yield turn
     for dial in turned:
-        box.dials.turn(f"data_gov.{dial}", 0)
+        box.faults.set_value(f"data_gov.{dial}", 0)
 
 
 def asked(address, work, *, clock=None):
@@ -49,8 +50,8 @@ def asked(address, work, *, clock=None):
 
     async def whole():
         told = clock or FakeClock()
-        pace = OwnPace(Rate(calls=2, per=timedelta(seconds=10)), clock=told)
-        http = Http(user_agent="Tests/1", sandbox=address)
+        pace = LocalRateLimiter(Rate(calls=2, per=timedelta(seconds=10)), clock=told)
+        http = HttpClient(user_agent="Tests/1", sandbox=address)
         url = f"http://{HOST}"
         portal = DataGov(
             http, clock=told, lists=pace, downloads=pace, list_url=url, download_url=url
@@ -69,7 +70,7 @@ def scripted(told):
 
 
 def test_all_parts_are_listed_with_one_release(box):
-    files, _ = asked(box.box.address, lambda portal: portal.files())
+    files, _ = asked(box.box.address, lambda portal: portal.list_files())
 
     assert {file.part for file in files} == PARTS
     assert {file.release for file in files} == {"2025-09-30"}
@@ -78,13 +79,13 @@ def test_all_parts_are_listed_with_one_release(box):
 
 def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
     async def work(portal):
-        [file] = [each for each in await portal.files() if each.part == "C"]
+        [file] = [each for each in await portal.list_files() if each.part == "C"]
         await portal.download(file, to=tmp_path / "c.csv")
 
     _, waited = asked(box.box.address, work)
 
-    [file] = register_files(tmp_path / "c.csv", part="C")
-    assert len(list(file.rows())) > 5
+    [file] = open_register_files(tmp_path / "c.csv", part="C")
+    assert len(list(file.iter_rows())) > 5
     # A list, an initiation and two polls: each five seconds after the one before.
     assert timedelta(seconds=15) <= waited < timedelta(seconds=21)
 
@@ -92,20 +93,20 @@ def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
 def test_being_told_too_many_means_waiting_and_asking_again(box, dialled):
     dialled("fault.busy", 0.5)
     for _ in range(5):
-        files, _ = asked(box.box.address, lambda portal: portal.files())
+        files, _ = asked(box.box.address, lambda portal: portal.list_files())
         assert len(files) == 27
 
 
 def test_a_portal_that_is_always_busy_is_left_for_later(box, dialled):
     dialled("status", 429)
     with pytest.raises(TransientError, match=f"{ATTEMPTS} times"):
-        asked(box.box.address, lambda portal: portal.files())
+        asked(box.box.address, lambda portal: portal.list_files())
 
 
 def test_a_portal_that_shuts_us_out_says_what_to_do(box, dialled):
     dialled("status", 403)
     with pytest.raises(ConfigError, match="stoker registry import"):
-        asked(box.box.address, lambda portal: portal.files())
+        asked(box.box.address, lambda portal: portal.list_files())
     health, _ = asked(box.box.address, lambda portal: portal.check())
     assert not health.ok
 
@@ -118,7 +119,7 @@ def test_the_check_says_what_there_is(box):
 @pytest.mark.parametrize("fault", ["error", "unavailable", "close", "cut_json", "garbage"])
 def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialled, fault):
     dialled(f"fault.{fault}", 0.3)
-    files, _ = asked(box.box.address, lambda portal: portal.files())
+    files, _ = asked(box.box.address, lambda portal: portal.list_files())
     assert len(files) == 27
 
 
@@ -145,16 +146,16 @@ def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialle
     ],
 )
 def test_a_list_that_makes_no_sense_is_refused(said):
-    with scripted(lambda _: json_told(said)) as running, pytest.raises(PermanentError):
-        asked(running.box.address, lambda portal: portal.files())
+    with scripted(lambda _: to_json_response(said)) as running, pytest.raises(PermanentError):
+        asked(running.box.address, lambda portal: portal.list_files())
 
 
 def test_too_many_is_also_heard_when_only_the_body_says_so():
     def told(_):
-        return json_told({"code": 24, "errorMsg": "too many"})
+        return to_json_response({"code": 24, "errorMsg": "too many"})
 
     with scripted(told) as running, pytest.raises(TransientError, match="24"):
-        asked(running.box.address, lambda portal: portal.files())
+        asked(running.box.address, lambda portal: portal.list_files())
 
 
 def downloads(answers, tmp_path):
@@ -163,12 +164,16 @@ def downloads(answers, tmp_path):
 
     def told(path):
         if path.endswith("/poll-download"):
-            return json_told({"code": 0, "data": next(given)}, status=201)
+            return to_json_response({"code": 0, "data": next(given)}, status=201)
         if path.endswith("/initiate-download"):
-            return json_told({"code": 0, "data": {}}, status=201)
-        return Told(body=b"the file") if path == "/good" else Told(status=403, body=b"<Error/>")
+            return to_json_response({"code": 0, "data": {}}, status=201)
+        return (
+            Response(body=b"the file")
+            if path == "/good"
+            else Response(status=403, body=b"<Error/>")
+        )
 
-    file = Published(id=DATASET, part="Q", release="2025-12-31")
+    file = PublishedFile(id=DATASET, part="Q", release="2025-12-31")
     with scripted(told) as running:
         asked(running.box.address, lambda portal: portal.download(file, to=tmp_path / "f"))
     return (tmp_path / "f").read_bytes()
@@ -207,13 +212,13 @@ def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
 
     def told(path):
         tries.append(path)
-        whole = Told(body=b"the file")
-        return whole if len(tries) > 1 else whole.but(lying_length=1_000)
+        whole = Response(body=b"the file")
+        return whole if len(tries) > 1 else whole.replace_fields(lying_length=1_000)
 
     async def once(address):
-        http = Http(user_agent="Tests/1", sandbox=address)
+        http = HttpClient(user_agent="Tests/1", sandbox=address)
         try:
-            await fetch(http, f"http://{HOST}/f", to=tmp_path / "f")
+            await fetch_file(http, f"http://{HOST}/f", to=tmp_path / "f")
         finally:
             await http.close()
 
@@ -232,17 +237,19 @@ class Redirected:
         self._url, self._body = url, body
 
     async def send(self, call):
-        call.into(self._body)
+        call.body_sink(self._body)
         many = len(self._body)
-        return Reply(status=200, headers={}, body=b"", url=self._url, cut=False, wire_bytes=many)
+        return ClientResponse(
+            status=200, headers={}, body=b"", url=self._url, truncated=False, wire_bytes=many
+        )
 
 
 def test_a_file_that_a_redirect_offers_without_encryption_is_not_taken(tmp_path):
     wanted, file = "https://files.example/f", tmp_path / "f"
     with pytest.raises(PermanentError, match="without https"):
-        asyncio.run(fetch(Redirected("http://files.example/f"), wanted, to=file))
+        asyncio.run(fetch_file(Redirected("http://files.example/f"), wanted, to=file))
     assert list(tmp_path.iterdir()) == []
-    asyncio.run(fetch(Redirected("https://store.example/f"), wanted, to=file))
+    asyncio.run(fetch_file(Redirected("https://store.example/f"), wanted, to=file))
     assert file.read_bytes() == b"x"
     assert list(tmp_path.iterdir()) == [file]
 
@@ -251,9 +258,9 @@ def fetched(told, to, **how):
     """Fetch a file from somebody who has this to tell."""
 
     async def work(address):
-        http = Http(user_agent="Tests/1", sandbox=address)
+        http = HttpClient(user_agent="Tests/1", sandbox=address)
         try:
-            await fetch(http, f"http://{HOST}/f", to=to, **how)
+            await fetch_file(http, f"http://{HOST}/f", to=to, **how)
         finally:
             await http.close()
 
@@ -277,17 +284,17 @@ def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_lef
         files_of_at_most(4_000_000),
         pytest.raises(TransientError, match=r"cannot be kept at .* \(File too large\); make room"),
     ):
-        fetched(Told(body=bytes(6_000_000)), tmp_path / "f")
+        fetched(Response(body=bytes(6_000_000)), tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(TransientError, match="No such file or directory"):
-        fetched(Told(body=b"x"), tmp_path / "none" / "f")
+        fetched(Response(body=b"x"), tmp_path / "none" / "f")
 
 
 def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
     pieces, piece = 480, b"row,of,a,file\n" * 4_700  # 30 MB
     tracemalloc.start()
     try:
-        fetched(Told(stream=(piece for _ in range(pieces))), tmp_path / "f")
+        fetched(Response(stream=(piece for _ in range(pieces))), tmp_path / "f")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -298,15 +305,17 @@ def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
 @pytest.mark.parametrize("status", [403, 500])
 def test_what_comes_instead_of_a_file_is_neither_kept_nor_read_to_its_end(status, tmp_path):
     with pytest.raises((PermanentError, TransientError), match=str(status)):
-        fetched(Told(status=status, stream=(b"<Error/>" * 10_000 for _ in count())), tmp_path / "f")
+        fetched(
+            Response(status=status, stream=(b"<Error/>" * 10_000 for _ in count())), tmp_path / "f"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_stays(tmp_path):
     with pytest.raises(PermanentError, match="more than 1,000 bytes"):
-        fetched(Told(body=b"x" * 1_001), tmp_path / "f", most=1_000)
+        fetched(Response(body=b"x" * 1_001), tmp_path / "f", most=1_000)
     assert list(tmp_path.iterdir()) == []
-    fetched(Told(body=b"x" * 1_000), tmp_path / "f", most=1_000)
+    fetched(Response(body=b"x" * 1_000), tmp_path / "f", most=1_000)
     assert (tmp_path / "f").stat().st_size == 1_000
 
 
@@ -316,13 +325,13 @@ def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
     def told(question):
         seen.append((question.path, question.headers.get("x-api-key"), question.search))
         if question.path.endswith("/poll-download"):
-            return json_told({"code": 0, "data": {"url": f"http://{HOST}/good"}}, status=201)
-        return json_told({"code": 0, "data": {}})
+            return to_json_response({"code": 0, "data": {"url": f"http://{HOST}/good"}}, status=201)
+        return to_json_response({"code": 0, "data": {}})
 
     async def work(address):
-        clock, http = FakeClock(), Http(user_agent="Tests/1", sandbox=address)
+        clock, http = FakeClock(), HttpClient(user_agent="Tests/1", sandbox=address)
         pace, url = (
-            OwnPace(Rate(calls=100, per=timedelta(seconds=1)), clock=clock),
+            LocalRateLimiter(Rate(calls=100, per=timedelta(seconds=1)), clock=clock),
             f"http://{HOST}",
         )
         portal = DataGov(
@@ -334,7 +343,7 @@ def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
             download_url=url,
             key="k3y-of-ours",
         )
-        file = Published(id=DATASET, part="Q", release="2025-12-31")
+        file = PublishedFile(id=DATASET, part="Q", release="2025-12-31")
         try:
             await portal.download(file, to=tmp_path / "f")
         finally:

@@ -9,11 +9,18 @@ from hypothesis import strategies as st
 from stoker.accounts.icp import IcpRule
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.model import Unit, UnitState
+from stoker.enrichment.model import WorkItem, WorkState
 from stoker.memory.backend import MemoryBackend
-from stoker.nightly.targets import DepthRule, Targets, find_candidates, rank, select, select_targets
+from stoker.nightly.targets import (
+    DepthRule,
+    TargetPicker,
+    choose_targets,
+    compute_rank,
+    select_targets,
+    update_candidates,
+)
 from stoker.registry.model import Entity, Load
-from stoker.registry.refresh import refresh
+from stoker.registry.refresh import refresh_companies
 from stoker.testing import FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -59,20 +66,20 @@ class Register:
 
     async def refresh(self, page=1000, accounts=None):
         accounts = accounts or self.store.accounts
-        return await refresh(self.registry, accounts, clock=self.clock, page=page)
+        return await refresh_companies(self.registry, accounts, clock=self.clock, page=page)
 
     async def look_at(self, companies):
         """Have companies looked at at noon, by a run of one night."""
         nights, accounts = self.store.nights, self.store.accounts
         for place, company in enumerate(companies):
-            unit = Unit(company=company, place=place, depth=Depth.DEEP, state=UnitState.WAITING)
-            await nights.plan_units("20261116_120000", [unit])
-            known = await accounts.dossier(company)
-            done = replace(unit, state=UnitState.DONE)
-            assert await nights.finish_unit("20261116_120000", done, replace(known, looked_at=NOON))
+            unit = WorkItem(company=company, rank=place, depth=Depth.DEEP, state=WorkState.WAITING)
+            await nights.insert_items("20261116_120000", [unit])
+            known = await accounts.find_company_record(company)
+            done = replace(unit, state=WorkState.DONE)
+            assert await nights.finish_item("20261116_120000", done, replace(known, looked_at=NOON))
 
     async def names(self):
-        return {each.id: each.name for each in await self.store.accounts.companies()}
+        return {each.id: each.name for each in await self.store.accounts.list_companies()}
 
 
 class Dying:
@@ -130,8 +137,8 @@ def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
         await register.load([entity(1), entity(2, live=False), entity(3, ssic="01111")])
         await register.refresh()
         accounts = register.store.accounts
-        found = await find_candidates(accounts, IcpRule(), page=1)
-        return found, [each.id for each in await accounts.candidates(rule="default")]
+        found = await update_candidates(accounts, IcpRule(), page=1)
+        return found, [each.id for each in await accounts.list_candidates(rule="default")]
 
     assert asyncio.run(journey()) == (1, ["202000001A"])
 
@@ -155,14 +162,14 @@ def test_choosing_page_by_page_is_choosing_from_all_at_once(
         await register.load([entity(n) for n in range(number)])
         await register.refresh()
         accounts, rule = register.store.accounts, IcpRule()
-        await find_candidates(accounts, rule, page=page)
+        await update_candidates(accounts, rule, page=page)
         await register.look_at(entity(n).uen for n in looked if n < number)
         places = {"cap": cap, "limit": limit, "day_began_at": day, "again": again}
         how = {"now": NOON, "pull_units": pull_units}
-        targets = Targets(**places)
+        targets = TargetPicker(**places)
         paged = await select_targets(accounts, rule, targets, depths=DepthRule(), page=page, **how)
-        everybody = await accounts.candidates(rule=rule.name)
-        return paged, select(sorted(everybody, key=rank), **places, **how)
+        everybody = await accounts.list_candidates(rule=rule.name)
+        return paged, choose_targets(sorted(everybody, key=compute_rank), **places, **how)
 
     paged, at_once = asyncio.run(journey())
     assert paged == at_once
@@ -176,10 +183,10 @@ def test_whoever_is_no_candidate_any_more_has_had_its_look_of_the_day():
         accounts, rule = register.store.accounts, IcpRule()
         ids = [entity(n).uen for n in range(6)]
         await register.look_at(ids[:3])
-        await accounts.put_candidates(ids[2:], rule=rule.name)
-        targets = Targets(cap=4, day_began_at=NOON)
+        await accounts.save_candidates(ids[2:], rule=rule.name)
+        targets = TargetPicker(cap=4, day_began_at=NOON)
         return ids, await select_targets(accounts, rule, targets, now=NOON, depths=DepthRule())
 
     ids, chosen = asyncio.run(journey())
-    assert [unit.company for unit in chosen.units] == [ids[3]]
-    assert (chosen.looked_at_today, chosen.over_cap) == (1, 2)
+    assert [unit.company for unit in chosen.items] == [ids[3]]
+    assert (chosen.visited_today, chosen.over_cap) == (1, 2)

@@ -9,15 +9,15 @@ from stoker.base.reasons import Reason
 from stoker.registry.model import PARTS, Load, LoadCount
 from stoker.registry.releases import (
     INCOMPLETE,
-    NotRead,
-    Offered,
-    oldest_first,
-    part_read,
-    read_before,
-    refusal,
-    release_and_part,
-    to_download,
-    whole_part,
+    LoadRefusal,
+    RegistryFile,
+    choose_downloads,
+    find_earlier_load,
+    find_load_refusal,
+    format_loaded_part,
+    get_part,
+    get_release_and_part,
+    sort_oldest_first,
 )
 
 NOW = datetime(2026, 2, 7, 3, tzinfo=UTC)
@@ -29,7 +29,7 @@ digests = st.sampled_from(["d1", "d2"])
 
 @st.composite
 def offers(draw):
-    return Offered(
+    return RegistryFile(
         digest=draw(digests),
         name="file.csv",
         release=draw(releases),
@@ -44,7 +44,7 @@ def read_loads(draw):
     return Load(
         id=offered.load,
         release=offered.release,
-        part=part_read(offered.part, rejected=rejected),
+        part=format_loaded_part(offered.part, rejected=rejected),
         source="file.csv",
         began_at=NOW,
         ended_at=draw(st.sampled_from([None, NOW])),
@@ -58,7 +58,7 @@ many = st.lists(read_loads(), max_size=6)
 def loaded(offered, **said):
     return Load(
         **{
-            "id": offered.load,
+            "id": offered.load_id,
             "release": offered.release,
             "part": offered.part,
             "source": offered.name,
@@ -71,59 +71,59 @@ def loaded(offered, **said):
 
 @given(offers(), many)
 def test_a_file_was_read_before_only_by_its_own_load_that_ended(offered, loads):
-    before = read_before(offered, loads)
+    before = find_earlier_load(offered, loads)
     if before is not None:
         assert before.ended_at is not None
-        assert (before.release, whole_part(before)) == (offered.release, offered.part)
+        assert (before.release, get_part(before)) == (offered.release, offered.part)
         assert before.id.startswith(offered.digest)
-    assert read_before(offered, [*loads, loaded(offered)]) is not None
-    assert read_before(offered, [loaded(offered, ended_at=None)]) is None
-    assert read_before(offered, [loaded(offered, release="1999-12-31")]) is None
+    assert find_earlier_load(offered, [*loads, loaded(offered)]) is not None
+    assert find_earlier_load(offered, [loaded(offered, ended_at=None)]) is None
+    assert find_earlier_load(offered, [loaded(offered, release="1999-12-31")]) is None
 
 
 @given(offers(), many)
 def test_what_is_read_takes_no_row_back_and_is_no_cut_part(offered, loads):
-    said = refusal(offered, loads, now=NOW)
+    said = find_load_refusal(offered, loads, now=NOW)
     later = [load for load in loads if load.release > offered.release]
-    ended = [load for load in loads if load.ended_at and whole_part(load) == offered.part]
-    shrunk = bool(offered.part in PARTS and ended and offered.lines * 2 < ended[0].count.read)
+    ended = [load for load in loads if load.ended_at and get_part(load) == offered.part]
+    shrunk = bool(offered.part in PARTS and ended and offered.lines * 2 < ended[0].count.rows_read)
     wanted = Reason.RELEASE_PASSED if later else Reason.PART_SHRUNK if shrunk else None
     assert (said.reason if said else None) == wanted
     if said is not None:
-        assert "--force" in said.sentence
-        assert offered.name in said.sentence
+        assert "--force" in said.message
+        assert offered.name in said.message
 
 
 @given(offers(), st.integers(-3, 3), many)
 def test_a_release_is_read_from_the_day_on_that_it_may_be_somewhere(offered, days, loads):
     release = (NOW + timedelta(days=days)).date().isoformat()
-    given = Offered(digest="d", name="f", release=release, part=offered.part, lines=10)
-    said = refusal(given, loads, now=NOW)
+    given = RegistryFile(digest="d", name="f", release=release, part=offered.part, lines=10)
+    said = find_load_refusal(given, loads, now=NOW)
     assert (said is not None and said.reason is Reason.RELEASE_TO_COME) == (days > 1)
 
 
 def test_an_empty_part_is_read_where_there_was_none():
-    offered = Offered(digest="d", name="f", release="2025-12-31", part="Q", lines=0)
-    assert refusal(offered, [], now=NOW) is None
+    offered = RegistryFile(digest="d", name="f", release="2025-12-31", part="Q", lines=0)
+    assert find_load_refusal(offered, [], now=NOW) is None
     had = loaded(offered, release="2025-09-30", count=LoadCount(new=1))
-    assert refusal(offered, [had], now=NOW).reason is Reason.PART_SHRUNK
+    assert find_load_refusal(offered, [had], now=NOW).reason is Reason.PART_SHRUNK
 
 
 @given(st.sampled_from(sorted(PARTS)), st.integers(0, 5))
 def test_only_a_part_without_rejects_speaks_for_who_is_gone(part, rejected):
-    kept = part_read(part, rejected=rejected)
+    kept = format_loaded_part(part, rejected=rejected)
     assert (kept in PARTS) == (rejected == 0)
     assert kept.removesuffix(INCOMPLETE) == part
-    assert part_read("a file.csv", rejected=rejected) == "a file.csv"
+    assert format_loaded_part("a file.csv", rejected=rejected) == "a file.csv"
 
 
 @given(st.dictionaries(parts, releases), st.lists(parts, unique=True), many, st.booleans())
 def test_a_part_is_downloaded_unless_its_release_was_read_to_the_end(
     published, wanted, loads, again
 ):
-    found = to_download(published, wanted=wanted, loads=loads, again=again)
+    found = choose_downloads(published, wanted=wanted, loads=loads, again=again)
     if set(wanted) - published.keys():
-        assert isinstance(found, NotRead)
+        assert isinstance(found, LoadRefusal)
         assert found.reason is Reason.PART_NOT_PUBLISHED
         return
     assert len(found) == len(wanted or published)
@@ -131,7 +131,7 @@ def test_a_part_is_downloaded_unless_its_release_was_read_to_the_end(
         read = [
             load
             for load in loads
-            if load.ended_at and (load.release, whole_part(load)) == (published[part], part)
+            if load.ended_at and (load.release, get_part(load)) == (published[part], part)
         ]
         assert (each == part) == (again or not read)
         assert each == part or each in read
@@ -142,8 +142,8 @@ def test_a_part_is_downloaded_unless_its_release_was_read_to_the_end(
 @example("ACRA Information on Corporate Entities ('Q').csv", "2025-12-31", None)
 @example("register.csv", None, None)
 def test_what_a_person_says_of_a_file_counts_before_its_name(name, release, part):
-    told = release_and_part(name, release=release, part=part)
-    if isinstance(told, NotRead):
+    told = get_release_and_part(name, release=release, part=part)
+    if isinstance(told, LoadRefusal):
         assert release is None
         assert told.reason is Reason.RELEASE_UNKNOWN
         return
@@ -156,4 +156,4 @@ def test_what_a_person_says_of_a_file_counts_before_its_name(name, release, part
 @given(st.lists(releases, max_size=5))
 def test_older_files_are_read_before_newer_ones_and_those_that_do_not_say_first(dates):
     names = [f"acra_{each}.csv" for each in dates] + ["register.csv"]
-    assert oldest_first(names) == ["register.csv", *sorted(names[:-1])]
+    assert sort_oldest_first(names) == ["register.csv", *sorted(names[:-1])]

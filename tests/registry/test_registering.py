@@ -10,12 +10,12 @@ from register_rows import row, text
 from stoker.base.events import RegisterRead
 from stoker.base.reasons import Reason
 from stoker.registry import load as registering
-from stoker.registry.acra import Unreadable
-from stoker.registry.files import register_files
-from stoker.registry.load import Registering, RegisterSource
+from stoker.registry.acra import RejectedRow
+from stoker.registry.files import open_register_files
+from stoker.registry.load import RegistryLoader, RegistrySource
 from stoker.registry.model import PARTS
-from stoker.registry.releases import INCOMPLETE, NotRead
-from stoker.testing import FakeClock, Recorder
+from stoker.registry.releases import INCOMPLETE, LoadRefusal
+from stoker.testing import EventRecorder, FakeClock
 
 ONE, TWO = "2025-09-30", "2025-12-31"
 
@@ -25,17 +25,17 @@ class Office:
 
     def __init__(self, backend, home):
         self.store, self._home = backend.registry(), home
-        self.clock, self.heard, self.told = FakeClock(), Recorder(), []
-        self._registering = Registering(
+        self.clock, self.heard, self.told = FakeClock(), EventRecorder(), []
+        self._registering = RegistryLoader(
             self.store, clock=self.clock, observer=self.heard, progress=self.told.append
         )
 
     def source(self, rows, *, release=ONE, part="Q", raw=b""):
         path = self._home / "register.csv"
         path.write_bytes(text(rows).encode() + raw)
-        [file] = register_files(path)
-        made = list(file.rows())
-        return RegisterSource(
+        [file] = open_register_files(path)
+        made = list(file.iter_rows())
+        return RegistrySource(
             digest=file.digest,
             name=path.name,
             release=release,
@@ -46,15 +46,15 @@ class Office:
 
     async def read(self, rows, *, release=ONE, part="Q", raw=b"", **how):
         source = self.source(rows, release=release, part=part, raw=raw)
-        return await self._registering.read(source, **how)
+        return await self._registering.load_file(source, **how)
 
-    async def whole(self, release, rows=(), *, but="", **how):
+    async def get_body(self, release, rows=(), *, but="", **how):
         """Read every part of a release, all of them empty but Q."""
         for part in sorted(PARTS - {but}):
             await self.read(rows if part == "Q" else [], release=release, part=part, **how)
 
     async def everything(self):
-        found = await self.store.entities_changed(limit=100_000)
+        found = await self.store.list_changed_entities(limit=100_000)
         return {each.uen: each for each in found}
 
 
@@ -95,9 +95,9 @@ def test_a_file_is_read_and_the_same_file_again_changes_nothing(on_office):
         return first, second, third, before, await office.everything()
 
     first, second, third, before, after = on_office(scenario)
-    assert (first.load.count.new, first.load.count.read, first.before) == (5, 5, False)
-    assert second.before
-    assert (third.load.count.same, third.load.count.read) == (5, 5)
+    assert (first.load.count.new, first.load.count.rows_read, first.is_repeat) == (5, 5, False)
+    assert second.is_repeat
+    assert (third.load.count.same, third.load.count.rows_read) == (5, 5)
     assert before == after
     assert len(after) == 5
 
@@ -117,8 +117,8 @@ def test_a_later_release_gives_the_difference_and_absence_from_one_part_is_no_en
 
 def test_whoever_is_missing_from_a_whole_later_register_is_gone(office):
     async def scenario(office):
-        await office.whole(ONE, rows(3))
-        await office.whole(TWO, rows(2))
+        await office.get_body(ONE, rows(3))
+        await office.get_body(TWO, rows(2))
         return await office.everything()
 
     gone = [uen for uen, entity in office(scenario).items() if entity.gone_at]
@@ -130,11 +130,11 @@ def test_a_row_that_cannot_be_read_makes_nobody_gone(office):
     bad = b"1,2,3\n"
 
     async def scenario(office):
-        await office.whole(ONE, rows(3))
-        await office.whole(TWO, but="Q")
+        await office.get_body(ONE, rows(3))
+        await office.get_body(TWO, but="Q")
         read = await office.read(rows(2), release=TWO, raw=bad)
         again = await office.read(rows(2), release=TWO, raw=bad)
-        kept, rejects = await office.everything(), await office.store.rejects()
+        kept, rejects = await office.everything(), await office.store.list_rejects()
         naive = replace(read.load, id="naive", part="Q")
         await office.store.begin_load(naive)
         ended = await office.store.end_load(naive, now=office.clock.now())
@@ -144,7 +144,7 @@ def test_a_row_that_cannot_be_read_makes_nobody_gone(office):
     assert naively_gone == 1
     assert read.load.part == "Q" + INCOMPLETE
     assert (read.load.count.rejected, read.load.count.same) == (1, 2)
-    assert again.before
+    assert again.is_repeat
     assert all(entity.gone_at is None for entity in everything.values())
     assert [(each.line, "cells" in each.reason) for each in rejects] == [(4, True)]
 
@@ -152,10 +152,10 @@ def test_a_row_that_cannot_be_read_makes_nobody_gone(office):
 def test_a_part_that_lost_half_its_rows_is_refused_unless_that_is_wanted(office):
     async def scenario(office):
         await office.read(rows(40))
-        before = await office.store.loads()
+        before = await office.store.list_loads()
         refused = await office.read(rows(9), release=TWO)
-        assert (type(refused), refused.reason) == (NotRead, Reason.PART_SHRUNK)
-        assert await office.store.loads() == before
+        assert (type(refused), refused.reason) == (LoadRefusal, Reason.PART_SHRUNK)
+        assert await office.store.list_loads() == before
         return await office.read(rows(9), release=TWO, force=True)
 
     assert office(scenario).load.count.same == 9
@@ -180,7 +180,7 @@ def test_a_release_still_to_come_is_refused_unless_that_is_wanted(office):
         for release in ("2030-01-03", "2052-12-31", "9999-12-31"):
             refused = await office.read(rows(2), release=release)
             assert refused.reason is Reason.RELEASE_TO_COME
-            assert f"{release}, which is still to come" in refused.sentence
+            assert f"{release}, which is still to come" in refused.message
         assert len(await office.everything()) == 1
         forced = await office.read(rows(2), release="2030-01-03", force=True)
         assert forced.load.count.new == 1
@@ -194,29 +194,29 @@ def test_the_same_file_in_a_later_release_is_read_for_that_release(office):
         return await office.read(rows(3), release=TWO)
 
     later = office(scenario)
-    assert (later.before, later.load.release, later.load.count.same) == (False, TWO, 3)
+    assert (later.is_repeat, later.load.release, later.load.count.same) == (False, TWO, 3)
 
 
 def test_parts_with_the_same_content_are_loads_of_their_own(office):
     async def scenario(office):
-        await office.whole(ONE)
-        return {load.part for load in await office.store.loads() if load.ended_at}
+        await office.get_body(ONE)
+        return {load.part for load in await office.store.list_loads() if load.ended_at}
 
     assert office(scenario) == PARTS
 
 
 def test_a_reading_that_broke_off_is_taken_up_and_every_row_is_in_once(on_office):
-    count = 3 * registering.BATCH
+    count = 3 * registering.BATCH_SIZE
 
     async def scenario(office):
         whole = office.source(rows(count))
         made = list(whole.rows())
 
         def breaking():
-            yield from made[: 2 * registering.BATCH + 7]
+            yield from made[: 2 * registering.BATCH_SIZE + 7]
             raise OSError("the disk has gone")
 
-        broken = RegisterSource(
+        broken = RegistrySource(
             digest=whole.digest,
             name=whole.name,
             release=ONE,
@@ -224,34 +224,34 @@ def test_a_reading_that_broke_off_is_taken_up_and_every_row_is_in_once(on_office
             lines=whole.lines,
             rows=breaking,
         )
-        reading = Registering(office.store, clock=office.clock, observer=office.heard)
+        reading = RegistryLoader(office.store, clock=office.clock, observer=office.heard)
         with pytest.raises(OSError, match="disk"):
-            await reading.read(broken)
-        [left] = await office.store.loads()
-        done = await reading.read(whole)
+            await reading.load_file(broken)
+        [left] = await office.store.list_loads()
+        done = await reading.load_file(whole)
         return left, done, await office.store.count_entities(by="state")
 
     left, done, counts = on_office(scenario)
     assert left.ended_at is None
-    assert not done.before
+    assert not done.is_repeat
     assert (done.load.count.same, done.load.count.new) == (
-        2 * registering.BATCH,
-        registering.BATCH,
+        2 * registering.BATCH_SIZE,
+        registering.BATCH_SIZE,
     )
     assert counts == {"live": count}
 
 
 def test_progress_is_told_batch_by_batch_and_the_end_as_an_event(office):
-    count = registering.BATCH + 10
+    count = registering.BATCH_SIZE + 10
 
     async def scenario(office):
         await office.read(rows(count))
-        return office.told, office.heard.of(RegisterRead)
+        return office.told, office.heard.of_type(RegisterRead)
 
     told, [event] = office(scenario)
-    assert told == [registering.BATCH, count]
+    assert told == [registering.BATCH_SIZE, count]
     assert (event.rows, event.new, event.part) == (count, count, "Q")
-    assert str(count) in event.sentence()
+    assert str(count) in event.message()
 
 
 def test_doubts_are_counted_by_kind_and_their_rows_are_kept(office):
@@ -269,19 +269,19 @@ def test_doubts_are_counted_by_kind_and_their_rows_are_kept(office):
 
 
 def test_of_a_file_full_of_nonsense_only_so_many_rows_are_kept_but_all_are_counted(office):
-    many = registering.MOST_REJECTS + 500
+    many = registering.MAX_REJECTS + 500
 
     async def scenario(office):
-        source = RegisterSource(
+        source = RegistrySource(
             digest="d",
             name="nonsense.csv",
             release=ONE,
             part="nonsense.csv",
             lines=many,
-            rows=lambda: (Unreadable(line, "it is nonsense", "?") for line in range(many)),
+            rows=lambda: (RejectedRow(line, "it is nonsense", "?") for line in range(many)),
         )
-        reading = Registering(office.store, clock=office.clock, observer=office.heard)
-        read = await reading.read(source)
-        return read.load.count.rejected, len(await office.store.rejects(limit=2 * many))
+        reading = RegistryLoader(office.store, clock=office.clock, observer=office.heard)
+        read = await reading.load_file(source)
+        return read.load.count.rejected, len(await office.store.list_rejects(limit=2 * many))
 
-    assert office(scenario) == (many, registering.MOST_REJECTS)
+    assert office(scenario) == (many, registering.MAX_REJECTS)

@@ -208,7 +208,7 @@ def test_a_rehearsed_register_is_not_the_real_one_and_the_import_says_so(stoker,
 def test_letters_are_downloaded_and_the_second_time_not_even_asked_for(asked, box):
     where = ("--sandbox", box.box.address)
     first = asked("import", "--download", "--letters", "b,C", *where)["files"]
-    requests = box.tallies.requests
+    requests = box.meter.requests
     second = asked("import", "--download", "--letters", "b,C", *where)["files"]
 
     assert [(each["part"], each["release"]) for each in first] == [
@@ -217,7 +217,7 @@ def test_letters_are_downloaded_and_the_second_time_not_even_asked_for(asked, bo
     ]
     assert all(each["new"] > 0 and each["rejected"] == 0 for each in first)
     assert all(each["before"] for each in second)
-    assert box.tallies.requests == requests + 1
+    assert box.meter.requests == requests + 1
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from contracts.knowledge import HOUR, NOW, entity, load
 from faults.pg_trials import REGISTER
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.sqlite import SqliteBackend
-from stoker.db.row_security import lint
+from stoker.db.row_security import find_table_problems
 from stoker.registry.model import LoadCount
-from stoker.registry.store import ENTITIES, IN_ORDER
+from stoker.registry.store import IN_ORDER, SELECT_ENTITIES
 
 TABLES = ("registry_seen", "staging_acra_companies", "staging_raw_acra")
 ROWS = [entity(f"T{n:03}", ssic=f"{n:05}") for n in range(200)]
@@ -71,9 +71,9 @@ def test_a_later_release_of_the_same_rows_writes_only_that_they_were_seen(databa
 @pytest.mark.parametrize(
     ("question", "index"),
     [
-        (ENTITIES + IN_ORDER.replace(":limit", "10"), "registry_changes"),
+        (SELECT_ENTITIES + IN_ORDER.replace(":limit", "10"), "registry_changes"),
         (
-            f"{ENTITIES} WHERE (s.changed_at, s.uen) > (now(), 'T') {IN_ORDER}".replace(
+            f"{SELECT_ENTITIES} WHERE (s.changed_at, s.uen) > (now(), 'T') {IN_ORDER}".replace(
                 ":limit", "10"
             ),
             "registry_changes",
@@ -103,7 +103,7 @@ def test_an_index_serves_in_sqlite_too(tmp_path):
 
     asyncio.run(scenario())
     db = apsw.Connection(str(path))
-    since = f"{ENTITIES} WHERE (s.changed_at, s.uen) > ('2026', 'T') {IN_ORDER}"
+    since = f"{SELECT_ENTITIES} WHERE (s.changed_at, s.uen) > ('2026', 'T') {IN_ORDER}"
     prefix = "SELECT uen FROM staging_acra_companies WHERE ssic >= '62' AND ssic < '63'"
     for question, index in ((since, "registry_changes"), (prefix, "companies_by_industry")):
         plan = db.execute(f"EXPLAIN QUERY PLAN {question.replace(':limit', '10')}").fetchall()
@@ -114,14 +114,14 @@ def test_an_index_serves_in_sqlite_too(tmp_path):
 
 def test_row_security_has_no_findings_with_the_register(database):
     with psycopg.connect(database[0]) as admin:
-        assert lint(admin) == []
+        assert find_table_problems(admin) == []
 
 
 @pytest.mark.parametrize("table", REGISTER)
 def test_a_table_of_the_register_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
-        assert [str(finding) for finding in lint(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin)] == [
             f"shared table with a tenant_id ({table})"
         ]
         admin.rollback()
@@ -172,7 +172,7 @@ def test_a_kill_in_a_batch_leaves_whole_batches_and_the_file_is_read_again(tmp_p
     async def read_again():
         backend = SqliteBackend(path)
         registry = backend.registry()
-        found = await registry.entities_changed()
+        found = await registry.list_changed_entities()
         rows = [entity(f"T{n}-{k}") for n in range(batches) for k in range(50)]
         await registry.begin_load(load())
         count = await registry.load_entities(load(), rows, now=NOW + HOUR)

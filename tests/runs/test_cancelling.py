@@ -8,25 +8,25 @@ import pytest
 
 from stoker.accounts.model import CompanyId, SentRow
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.cancellation import cut_off
+from stoker.base.cancellation import cancel_and_wait
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.events import RunAskedToStop, RunEnded, RunGivenUp
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Request
-from stoker.budgets.reservations import Phase
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.model import Unit
-from stoker.runs.cancel import cancelled
-from stoker.runs.cancel_watcher import Heeding
-from stoker.runs.leases import SKEW, released, taken
+from stoker.enrichment.model import WorkItem
+from stoker.runs.cancel import request_cancel
+from stoker.runs.cancel_watcher import CancelWatcher
+from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
 from stoker.runs.model import CancelRequest, Manifest, RunState
-from stoker.runs.service import Ending, Runner, run_lease
-from stoker.testing import FakeClock, Recorder
+from stoker.runs.service import Runner, RunResult, get_lease_name
+from stoker.testing import EventRecorder, FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LENGTH = timedelta(seconds=30)
-SOON = Heeding(looks_every=timedelta(milliseconds=5))
+SOON = CancelWatcher(poll_interval=timedelta(milliseconds=5))
 REASON = "cancelled by ann@desk with: stoker runs cancel"
 
 
@@ -34,30 +34,30 @@ class Bench:
     """A runner on a store of its own, and leases taken by hand."""
 
     def __init__(self, store, heeding=SOON):
-        self.store, self.clock, self.heard = store, FakeClock(), Recorder()
-        self.runner = Runner(clock=self.clock, observer=self.heard, heeding=heeding)
+        self.store, self.clock, self.heard = store, FakeClock(), EventRecorder()
+        self.runner = Runner(clock=self.clock, observer=self.heard, cancel_watcher=heeding)
 
     async def lease(self, owner="somebody"):
         """Take the lease of this kind of work, whoever had it."""
-        seen = await self.store.schedule.lease(run_lease("work"))
+        seen = await self.store.schedule.find_lease(get_lease_name("work"))
         now = self.clock.now()
-        wanted = taken("run/work", seen, owner=owner, task="", now=now, length=LENGTH)
+        wanted = acquire_lease("run/work", seen, owner=owner, task="", now=now, length=LENGTH)
         assert await self.store.schedule.swap_lease(seen, wanted)
         return wanted
 
     async def begin(self):
         lease = await self.lease()
-        return await self.runner.begin(self.store, lease, kind="work", manifest=Manifest())
+        return await self.runner.start_run(self.store, lease, kind="work", manifest=Manifest())
 
     async def with_units(self):
         """Begin a run that has chosen two companies."""
         run = await self.begin()
-        units = [Unit(company=CompanyId(f"c{n}"), place=n, depth=Depth.DEEP) for n in range(2)]
-        await self.store.nights.plan_units(run.name, units)
+        units = [WorkItem(company=CompanyId(f"c{n}"), rank=n, depth=Depth.DEEP) for n in range(2)]
+        await self.store.nights.insert_items(run.name, units)
         return run
 
     async def cancel(self, run, by="ann@desk"):
-        return await cancelled(self.store, run, by=by, runner=self.runner)
+        return await request_cancel(self.store, run, by=by, runner=self.runner)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ class Gentle:
 
     async def __call__(self, run):
         told = asyncio.Event()
-        with run.told_to_stop_by(told.set):
+        with run.on_cancel(told.set):
             self.began.set()
             await told.wait()
         if isinstance(self.ending, Exception):
@@ -103,7 +103,7 @@ class Gentle:
 async def asked_while(bench, work, run=None):
     """Carry out work, ask its run to stop, and return the run as it ended."""
     run = run or await bench.begin()
-    doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+    doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
     await bench.cancel(run)
     return await doing
 
@@ -114,15 +114,15 @@ def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed(o
         assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
         assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
         assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
-        assert await bench.store.runs.run(ended.at) == ended
-        [heard] = bench.heard.of(RunAskedToStop)
-        assert heard.sentence() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
+        assert await bench.store.runs.find_run(ended.at) == ended
+        [heard] = bench.heard.of_type(RunAskedToStop)
+        assert heard.message() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
 
     on_bench(scenario)
 
 
 def test_work_that_stops_by_itself_says_what_it_came_to(on_bench):
-    ending = Ending(
+    ending = RunResult(
         state=RunState.PARTIAL,
         reason="2 of 5 were not begun",
         counts={"seen": 3},
@@ -144,7 +144,7 @@ def test_work_that_stops_by_itself_says_what_it_came_to(on_bench):
 
 def test_work_that_was_done_when_it_was_asked_is_done(on_bench):
     async def scenario(bench):
-        ended = await asked_while(bench, Gentle(Ending(counts={"seen": 5})))
+        ended = await asked_while(bench, Gentle(RunResult(counts={"seen": 5})))
         assert (ended.state, ended.reason) == (RunState.DONE, "")
 
     on_bench(scenario)
@@ -160,7 +160,7 @@ def test_work_that_failed_when_it_was_asked_has_failed(on_bench):
 
 def test_work_that_takes_too_long_to_stop_is_cut_off(on_bench):
     async def promises_and_waits(run):
-        with run.told_to_stop_by(lambda: None):
+        with run.on_cancel(lambda: None):
             await asyncio.Event().wait()
 
     async def scenario(bench):
@@ -168,7 +168,7 @@ def test_work_that_takes_too_long_to_stop_is_cut_off(on_bench):
         assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
 
     short = timedelta(milliseconds=5)
-    on_bench(scenario, heeding=Heeding(looks_every=short, settles_within=short))
+    on_bench(scenario, heeding=CancelWatcher(poll_interval=short, grace_period=short))
 
 
 def test_a_run_nobody_asked_to_stop_goes_on(on_bench):
@@ -178,11 +178,11 @@ def test_a_run_nobody_asked_to_stop_goes_on(on_bench):
 
         async def takes_a_while(_):
             await asyncio.sleep(0.1)
-            return Ending()
+            return RunResult()
 
-        ended = await bench.runner.carry_out(bench.store, run, takes_a_while)
+        ended = await bench.runner.execute(bench.store, run, takes_a_while)
         assert ended.state is RunState.DONE
-        assert not bench.heard.of(RunAskedToStop)
+        assert not bench.heard.of_type(RunAskedToStop)
 
     on_bench(scenario)
 
@@ -196,11 +196,11 @@ class Flaky:
     def __getattr__(self, name):
         return getattr(self._real, name)
 
-    async def cancel_request(self, at):
+    async def find_cancel_request(self, at):
         self.failures -= 1
         if self.failures >= 0:
             raise TransientError("restarting")
-        return await self._real.cancel_request(at)
+        return await self._real.find_cancel_request(at)
 
 
 def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(on_bench):
@@ -215,12 +215,12 @@ def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(on_bench):
 def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
     async def scenario(bench):
         run = await bench.with_units()
-        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, waits))
+        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
         await asyncio.sleep(0)
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
-        ended = await bench.store.runs.run(run.at)
+        ended = await bench.store.runs.find_run(run.at)
         assert (ended.state, ended.reason) == (
             RunState.CANCELLED,
             "stopped before it was finished",
@@ -233,14 +233,14 @@ def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
 async def interrupted(bench, work, *, times=1):
     """Carry out work and press Ctrl-C so often; return the run as it ended."""
     run = await bench.with_units()
-    doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+    doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
     await work.began.wait()
     for _ in range(times):
         doing.cancel()
         await asyncio.sleep(0.02)
     with pytest.raises(asyncio.CancelledError):
         await doing
-    return await bench.store.runs.run(run.at)
+    return await bench.store.runs.find_run(run.at)
 
 
 class Settling:
@@ -253,12 +253,12 @@ class Settling:
 
     async def __call__(self, run):
         told = asyncio.Event()
-        with run.told_to_stop_by(told.set):
+        with run.on_cancel(told.set):
             self.began.set()
             await told.wait()
         await asyncio.sleep(self.takes)
         self.settled = True
-        return Ending(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
+        return RunResult(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
 
 
 def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
@@ -272,15 +272,15 @@ def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
             "stopped before it was finished",
         )
         assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
-        [heard] = bench.heard.of(RunAskedToStop)
-        assert "Ctrl-C or a signal asked it to stop" in heard.sentence()
+        [heard] = bench.heard.of_type(RunAskedToStop)
+        assert "Ctrl-C or a signal asked it to stop" in heard.message()
 
     on_bench(scenario)
 
 
 @pytest.mark.parametrize(
     ("times", "heeding"),
-    [(2, SOON), (1, replace(SOON, stops_within=timedelta(milliseconds=20)))],
+    [(2, SOON), (1, replace(SOON, signal_grace_period=timedelta(milliseconds=20)))],
 )
 def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(on_bench, times, heeding):
     work = Settling(takes=60)
@@ -298,10 +298,10 @@ def test_work_that_is_cut_off_at_once_is_not_asked_first(on_bench):
 
     async def scenario(bench):
         run = await bench.begin()
-        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, work))
+        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
         await work.began.wait()
-        await cut_off(doing, at_once=True)
-        assert not bench.heard.of(RunAskedToStop)
+        await cancel_and_wait(doing, at_once=True)
+        assert not bench.heard.of_type(RunAskedToStop)
 
     on_bench(scenario)
 
@@ -310,21 +310,21 @@ def test_ctrl_c_while_it_stops_ends_it_all_the_same(on_bench):
     settling, told = asyncio.Event(), asyncio.Event()
 
     async def settles_for_long(run):
-        with run.told_to_stop_by(told.set):
+        with run.on_cancel(told.set):
             await told.wait()
             settling.set()
             await asyncio.Event().wait()
 
     async def scenario(bench):
         run = await bench.begin()
-        work = bench.runner.carry_out(bench.store, run, settles_for_long)
+        work = bench.runner.execute(bench.store, run, settles_for_long)
         doing = asyncio.ensure_future(work)
         await bench.cancel(run)
         await settling.wait()
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
-        assert (await bench.store.runs.run(run.at)).state is RunState.CANCELLED
+        assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
 
     on_bench(scenario)
 
@@ -344,7 +344,7 @@ def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(on_bench):
 
     async def scenario(bench):
         run = await bench.begin()
-        work = bench.runner.carry_out(bench.store, run, cleans_up_for_long)
+        work = bench.runner.execute(bench.store, run, cleans_up_for_long)
         doing = asyncio.ensure_future(work)
         await bench.cancel(run)
         await cleaning.wait()
@@ -352,7 +352,7 @@ def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(on_bench):
         with pytest.raises(asyncio.CancelledError):
             await doing
         assert again == ["cut off"]
-        assert (await bench.store.runs.run(run.at)).state is RunState.CANCELLED
+        assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
 
     on_bench(scenario)
 
@@ -364,9 +364,9 @@ def test_a_run_under_way_is_only_asked(on_bench):
     async def scenario(bench):
         run = await bench.begin()
         told = await bench.cancel(run)
-        assert (told.run, told.gone) == (run, False)
+        assert (told.run, told.process_died) == (run, False)
         assert told.request == CancelRequest(by="ann@desk", at=NOON)
-        assert await bench.store.runs.run(run.at) == run
+        assert await bench.store.runs.find_run(run.at) == run
 
     on_bench(scenario)
 
@@ -384,21 +384,21 @@ def test_twice_is_once(on_bench):
 def test_a_run_that_has_ended_is_left_as_it_is(on_bench):
     async def scenario(bench):
         run = await bench.begin()
-        ended = await bench.runner.close(bench.store, run, Ending(), timings=[])
+        ended = await bench.runner.close_run(bench.store, run, RunResult(), timings=[])
         told = await bench.cancel(run)
-        assert (told.run, told.request, told.gone) == (ended, None, False)
-        assert await bench.store.runs.cancel_request(run.at) is None
+        assert (told.run, told.request, told.process_died) == (ended, None, False)
+        assert await bench.store.runs.find_cancel_request(run.at) is None
 
     on_bench(scenario)
 
 
 async def lapses(bench):
-    await bench.clock.sleep(LENGTH + SKEW)
+    await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW)
 
 
 async def is_given_back(bench):
     held = await bench.store.schedule.lease("run/work")
-    await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+    await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
 
 
 async def is_somebody_elses(bench):
@@ -411,14 +411,14 @@ def test_a_run_whose_process_is_gone_is_cancelled_at_once(on_bench, lost):
         run = await bench.with_units()
         await lost(bench)
         told = await bench.cancel(run)
-        assert told.gone
+        assert told.process_died
         assert told.run.state is RunState.CANCELLED
         assert told.run.reason.startswith(f"{REASON}; its process stopped without a word")
         assert told.run.manifest.remaining == ("c0", "c1")
-        assert await bench.store.runs.run(run.at) == told.run
-        assert [event.state for event in bench.heard.of(RunEnded)] == ["CANCELLED"]
+        assert await bench.store.runs.find_run(run.at) == told.run
+        assert [event.state for event in bench.heard.of_type(RunEnded)] == ["CANCELLED"]
         again = await bench.cancel(run, by="bob")
-        assert (again.run, again.gone) == (told.run, False)
+        assert (again.run, again.process_died) == (told.run, False)
 
     on_bench(scenario)
 
@@ -441,12 +441,12 @@ def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_o
     async def scenario(bench):
         run = await bench.begin()
         await lapses(bench)
-        end = run.ended(RunState.DONE, at=bench.clock.now())
+        end = run.end(RunState.DONE, at=bench.clock.now())
         bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
         told = await bench.cancel(run)
-        assert (told.run, told.gone) == (end, False)
+        assert (told.run, told.process_died) == (end, False)
         assert told.request.by == "ann@desk"
-        assert not bench.heard.of(RunEnded)
+        assert not bench.heard.of_type(RunEnded)
 
     on_bench(scenario)
 
@@ -454,11 +454,11 @@ def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_o
 def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(on_bench):
     async def scenario(bench):
         run = await bench.begin()
-        await bench.clock.sleep(LENGTH + SKEW - timedelta(seconds=1))
-        assert not (await bench.cancel(run)).gone
+        await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1))
+        assert not (await bench.cancel(run)).process_died
         await bench.clock.sleep(timedelta(seconds=1))
         told = await bench.cancel(run, by="bob")
-        assert told.gone
+        assert told.process_died
         assert told.run.reason.startswith(REASON)  # the first one to ask
 
     on_bench(scenario)
@@ -471,7 +471,7 @@ async def spends(bench, run):
     """Settle one credit under a run, lose track of another, and write a row into the CRM."""
     now = bench.clock.now()
     for key in ("settled", "lost"):
-        request = Request(key=key, connector="lusha", amounts={"credits": 1}, run=run.name)
+        request = SpendRequest(key=key, connector="lusha", amounts={"credits": 1}, run=run.name)
         await bench.store.money.reserve(
             request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
         )
@@ -485,7 +485,7 @@ async def spends(bench, run):
         run=run.name,
         at=now,
     )
-    await bench.store.nights.keep_sent([row])
+    await bench.store.nights.save_sent_rows([row])
 
 
 def assert_told(ended):
@@ -501,10 +501,10 @@ def test_a_run_found_dead_says_what_it_spent_wrote_and_left(on_bench):
     async def scenario(bench):
         run = await bench.with_units()
         await spends(bench, run)
-        [closed] = await bench.runner.close_dead(bench.store, await bench.lease(), kind="work")
+        [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
         assert closed.state is RunState.FAILED
         assert_told(closed)
-        assert await bench.store.runs.run(run.at) == closed
+        assert await bench.store.runs.find_run(run.at) == closed
 
     on_bench(scenario)
 
@@ -516,7 +516,7 @@ def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted(on_
         await spends(bench, run)
 
         async def counts_and_waits(opened):
-            opened.counted["candidates"] = 7
+            opened.partial_counts["candidates"] = 7
             await asyncio.Event().wait()
 
         ended = await asked_while(bench, counts_and_waits, run)
@@ -535,7 +535,7 @@ def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(on_bench):
             await spends(bench, run)
             raise PermanentError("the register is gone")
 
-        ended = await bench.runner.carry_out(bench.store, run, spends_and_fails)
+        ended = await bench.runner.execute(bench.store, run, spends_and_fails)
         assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
         assert_told(ended)
 
@@ -544,7 +544,7 @@ def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(on_bench):
 
 def test_work_that_was_done_when_ctrl_c_came_is_done(on_bench):
     async def scenario(bench):
-        ended = await interrupted(bench, Gentle(Ending(counts={"seen": 5})))
+        ended = await interrupted(bench, Gentle(RunResult(counts={"seen": 5})))
         assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
 
     on_bench(scenario)
@@ -555,15 +555,15 @@ def test_what_a_gone_process_had_promised_and_never_sent_comes_back(on_bench):
 
     async def scenario(bench):
         run, now = await bench.begin(), bench.clock.now()
-        request = Request(
+        request = SpendRequest(
             key="k", connector="lusha", amounts={"credits": 1}, run=run.name, sends_at_once=False
         )
         await bench.store.money.reserve(
             request, caps=[cap], reset=ResetRule(), owner="gone", until=now + LENGTH, now=now
         )
         await lapses(bench)
-        assert (await bench.cancel(run)).gone
-        assert (await bench.store.money.hold("k")).phase is Phase.EXPIRED
+        assert (await bench.cancel(run)).process_died
+        assert (await bench.store.money.find_reservation("k")).status is ReservationStatus.EXPIRED
 
     on_bench(scenario)
 
@@ -572,11 +572,11 @@ def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_ha
     async def scenario(bench):
         run = await bench.with_units()
         await bench.cancel(run)
-        [closed] = await bench.runner.close_dead(bench.store, await bench.lease(), kind="work")
+        [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
         assert closed.state is RunState.CANCELLED
         assert closed.reason.startswith(REASON)
         assert closed.manifest.remaining == ("c0", "c1")
-        assert not bench.heard.of(RunGivenUp)
+        assert not bench.heard.of_type(RunGivenUp)
 
     on_bench(scenario)
 
@@ -585,8 +585,8 @@ def test_a_process_that_was_only_held_still_finds_the_request_and_stops(on_bench
     async def scenario(bench):
         run = await bench.begin()
         await lapses(bench)
-        assert (await bench.cancel(run)).gone
+        assert (await bench.cancel(run)).process_died
         with pytest.raises(ConflictError):  # its run has ended, and not by its word
-            await bench.runner.carry_out(bench.store, run, waits)
+            await bench.runner.execute(bench.store, run, waits)
 
     on_bench(scenario)

@@ -4,7 +4,7 @@ import pytest
 
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.files.durable import Disk
-from stoker.runs.json_lines import ChainedLines
+from stoker.runs.json_lines import ChecksummedLines
 
 BATCHES = [
     [{"id": "a", "title": "one"}, {"id": "b", "title": "two"}],
@@ -15,21 +15,21 @@ PREFIXES = [[row for batch in BATCHES[:n] for row in batch] for n in range(len(B
 
 
 def written(path, batches=BATCHES):
-    lines = ChainedLines(path)
+    lines = ChecksummedLines(path)
     for batch in batches:
         lines.append(batch, disk=Disk())
     return lines
 
 
 def told(lines):
-    return [json.loads(row.line) for row in lines.news()]
+    return [json.loads(row.line) for row in lines.read_new()]
 
 
 def understood(path):
     """What a reader gets out of a file, and whether it noticed that something is wrong."""
-    lines = ChainedLines(path)
+    lines = ChecksummedLines(path)
     try:
-        return told(lines), lines.torn > 0
+        return told(lines), lines.partial_bytes > 0
     except ConfigError:
         return [], True
 
@@ -50,22 +50,22 @@ def naively_understood(path):
 
 def test_what_was_appended_is_told_in_order_and_only_once(tmp_path):
     path = tmp_path / "rows.jsonl"
-    reader = ChainedLines(path)
-    writer = ChainedLines(path)
+    reader = ChecksummedLines(path)
+    writer = ChecksummedLines(path)
 
     assert told(reader) == []
     for batch in BATCHES:
         writer.append(batch, disk=Disk())
         assert told(reader) == batch
     assert told(reader) == []
-    assert reader.mark == writer.mark
+    assert reader.position == writer.position
 
 
 def test_each_row_says_where_it_stands(tmp_path):
     written(tmp_path / "rows.jsonl")
     content = (tmp_path / "rows.jsonl").read_bytes()
 
-    for row in ChainedLines(tmp_path / "rows.jsonl").news():
+    for row in ChecksummedLines(tmp_path / "rows.jsonl").read_new():
         assert content[row.start :].startswith(row.line)
 
 
@@ -83,11 +83,11 @@ def test_a_file_cut_at_any_byte_gives_its_whole_batches_and_says_that_something_
     tmp_path,
 ):
     path = tmp_path / "rows.jsonl"
-    lines = ChainedLines(path)
+    lines = ChecksummedLines(path)
     ends = [0]
     for batch in BATCHES:
         lines.append(batch, disk=Disk())
-        ends.append(lines.mark.end)
+        ends.append(lines.position.end)
     content = path.read_bytes()
     caught = 0
 
@@ -136,17 +136,17 @@ def test_a_hole_where_a_sector_never_reached_the_disk_is_noticed(tmp_path):
 def test_a_torn_end_is_cut_off_and_kept_and_the_file_goes_on(tmp_path):
     path = tmp_path / "rows.jsonl"
     written(path)
-    whole = written(tmp_path / "whole.jsonl", BATCHES[:2]).mark.end
+    whole = written(tmp_path / "whole.jsonl", BATCHES[:2]).position.end
     torn = path.read_bytes()[:-5]
     path.write_bytes(torn)
 
-    lines = ChainedLines(path)
-    aside = lines.mend(disk=Disk())
+    lines = ChecksummedLines(path)
+    aside = lines.repair_tail(disk=Disk())
     lines.append(BATCHES[2], disk=Disk())
 
     assert aside.read_bytes() == torn[whole:]
     assert understood(path) == (PREFIXES[3], False)
-    assert ChainedLines(path).mend(disk=Disk()) is None
+    assert ChecksummedLines(path).repair_tail(disk=Disk()) is None
 
 
 def test_damage_before_a_later_batch_is_never_cut_away(tmp_path):
@@ -156,7 +156,7 @@ def test_damage_before_a_later_batch_is_never_cut_away(tmp_path):
     path.write_bytes(damaged)
 
     with pytest.raises(ConfigError, match=r"rows\.jsonl is damaged .*backup"):
-        ChainedLines(path).mend(disk=Disk())
+        ChecksummedLines(path).repair_tail(disk=Disk())
 
     assert path.read_bytes() == damaged
 
@@ -164,7 +164,7 @@ def test_damage_before_a_later_batch_is_never_cut_away(tmp_path):
 @pytest.mark.faults
 def test_two_writers_without_a_lock_are_caught_by_the_chain(tmp_path):
     path = tmp_path / "rows.jsonl"
-    one, other = ChainedLines(path), ChainedLines(path)
+    one, other = ChecksummedLines(path), ChecksummedLines(path)
 
     one.append(BATCHES[0], disk=Disk())
     other.append(BATCHES[1], disk=Disk())  # has not heard the news
@@ -179,15 +179,15 @@ def test_a_file_that_is_not_the_one_we_knew_is_told_from_the_beginning(tmp_path)
     written(path, [BATCHES[1], BATCHES[0], BATCHES[2], BATCHES[1]])
 
     assert told(reader) == [*BATCHES[1], *BATCHES[0], *BATCHES[2], *BATCHES[1]]
-    assert reader.anew == 1
+    assert reader.restarts == 1
 
     path.unlink()
     assert told(reader) == []
-    assert reader.anew == 2
+    assert reader.restarts == 2
 
 
 def test_a_record_that_looks_like_the_end_of_a_batch_is_refused(tmp_path):
-    lines = ChainedLines(tmp_path / "rows.jsonl")
+    lines = ChecksummedLines(tmp_path / "rows.jsonl")
 
     with pytest.raises(PermanentError, match="add another key"):
         lines.append([{"chain": "0" * 16, "rows": 1}], disk=Disk())

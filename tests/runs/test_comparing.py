@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.runs.compare import Difference, compared
+from stoker.runs.compare import Difference, diff_runs
 from stoker.runs.model import Manifest, Run, RunKey, RunState, StepTiming
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -22,13 +22,13 @@ def run_with(*, at=AT, kind="discovery", state=RunState.DONE, reason="", seconds
 
 
 def lines(one, other):
-    return [(d.what, d.one, d.other) for d in compared(one, other)]
+    return [(d.what, d.one, d.other) for d in diff_runs(one, other)]
 
 
 def test_a_run_that_went_the_same_way_at_another_time_does_not_differ():
     again = run_with(at=AT + timedelta(days=1))
 
-    assert compared(run_with(), again) == []
+    assert diff_runs(run_with(), again) == []
 
 
 def test_state_kind_reason_and_duration_are_compared():
@@ -118,19 +118,19 @@ runs = st.builds(lambda manifest: replace(run_with(), manifest=manifest), manife
 
 @given(runs)
 def test_a_run_does_not_differ_from_itself(run):
-    assert compared(run, run) == []
+    assert diff_runs(run, run) == []
 
 
 @given(runs, runs)
 def test_the_other_way_round_the_sides_are_changed_and_nothing_else(one, other):
-    turned = [Difference(what=d.what, one=d.other, other=d.one) for d in compared(other, one)]
+    turned = [Difference(what=d.what, one=d.other, other=d.one) for d in diff_runs(other, one)]
 
-    assert compared(one, other) == turned
+    assert diff_runs(one, other) == turned
 
 
 @given(runs, runs)
 def test_differences_are_sorted_and_each_shows_two_sides_that_differ(one, other):
-    found = compared(one, other)
+    found = diff_runs(one, other)
 
     assert [d.what for d in found] == sorted({d.what for d in found})
     assert all(d.one != d.other for d in found)
@@ -138,7 +138,7 @@ def test_differences_are_sorted_and_each_shows_two_sides_that_differ(one, other)
 
 @given(runs, runs)
 def test_runs_with_different_counts_or_selections_always_differ(one, other):
-    named = {difference.what.split(".")[0] for difference in compared(one, other)}
+    named = {difference.what.split(".")[0] for difference in diff_runs(one, other)}
 
     assert ("counts" in named) == (one.manifest.counts != other.manifest.counts)
     assert ("selected" in named) == (one.manifest.selected != other.manifest.selected)

@@ -7,11 +7,11 @@ import pytest
 
 from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.cancel import given_up, gone
-from stoker.runs.leases import SKEW, released, taken
-from stoker.runs.model import GONE, CancelRequest, Run, RunKey, RunState
-from stoker.runs.service import Runner, run_lease
-from stoker.testing import FakeClock, Recorder
+from stoker.runs.cancel import close_dead_runs, list_dead_runs
+from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
+from stoker.runs.model import PROCESS_DIED, CancelRequest, Run, RunKey, RunState
+from stoker.runs.service import Runner, get_lease_name
+from stoker.testing import EventRecorder, FakeClock
 
 LENGTH = timedelta(seconds=30)
 
@@ -22,24 +22,26 @@ class Bench:
     def __init__(self):
         self.clock = FakeClock()
         self.store = MemoryBackend().tenant(TenantId("acme"))
-        self.runner = Runner(clock=self.clock, observer=Recorder())
+        self.runner = Runner(clock=self.clock, observer=EventRecorder())
 
     async def lease(self, kind, owner):
-        seen, now = await self.store.schedule.lease(run_lease(kind)), self.clock.now()
-        wanted = taken(run_lease(kind), seen, owner=owner, task="", now=now, length=LENGTH)
+        seen, now = await self.store.schedule.find_lease(get_lease_name(kind)), self.clock.now()
+        wanted = acquire_lease(
+            get_lease_name(kind), seen, owner=owner, task="", now=now, length=LENGTH
+        )
         assert await self.store.schedule.swap_lease(seen, wanted)
         return wanted
 
     async def begun(self, kind, owner="dead"):
         lease = await self.lease(kind, owner)
-        run = Run(key=RunKey(self.clock.now(), lease.epoch), kind=kind)
+        run = Run(key=RunKey(self.clock.now(), lease.fencing_token), kind=kind)
         await self.store.runs.insert_run(run)
         self.clock.advance(timedelta(seconds=1))
         return run
 
     async def gone(self):
-        runs = await self.store.runs.runs()
-        return [run.kind for run in await gone(self.store, runs, now=self.clock.now())]
+        runs = await self.store.runs.list_runs()
+        return [run.kind for run in await list_dead_runs(self.store, runs, now=self.clock.now())]
 
 
 def test_a_run_is_gone_when_its_lease_is_free_lapsed_or_anothers():
@@ -48,17 +50,17 @@ def test_a_run_is_gone_when_its_lease_is_free_lapsed_or_anothers():
         await bench.begun("taken")
         await bench.begun("free")
         await bench.begun("lapsed")
-        bench.clock.advance(LENGTH + SKEW)
+        bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
         await bench.lease("taken", "other")
-        held = await bench.store.schedule.lease(run_lease("free"))
-        await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
+        held = await bench.store.schedule.find_lease(get_lease_name("free"))
+        await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
         await bench.begun("going", "alive")
         return await bench.gone()
 
     assert sorted(asyncio.run(scenario())) == ["free", "lapsed", "taken"]
 
 
-@pytest.mark.parametrize("waits", [timedelta(0), LENGTH + SKEW - timedelta(seconds=2)])
+@pytest.mark.parametrize("waits", [timedelta(0), LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=2)])
 def test_a_run_is_not_gone_before_its_lease_is(waits):
     async def scenario():
         bench = Bench()
@@ -75,15 +77,18 @@ def test_runs_of_every_kind_are_ended_and_one_that_was_asked_to_stop_as_cancelle
         await bench.begun("nightly")
         asked = await bench.begun("discovery")
         request = CancelRequest(by="ann", at=bench.clock.now())
-        await bench.store.runs.ask_to_cancel(asked.at, request)
-        bench.clock.advance(LENGTH + SKEW)
+        await bench.store.runs.request_cancel(asked.at, request)
+        bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
         us = await bench.begun("upkeep", "us")
-        return await given_up(bench.store, by=us, runner=bench.runner)
+        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
 
     ended = {run.kind: (run.state, run.reason) for run in asyncio.run(scenario())}
     assert ended == {
-        "nightly": (RunState.FAILED, GONE),
-        "discovery": (RunState.CANCELLED, f"cancelled by ann with: stoker runs cancel; {GONE}"),
+        "nightly": (RunState.FAILED, PROCESS_DIED),
+        "discovery": (
+            RunState.CANCELLED,
+            f"cancelled by ann with: stoker runs cancel; {PROCESS_DIED}",
+        ),
     }
 
 
@@ -93,7 +98,7 @@ def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alon
         await bench.begun("nightly", "us")
         us = await bench.begun("upkeep", "us")
         bench.clock.advance(timedelta(hours=8))
-        return await given_up(bench.store, by=us, runner=bench.runner)
+        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
 
     assert asyncio.run(scenario()) == []
 
@@ -102,8 +107,8 @@ def test_nobody_ends_the_run_it_is_itself():
     async def scenario():
         bench = Bench()
         us = await bench.begun("upkeep", "us")
-        held = await bench.store.schedule.lease(run_lease("upkeep"))
-        await bench.store.schedule.swap_lease(held, released(held, now=bench.clock.now()))
-        return await given_up(bench.store, by=us, runner=bench.runner)
+        held = await bench.store.schedule.find_lease(get_lease_name("upkeep"))
+        await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
+        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
 
     assert asyncio.run(scenario()) == []

@@ -10,10 +10,10 @@ import pytest
 
 from stoker.backends.json import JsonBackend
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, TransientError
-from stoker.base.types import Enriched, Job, JobScore, TenantId
-from stoker.files.durable import Turn
+from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
+from stoker.files.durable import FileLock
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, Weight
+from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StorageSize
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LATER = AT + timedelta(days=1)
@@ -34,7 +34,7 @@ def runs_in(folder, **options):
 
 
 def postings(count, *, source="board"):
-    return [Job.found(source=source, url=f"https://{n}", title=f"Job {n}") for n in range(count)]
+    return [Job.create(source=source, url=f"https://{n}", title=f"Job {n}") for n in range(count)]
 
 
 def by_id(jobs):
@@ -46,7 +46,7 @@ def running(key=KEY, kind="discovery"):
 
 
 def ended(key=KEY, kind="discovery", **more):
-    return running(key, kind).ended(RunState.DONE, at=key.at + timedelta(hours=1), **more)
+    return running(key, kind).end(RunState.DONE, at=key.at + timedelta(hours=1), **more)
 
 
 def troubles(folder):
@@ -71,7 +71,7 @@ def home(started):
 def test_a_run_is_a_folder_named_by_its_timestamp_with_one_file_for_each_kind_of_row(started, home):
     store = runs_in(started)
     [job, *_] = postings(1)
-    run(store.insert_enriched(KEY, [Enriched(job=job.id, title="engineer", stack=("go",))]))
+    run(store.insert_enriched(KEY, [EnrichedJob(job=job.id, title="engineer", stack=("go",))]))
     run(store.insert_scores(KEY, [JobScore(job=job.id, score=0.5, bucket="moderate")]))
     run(store.finish_run(ended()))
 
@@ -103,8 +103,8 @@ def test_a_runs_file_is_indented_and_sorted_for_people_to_compare(home):
 def test_what_one_process_wrote_another_reads(started):
     store = runs_in(started)
 
-    assert run(store.run(AT)) == running()
-    assert run(store.jobs(AT)) == by_id(postings(3))
+    assert run(store.find_run(AT)) == running()
+    assert run(store.list_jobs(AT)) == by_id(postings(3))
 
 
 def test_a_run_is_written_by_the_name_the_files_have_for_it(tmp_path):
@@ -113,7 +113,7 @@ def test_a_run_is_written_by_the_name_the_files_have_for_it(tmp_path):
     run(store.write_run(running()))
     run(store.write_run(ended()))
 
-    assert run(store.run(AT)).state is RunState.DONE
+    assert run(store.find_run(AT)).state is RunState.DONE
 
 
 def test_an_artifact_of_ones_own_is_kept_in_order_and_fenced_like_the_rest(started):
@@ -139,7 +139,7 @@ def test_the_index_tells_of_every_run_and_is_made_anew_when_it_is_missing(starte
     before = index.read_bytes()
     index.unlink()
 
-    assert run(runs_in(started).runs(kind="discovery")) == [running()]
+    assert run(runs_in(started).list_runs(kind="discovery")) == [running()]
     run(runs_in(started).insert_jobs(KEY, []))
 
     assert index.read_bytes() == before
@@ -156,7 +156,7 @@ def test_a_damaged_index_is_set_aside_and_reported_and_never_written_over(starte
     before = index.read_bytes()
     index.write_bytes(damage)
 
-    assert run(runs_in(started).runs(kind="discovery")) == [running()]
+    assert run(runs_in(started).list_runs(kind="discovery")) == [running()]
     assert any("index.json is damaged" in trouble for trouble in troubles(started))
     run(runs_in(started).insert_jobs(KEY, []))
 
@@ -185,14 +185,14 @@ def test_an_index_that_missed_a_runs_end_is_put_right_at_the_next_start(started)
     current = index.read_bytes()
     index.write_bytes(stale)
 
-    run(runs_in(started).prune([]))
+    run(runs_in(started).delete_runs([]))
 
     assert index.read_bytes() == current
 
 
 def test_a_request_to_stop_is_a_file_people_can_read_beside_its_run(started, home):
     before = (home / "run.json").read_bytes()
-    run(runs_in(started).ask_to_cancel(AT, CancelRequest(by="ann", at=LATER)))
+    run(runs_in(started).request_cancel(AT, CancelRequest(by="ann", at=LATER)))
     assert json.loads((home / "cancel.json").read_text()) == {
         "format": 1,
         "by": "ann",
@@ -210,8 +210,8 @@ def test_a_request_that_cannot_be_understood_is_named_and_kept(started, home, da
     (home / "cancel.json").write_text(damage)
     store = runs_in(started)
     for verb in (
-        store.cancel_request(AT),
-        store.ask_to_cancel(AT, CancelRequest(by="ann", at=LATER)),
+        store.find_cancel_request(AT),
+        store.request_cancel(AT, CancelRequest(by="ann", at=LATER)),
     ):
         with pytest.raises(ConfigError, match=r"20300101_120000/cancel\.json"):
             run(verb)
@@ -228,11 +228,11 @@ def test_a_damaged_run_is_named_in_one_line_and_the_others_stay_readable(started
     (home / "run.json").write_bytes(damage)
 
     with pytest.raises(ConfigError, match=r"20300101_120000/run\.json is damaged"):
-        run(store.run(AT))
+        run(store.find_run(AT))
     with pytest.raises(ConfigError, match="backup"):
         run(store.insert_jobs(KEY, postings(4)))
 
-    assert run(store.runs()) == [running(RunKey(LATER, 2))]
+    assert run(store.list_runs()) == [running(RunKey(LATER, 2))]
     assert len(troubles(started)) == 1
 
 
@@ -240,8 +240,8 @@ def test_a_folder_that_was_copied_under_another_name_is_not_taken_for_another_ru
     shutil.copytree(home, home.with_name("20300102_120000"))
 
     with pytest.raises(ConfigError, match="it tells of run 20300101_120000"):
-        run(runs_in(started).run(LATER))
-    assert run(runs_in(started).runs()) == [running()]
+        run(runs_in(started).find_run(LATER))
+    assert run(runs_in(started).list_runs()) == [running()]
 
 
 def test_a_file_of_a_newer_stoker_is_refused_and_left_as_it_is(started, home):
@@ -250,7 +250,7 @@ def test_a_file_of_a_newer_stoker_is_refused_and_left_as_it_is(started, home):
     before = (home / "run.json").read_bytes()
 
     with pytest.raises(ConfigError, match="newer than this Stoker knows"):
-        run(runs_in(started).run(AT))
+        run(runs_in(started).find_run(AT))
     with pytest.raises(ConfigError, match="upgrade Stoker, nothing was changed"):
         run(runs_in(started).finish_run(ended()))
 
@@ -269,12 +269,12 @@ def test_a_batch_cut_at_any_byte_is_gone_as_a_whole_and_the_run_goes_on(started,
     for cut in cuts:
         path.write_bytes(content[:cut])
         store = runs_in(started)
-        assert run(store.jobs(AT)) == by_id(postings(3))
+        assert run(store.list_jobs(AT)) == by_id(postings(3))
         assert any("never finished" in trouble for trouble in troubles(started))
 
         assert run(store.insert_jobs(KEY, postings(6))) == 3
 
-        assert run(store.jobs(AT)) == by_id(postings(6))
+        assert run(store.list_jobs(AT)) == by_id(postings(6))
         [aside] = home.glob("jobs.jsonl.torn-*")
         assert aside.read_bytes() == content[kept:cut]
         assert any(str(aside) in trouble for trouble in troubles(started))
@@ -287,7 +287,7 @@ def test_an_end_also_closes_over_a_torn_batch(started, home):
 
     run(runs_in(started).finish_run(ended()))
 
-    assert run(runs_in(started).jobs(AT)) == by_id(postings(3))
+    assert run(runs_in(started).list_jobs(AT)) == by_id(postings(3))
     assert [aside.read_bytes() for aside in home.glob("*.torn-*")] == [b'{"half']
 
 
@@ -302,7 +302,7 @@ def test_rows_changed_after_their_run_ended_are_noticed_by_readers_and_checks(
     path = home / "jobs.jsonl"
     path.write_bytes(change(path.read_bytes())) if change else path.unlink()
 
-    for verb in (runs_in(started).jobs(AT), runs_in(started).read_jsonl(AT, "jobs")):
+    for verb in (runs_in(started).list_jobs(AT), runs_in(started).read_jsonl(AT, "jobs")):
         with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
             run(verb)
     assert any("jobs.jsonl" in trouble for trouble in troubles(started))
@@ -315,7 +315,7 @@ def test_what_a_crash_left_unfinished_is_no_run_and_is_swept_up_by_the_next_writ
     for path in leftovers:
         path.write_text("half")
 
-    assert run(runs_in(started).runs()) == [running()]
+    assert run(runs_in(started).list_runs()) == [running()]
     assert all(path.exists() for path in leftovers), "a reader changes nothing"
     run(runs_in(started).insert_run(running(RunKey(LATER, 1))))
 
@@ -332,13 +332,13 @@ def test_a_prune_stopped_half_way_is_wholly_done_for_readers_and_finished_by_the
     pending = started / "acme" / "prune.json"
     pending.write_text('{"runs": ["20300101_120000", "20300102_120000"]}')
 
-    assert run(runs_in(started).runs()) == []
-    assert run(runs_in(started).run(AT)) is None
-    assert run(runs_in(started).jobs(AT)) == []
+    assert run(runs_in(started).list_runs()) == []
+    assert run(runs_in(started).find_run(AT)) is None
+    assert run(runs_in(started).list_jobs(AT)) == []
     run(runs_in(started).insert_run(running(kind="upkeep")))
 
-    assert run(runs_in(started).runs()) == [running(kind="upkeep")]
-    assert run(runs_in(started).runs(kind="discovery")) == []
+    assert run(runs_in(started).list_runs()) == [running(kind="upkeep")]
+    assert run(runs_in(started).list_runs(kind="discovery")) == []
     assert not pending.exists()
 
 
@@ -347,12 +347,12 @@ def test_pruning_says_how_many_rows_and_bytes_went(started, home):
     run(store.finish_run(ended()))
     size = sum(path.stat().st_size for path in home.iterdir())
 
-    weight = run(store.weigh([AT, LATER]))
+    weight = run(store.measure_runs([AT, LATER]))
 
-    assert weight == Weight(runs=1, rows=4, bytes=size)
-    assert run(store.prune([AT, LATER])) == weight
+    assert weight == StorageSize(runs=1, rows=4, bytes=size)
+    assert run(store.delete_runs([AT, LATER])) == weight
     assert not home.exists()
-    assert run(store.prune([AT])) == Weight()
+    assert run(store.delete_runs([AT])) == StorageSize()
 
 
 @pytest.mark.parametrize(
@@ -369,15 +369,19 @@ def test_text_that_stores_cannot_keep_is_refused_and_nothing_of_the_batch_is_wri
     with pytest.raises(PermanentError):
         run(store.write_jsonl(KEY, "notes", [{"note": text}]))
 
-    assert run(store.jobs(AT)) == by_id(postings(3))
-    assert run(store.run(AT)) == running()
+    assert run(store.list_jobs(AT)) == by_id(postings(3))
+    assert run(store.find_run(AT)) == running()
 
 
 def test_a_path_that_is_a_file_is_refused_for_reading_and_for_writing(tmp_path):
     path = tmp_path / "data"
     path.write_text("something else")
 
-    for verb in (runs_in(path).insert_run(running()), runs_in(path).run(AT), runs_in(path).runs()):
+    for verb in (
+        runs_in(path).insert_run(running()),
+        runs_in(path).find_run(AT),
+        runs_in(path).list_runs(),
+    ):
         with pytest.raises(ConfigError, match=r"data.* cannot be used"):
             run(verb)
 
@@ -392,7 +396,7 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line():
     with pytest.raises(ConfigError, match="make its folder writable"):
         run(runs_in(folder).insert_run(running()))
 
-    assert run(runs_in(folder).runs()) == []
+    assert run(runs_in(folder).list_runs()) == []
 
 
 @pytest.mark.faults
@@ -417,8 +421,8 @@ for verb in (store.insert_jobs(KEY, postings(50)), store.finish_run(ended(reason
 
     assert said.count("the disk is full") == 2
     assert troubles(started) == []
-    assert run(runs_in(started).jobs(AT)) == by_id(postings(3))
-    assert run(runs_in(started).run(AT)) == running()
+    assert run(runs_in(started).list_jobs(AT)) == by_id(postings(3))
+    assert run(runs_in(started).find_run(AT)) == running()
     assert run(runs_in(started).insert_jobs(KEY, postings(50))) == 47
 
 
@@ -437,7 +441,7 @@ print(sum(run(store.insert_jobs(KEY, postings(10 * n))) for n in range(1, 11)))
     new = sum(int(writer.communicate()[0]) for writer in writers)
 
     assert new == 97
-    assert run(runs_in(started).jobs(AT)) == by_id(postings(100))
+    assert run(runs_in(started).list_jobs(AT)) == by_id(postings(100))
     assert troubles(started) == []
 
 
@@ -445,7 +449,7 @@ def test_tasks_writing_at_once_in_one_process_lose_and_repeat_nothing(started):
     async def all_at_once():
         store, other = runs_in(started), runs_in(started)
         both = [s.insert_jobs(KEY, postings(20)[n:]) for n in range(20) for s in (store, other)]
-        return sum(await asyncio.gather(*both)), await store.jobs(AT)
+        return sum(await asyncio.gather(*both)), await store.list_jobs(AT)
 
     new, jobs = run(all_at_once())
 
@@ -455,10 +459,10 @@ def test_tasks_writing_at_once_in_one_process_lose_and_repeat_nothing(started):
 def test_a_writer_kept_out_too_long_is_told_to_try_later_while_readers_go_on(started):
     async def meanwhile():
         store = runs_in(started, patience=timedelta(0))
-        with Turn(started / "acme" / ".lock", patience=timedelta(0)).taken():
+        with FileLock(started / "acme" / ".lock", patience=timedelta(0)).acquire():
             with pytest.raises(TransientError, match="try again later"):
                 await store.insert_jobs(KEY, postings(4))
-            return await store.jobs(AT)
+            return await store.list_jobs(AT)
 
     assert run(meanwhile()) == by_id(postings(3))
 

@@ -3,13 +3,13 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.base.cancellation import is_meant_at_once
+from stoker.base.cancellation import is_immediate
 from stoker.base.errors import ConflictError
 from stoker.base.events import LeaseLost
 from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.leases import SKEW, Leaseholder
-from stoker.testing import FakeClock, Recorder
+from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder
+from stoker.testing import EventRecorder, FakeClock
 
 LENGTH = timedelta(seconds=30)
 
@@ -20,14 +20,14 @@ class Two:
     def __init__(self, length=LENGTH):
         self.store = MemoryBackend().tenant(TenantId("acme"))
         self.clocks = FakeClock(), FakeClock()
-        self.heard = Recorder()
+        self.heard = EventRecorder()
         self.one, self.other = (
-            Leaseholder(owner=name, clock=clock, observer=self.heard, length=length)
+            LeaseHolder(owner=name, clock=clock, observer=self.heard, length=length)
             for name, clock in zip(("one", "other"), self.clocks, strict=True)
         )
 
     def take(self, holder):
-        return asyncio.run(holder.take(self.store, "run/upkeep", task="t"))
+        return asyncio.run(holder.acquire(self.store, "run/upkeep", task="t"))
 
 
 def test_a_lease_that_is_held_is_not_taken():
@@ -41,27 +41,27 @@ def test_a_lease_given_back_can_be_taken_at_once_under_a_higher_epoch():
     two = Two()
     held = two.take(two.one)
 
-    asyncio.run(two.one.give_back(two.store, held))
+    asyncio.run(two.one.release(two.store, held))
 
-    assert two.take(two.other).epoch == held.epoch + 1
+    assert two.take(two.other).fencing_token == held.fencing_token + 1
 
 
 def test_giving_back_a_lease_that_is_no_longer_ours_leaves_it_with_its_holder():
     two = Two()
     ours = two.take(two.one)
-    two.clocks[1].advance(LENGTH + SKEW)
+    two.clocks[1].advance(LENGTH + MAX_CLOCK_SKEW)
     theirs = two.take(two.other)
 
-    asyncio.run(two.one.give_back(two.store, ours))
+    asyncio.run(two.one.release(two.store, ours))
 
-    assert asyncio.run(two.store.schedule.lease("run/upkeep")) == theirs
+    assert asyncio.run(two.store.schedule.find_lease("run/upkeep")) == theirs
 
 
 def test_a_lease_that_lapsed_is_taken_over():
     two = Two()
     two.take(two.one)
 
-    two.clocks[1].advance(LENGTH + SKEW)
+    two.clocks[1].advance(LENGTH + MAX_CLOCK_SKEW)
 
     assert two.take(two.other) is not None
 
@@ -69,7 +69,7 @@ def test_a_lease_that_lapsed_is_taken_over():
 def test_a_holder_whose_clock_is_behind_ours_is_not_taken_for_dead_at_once():
     two = Two()
     two.take(two.one)
-    two.clocks[1].jump(two.clocks[1].now() + LENGTH + SKEW / 2)
+    two.clocks[1].jump(two.clocks[1].now() + LENGTH + MAX_CLOCK_SKEW / 2)
 
     assert two.take(two.other) is None
 
@@ -92,12 +92,12 @@ def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_othe
         for _ in range(8):
             await asyncio.sleep(0.05)
             two.clocks[0].advance(timedelta(seconds=0.05))
-            assert await two.other.take(two.store, "run/upkeep", task="t") is None
+            assert await two.other.acquire(two.store, "run/upkeep", task="t") is None
         return "worked"
 
     async def scenario():
-        held = await two.one.take(two.store, "run/upkeep", task="t")
-        return await two.one.while_held(two.store, held, work())
+        held = await two.one.acquire(two.store, "run/upkeep", task="t")
+        return await two.one.run_while_held(two.store, held, work())
 
     assert asyncio.run(scenario()) == "worked"
 
@@ -110,19 +110,19 @@ def test_work_is_stopped_at_once_when_its_lease_is_lost():
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError as told:
-            meant.append(is_meant_at_once(told))
+            meant.append(is_immediate(told))
             raise
 
     async def scenario():
-        held = await two.one.take(two.store, "run/upkeep", task="t")
-        two.clocks[1].advance(timedelta(seconds=1) + SKEW)
-        assert await two.other.take(two.store, "run/upkeep", task="t")
-        await two.one.while_held(two.store, held, work())
+        held = await two.one.acquire(two.store, "run/upkeep", task="t")
+        two.clocks[1].advance(timedelta(seconds=1) + MAX_CLOCK_SKEW)
+        assert await two.other.acquire(two.store, "run/upkeep", task="t")
+        await two.one.run_while_held(two.store, held, work())
 
     with pytest.raises(ConflictError, match="lost"):
         asyncio.run(scenario())
     assert meant == [True]
-    assert [event.lease for event in two.heard.of(LeaseLost)] == ["run/upkeep"]
+    assert [event.lease for event in two.heard.of_type(LeaseLost)] == ["run/upkeep"]
 
 
 def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
@@ -138,14 +138,14 @@ def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
             raise
 
     async def scenario():
-        held = await two.one.take(two.store, "run/upkeep", task="t")
-        doing = asyncio.ensure_future(two.one.while_held(two.store, held, work()))
+        held = await two.one.acquire(two.store, "run/upkeep", task="t")
+        doing = asyncio.ensure_future(two.one.run_while_held(two.store, held, work()))
         await asyncio.sleep(0.01)
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doing
-        return held, await two.store.schedule.lease("run/upkeep")
+        return held, await two.store.schedule.find_lease("run/upkeep")
 
     held, seen = asyncio.run(scenario())
     assert over == ["in order"]
-    assert seen.beat > held.beat
+    assert seen.heartbeat > held.heartbeat

@@ -14,10 +14,10 @@ from stoker.runs.model import (
     RunKey,
     RunState,
     StepTiming,
-    manifest_from_json,
-    manifest_json,
-    run_from_json,
-    run_json,
+    parse_manifest,
+    parse_run,
+    to_manifest_json,
+    to_run_json,
 )
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -67,24 +67,24 @@ runs = st.builds(
 
 @given(runs)
 def test_a_run_reads_back_as_it_was_written(run):
-    assert run_from_json(json.loads(json.dumps(run_json(run)))) == run
+    assert parse_run(json.loads(json.dumps(to_run_json(run)))) == run
 
 
 @given(manifests)
 def test_a_manifest_reads_back_as_it_was_written(manifest):
-    assert manifest_from_json(json.loads(json.dumps(manifest_json(manifest)))) == manifest
+    assert parse_manifest(json.loads(json.dumps(to_manifest_json(manifest)))) == manifest
 
 
 @given(runs)
 def test_moments_are_written_in_utc(run):
-    written = run_json(run)
+    written = to_run_json(run)
     for key in ("at", "instant", "ended_at"):
         assert written[key] is None or written[key].endswith("+00:00")
 
 
 def test_what_was_written_before_a_key_existed_has_its_default():
-    assert manifest_from_json({}) == Manifest()
-    assert run_from_json({"at": AT.isoformat(), "epoch": 1, "kind": "discover"}) == RUN
+    assert parse_manifest({}) == Manifest()
+    assert parse_run({"at": AT.isoformat(), "epoch": 1, "kind": "discover"}) == RUN
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_what_was_written_before_a_key_existed_has_its_default():
 )
 def test_what_is_not_a_runs_record_is_refused_by_name(change, word):
     with pytest.raises(ConfigError, match=word) as caught:
-        run_from_json(run_json(RUN) | change)
+        parse_run(to_run_json(RUN) | change)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("data", [None, [], "run", 3])
 def test_only_an_object_can_be_a_run(data):
     with pytest.raises(ConfigError, match="JSON object"):
-        run_from_json(data)
+        parse_run(data)

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from night_desk import Desk, small_internet
-from stoker.app import opened, settings, system_clock
+from stoker.app import open_app, read_settings, system_clock
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.cli.main import main
-from stoker.runs.commands_rerun import STARTS
-from stoker.runs.leases import taken
+from stoker.runs.commands_rerun import START_COMMANDS
+from stoker.runs.leases import acquire_lease
 from stoker.runs.model import Run, RunKey, RunState
 
 NOW = system_clock().now().replace(microsecond=0)
@@ -55,9 +55,9 @@ def a_run(kind="upkeep", state=RunState.RUNNING, *, lease_until=None):
     async def scenario(store):
         await store.runs.insert_run(begun)
         if state is not RunState.RUNNING:
-            await store.runs.finish_run(begun.ended(state, at=NOW, reason="so it was"))
+            await store.runs.finish_run(begun.end(state, at=NOW, reason="so it was"))
         if lease_until is not None:
-            held = taken(
+            held = acquire_lease(
                 f"run/{kind}", None, owner="x", task="", now=lease_until, length=timedelta(0)
             )
             await store.schedule.swap_lease(None, held)
@@ -107,14 +107,14 @@ def test_every_kind_of_run_can_be_done_again(tmp_path):
     (tmp_path / "stoker.toml").write_text(
         'discovery.sources = ["file:x.csv"]\ndiscovery.scheduled = true\npulls.scheduled = true\n'
     )
-    own = settings(directory=tmp_path, config=None, flags={}, environment={})
+    own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
     async def kinds():
-        async with opened(own) as app:
+        async with open_app(own) as app:
             whose = tuple(tenant.id for tenant in app.settings.tenants)
-            return {task.name for task in app.scheduler(whose, nights=whose).tasks}
+            return {task.name for task in app.build_scheduler(whose, nights=whose).tasks}
 
-    assert asyncio.run(kinds()) | {"plan"} == STARTS.keys()
+    assert asyncio.run(kinds()) | {"plan"} == START_COMMANDS.keys()
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_a_run_under_way_is_asked_and_shown_so(stoker, store):
     assert "upkeep, RUNNING" in shown
     assert "  asked to stop by " in shown
     told = json.loads(stoker("runs", "show", NAME, "--json")[1])
-    assert told["cancel_request"]["by"] in shown
+    assert told["find_cancel_request"]["by"] in shown
     assert told["state"] == "RUNNING"
 
 

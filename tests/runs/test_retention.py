@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.runs.model import Run, RunKey, RunState
-from stoker.runs.retention import RetentionRule, longest_window_start, prunable, verdicts
+from stoker.runs.retention import (
+    RetentionRule,
+    compute_longest_window_start,
+    decide_retention,
+    list_deletable_runs,
+)
 
 NOW = datetime(2030, 3, 15, 12, tzinfo=UTC)  # a Friday
 DAY = timedelta(days=1)
@@ -31,12 +36,12 @@ def run_of(days_ago, *, state=RunState.DONE, kind="discovery"):
 
 
 def gone(runs, rule, *, current=None, window_since=None):
-    return prunable(runs, rule=rule, now=NOW, current=current, window_since=window_since)
+    return list_deletable_runs(runs, rule=rule, now=NOW, current=current, window_since=window_since)
 
 
 def why(runs, rule, *, current=None, window_since=None):
-    decided = verdicts(runs, rule=rule, now=NOW, current=current, window_since=window_since)
-    return {verdict.run.at: verdict.because for verdict in decided}
+    decided = decide_retention(runs, rule=rule, now=NOW, current=current, window_since=window_since)
+    return {verdict.run.at: verdict.reason for verdict in decided}
 
 
 def test_a_run_goes_when_it_is_older_than_the_days_and_not_among_the_latest():
@@ -145,11 +150,11 @@ def test_pruning_twice_at_the_same_time_removes_nothing_more(runs, rule, current
 
 @given(histories, rules, moments, moments)
 def test_every_run_has_one_verdict_with_a_sentence(runs, rule, current, window):
-    decided = verdicts(runs, rule=rule, now=NOW, current=current, window_since=window)
+    decided = decide_retention(runs, rule=rule, now=NOW, current=current, window_since=window)
 
     assert sorted(run.at for run in runs) == [verdict.run.at for verdict in decided]
-    assert all(verdict.because for verdict in decided)
-    assert [verdict.run for verdict in decided if verdict.goes] == gone(
+    assert all(verdict.reason for verdict in decided)
+    assert [verdict.run for verdict in decided if verdict.is_deleted] == gone(
         runs, rule, current=current, window_since=window
     )
 
@@ -170,15 +175,17 @@ def test_a_rule_that_cannot_be_meant_is_refused(bad):
 
 
 def test_the_longest_window_began_on_monday_at_local_midnight():
-    assert longest_window_start(NOW, "UTC") == datetime(2030, 3, 11, tzinfo=UTC)
-    assert longest_window_start(NOW, "Asia/Singapore") == datetime(2030, 3, 10, 16, tzinfo=UTC)
+    assert compute_longest_window_start(NOW, "UTC") == datetime(2030, 3, 11, tzinfo=UTC)
+    assert compute_longest_window_start(NOW, "Asia/Singapore") == datetime(
+        2030, 3, 10, 16, tzinfo=UTC
+    )
 
 
 def test_in_another_zone_it_may_already_be_next_week():
     sunday_evening = datetime(2030, 3, 17, 20, tzinfo=UTC)
 
-    assert longest_window_start(sunday_evening, "UTC") == datetime(2030, 3, 11, tzinfo=UTC)
-    assert longest_window_start(sunday_evening, "Asia/Singapore") == datetime(
+    assert compute_longest_window_start(sunday_evening, "UTC") == datetime(2030, 3, 11, tzinfo=UTC)
+    assert compute_longest_window_start(sunday_evening, "Asia/Singapore") == datetime(
         2030, 3, 17, 16, tzinfo=UTC
     )
 
@@ -188,7 +195,7 @@ def test_in_another_zone_it_may_already_be_next_week():
     st.sampled_from(["UTC", "America/Havana", "Asia/Beirut", "Pacific/Apia", "America/New_York"]),
 )
 def test_the_window_has_begun_and_is_not_much_longer_than_a_week(now, zone):
-    since = longest_window_start(now, zone)
+    since = compute_longest_window_start(now, zone)
 
     assert since <= now
     assert now - since < 8 * DAY + timedelta(hours=2)
@@ -197,4 +204,4 @@ def test_the_window_has_begun_and_is_not_much_longer_than_a_week(now, zone):
 
 def test_a_moment_without_a_zone_is_refused():
     with pytest.raises(ConfigError, match="no time zone"):
-        longest_window_start(NOW.replace(tzinfo=None), "UTC")
+        compute_longest_window_start(NOW.replace(tzinfo=None), "UTC")

@@ -10,33 +10,37 @@ from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import Lease
 from stoker.runs.model import Manifest, RunState
-from stoker.runs.service import Ending, Runner
-from stoker.testing import FakeClock, Recorder
+from stoker.runs.service import Runner, RunResult
+from stoker.testing import EventRecorder, FakeClock
 
 
 def lease(epoch=1):
     return Lease(
-        name="run/work", owner="me", epoch=epoch, beat=1, until=datetime(2031, 1, 1, tzinfo=UTC)
+        name="run/work",
+        owner="me",
+        fencing_token=epoch,
+        heartbeat=1,
+        until=datetime(2031, 1, 1, tzinfo=UTC),
     )
 
 
 class Bench:
     def __init__(self):
         self.store = MemoryBackend().tenant(TenantId("acme"))
-        self.clock, self.heard = FakeClock(), Recorder()
+        self.clock, self.heard = FakeClock(), EventRecorder()
         self.runner = Runner(clock=self.clock, observer=self.heard)
 
-    def begin(self, epoch=1):
+    def start_run(self, epoch=1):
         return asyncio.run(
-            self.runner.begin(self.store, lease(epoch), kind="work", manifest=Manifest())
+            self.runner.start_run(self.store, lease(epoch), kind="work", manifest=Manifest())
         )
 
-    def carry_out(self, work):
-        run = self.begin()
-        return asyncio.run(self.runner.carry_out(self.store, run, work))
+    def execute(self, work):
+        run = self.start_run()
+        return asyncio.run(self.runner.execute(self.store, run, work))
 
     def stored(self, run):
-        return asyncio.run(self.store.runs.run(run.at))
+        return asyncio.run(self.store.runs.find_run(run.at))
 
 
 @pytest.fixture
@@ -54,14 +58,16 @@ async def is_refused(run):
 
 def test_a_run_ends_as_its_work_says(bench):
     async def is_cut_short(run):
-        return Ending(state=RunState.PARTIAL, reason="the day's cap is used up", counts={"seen": 3})
+        return RunResult(
+            state=RunState.PARTIAL, reason="the day's cap is used up", counts={"seen": 3}
+        )
 
-    ended = bench.carry_out(is_cut_short)
+    ended = bench.execute(is_cut_short)
 
     assert ended.state is RunState.PARTIAL
     assert bench.stored(ended) == ended
     assert ended.manifest.counts == {"seen": 3}
-    assert [event.reason for event in bench.heard.of(RunEnded)] == ["the day's cap is used up"]
+    assert [event.reason for event in bench.heard.of_type(RunEnded)] == ["the day's cap is used up"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_a_run_ends_as_its_work_says(bench):
     [(crashes, "a fault in Stoker: RuntimeError: nobody expected this"), (is_refused, "said no")],
 )
 def test_whatever_the_work_raises_ends_the_run_failed_with_the_reason(bench, work, why):
-    ended = bench.carry_out(work)
+    ended = bench.execute(work)
 
     assert ended.state is RunState.FAILED
     assert why in ended.reason
@@ -93,7 +99,7 @@ class Away:
 
 
 async def goes_well(run):
-    return Ending(counts={"seen": 7})
+    return RunResult(counts={"seen": 7})
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ async def goes_well(run):
 def test_a_store_that_is_away_for_a_moment_does_not_lose_a_runs_end(bench, errors, done):
     bench.store = replace(bench.store, runs=Away(bench.store.runs, errors, done=done))
 
-    ended = bench.carry_out(goes_well)
+    ended = bench.execute(goes_well)
 
     assert bench.stored(ended).state is RunState.DONE
     assert bench.stored(ended).manifest.counts == {"seen": 7}
@@ -118,14 +124,14 @@ def test_a_store_that_stays_away_is_not_waited_for_without_end(bench):
     bench.store = replace(bench.store, runs=away)
 
     with pytest.raises(TransientError, match="away"):
-        bench.carry_out(goes_well)
+        bench.execute(goes_well)
 
 
 def test_a_reason_that_no_store_could_keep_still_ends_the_run(bench):
     async def quotes_the_world(run):
         raise RuntimeError("the vendor sent \0 and \ud800")
 
-    ended = bench.carry_out(quotes_the_world)
+    ended = bench.execute(quotes_the_world)
 
     assert bench.stored(ended).state is RunState.FAILED
     assert "the vendor sent  and \ufffd" in ended.reason
@@ -138,20 +144,20 @@ def test_every_step_is_timed_also_the_one_that_failed(bench):
         with run.step("leap"):
             raise PermanentError("too far")
 
-    ended = bench.carry_out(steps)
+    ended = bench.execute(steps)
 
     assert [(step.step, step.items) for step in ended.manifest.steps] == [("look", 2), ("leap", 0)]
-    assert [event.step for event in bench.heard.of(StepEnded)] == ["look", "leap"]
+    assert [event.step for event in bench.heard.of_type(StepEnded)] == ["look", "leap"]
 
 
 def test_a_run_that_is_cancelled_says_so_in_the_store(bench):
     async def scenario():
-        run = await bench.runner.begin(bench.store, lease(), kind="work", manifest=Manifest())
+        run = await bench.runner.start_run(bench.store, lease(), kind="work", manifest=Manifest())
 
         async def waits(_):
             await asyncio.sleep(60)
 
-        doing = asyncio.ensure_future(bench.runner.carry_out(bench.store, run, waits))
+        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
         await asyncio.sleep(0)
         doing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -164,34 +170,34 @@ def test_a_run_that_is_cancelled_says_so_in_the_store(bench):
 
 
 def test_two_runs_in_one_second_get_names_of_their_own(bench):
-    assert bench.begin().name == "20300101_120000"
-    assert bench.begin().name == "20300101_120001"
+    assert bench.start_run().name == "20300101_120000"
+    assert bench.start_run().name == "20300101_120001"
 
 
 def test_what_a_dead_process_left_running_is_closed_by_the_next_holder(bench):
-    left = bench.begin(epoch=1)
+    left = bench.start_run(epoch=1)
 
-    closed = asyncio.run(bench.runner.close_dead(bench.store, lease(epoch=2), kind="work"))
+    closed = asyncio.run(bench.runner.close_dead_runs(bench.store, lease(epoch=2), kind="work"))
 
     assert [run.name for run in closed] == [left.name]
     assert bench.stored(left).state is RunState.FAILED
-    assert "without a word" in bench.heard.of(RunGivenUp)[0].reason
+    assert "without a word" in bench.heard.of_type(RunGivenUp)[0].reason
 
 
 def test_a_run_of_the_present_holder_is_not_taken_for_dead(bench):
-    ours = bench.begin(epoch=2)
+    ours = bench.start_run(epoch=2)
 
-    assert asyncio.run(bench.runner.close_dead(bench.store, lease(epoch=2), kind="work")) == []
+    assert asyncio.run(bench.runner.close_dead_runs(bench.store, lease(epoch=2), kind="work")) == []
     assert bench.stored(ours).state is RunState.RUNNING
 
 
 def test_a_process_that_comes_back_from_the_dead_cannot_change_how_its_run_ended(bench):
-    left = bench.begin(epoch=1)
-    asyncio.run(bench.runner.close_dead(bench.store, lease(epoch=2), kind="work"))
+    left = bench.start_run(epoch=1)
+    asyncio.run(bench.runner.close_dead_runs(bench.store, lease(epoch=2), kind="work"))
 
     async def finishes_late(_):
-        return Ending(state=RunState.DONE)
+        return RunResult(state=RunState.DONE)
 
     with pytest.raises(ConflictError):
-        asyncio.run(bench.runner.carry_out(bench.store, left, finishes_late))
+        asyncio.run(bench.runner.execute(bench.store, left, finishes_late))
     assert bench.stored(left).state is RunState.FAILED

@@ -14,10 +14,10 @@ from stoker.runs.model import (
     Run,
     RunKey,
     RunState,
-    config_hash,
-    next_free_second,
-    run_at,
-    run_name,
+    choose_run_time,
+    compute_config_hash,
+    format_run_name,
+    parse_run_name,
 )
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -43,18 +43,18 @@ values = st.recursive(
 
 
 def test_a_run_is_named_by_its_utc_second():
-    assert RUN.name == run_name(AT) == "20260207_013000"
-    assert run_name(AT.astimezone(timezone(timedelta(hours=8)))) == "20260207_013000"
+    assert RUN.name == format_run_name(AT) == "20260207_013000"
+    assert format_run_name(AT.astimezone(timezone(timedelta(hours=8)))) == "20260207_013000"
 
 
 @given(seconds)
 def test_a_name_leads_back_to_its_second(second):
-    assert run_at(run_name(second)) == second
+    assert parse_run_name(format_run_name(second)) == second
 
 
 @given(seconds, seconds)
 def test_names_sort_as_the_seconds_do(one, other):
-    assert (run_name(one) < run_name(other)) == (one < other)
+    assert (format_run_name(one) < format_run_name(other)) == (one < other)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_names_sort_as_the_seconds_do(one, other):
 )
 def test_what_does_not_name_a_run_is_refused_and_shown_what_a_name_looks_like(name):
     with pytest.raises(ConfigError, match="names look like 20260207_013000"):
-        run_at(name)
+        parse_run_name(name)
 
 
 def test_a_fraction_of_a_second_or_a_missing_zone_names_no_run():
@@ -95,45 +95,45 @@ def test_a_key_is_the_same_in_every_zone_even_in_an_hour_that_comes_twice():
 
 @pytest.mark.parametrize("state", ENDS)
 def test_a_running_run_can_end_in_every_way_once(state):
-    end = RUN.ended(state, at=AT + SECOND, reason="why")
+    end = RUN.end(state, at=AT + SECOND, reason="why")
 
     assert (end.state, end.ended_at, end.reason, end.key) == (state, AT + SECOND, "why", RUN.key)
     with pytest.raises(ConflictError, match=f"already ended as {state}"):
-        end.ended(RunState.DONE, at=AT)
+        end.end(RunState.DONE, at=AT)
 
 
 def test_a_run_never_ends_before_it_starts():
-    assert RUN.ended(RunState.DONE, at=AT - SECOND).ended_at == RUN.at
+    assert RUN.end(RunState.DONE, at=AT - SECOND).ended_at == RUN.at
     with pytest.raises(ConfigError, match="no time zone"):
-        RUN.ended(RunState.DONE, at=AT.replace(tzinfo=None))
+        RUN.end(RunState.DONE, at=AT.replace(tzinfo=None))
 
 
 def test_running_is_not_an_end():
     with pytest.raises(ConflictError, match="say how it ended"):
-        RUN.ended(RunState.RUNNING, at=AT)
+        RUN.end(RunState.RUNNING, at=AT)
 
 
 def test_an_end_keeps_the_manifest_unless_it_brings_its_own():
     planned, final = Manifest(selected=("a",)), Manifest(counts={"jobs": 1})
     run = replace(RUN, manifest=planned)
 
-    assert run.ended(RunState.DONE, at=AT).manifest == planned
-    assert run.ended(RunState.DONE, at=AT, manifest=final).manifest == final
+    assert run.end(RunState.DONE, at=AT).manifest == planned
+    assert run.end(RunState.DONE, at=AT, manifest=final).manifest == final
 
 
 def test_a_run_starting_now_is_named_by_this_second():
-    assert next_free_second(AT + timedelta(milliseconds=900), taken=None) == AT
-    assert next_free_second(AT, taken=AT - SECOND) == AT
+    assert choose_run_time(AT + timedelta(milliseconds=900), taken=None) == AT
+    assert choose_run_time(AT, taken=AT - SECOND) == AT
 
 
 def test_a_taken_second_or_a_clock_that_went_back_moves_a_run_past_the_latest_one():
-    assert next_free_second(AT, taken=AT) == AT + SECOND
-    assert next_free_second(AT, taken=AT + 3600 * SECOND) == AT + 3601 * SECOND
+    assert choose_run_time(AT, taken=AT) == AT + SECOND
+    assert choose_run_time(AT, taken=AT + 3600 * SECOND) == AT + 3601 * SECOND
 
 
 @given(moments, st.none() | moments.map(lambda at: at.replace(microsecond=0)))
 def test_the_second_is_whole_free_and_never_before_now(now, taken):
-    second = next_free_second(now, taken=taken)
+    second = choose_run_time(now, taken=taken)
 
     assert second.microsecond == 0
     assert second > now - SECOND
@@ -151,8 +151,8 @@ def test_json_is_written_one_way_and_reads_back_the_same(value):
 
 
 def test_the_order_of_settings_does_not_change_their_digest_and_a_value_does():
-    one = config_hash({"a": 1, "b": {"c": 2, "d": 3}})
+    one = compute_config_hash({"a": 1, "b": {"c": 2, "d": 3}})
 
-    assert one == config_hash({"b": {"d": 3, "c": 2}, "a": 1})
-    assert one != config_hash({"a": 1, "b": {"c": 2, "d": 4}})
-    assert one != config_hash({"a": "1", "b": {"c": 2, "d": 3}})
+    assert one == compute_config_hash({"b": {"d": 3, "c": 2}, "a": 1})
+    assert one != compute_config_hash({"a": 1, "b": {"c": 2, "d": 4}})
+    assert one != compute_config_hash({"a": "1", "b": {"c": 2, "d": 3}})

@@ -21,7 +21,7 @@ def run(at, *, state=RunState.DONE, counts=None):
         steps=(StepTiming(step="check", seconds=0.5, items=6),),
     )
     begun = Run(key=RunKey(at, 1), kind="upkeep", manifest=manifest)
-    return begun, begun.ended(state, at=at + timedelta(seconds=90), reason="", manifest=manifest)
+    return begun, begun.end(state, at=at + timedelta(seconds=90), reason="", manifest=manifest)
 
 
 @pytest.fixture

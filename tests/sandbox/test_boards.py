@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.world.jobs import openings_of
+from stoker.sandbox.world.jobs import list_openings
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 PATHS = {
@@ -28,8 +28,8 @@ def box():
 def on(box, board):
     """A company that lists its openings there, and what it has open."""
     for at in range(box.world.size):
-        company = box.world.company(at)
-        openings = openings_of(box.world, company, night=0)
+        company = box.world.get_company(at)
+        openings = list_openings(box.world, company, night=0)
         if company.board == board and any(each.lowest_pay for each in openings):
             return company, openings
     raise AssertionError(f"nobody is on {board}")
@@ -41,7 +41,7 @@ def asked(box, board, slug, **more):
 
 def test_greenhouse_lists_every_opening_with_escaped_content(box):
     company, openings = on(box, "greenhouse")
-    told = asked(box, "greenhouse", company.slug).json()
+    told = asked(box, "greenhouse", company.slug).parse_json()
 
     assert set(told) == {"jobs", "meta"}
     assert told["meta"] == {"total": len(openings)}
@@ -69,23 +69,23 @@ def test_greenhouse_lists_every_opening_with_escaped_content(box):
         assert job["content"].startswith("&lt;p&gt;")
         assert opening.words in unescape(unescape(job["content"]))
     one = box.ask("greenhouse.test", "GET", f"/v1/boards/{company.slug}/jobs/{job['id']}")
-    assert one.json() == job
+    assert one.parse_json() == job
 
 
 def test_greenhouse_leaves_the_content_out_unless_asked(box):
     company, _ = on(box, "greenhouse")
-    told = box.ask("greenhouse.test", "GET", f"/v1/boards/{company.slug}/jobs").json()
+    told = box.ask("greenhouse.test", "GET", f"/v1/boards/{company.slug}/jobs").parse_json()
 
     assert not any({"content", "departments", "offices"} & set(job) for job in told["jobs"])
 
 
 def test_lever_is_a_list_paged_by_skip_and_limit(box):
     company, openings = on(box, "lever")
-    everything = asked(box, "lever", company.slug).json()
+    everything = asked(box, "lever", company.slug).parse_json()
     paged = []
     for skip in range(len(openings) + 1):
         path = f"/v0/postings/{company.slug}?mode=json&skip={skip}&limit=1"
-        paged += box.ask("lever.test", "GET", path).json()
+        paged += box.ask("lever.test", "GET", path).parse_json()
 
     assert paged == everything
     assert [each["text"] for each in everything] == [each.title for each in openings]
@@ -119,7 +119,9 @@ def test_lever_is_a_list_paged_by_skip_and_limit(box):
 def test_lever_filters_by_category(box):
     company, openings = on(box, "lever")
     team = openings[0].department.replace(" ", "%20")
-    told = box.ask("lever.test", "GET", f"/v0/postings/{company.slug}?mode=json&team={team}").json()
+    told = box.ask(
+        "lever.test", "GET", f"/v0/postings/{company.slug}?mode=json&team={team}"
+    ).parse_json()
 
     assert told
     assert {each["categories"]["team"] for each in told} == {openings[0].department}
@@ -127,8 +129,8 @@ def test_lever_filters_by_category(box):
 
 def test_ashby_tells_pay_only_to_who_asks(box):
     company, openings = on(box, "ashby")
-    told = asked(box, "ashby", company.slug).json()
-    without = box.ask("ashby.test", "GET", f"/posting-api/job-board/{company.slug}").json()
+    told = asked(box, "ashby", company.slug).parse_json()
+    without = box.ask("ashby.test", "GET", f"/posting-api/job-board/{company.slug}").parse_json()
 
     assert set(told) == {"jobs", "apiVersion"}
     assert not any("compensation" in job for job in without["jobs"])
@@ -182,7 +184,7 @@ def test_openings_come_and_go_from_night_to_night():
         company, _ = on(box, "greenhouse")
         nights = []
         for night in (0, 0, 30):
-            box.dials.turn("sites.night", night)
+            box.faults.set_value("sites.night", night)
             nights.append(asked(box, "greenhouse", company.slug).body)
 
     assert nights[0] == nights[1]

@@ -16,26 +16,28 @@ def test_it_says_what_can_be_asked(box):
 
 
 def test_requests_are_shown_with_what_they_got(box):
-    site = box.world.company(0).domain
+    site = box.world.get_company(0).domain
     box.ask(site, "GET", "/robots.txt?a=1")
     box.ask(HERE, "GET", "/counts")
 
-    log = box.ask(HERE, "GET", "/log").json()
+    log = box.ask(HERE, "GET", "/log").parse_json()
     assert [(each["host"], each["target"]) for each in log] == [
         (site, "/robots.txt?a=1"),
         (HERE, "/counts"),
     ]
-    assert len(box.ask(HERE, "GET", f"/log?host={site}").json()) == 1
-    assert [each["number"] for each in box.ask(HERE, "GET", "/log?after=1&limit=1").json()] == [2]
-    assert box.ask(HERE, "GET", "/counts").json()["by_host"]["sites"] == 1
+    assert len(box.ask(HERE, "GET", f"/log?host={site}").parse_json()) == 1
+    assert [
+        each["number"] for each in box.ask(HERE, "GET", "/log?after=1&limit=1").parse_json()
+    ] == [2]
+    assert box.ask(HERE, "GET", "/counts").parse_json()["by_host"]["sites"] == 1
 
 
 def test_dials_are_turned_and_shown(box):
     turned = box.ask(HERE, "POST", "/dials", {"sites.fault.error": 1, "tavily.latency": "50ms"})
 
-    assert turned.json()["sites"] == {"fault.error": "1"}
-    assert box.ask(HERE, "GET", "/dials").json() == turned.json()
-    assert box.ask(box.world.company(0).domain, "GET", "/robots.txt").status == 500
+    assert turned.parse_json()["sites"] == {"fault.error": "1"}
+    assert box.ask(HERE, "GET", "/dials").parse_json() == turned.parse_json()
+    assert box.ask(box.world.get_company(0).domain, "GET", "/robots.txt").status == 500
 
 
 @pytest.mark.parametrize(
@@ -49,21 +51,21 @@ def test_orders_that_make_no_sense_are_refused(box, body):
 def test_rows_there_are_not_are_refused(box, rows):
     told = box.ask(HERE, "GET", f"/registry.csv?rows={rows}")
     assert told.status == 400
-    assert "from 0 to 50" in told.json()["error"]
+    assert "from 0 to 50" in told.parse_json()["error"]
 
 
 def test_a_company_is_found_in_three_ways(box):
-    company = box.world.company(7)
+    company = box.world.get_company(7)
     for by in (f"index={company.index}", f"uen={company.uen}", f"domain={company.domain}"):
-        assert box.ask(HERE, "GET", f"/company?{by}").json()["uen"] == company.uen
+        assert box.ask(HERE, "GET", f"/company?{by}").parse_json()["uen"] == company.uen
     for by in ("index=50", "uen=nobody", "domain=nobody.test", ""):
         assert box.ask(HERE, "GET", f"/company?{by}").status == 404
 
 
 def test_charges_are_shown_by_vendor_and_by_key(box):
-    box.tallies.charge("tavily", 2, key="a")
+    box.meter.charge("tavily", 2, key="a")
 
-    told = box.ask(HERE, "GET", "/charges").json()
+    told = box.ask(HERE, "GET", "/charges").parse_json()
     assert told["total"] == {"tavily": {"credits": 2}}
     assert list(told["by_key"]["tavily"].values()) == [{"credits": 2}]
 

@@ -23,17 +23,17 @@ def get(box, path):
 
 
 def metadata(box):
-    return get(box, "/v2/public/api/collections/2/metadata?withDatasetMetadata=true").json()
+    return get(box, "/v2/public/api/collections/2/metadata?withDatasetMetadata=true").parse_json()
 
 
 def ready(box, id_):
     """Initiate a download and ask after it until it is ready; return where it is."""
     assert get(box, f"{API}/{id_}/initiate-download").status == 201
     pending, done = (get(box, f"{API}/{id_}/poll-download") for _ in range(2))
-    assert (pending.status, pending.json()["data"]) == (201, {"status": "DOWNLOAD_PENDING"})
-    assert (done.status, done.json()["code"]) == (201, 0)
-    assert done.json()["data"]["status"] == "DOWNLOAD_SUCCESS"
-    return done.json()["data"]["url"]
+    assert (pending.status, pending.parse_json()["data"]) == (201, {"status": "DOWNLOAD_PENDING"})
+    assert (done.status, done.parse_json()["code"]) == (201, 0)
+    assert done.parse_json()["data"]["status"] == "DOWNLOAD_SUCCESS"
+    return done.parse_json()["data"]["url"]
 
 
 def rows(box, id_):
@@ -69,18 +69,18 @@ def test_the_letters_together_are_the_whole_register(box):
 
     assert len(uens) == len(set(uens))
     assert 280 <= len(uens) <= 300
-    assert all(box.world.by_uen(uen) for uen in uens)
+    assert all(box.world.find_by_uen(uen) for uen in uens)
 
 
 def test_a_later_release_comes_with_the_night(box):
     ids = [each["datasetId"] for each in metadata(box)["data"]["datasetMetadata"]]
     before = {row["uen"]: row for id_ in ids for row in rows(box, id_)}
-    box.dials.turn("data_gov.night", 1)
+    box.faults.set_value("data_gov.night", 1)
     try:
         after = {row["uen"]: row for id_ in ids for row in rows(box, id_)}
         updated = metadata(box)["data"]["collectionMetadata"]["lastUpdatedAt"]
     finally:
-        box.dials.turn("data_gov.night", 0)
+        box.faults.set_value("data_gov.night", 0)
 
     changed = sum(1 for uen in before.keys() & after.keys() if before[uen] != after[uen])
     assert updated.startswith("2025-12-31")
@@ -107,7 +107,7 @@ def test_asking_too_often_is_code_24_without_a_word_on_when_to_come_back():
         told = [get(box, "/v2/public/api/collections/2/metadata") for _ in range(3)]
 
     assert [each.status for each in told] == [200, 200, 429]
-    assert told[2].json()["code"] == 24
+    assert told[2].parse_json()["code"] == 24
     assert "retry-after" not in told[2].headers
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from running_box import RunningBox
 from stoker.base.errors import ConfigError
-from stoker.sandbox.faults import Dials, Fault, dialled
-from stoker.sandbox.http import Asked, json_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.faults import Fault, FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Request, to_json_response
+from stoker.sandbox.meter import Meter
 
 CHARGED = {
     Fault.ERROR_CHARGED,
@@ -25,25 +25,27 @@ CHARGED = {
 
 def vendor(**dials):
     """A vendor that charges one credit a call, and the three things around it."""
-    turned = Dials({f"acme.{name.replace('__', '.')}": value for name, value in dials.items()})
-    tallies = Tallies()
+    turned = FaultSettingsTable(
+        {f"acme.{name.replace('__', '.')}": value for name, value in dials.items()}
+    )
+    tallies = Meter()
 
     def answer(asked):
         tallies.charge("acme", 1, key="k")
-        return json_told({"asked": asked.path})
+        return to_json_response({"asked": asked.path})
 
-    return dialled("acme", answer, seed=1, dials=turned, tallies=tallies), turned, tallies
+    return wrap_with_faults("acme", answer, seed=1, dials=turned, tallies=tallies), turned, tallies
 
 
 def asked(path="/", body=b""):
-    return Asked(method="POST", host="acme.test", path=path, body=body)
+    return Request(method="POST", host="acme.test", path=path, body=body)
 
 
 def test_untouched_dials_change_nothing():
     handler, _, tallies = vendor()
 
-    assert handler(asked("/a")) == json_told({"asked": "/a"})
-    assert tallies.charged("acme") == 1
+    assert handler(asked("/a")) == to_json_response({"asked": "/a"})
+    assert tallies.get_charged("acme") == 1
 
 
 def wrongly_billed(make):
@@ -51,10 +53,10 @@ def wrongly_billed(make):
     wrong = []
     for fault in Fault:
         handler, dials, tallies = make()
-        dials.turn(f"acme.fault.{fault}", 1)
-        if handler(asked()) == json_told({"asked": "/"}):
+        dials.set_value(f"acme.fault.{fault}", 1)
+        if handler(asked()) == to_json_response({"asked": "/"}):
             wrong.append(fault)
-        if tallies.charged("acme", key="k") != (1 if fault in CHARGED else 0):
+        if tallies.get_charged("acme", key="k") != (1 if fault in CHARGED else 0):
             wrong.append(fault)
     return wrong
 
@@ -69,8 +71,8 @@ def test_a_vendor_that_bills_only_what_it_delivers_is_caught():
 
         def delivering(asked):
             told = handler(asked)
-            if told != json_told({"asked": asked.path}):
-                tallies.charge("acme", -tallies.charged("acme"), key="k")
+            if told != to_json_response({"asked": asked.path}):
+                tallies.charge("acme", -tallies.get_charged("acme"), key="k")
             return told
 
         return delivering, dials, tallies
@@ -119,16 +121,16 @@ def test_a_rate_lets_so_many_through_and_says_when_to_come_back():
 
     assert [each.status for each in told] == [200, 200, 200, 429, 429]
     assert told[3].headers["retry-after"] == "120"
-    assert tallies.charged("acme") == 3
+    assert tallies.get_charged("acme") == 3
 
 
 def test_a_dial_turned_while_it_runs_counts_from_the_next_request_on():
     handler, dials, _ = vendor()
 
     before = handler(asked()).status
-    dials.turn("acme.fault.error", 1)
+    dials.set_value("acme.fault.error", 1)
     during = handler(asked()).status
-    dials.turn("acme.fault.error", 0)
+    dials.set_value("acme.fault.error", 0)
     assert (before, during, handler(asked()).status) == (200, 500, 200)
 
 
@@ -150,13 +152,13 @@ def test_a_dial_turned_while_it_runs_counts_from_the_next_request_on():
 )
 def test_a_dial_that_makes_no_sense_is_refused(name, value, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        Dials().turn(name, value)
+        FaultSettingsTable().set_value(name, value)
 
 
 def test_dials_are_shown_as_they_would_be_typed():
     typed = {"a.latency_low": "0.1s", "a.calls": "5", "a.fault.hang": "0.25", "b.night": "7"}
 
-    shown = Dials(typed).shown()
+    shown = FaultSettingsTable(typed).list_changed()
 
     assert {f"{v}.{name}": value for v, of in shown.items() for name, value in of.items()} == typed
 
@@ -165,15 +167,15 @@ def test_what_was_charged_is_on_the_bill_also_when_the_answer_is_lost_on_the_wir
     def maker(world, dials, tallies):
         def answer(asked):
             tallies.charge("acme", 2, key="secret-key")
-            return json_told({})
+            return to_json_response({})
 
-        return dialled("acme", answer, seed=1, dials=dials, tallies=tallies)
+        return wrap_with_faults("acme", answer, seed=1, dials=dials, tallies=tallies)
 
     with RunningBox(companies=5, vendors={"acme.test": maker}) as box:
         for fault in ("reset", "close", "truncated"):
-            box.dials.turn(f"acme.fault.{fault}", 1)
+            box.faults.set_value(f"acme.fault.{fault}", 1)
             with pytest.raises((ConnectionError, http.client.HTTPException)):
                 box.ask("acme.test", "POST", f"/{fault}", body=b"{}")
-            box.dials.turn(f"acme.fault.{fault}", 0)
+            box.faults.set_value(f"acme.fault.{fault}", 0)
         assert box.box.charges == {"acme": {"credits": 6}}
         assert [seen.status for seen in box.box.log] == [0, 0, 200]

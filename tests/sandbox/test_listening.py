@@ -8,25 +8,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.http import MOST_BODY, MOST_HEAD, Told, text_told
+from stoker.sandbox.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, Response, to_text_response
 
 LONG = b"~" * 200_000
 
 
 def answers(asked):
     """A host whose path says how it fails."""
-    told = text_told(f"{asked.method} {asked.path} {len(asked.body)}")
+    told = to_text_response(f"{asked.method} {asked.path} {len(asked.body)}")
     kinds = {
-        "/hang": told.but(hang=True),
-        "/reset": told.but(reset=True),
-        "/close": told.but(close_after=0),
-        "/cut": told.but(close_after=30),
-        "/lying": told.but(lying_length=1000),
-        "/drip": told.but(drip=timedelta(milliseconds=1)),
-        "/late": told.but(after=timedelta(milliseconds=30)),
-        "/endless": Told(stream=repeat(LONG)),
-        "/stream": Told(stream=(LONG for _ in range(3))),
-        "/old": Told(status=304),
+        "/hang": told.replace_fields(hang=True),
+        "/reset": told.replace_fields(reset=True),
+        "/close": told.replace_fields(close_after=0),
+        "/cut": told.replace_fields(close_after=30),
+        "/lying": told.replace_fields(lying_length=1000),
+        "/drip": told.replace_fields(drip=timedelta(milliseconds=1)),
+        "/late": told.replace_fields(after=timedelta(milliseconds=30)),
+        "/endless": Response(stream=repeat(LONG)),
+        "/stream": Response(stream=(LONG for _ in range(3))),
+        "/old": Response(status=304),
     }
     if asked.path == "/bug":
         raise RuntimeError("a fault of ours")
@@ -176,7 +176,7 @@ def test_a_name_that_is_nobodys_gets_no_answer(box):
             400,
         ),
         (request("/", more="upgrade: websocket\r\nconnection: upgrade\r\n"), 400),
-        (b"GET / HTTP/1.1\r\nHost: odd.test\r\nX: " + b"a" * (MOST_HEAD * 8), 431),
+        (b"GET / HTTP/1.1\r\nHost: odd.test\r\nX: " + b"a" * (MAX_HEAD_BYTES * 8), 431),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     ],
     ids=range(10),
@@ -192,11 +192,12 @@ def test_what_is_no_request_is_refused(box, sent, status):
 
 
 def test_a_body_beyond_all_bounds_is_refused(box):
-    head = f"POST / HTTP/1.1\r\nHost: odd.test\r\nContent-Length: {MOST_BODY * 4}\r\n\r\n".encode()
+    length = MAX_BODY_BYTES * 4
+    head = f"POST / HTTP/1.1\r\nHost: odd.test\r\nContent-Length: {length}\r\n\r\n".encode()
     with line_to(box) as line:
         line.sendall(head)
         with pytest.raises(ConnectionError):
-            line.sendall(b"x" * (MOST_BODY * 4))
+            line.sendall(b"x" * (MAX_BODY_BYTES * 4))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

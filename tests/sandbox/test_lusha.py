@@ -50,17 +50,17 @@ def charged(box):
 
 
 def everybody(box):
-    domains = [box.world.company(at).domain for at in range(100)]
+    domains = [box.world.get_company(at).domain for at in range(100)]
     ids = []
     for at in range(0, 100, 10):
-        ids += [one["id"] for one in prospects(box, *domains[at : at + 10]).json()["results"]]
+        ids += [one["id"] for one in prospects(box, *domains[at : at + 10]).parse_json()["results"]]
     return ids
 
 
 def test_people_at_a_company_are_found_without_anything_personal(box):
-    company = box.world.company(3)
+    company = box.world.get_company(3)
     told = prospects(box, company.domain)
-    found = told.json()
+    found = told.parse_json()
 
     assert set(found) == {"requestId", "results", "billing", "pagination"}
     assert [one["lastName"] for one in found["results"]] == [
@@ -76,16 +76,16 @@ def test_people_at_a_company_are_found_without_anything_personal(box):
 
 
 def test_filters_let_through_whom_they_name(box):
-    company = box.world.company(3)
+    company = box.world.get_company(3)
     title = company.people[0].title
-    told = prospects(box, company.domain, jobTitles=[title]).json()["results"]
+    told = prospects(box, company.domain, jobTitles=[title]).parse_json()["results"]
 
     assert told
     assert {one["jobTitle"]["title"] for one in told} == {title}
 
 
 def test_a_search_answers_every_item_in_its_place(box):
-    company = box.world.company(4)
+    company = box.world.get_company(4)
     person = company.people[0]
     told = post(
         box,
@@ -102,7 +102,7 @@ def test_a_search_answers_every_item_in_its_place(box):
                 },
             ]
         },
-    ).json()
+    ).parse_json()
 
     first, second, third = told["results"]
     assert first["clientReferenceId"] == "a"
@@ -116,7 +116,9 @@ def test_a_search_answers_every_item_in_its_place(box):
 
 
 def test_revealing_costs_one_for_an_email_and_five_for_a_phone_and_only_once(box):
-    found = prospects(box, *(box.world.company(at).domain for at in range(5))).json()["results"]
+    found = prospects(box, *(box.world.get_company(at).domain for at in range(5))).parse_json()[
+        "results"
+    ]
     both = next(one for one in found if one["has"] == ["emails", "phones"])
     assert both["canReveal"] == [
         {"field": "emails", "credits": 1},
@@ -124,28 +126,30 @@ def test_revealing_costs_one_for_an_email_and_five_for_a_phone_and_only_once(box
     ]
     before = charged(box)
     costs = [
-        post(box, "contacts/enrich", {"ids": [both["id"]], "reveal": reveal}).json()["billing"][
-            "creditsCharged"
-        ]
+        post(box, "contacts/enrich", {"ids": [both["id"]], "reveal": reveal}).parse_json()[
+            "billing"
+        ]["creditsCharged"]
         for reveal in (["emails"], ["emails"], ["emails", "phones"], ["phones"])
     ]
 
     assert costs == [1, 0, 5, 0]
     assert charged(box) == before + 6
     again = post(box, "contacts/enrich", {"ids": [both["id"]]}, headers={"api_key": "another-key"})
-    assert again.json()["billing"]["creditsCharged"] == 6
+    assert again.parse_json()["billing"]["creditsCharged"] == 6
 
 
 def test_what_is_revealed_has_the_vendors_shape_and_is_what_the_world_knows(box):
     ids = everybody(box)
-    told = post(box, "contacts/enrich", {"ids": ids[:100], "reveal": ["emails", "phones"]}).json()
+    told = post(
+        box, "contacts/enrich", {"ids": ids[:100], "reveal": ["emails", "phones"]}
+    ).parse_json()
     emails = [email for one in told["results"] for email in one.get("emails", [])]
     phones = [phone for one in told["results"] for phone in one.get("phones", [])]
 
     assert emails
     assert phones
     assert all(set(email) == {"email", "type", "confidence", "updateDate"} for email in emails)
-    assert all(box.world.by_email(email["email"]) for email in emails)
+    assert all(box.world.find_by_email(email["email"]) for email in emails)
     assert all(phone["number"].startswith("+65") for phone in phones)
 
 
@@ -154,34 +158,34 @@ def test_some_people_cannot_be_revealed_and_are_not_charged(box):
     codes = set()
     for at in range(0, len(ids), 100):
         told = post(box, "contacts/enrich", {"ids": ids[at : at + 100], "reveal": ["emails"]})
-        results, billing = told.json()["results"], told.json()["billing"]
+        results, billing = told.parse_json()["results"], told.parse_json()["billing"]
         codes |= {one["error"]["code"] for one in results if "error" in one}
         revealed = sum(1 for one in results if one.get("emails"))
         assert billing["creditsCharged"] == revealed
 
     assert codes == {"COMPLIANCE_RESTRICTED", "ENRICH_FAILED"}
-    told = post(box, "contacts/enrich", {"ids": ["ct-0-99", "nonsense"]}).json()["results"]
+    told = post(box, "contacts/enrich", {"ids": ["ct-0-99", "nonsense"]}).parse_json()["results"]
     assert [one["error"]["code"] for one in told] == ["NOT_FOUND", "NOT_FOUND"]
 
 
 def test_search_and_enrich_is_both_at_once(box):
-    person = box.world.company(4).people[0]
+    person = box.world.get_company(4).people[0]
     body = {"contacts": [{"clientReferenceId": "a", "email": person.email}], "reveal": ["emails"]}
-    (told,) = post(box, "contacts/search-and-enrich", body).json()["results"]
+    (told,) = post(box, "contacts/search-and-enrich", body).parse_json()["results"]
 
     assert told["clientReferenceId"] == "a"
     assert "emails" in told or "error" in told
 
 
 def test_a_company_says_how_many_work_there(box):
-    company = box.world.company(9)
+    company = box.world.get_company(9)
     body = {"companies": [{"clientReferenceId": "x", "domain": company.domain}]}
     costs = []
     for _ in range(2):
-        told = post(box, "companies/search-and-enrich", body).json()
+        told = post(box, "companies/search-and-enrich", body).parse_json()
         costs.append(told["billing"]["creditsCharged"])
     (one,) = told["results"]
-    by_id = post(box, "companies/enrich", {"ids": [one["id"], "co-999999"]}).json()
+    by_id = post(box, "companies/enrich", {"ids": [one["id"], "co-999999"]}).parse_json()
 
     assert costs == [1, 0]
     assert by_id["results"][0]["employeeCount"] == one["employeeCount"]
@@ -195,7 +199,7 @@ def test_a_company_says_how_many_work_there(box):
 
 
 def test_every_answer_carries_the_nine_headers(box):
-    told = prospects(box, box.world.company(0).domain)
+    told = prospects(box, box.world.get_company(0).domain)
 
     assert set(told.headers) >= NINE
     assert told.headers["x-minute-usage"] == "1"
@@ -214,8 +218,8 @@ def test_the_headers_speak_of_the_limit_that_was_dialled():
 
 
 def test_usage_says_what_was_used(box):
-    prospects(box, box.world.company(0).domain)
-    told = box.ask("lusha.test", "GET", "/v3/account/usage", headers=KEY).json()
+    prospects(box, box.world.get_company(0).domain)
+    told = box.ask("lusha.test", "GET", "/v3/account/usage", headers=KEY).parse_json()
 
     assert told["credits"]["used"] == charged(box) == 1
     assert told["credits"]["remaining"] == told["credits"]["total"] - 1
@@ -240,8 +244,8 @@ def test_refusals_say_their_status_and_cost_nothing(box, headers, body, status):
     told = post(box, "contacts/enrich", body, headers=headers)
 
     assert told.status == status
-    assert told.json()["statusCode"] == status
-    assert isinstance(told.json()["message"], str)
+    assert told.parse_json()["statusCode"] == status
+    assert isinstance(told.parse_json()["message"], str)
     assert charged(box) == 0
 
 
@@ -250,7 +254,7 @@ def test_every_status_can_be_dialled(status):
     with RunningBox(companies=1, dials={"lusha.status": status}) as box:
         told = post(box, "contacts/enrich", {"ids": ["ct-0-0"]})
 
-        assert told.status == status == told.json()["statusCode"]
+        assert told.status == status == told.parse_json()["statusCode"]
         assert "retry-after" not in told.headers
 
 
@@ -263,14 +267,14 @@ def test_a_limit_that_is_reached_is_named_in_text_and_headers(window, name):
         told = prospects(box, "x.test")
 
     assert told.status == 429
-    assert name in told.json()["message"]
+    assert name in told.parse_json()["message"]
     assert told.headers[f"x-{name}-requests-left"] == "0"
 
 
 def test_without_credits_nothing_is_revealed():
     with RunningBox(companies=50, dials={"lusha.credits": 1}) as box:
-        first = prospects(box, box.world.company(0).domain)
-        second = prospects(box, box.world.company(0).domain)
+        first = prospects(box, box.world.get_company(0).domain)
+        second = prospects(box, box.world.get_company(0).domain)
 
         assert (first.status, second.status) == (200, 402)
         assert charged(box) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from running_box import RunningBox
 from stoker.sandbox.vendors.odoo.database import Database
-from stoker.sandbox.vendors.odoo.load import LOST_RACE, load
+from stoker.sandbox.vendors.odoo.load import LOST_RACE, load_rows
 from stoker.sandbox.vendors.odoo.methods import Databases
 from stoker.sandbox.vendors.odoo.xmlrpc import read_call
 
@@ -29,11 +29,13 @@ def call(box, model, method, *, key=KEY, db="acme", **arguments):
 
 
 def loaded(box, fields, *rows, model="res.partner", **more):
-    return call(box, model, "load", fields=fields, data=[list(row) for row in rows], **more).json()
+    return call(
+        box, model, "load", fields=fields, data=[list(row) for row in rows], **more
+    ).parse_json()
 
 
 def read(box, id_, *fields, model="res.partner"):
-    return call(box, model, "read", ids=[id_], fields=list(fields)).json()[0]
+    return call(box, model, "read", ids=[id_], fields=list(fields)).parse_json()[0]
 
 
 def rpc(box, path, method, *params):
@@ -47,7 +49,7 @@ def rpc(box, path, method, *params):
 def test_the_version_needs_no_key(box):
     told = box.ask("odoo.test", "GET", "/web/version")
 
-    assert told.json() == {"version_info": [19, 0, 0, "final", 0, ""], "version": "19.0"}
+    assert told.parse_json() == {"version_info": [19, 0, 0, "final", 0, ""], "version": "19.0"}
 
 
 def test_the_first_load_creates_and_the_second_updates_the_same_record(box):
@@ -88,13 +90,13 @@ def test_a_search_by_number_also_returns_the_companys_contacts(box):
     )["ids"]
     domain = [["company_registry", "=", "200900002B"]]
 
-    assert call(box, "res.partner", "search", domain=domain).json() == [company, contact]
+    assert call(box, "res.partner", "search", domain=domain).parse_json() == [company, contact]
     domain.append(["is_company", "=", True])
-    assert call(box, "res.partner", "search", domain=domain).json() == [company]
+    assert call(box, "res.partner", "search", domain=domain).parse_json() == [company]
 
 
 def test_one_bad_row_and_nothing_is_written(box):
-    before = call(box, "res.partner", "search_count", domain=[]).json()
+    before = call(box, "res.partner", "search_count", domain=[]).parse_json()
     told = loaded(box, ["id", "name", "parent_id/id"], ["t.x", "X", ""], ["t.y", "Y", "t.nobody"])
 
     assert told["ids"] is False
@@ -104,7 +106,7 @@ def test_one_bad_row_and_nothing_is_written(box):
     assert message["type"] == "error"
     assert message["record"] == 1
     assert "t.nobody" in message["message"]
-    assert call(box, "res.partner", "search_count", domain=[]).json() == before
+    assert call(box, "res.partner", "search_count", domain=[]).parse_json() == before
 
 
 def test_a_blank_cell_clears_and_a_column_not_sent_stays(box):
@@ -131,10 +133,10 @@ def test_a_deleted_record_is_created_anew_and_an_archived_one_stays_archived(box
     assert again[1] == archived
     assert read(box, archived, "name", "active") == {"id": archived, "name": "A2", "active": False}
     found = call(box, "res.partner", "search", domain=[["name", "=", "A2"]])
-    assert found.json() == []
+    assert found.parse_json() == []
     context = {"active_test": False}
     found = call(box, "res.partner", "search", domain=[["name", "=", "A2"]], context=context)
-    assert found.json() == [archived]
+    assert found.parse_json() == [archived]
 
 
 def test_leads_have_tags_and_a_partner_by_external_id(box):
@@ -166,7 +168,7 @@ def test_a_poisonous_text_comes_back_as_it_was_or_is_refused(box, poison):
         assert written.status == 500
     else:
         assert read(box, told["ids"][0], "name")["name"] == poison
-        assert read(box, written.json()[0], "name")["name"] == poison
+        assert read(box, written.parse_json()[0], "name")["name"] == poison
 
 
 def test_an_activity_is_tied_to_a_record_by_model_and_id(box):
@@ -199,10 +201,12 @@ def test_a_persons_edit_is_told_from_ours(box):
 def test_external_ids_can_be_asked_for_though_their_table_is_closed(box):
     (id_,) = loaded(box, ["id", "name"], ["t.ext", "E"])["ids"]
 
-    assert call(box, "res.partner", "get_external_id", ids=[id_]).json() == {str(id_): "t.ext"}
+    assert call(box, "res.partner", "get_external_id", ids=[id_]).parse_json() == {
+        str(id_): "t.ext"
+    }
     refused = call(box, "ir.model.data", "search_read", domain=[])
     assert refused.status == 403
-    assert refused.json()["name"] == "odoo.exceptions.AccessError"
+    assert refused.parse_json()["name"] == "odoo.exceptions.AccessError"
 
 
 @pytest.mark.parametrize(
@@ -223,10 +227,10 @@ def test_errors_are_the_ones_a_real_server_gives(box, model, method, arguments, 
     told = call(box, model, method, **arguments)
 
     assert told.status == status
-    assert set(told.json()) == {"name", "message", "arguments", "context", "debug"}
-    assert "Traceback" in told.json()["debug"]
+    assert set(told.parse_json()) == {"name", "message", "arguments", "context", "debug"}
+    assert "Traceback" in told.parse_json()["debug"]
     if "mobile" in json.dumps(arguments):
-        assert told.json()["name"] == "builtins.ValueError"
+        assert told.parse_json()["name"] == "builtins.ValueError"
 
 
 @pytest.mark.parametrize(
@@ -236,11 +240,11 @@ def test_a_key_opens_its_own_database_and_no_other(box, key, db):
     told = call(box, "res.partner", "search", key=key, db=db, domain=[])
 
     assert told.status == 401
-    assert told.json()["name"] == "werkzeug.exceptions.Unauthorized"
+    assert told.parse_json()["name"] == "werkzeug.exceptions.Unauthorized"
 
 
 def test_fields_are_described_and_mobile_is_not_among_them(box):
-    told = call(box, "res.partner", "fields_get", attributes=["type", "string"]).json()
+    told = call(box, "res.partner", "fields_get", attributes=["type", "string"]).parse_json()
 
     assert told["company_registry"] == {"type": "char", "string": "Company ID"}
     assert "mobile" not in told
@@ -253,8 +257,8 @@ def test_two_loads_of_one_record_at_once_and_one_of_them_loses():
                 crowd.map(lambda n: loaded(box, ["id", "name"], ["t.r", f"R{n}"]), range(8))
             )
         lost = [each for each in told if each["ids"] is False]
-        box.dials.turn("odoo.latency", "0s")
-        found = call(box, "res.partner", "search", domain=[["name", "like", "R"]]).json()
+        box.faults.set_value("odoo.latency", "0s")
+        found = call(box, "res.partner", "search", domain=[["name", "like", "R"]]).parse_json()
 
     assert lost
     assert all(LOST_RACE in each["messages"][0]["message"] for each in lost)
@@ -265,7 +269,7 @@ def test_two_loads_of_one_record_at_once_and_one_of_them_loses():
 def test_lost_races_can_be_dialled_and_write_nothing():
     with RunningBox(companies=1, dials={"odoo.races": 1}) as box:
         assert loaded(box, ["id", "name"], ["t.r", "R"])["ids"] is False
-        assert call(box, "res.partner", "search_count", domain=[]).json() == 0
+        assert call(box, "res.partner", "search_count", domain=[]).parse_json() == 0
         assert "odoo" not in box.box.charges
 
 
@@ -274,7 +278,9 @@ def test_search_then_create_makes_duplicates_for_nothing_is_unique(box):
     for _ in range(2):
         call(box, "res.partner", "create", vals_list=rows)
 
-    assert call(box, "res.partner", "search_count", domain=[["name", "=", "Twin"]]).json() == 2
+    assert (
+        call(box, "res.partner", "search_count", domain=[["name", "=", "Twin"]]).parse_json() == 2
+    )
 
 
 def test_over_xml_rpc_a_right_password_gives_the_user_and_a_wrong_one_false(box):
@@ -408,7 +414,7 @@ def test_a_load_writes_all_of_its_rows_or_none_and_one_record_per_external_id(lo
     database = Database("x")
     for rows in loads:
         before = json.dumps(database.records, default=str)
-        told = load(database, "res.partner", ["id", "name", "parent_id/id"], rows, uid=2)
+        told = load_rows(database, "res.partner", ["id", "name", "parent_id/id"], rows, uid=2)
         if told["ids"] is False:
             assert told["messages"]
             assert json.dumps(database.records, default=str) == before
@@ -420,11 +426,11 @@ def test_a_load_writes_all_of_its_rows_or_none_and_one_record_per_external_id(lo
 
 def test_a_record_may_go_by_several_names_and_loses_them_all_with_its_life():
     database = Database("x")
-    (id_,) = load(database, "res.partner", ["id", "name"], [["t.b", "A"]], uid=2)["ids"]
+    (id_,) = load_rows(database, "res.partner", ["id", "name"], [["t.b", "A"]], uid=2)["ids"]
     for name in ("t.c", "t.a", "t.a"):  # twice is once
         database.bind(name, "res.partner", id_)
-    assert database.external_ids("res.partner", [id_]) == {id_: ["t.a", "t.b", "t.c"]}
-    (other,) = load(database, "res.partner", ["id", "name"], [["t.a", "B"]], uid=2)["ids"]
+    assert database.list_external_ids("res.partner", [id_]) == {id_: ["t.a", "t.b", "t.c"]}
+    (other,) = load_rows(database, "res.partner", ["id", "name"], [["t.a", "B"]], uid=2)["ids"]
     assert other == id_
     database.unlink("res.partner", [id_])
     assert not {"t.a", "t.b", "t.c"} & database.external.keys()
@@ -432,20 +438,20 @@ def test_a_record_may_go_by_several_names_and_loses_them_all_with_its_life():
 
 def test_databases_do_not_see_each_other():
     databases = Databases()
-    first, _ = databases.opened("a", "odoo-a-1234")
-    second, _ = databases.opened("b", "odoo-b-1234")
-    load(first, "res.partner", ["id", "name"], [["t.a", "A"]], uid=2)
+    first, _ = databases.find_database("a", "odoo-a-1234")
+    second, _ = databases.find_database("b", "odoo-b-1234")
+    load_rows(first, "res.partner", ["id", "name"], [["t.a", "A"]], uid=2)
 
     assert second.search("res.partner", []) == []
-    assert databases.opened("a", "odoo-b-1234") is None
+    assert databases.find_database("a", "odoo-b-1234") is None
 
 
 def test_a_write_is_counted_even_when_its_answer_is_lost():
     with RunningBox(companies=1, dials={"odoo.fault.close": 1}) as box:
         with pytest.raises(ConnectionError):
             loaded(box, ["id", "name"], ["t.lost", "Lost"])
-        box.dials.turn("odoo.fault.close", 0)
+        box.faults.set_value("odoo.fault.close", 0)
 
         assert box.box.charges["odoo"]["writes"] == 1
         found = call(box, "res.partner", "search_count", domain=[["name", "=", "Lost"]])
-        assert found.json() == 1
+        assert found.parse_json() == 1

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.vendors.openai_model import embellished, facts_of, filled, misled
-from stoker.sandbox.vendors.tavily import page_text
+from stoker.sandbox.vendors.openai_model import (
+    add_unasked,
+    apply_orders,
+    extract_facts,
+    fill_schema,
+)
+from stoker.sandbox.vendors.tavily import find_page_text
 
 KEY = {"Authorization": "Bearer sk-test-1234"}
 TEXT = {"type": "string"}
@@ -65,19 +70,21 @@ def respond(box, text, *, schema=SCHEMA, headers=KEY, **more):
 
 
 def said(told):
-    (message,) = [each for each in told.json()["output"] if each["type"] == "message"]
+    (message,) = [each for each in told.parse_json()["output"] if each["type"] == "message"]
     (content,) = message["content"]
     return content
 
 
 def page(box, at=7):
-    company = box.world.company(at)
+    company = box.world.get_company(at)
     site = f"http://{company.domain}"
-    return f"{page_text(box.world, f'{site}/')}\n\n{page_text(box.world, f'{site}/about')}"
+    return (
+        f"{find_page_text(box.world, f'{site}/')}\n\n{find_page_text(box.world, f'{site}/about')}"
+    )
 
 
 def test_an_answer_fills_exactly_the_schema_with_what_the_text_says(box):
-    company = box.world.company(7)
+    company = box.world.get_company(7)
     found = json.loads(said(respond(box, page(box)))["text"])
 
     assert list(found) == list(SCHEMA["properties"])
@@ -92,7 +99,7 @@ def test_an_answer_fills_exactly_the_schema_with_what_the_text_says(box):
 
 
 def test_the_answer_has_the_shape_of_a_response(box):
-    told = respond(box, page(box)).json()
+    told = respond(box, page(box)).parse_json()
 
     assert told["object"] == "response"
     assert told["id"].startswith("resp_")
@@ -111,7 +118,7 @@ def test_the_answer_has_the_shape_of_a_response(box):
 
 
 def test_usage_adds_up_and_is_what_was_charged(box):
-    told = respond(box, page(box), reasoning={"effort": "low"}).json()
+    told = respond(box, page(box), reasoning={"effort": "low"}).parse_json()
     usage = told["usage"]
 
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
@@ -127,7 +134,7 @@ def test_usage_adds_up_and_is_what_was_charged(box):
 def test_a_long_prompt_is_cached_the_second_time(box):
     long = "A sentence that says little. " * 300
     cached = [
-        respond(box, long).json()["usage"]["input_tokens_details"]["cached_tokens"]
+        respond(box, long).parse_json()["usage"]["input_tokens_details"]["cached_tokens"]
         for _ in range(2)
     ]
 
@@ -139,33 +146,33 @@ def test_a_long_prompt_is_cached_the_second_time(box):
 def test_an_answer_that_does_not_fit_is_cut_and_says_so(box):
     told = respond(box, page(box), max_output_tokens=20)
 
-    assert told.json()["status"] == "incomplete"
-    assert told.json()["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert told.json()["usage"]["output_tokens"] <= 20
+    assert told.parse_json()["status"] == "incomplete"
+    assert told.parse_json()["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert told.parse_json()["usage"]["output_tokens"] <= 20
     with pytest.raises(ValueError):
         json.loads(said(told)["text"])
 
 
 def test_reasoning_can_use_all_the_room_there_is(box):
-    told = respond(box, page(box), max_output_tokens=64, reasoning={"effort": "high"}).json()
+    told = respond(box, page(box), max_output_tokens=64, reasoning={"effort": "high"}).parse_json()
 
     assert told["status"] == "incomplete"
     assert [each["type"] for each in told["output"]] == ["reasoning"]
 
 
 def test_a_refusal_is_a_content_of_its_own_kind(box):
-    box.dials.turn("openai.refuses", 1)
+    box.faults.set_value("openai.refuses", 1)
 
     assert set(said(respond(box, page(box)))) == {"type", "refusal"}
 
 
 def test_models_are_listed(box):
-    told = box.ask("openai.test", "GET", "/v1/models", headers=KEY).json()
+    told = box.ask("openai.test", "GET", "/v1/models", headers=KEY).parse_json()
 
     assert told["object"] == "list"
     assert {"id", "object", "created", "owned_by"} == set(told["data"][0])
     missing = box.ask("openai.test", "GET", "/v1/models/gpt-0", headers=KEY)
-    assert (missing.status, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert (missing.status, missing.parse_json()["error"]["code"]) == (404, "model_not_found")
 
 
 LOOSE = {"type": "object", "properties": {"a": TEXT}, "required": ["a"]}
@@ -190,8 +197,8 @@ def test_what_the_vendor_refuses_is_refused_and_costs_nothing(box, more, status,
     told = respond(box, "x", **more)
 
     assert told.status == status
-    assert set(told.json()["error"]) == {"message", "type", "param", "code"}
-    assert told.json()["error"]["code"] == code
+    assert set(told.parse_json()["error"]) == {"message", "type", "param", "code"}
+    assert told.parse_json()["error"]["code"] == code
     assert "openai" not in box.box.charges
 
 
@@ -199,14 +206,14 @@ def test_too_many_requests_and_no_more_quota_are_told_apart():
     with RunningBox(companies=1, dials={"openai.credits": 10, "openai.retry_after": "7"}) as box:
         respond(box, "x")
         quota = respond(box, "x")
-        box.dials.turn("openai.status", 429)
+        box.faults.set_value("openai.status", 429)
         busy = respond(box, "x")
-        box.dials.turn("openai.status", 0)
-        box.dials.turn("openai.fault.busy", 1)
+        box.faults.set_value("openai.status", 0)
+        box.faults.set_value("openai.fault.busy", 1)
         later = respond(box, "x")
 
-    assert (quota.status, quota.json()["error"]["code"]) == (429, "insufficient_quota")
-    assert (busy.status, busy.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert (quota.status, quota.parse_json()["error"]["code"]) == (429, "insufficient_quota")
+    assert (busy.status, busy.parse_json()["error"]["code"]) == (429, "rate_limit_exceeded")
     assert later.headers["retry-after"] == "7"
 
 
@@ -223,7 +230,7 @@ def test_an_honest_model_does_not_obey_the_text_it_reads(box):
     found = json.loads(said(respond(box, f"{page(box)}\n{ORDER}"))["text"])
 
     assert list(found) == list(SCHEMA["properties"])
-    assert found["company_name"] == box.world.company(7).brand
+    assert found["company_name"] == box.world.get_company(7).brand
     assert "canary-7777" not in json.dumps(found)
 
 
@@ -241,7 +248,7 @@ def test_a_rationale_is_worded_from_the_sentence_given_and_from_nothing_else(box
 
 
 def test_the_worst_model_obeys_invents_leaks_and_asks_for_more(box):
-    box.dials.turn("openai.obeys", 1)
+    box.faults.set_value("openai.obeys", 1)
     found = json.loads(said(respond(box, f"{page(box)}\n{ORDER}"))["text"])
 
     assert {"boss@evil.test", "ceo@attacker.test"} <= set(found["emails"])
@@ -253,7 +260,7 @@ def test_the_worst_model_obeys_invents_leaks_and_asks_for_more(box):
 
 def test_without_an_order_in_the_text_the_worst_model_is_like_the_others(box):
     honest = said(respond(box, page(box)))
-    box.dials.turn("openai.obeys", 1)
+    box.faults.set_value("openai.obeys", 1)
 
     assert said(respond(box, page(box))) == honest
 
@@ -297,14 +304,14 @@ def fits(value, schema):
 @settings(deadline=None)
 @given(st.dictionaries(names, schemas, max_size=5).map(lambda parts: thing(**parts)), st.text())
 def test_whatever_is_asked_for_is_what_comes_back(schema, text):
-    facts = facts_of(f"# Some Name\n\ncall +65 6123 4567, a@b.test since 2001\n\n{text}")
+    facts = extract_facts(f"# Some Name\n\ncall +65 6123 4567, a@b.test since 2001\n\n{text}")
 
-    assert fits(filled(schema, facts), schema)
+    assert fits(fill_schema(schema, facts), schema)
 
 
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_no_text_breaks_the_worst_model(text, prompt):
-    facts = misled(facts_of(text), f"{text}\n{ORDER}", prompt)
+    facts = apply_orders(extract_facts(text), f"{text}\n{ORDER}", prompt)
 
-    assert embellished(filled(SCHEMA, facts), ORDER, prompt)["budget"]
+    assert add_unasked(fill_schema(SCHEMA, facts), ORDER, prompt)["budget"]

@@ -3,7 +3,7 @@
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.vendors.tavily import Recall
+from stoker.sandbox.vendors.tavily import CompanySearch
 from stoker.sandbox.world.companies import World
 
 KEY = {"Authorization": "Bearer tvly-dev-abc"}
@@ -24,8 +24,8 @@ def credits_of(box):
 
 
 def test_a_companys_name_finds_its_site_a_directory_and_noise(box):
-    company = box.world.company(5)
-    told = search(box, f"{company.name} Singapore", max_results=20).json()
+    company = box.world.get_company(5)
+    told = search(box, f"{company.name} Singapore", max_results=20).parse_json()
 
     assert set(told) == {
         "query",
@@ -50,9 +50,9 @@ def test_a_companys_name_finds_its_site_a_directory_and_noise(box):
 
 
 def test_domains_can_be_asked_for_and_left_out(box):
-    company = box.world.company(6)
-    only = search(box, company.name, include_domains=[company.domain]).json()["results"]
-    without = search(box, company.name, exclude_domains=[company.domain]).json()["results"]
+    company = box.world.get_company(6)
+    only = search(box, company.name, include_domains=[company.domain]).parse_json()["results"]
+    without = search(box, company.name, exclude_domains=[company.domain]).parse_json()["results"]
 
     assert only
     assert all(company.domain in result["url"] for result in only)
@@ -60,8 +60,8 @@ def test_domains_can_be_asked_for_and_left_out(box):
 
 
 def test_what_was_not_asked_for_is_not_there(box):
-    company = box.world.company(7)
-    plain = search(box, company.name).json()
+    company = box.world.get_company(7)
+    plain = search(box, company.name).parse_json()
     more = search(
         box,
         company.name,
@@ -71,7 +71,7 @@ def test_what_was_not_asked_for_is_not_there(box):
         include_favicon=True,
         topic="news",
         max_results=1,
-    ).json()
+    ).parse_json()
 
     assert plain["answer"] is None
     assert plain["results"][0]["raw_content"] is None
@@ -89,14 +89,14 @@ def test_what_was_not_asked_for_is_not_there(box):
 )
 def test_a_search_costs_what_its_depth_costs(box, depth, cost):
     before = credits_of(box)
-    told = search(box, "anything", search_depth=depth, include_usage=True).json()
+    told = search(box, "anything", search_depth=depth, include_usage=True).parse_json()
 
     assert told["usage"]["credits"] == cost
     assert credits_of(box) == before + cost
 
 
 def test_extraction_costs_one_credit_for_every_five_pages_that_came_back(box):
-    pages = [f"http://{box.world.company(at).domain}/about" for at in range(6)]
+    pages = [f"http://{box.world.get_company(at).domain}/about" for at in range(6)]
     before = credits_of(box)
     told = box.ask(
         "tavily.test",
@@ -104,7 +104,7 @@ def test_extraction_costs_one_credit_for_every_five_pages_that_came_back(box):
         "/extract",
         {"urls": [*pages, "http://nobody.test/"], "extract_depth": "advanced"},
         headers=KEY,
-    ).json()
+    ).parse_json()
 
     assert {"results", "failed_results", "response_time"} <= set(told)
     assert [result["url"] for result in told["results"]] == pages
@@ -134,8 +134,8 @@ def test_refusals_are_worded_as_the_vendor_words_them_and_cost_nothing(box, head
     told = box.ask("tavily.test", "POST", "/search", body, headers=headers)
 
     assert told.status == status
-    assert set(told.json()) == {"detail"}
-    assert isinstance(told.json()["detail"]["error"], str)
+    assert set(told.parse_json()) == {"detail"}
+    assert isinstance(told.parse_json()["detail"]["error"], str)
     assert credits_of(box) == before
 
 
@@ -145,14 +145,14 @@ def test_every_status_can_be_dialled(status):
         told = search(box, "x")
 
         assert told.status == status
-        assert told.json()["detail"]["error"]
+        assert told.parse_json()["detail"]["error"]
         assert credits_of(box) == 0
 
 
 def test_a_key_without_credits_is_told_432_and_usage_agrees():
     with RunningBox(companies=1, dials={"tavily.credits": 3}) as box:
         told = [search(box, "x", search_depth="advanced").status for _ in range(2)]
-        usage = box.ask("tavily.test", "GET", "/usage", headers=KEY).json()
+        usage = box.ask("tavily.test", "GET", "/usage", headers=KEY).parse_json()
 
     assert told == [200, 432]
     assert usage["key"]["usage"] == 2
@@ -163,13 +163,15 @@ def test_a_key_without_credits_is_told_432_and_usage_agrees():
 
 def test_a_price_that_drifted_is_charged_and_said():
     with RunningBox(companies=1, dials={"tavily.price_percent": 300}) as box:
-        assert search(box, "x", include_usage=True).json()["usage"]["credits"] == 3
+        assert search(box, "x", include_usage=True).parse_json()["usage"]["credits"] == 3
         assert credits_of(box) == 3
 
 
 def test_automatic_parameters_may_silently_cost_double(box):
     costs = {
-        search(box, f"q{nth}", auto_parameters=True, include_usage=True).json()["usage"]["credits"]
+        search(box, f"q{nth}", auto_parameters=True, include_usage=True).parse_json()["usage"][
+            "credits"
+        ]
         for nth in range(20)
     }
 
@@ -178,10 +180,10 @@ def test_automatic_parameters_may_silently_cost_double(box):
 
 def test_every_company_is_found_by_its_name_number_and_domain():
     world = World(seed=3, size=400)
-    recall = Recall(world)
+    recall = CompanySearch(world)
 
     for at in range(world.size):
-        company = world.company(at)
-        assert company in recall.companies(f"about {company.name} please", most=50)
-        assert recall.companies(f"see {company.domain}")[0] == company
-        assert recall.companies(f"UEN {company.uen}")[0] == company
+        company = world.get_company(at)
+        assert company in recall.find_companies(f"about {company.name} please", most=50)
+        assert recall.find_companies(f"see {company.domain}")[0] == company
+        assert recall.find_companies(f"UEN {company.uen}")[0] == company

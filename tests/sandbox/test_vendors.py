@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from running_box import RunningBox
-from stoker.sandbox.http import Asked
-from stoker.sandbox.server import DIALLED, MAKERS
+from stoker.sandbox.http import Request
+from stoker.sandbox.server import FAULT_TARGETS, VENDOR_HANDLERS
 
 SCHEMA = {
     "type": "object",
@@ -123,16 +123,16 @@ def test_counting_answers_is_not_counting_charges(vendor):
 def test_keys_stay_out_of_the_log_and_of_the_bills(vendor):
     with RunningBox(companies=5) as box:
         buy(box, vendor)
-        shown = json.dumps([box.tallies.charges_by_key, [str(seen) for seen in box.box.log]])
+        shown = json.dumps([box.meter.charges_by_key, [str(seen) for seen in box.box.log]])
 
         assert "secret" not in shown
 
 
-@pytest.mark.parametrize("host", MAKERS)
+@pytest.mark.parametrize("host", VENDOR_HANDLERS)
 def test_the_same_world_gives_the_same_answers(host):
     def told():
         with RunningBox(companies=50, seed=11) as box:
-            company = box.world.company(0)
+            company = box.world.get_company(0)
             answers = [
                 box.ask(host, "GET", path).body
                 for path in (
@@ -153,7 +153,7 @@ def test_the_same_world_gives_the_same_answers(host):
 
 def test_a_directory_page_says_what_the_register_says():
     with RunningBox(companies=5) as box:
-        company = box.world.company(1)
+        company = box.world.get_company(1)
         page = box.ask("directory.test", "GET", f"/company/{company.uen}")
 
         assert company.uen in page.body.decode()
@@ -214,7 +214,7 @@ def test_no_body_makes_a_vendor_stumble(vendor):
         def check(call):
             path, body = call
             told = box.box.answer(
-                Asked(
+                Request(
                     method="POST",
                     host=f"{vendor}.test",
                     path=path,
@@ -235,10 +235,10 @@ def _is_json(body):
     return True
 
 
-@pytest.mark.parametrize("host", MAKERS)
+@pytest.mark.parametrize("host", VENDOR_HANDLERS)
 def test_every_vendor_can_be_dialled_by_its_name(host):
     name = {"news.test": "directory"}.get(host, host.removesuffix(".test").replace("-", "_"))
-    assert name in DIALLED
+    assert name in FAULT_TARGETS
 
     with RunningBox(companies=5, dials={f"{name}.status": 418}) as box:
         assert box.ask(host, "GET", "/").status == 418
@@ -248,5 +248,8 @@ def test_there_are_no_dials_of_a_vendor_there_is_not():
     with RunningBox(companies=5) as box:
         for name in ("tavilly", "data-gov", "sandbox"):
             told = box.ask("sandbox.test", "POST", "/dials", {f"{name}.latency": "1s"})
-            assert (told.status, f"no dials of '{name}'" in told.json()["error"]) == (400, True)
-        assert box.ask("sandbox.test", "GET", "/dials").json() == {}
+            assert (told.status, f"no dials of '{name}'" in told.parse_json()["error"]) == (
+                400,
+                True,
+            )
+        assert box.ask("sandbox.test", "GET", "/dials").parse_json() == {}

@@ -8,37 +8,37 @@ from hypothesis import strategies as st
 from stdnum.sg import uen
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.world.companies import MOST, World
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.companies import MAX_COMPANIES, World
+from stoker.sandbox.world.site_faults import SiteFault
 
 seeds = st.integers(0, 2**64)
-places = st.integers(0, MOST - 1)
+places = st.integers(0, MAX_COMPANIES - 1)
 
 
 @given(seeds, places)
 def test_a_company_is_the_same_in_every_world_of_one_seed(seed, index):
-    small, large = World(seed=seed, size=index + 1), World(seed=seed, size=MOST)
+    small, large = World(seed=seed, size=index + 1), World(seed=seed, size=MAX_COMPANIES)
 
-    assert small.company(index) == large.company(index)
+    assert small.get_company(index) == large.get_company(index)
 
 
 @given(seeds, places)
 def test_every_company_is_found_by_its_number_its_domain_and_its_addresses(seed, index):
-    world = World(seed=seed, size=MOST)
-    company = world.company(index)
+    world = World(seed=seed, size=MAX_COMPANIES)
+    company = world.get_company(index)
 
     assert uen.is_valid(company.uen)
-    assert world.by_uen(company.uen.lower()) == company
-    assert world.by_domain(f"www.{company.domain.upper()}.") == company
-    assert world.by_email(company.email) == (company, None)
+    assert world.find_by_uen(company.uen.lower()) == company
+    assert world.find_by_domain(f"www.{company.domain.upper()}.") == company
+    assert world.find_by_email(company.email) == (company, None)
     for person in company.people:
-        assert world.by_email(person.email) == (company, person)
+        assert world.find_by_email(person.email) == (company, person)
 
 
 @given(seeds, places, places)
 def test_no_two_companies_share_a_number_or_a_domain(seed, one, other):
-    world = World(seed=seed, size=MOST)
-    a, b = world.company(one), world.company(other)
+    world = World(seed=seed, size=MAX_COMPANIES)
+    a, b = world.get_company(one), world.get_company(other)
 
     assert (a.uen == b.uen) == (a.domain == b.domain) == (one == other)
 
@@ -47,29 +47,29 @@ def test_no_two_companies_share_a_number_or_a_domain(seed, one, other):
 def test_what_names_no_company_finds_none(text):
     world = World(size=50)
 
-    assert world.by_uen(text) is None
-    assert world.by_domain(text) is None
-    assert world.by_email(text) is None
+    assert world.find_by_uen(text) is None
+    assert world.find_by_domain(text) is None
+    assert world.find_by_email(text) is None
 
 
 @pytest.mark.parametrize(
     "wrong", ["201700003C-", "T25FC9999X", "19650000", "٢٠١٧٠٠٠٠٣C", "T00FC0001A"]
 )
 def test_a_number_that_is_almost_one_finds_none(wrong):
-    assert World(size=MOST).by_uen(wrong) is None
+    assert World(size=MAX_COMPANIES).find_by_uen(wrong) is None
 
 
 def test_a_company_beyond_the_worlds_end_is_not_found_by_its_number():
-    beyond = World(seed=4, size=200).company(150)
+    beyond = World(seed=4, size=200).get_company(150)
 
     small = World(seed=4, size=100)
-    assert small.by_uen(beyond.uen) is None
-    assert small.by_domain(beyond.domain) is None
+    assert small.find_by_uen(beyond.uen) is None
+    assert small.find_by_domain(beyond.domain) is None
     with pytest.raises(IndexError):
-        small.company(150)
+        small.get_company(150)
 
 
-@pytest.mark.parametrize("size", [0, -1, MOST + 1])
+@pytest.mark.parametrize("size", [0, -1, MAX_COMPANIES + 1])
 def test_a_world_whose_numbers_would_not_fit_is_refused(size):
     with pytest.raises(ConfigError, match="a world has"):
         World(size=size)
@@ -77,7 +77,7 @@ def test_a_world_whose_numbers_would_not_fit_is_refused(size):
 
 @given(places)
 def test_companies_look_like_singapore(index):
-    company = World(seed=7, size=MOST).company(index)
+    company = World(seed=7, size=MAX_COMPANIES).get_company(index)
 
     assert phonenumbers.is_valid_number(phonenumbers.parse(company.phone, None))
     for person in company.people:
@@ -90,15 +90,15 @@ def test_companies_look_like_singapore(index):
 
 
 def test_worlds_of_different_seeds_differ():
-    assert World(seed=1).company(0) != World(seed=2).company(0)
+    assert World(seed=1).get_company(0) != World(seed=2).get_company(0)
 
 
 def test_every_trouble_there_is_occurs_and_most_sites_are_fine():
     world = World(seed=1, size=5000)
-    troubles = [world.company(index).trouble for index in range(5000)]
+    troubles = [world.get_company(index).trouble for index in range(5000)]
 
-    assert set(troubles) == set(Trouble)
-    assert troubles.count(Trouble.FINE) > 2500
+    assert set(troubles) == set(SiteFault)
+    assert troubles.count(SiteFault.FINE) > 2500
 
 
 def kept_while(looking):
@@ -117,7 +117,7 @@ def test_however_many_companies_are_looked_at_only_a_few_are_kept():
     world = World(seed=1, size=100_000)
 
     some, more = kept_while(
-        [map(world.company, range(4_500)), map(world.company, range(4_500, 100_000, 20))]
+        [map(world.get_company, range(4_500)), map(world.get_company, range(4_500, 100_000, 20))]
     )
     assert more < some * 1.1
 
@@ -127,7 +127,7 @@ def test_a_world_that_kept_everything_would_be_noticed():
 
     some, more = kept_while(
         [
-            (everything.append(world.company(index)) for index in range(start, start + 4_500))
+            (everything.append(world.get_company(index)) for index in range(start, start + 4_500))
             for start in (0, 4_500)
         ]
     )

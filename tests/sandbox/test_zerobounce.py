@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from running_box import RunningBox
-from stoker.sandbox.vendors.zerobounce import TEST_TABLE, verdict_of
+from stoker.sandbox.vendors.zerobounce import TEST_TABLE, find_verdict
 
 KEY = "zb-key-12345"
 
@@ -30,11 +30,11 @@ def charged(box):
 
 
 def people(box, many):
-    return [person.email for at in range(300) for person in box.world.company(at).people][:many]
+    return [person.email for at in range(300) for person in box.world.get_company(at).people][:many]
 
 
 def test_the_fixed_addresses_are_answered_from_the_vendors_table_for_nothing(box):
-    told = batch(box, *(f"{name}@example.com" for name in TEST_TABLE)).json()
+    told = batch(box, *(f"{name}@example.com" for name in TEST_TABLE)).parse_json()
     by_name = {one["account"]: one for one in told["email_batch"]}
 
     assert len(TEST_TABLE) == 33
@@ -55,9 +55,9 @@ def test_the_fixed_addresses_are_answered_from_the_vendors_table_for_nothing(box
 
 
 def test_an_address_is_described_field_by_field(box):
-    company = box.world.company(2)
+    company = box.world.get_company(2)
     person = company.people[0]
-    (one,) = batch(box, person.email).json()["email_batch"]
+    (one,) = batch(box, person.email).parse_json()["email_batch"]
 
     assert {
         "address",
@@ -87,7 +87,7 @@ def test_people_of_the_world_are_mostly_valid_and_unknown_is_never_charged(box):
     emails = people(box, 500)
     seen = Counter()
     for at in range(0, 500, 100):
-        told = batch(box, *emails[at : at + 100]).json()
+        told = batch(box, *emails[at : at + 100]).parse_json()
         seen.update(one["status"] for one in told["email_batch"])
 
     assert seen["valid"] > 400
@@ -101,9 +101,9 @@ def test_letters_in_upper_case_and_the_way_it_is_asked_make_no_difference(box):
         "zerobounce.test", "GET", f"/v2/validate?api_key={KEY}&email={email}&ip_address="
     )
 
-    assert told.json()["status"] == verdict_of(box.world, email.upper()).status
-    assert verdict_of(box.world, "nobody@nowhere.test").sub_status == "no_dns_entries"
-    assert verdict_of(box.world, "no address").sub_status == "failed_syntax_check"
+    assert told.parse_json()["status"] == find_verdict(box.world, email.upper()).status
+    assert find_verdict(box.world, "nobody@nowhere.test").sub_status == "no_dns_entries"
+    assert find_verdict(box.world, "no address").sub_status == "failed_syntax_check"
 
 
 def test_a_timeout_that_is_a_number_is_answered_as_a_wrong_key(box):
@@ -111,13 +111,13 @@ def test_a_timeout_that_is_a_number_is_answered_as_a_wrong_key(box):
     right = batch(box, "valid@example.com", timeout="10")
 
     assert wrong.status == 200
-    assert wrong.json()["email_batch"] == []
-    assert "Invalid API" in wrong.json()["errors"][0]["error"]
-    assert right.json()["errors"] == []
+    assert wrong.parse_json()["email_batch"] == []
+    assert "Invalid API" in wrong.parse_json()["errors"][0]["error"]
+    assert right.parse_json()["errors"] == []
 
 
 def test_more_than_a_hundred_at_once_are_refused_whole(box):
-    told = batch(box, *["valid@example.com"] * 101).json()
+    told = batch(box, *["valid@example.com"] * 101).parse_json()
 
     assert told["email_batch"] == []
     assert told["errors"][0]["email_address"] == "all"
@@ -125,7 +125,7 @@ def test_more_than_a_hundred_at_once_are_refused_whole(box):
 
 def test_an_item_that_is_no_address_is_an_error_beside_the_others(box):
     body = {"api_key": KEY, "email_batch": [{"email_address": "valid@example.com"}, {"x": 1}, 5]}
-    told = box.ask("zerobounce.test", "POST", "/v2/validatebatch", body).json()
+    told = box.ask("zerobounce.test", "POST", "/v2/validatebatch", body).parse_json()
 
     assert len(told["email_batch"]) == 1
     assert len(told["errors"]) == 2
@@ -138,10 +138,10 @@ def test_credits_are_told_and_a_wrong_key_has_minus_one():
         too_many = batch(box, *people(box, 11))
         bad = box.ask("zerobounce.test", "GET", "/v2/validate?api_key=zb-wrong&email=a@b.test")
 
-        assert asked.json() == {"Credits": "10"}
-        assert wrong.json() == {"Credits": "-1"}
-        assert too_many.json()["email_batch"] == []
-        assert "error" in bad.json()
+        assert asked.parse_json() == {"Credits": "10"}
+        assert wrong.parse_json() == {"Credits": "-1"}
+        assert too_many.parse_json()["email_batch"] == []
+        assert "error" in bad.parse_json()
         assert charged(box) == 0
 
 
@@ -157,8 +157,8 @@ def test_the_sixth_batch_in_a_window_is_blocked_and_so_is_everything_for_ten_win
 
 
 def test_the_block_ends(box):
-    box.dials.turn("zerobounce.calls", 0)
-    box.dials.turn("zerobounce.window", "0s")  # every window is over at once
+    box.faults.set_value("zerobounce.calls", 0)
+    box.faults.set_value("zerobounce.window", "0s")  # every window is over at once
 
     assert [batch(box, "valid@example.com").status for _ in range(12)] == [200] * 12
 
@@ -170,7 +170,7 @@ def test_every_status_can_be_dialled(status):
         told = batch(box, "valid@example.com")
 
         assert told.status == status
-        assert set(told.json()) == {"error"}
+        assert set(told.parse_json()) == {"error"}
         assert "retry-after" not in told.headers
 
 

@@ -11,13 +11,13 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.cli.main import main
-from stoker.cli.output import Asked
-from stoker.ledger.chain import Note
-from stoker.runs.leases import taken
+from stoker.cli.output import CommandContext
+from stoker.ledger.chain import NewEntry
+from stoker.runs.leases import acquire_lease
 from stoker.runs.model import Run, RunKey
-from stoker.runs.service import run_lease
-from stoker.scheduling.commands import kept_going
-from stoker.scheduling.model import Slot, SlotState
+from stoker.runs.service import get_lease_name
+from stoker.scheduling.commands import run_daemon
+from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 TWO_TENANTS = """
 [scheduling]
@@ -73,7 +73,7 @@ def test_what_is_due_is_run_once_for_each_tenant_and_then_nothing_is_due(stoker)
 async def noted_far_ahead(directory):
     backend = SqliteBackend(directory / "stoker.db")
     for tenant in ("hudson", "merlion"):
-        note = Note(at=datetime(2999, 1, 1, tzinfo=UTC), kind="X", subject="x", reason="")
+        note = NewEntry(at=datetime(2999, 1, 1, tzinfo=UTC), kind="X", subject="x", reason="")
         await backend.tenant(TenantId(tenant)).ledger.append([note])
     await backend.close()
 
@@ -107,13 +107,15 @@ async def killed_in_the_middle(path, kind, *, hours=1):
     """Leave a run of merlion behind as a process does that was killed hours ago."""
     backend, at = SqliteBackend(path), system_clock().now().replace(microsecond=0)
     store, at = backend.tenant(TenantId("merlion")), at - timedelta(hours=hours)
-    lease = taken(
-        run_lease(kind), None, owner="dead", task="", now=at, length=timedelta(seconds=30)
+    lease = acquire_lease(
+        get_lease_name(kind), None, owner="dead", task="", now=at, length=timedelta(seconds=30)
     )
-    slot = Slot(schedule=kind, instant=at, state=SlotState.STARTED, decided_at=at, run_at=at)
+    slot = OccurrenceResult(
+        schedule=kind, due_at=at, state=OccurrenceState.STARTED, decided_at=at, run_at=at
+    )
     await store.schedule.swap_lease(None, lease)
     await store.runs.insert_run(Run(key=RunKey(at, 1), kind=kind, instant=at))
-    await store.schedule.decide_slot(slot, fence=lease)
+    await store.schedule.record_result(slot, fence=lease)
     await backend.close()
 
 
@@ -150,17 +152,17 @@ def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):
     store = SqliteBackend(tmp_path / "stoker.db")
 
     async def until(tenant):
-        while not await store.tenant(TenantId(tenant)).runs.runs(limit=1):  # noqa: ASYNC110
+        while not await store.tenant(TenantId(tenant)).runs.list_runs(limit=1):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     async def work():
         stopping, soon = asyncio.Event(), timedelta(milliseconds=20)
-        asked = Asked(directory=tmp_path)
+        asked = CommandContext(directory=tmp_path)
         await store.migrate()
-        await store.directory().put_tenant(Tenant(id=TenantId("acme")))
-        daemon = asyncio.create_task(kept_going(asked, (), stopping, look_again=soon))
+        await store.directory().save_tenant(Tenant(id=TenantId("acme")))
+        daemon = asyncio.create_task(run_daemon(asked, (), stopping, look_again=soon))
         await until("acme")
-        await store.directory().put_tenant(Tenant(id=TenantId("bolt")))
+        await store.directory().save_tenant(Tenant(id=TenantId("bolt")))
         await until("bolt")
         stopping.set()
         await daemon
@@ -174,25 +176,25 @@ def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_pa
         store, named = SqliteBackend(tmp_path / "stoker.db"), ("acme", "bolt")
         acme, bolt = (Tenant(id=TenantId(name)) for name in named)
         await store.migrate()
-        await store.directory().put_tenant(acme)
-        await store.directory().put_tenant(replace(bolt, active=False))
-        asked, soon = Asked(directory=tmp_path), timedelta(milliseconds=20)
+        await store.directory().save_tenant(acme)
+        await store.directory().save_tenant(replace(bolt, active=False))
+        asked, soon = CommandContext(directory=tmp_path), timedelta(milliseconds=20)
         stopping = asyncio.Event()
 
         async def daemon():
             async with asyncio.timeout(120):
-                await kept_going(asked, named, stopping, look_again=soon)
+                await run_daemon(asked, named, stopping, look_again=soon)
 
         with pytest.raises(ConfigError, match="stoker tenant enable bolt"):
             await daemon()
-        await store.directory().put_tenant(bolt)
+        await store.directory().save_tenant(bolt)
         going = asyncio.create_task(daemon())
-        while not await store.tenant(acme.id).runs.runs(limit=1):  # noqa: ASYNC110
+        while not await store.tenant(acme.id).runs.list_runs(limit=1):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        await store.directory().put_tenant(replace(bolt, active=False))
+        await store.directory().save_tenant(replace(bolt, active=False))
         await asyncio.wait({going}, timeout=0.5)
         assert not going.done()
-        await store.directory().put_tenant(replace(acme, active=False))
+        await store.directory().save_tenant(replace(acme, active=False))
         with pytest.raises(ConfigError, match="stoker tenant enable acme"):
             await going
         await store.close()

@@ -10,19 +10,24 @@ from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.calendar.recurrence import CatchUp, Interval, Window
 from stoker.memory.backend import MemoryBackend
-from stoker.runs.cancel import given_up
-from stoker.runs.leases import SKEW, Leaseholder
-from stoker.runs.model import GONE, Manifest, Run, RunKey, RunState
-from stoker.runs.service import Ending, Runner
-from stoker.scheduling.model import MOST_DEATHS, Slot, SlotState, accepted_note
+from stoker.runs.cancel import close_dead_runs
+from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder
+from stoker.runs.model import PROCESS_DIED, Manifest, Run, RunKey, RunState
+from stoker.runs.service import Runner, RunResult
+from stoker.scheduling.model import (
+    MAX_DEATHS,
+    OccurrenceResult,
+    OccurrenceState,
+    build_clock_accepted_entry,
+)
 from stoker.scheduling.service import Scheduler, Task
-from stoker.testing import FakeClock, Recorder
+from stoker.testing import EventRecorder, FakeClock
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 DAILY = Window.parse("11:00")
 DAY = timedelta(days=1)
 LAST_DUE = datetime(2030, 1, 1, 11, tzinfo=UTC)  # what a daily task last fell due for
-LAPSES = timedelta(seconds=30) + SKEW  # from when on a dead process is known to be dead
+LAPSES = timedelta(seconds=30) + MAX_CLOCK_SKEW  # from when on a dead process is known to be dead
 
 
 class Counting:
@@ -41,7 +46,7 @@ class Counting:
             self.is_enough.set()
         await asyncio.sleep(self.takes)
         await self.may_end.wait()
-        return Ending()
+        return RunResult()
 
     def hold(self):
         """Let nothing end that is under way, until `may_end` is set."""
@@ -61,7 +66,7 @@ class Shaky:
     """A schedule store of which one verb is done, or not, and then fails."""
 
     def __init__(self, real, verb, error, *, done, when=lambda *given: True):
-        self._real, self._verb, self._error = real, verb, error
+        self._real, self._verb, self._build_error = real, verb, error
         self._done, self._when = done, when
 
     def __getattr__(self, name):
@@ -74,7 +79,7 @@ class Shaky:
                 return await real(*given, **named)
             if self._done:
                 await real(*given, **named)
-            raise self._error
+            raise self._build_error
 
         return fails
 
@@ -91,12 +96,12 @@ class ShakyBackend(MemoryBackend):
 
 class World:
     def __init__(self, *, work=None, schedule=DAILY, tenants=(ACME,), catch_up=CatchUp.LATEST):
-        self.backend, self.clock, self.heard = MemoryBackend(), FakeClock(), Recorder()
+        self.backend, self.clock, self.heard = MemoryBackend(), FakeClock(), EventRecorder()
         self.work = work or Counting()
         self.tasks = [
             Task(
                 tenant=tenant,
-                work=self.work,
+                job=self.work,
                 schedule=schedule,
                 manifest=Manifest(),
                 catch_up=catch_up,
@@ -105,11 +110,11 @@ class World:
             for tenant in tenants
         ]
 
-    def scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30), at_once=4):
+    def build_scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30), at_once=4):
         return Scheduler(
             tasks or self.tasks,
             backend=self.backend,
-            leaseholder=Leaseholder(
+            leaseholder=LeaseHolder(
                 owner=owner, clock=self.clock, observer=self.heard, length=length
             ),
             clock=self.clock,
@@ -118,13 +123,13 @@ class World:
         )
 
     def tick(self):
-        return [run for _, run in asyncio.run(self.scheduler().tick())]
+        return [run for _, run in asyncio.run(self.build_scheduler().run_once())]
 
     def runs(self, tenant=ACME):
-        return asyncio.run(self.backend.tenant(tenant).runs.runs())
+        return asyncio.run(self.backend.tenant(tenant).runs.list_runs())
 
-    def slots(self, tenant=ACME):
-        return asyncio.run(self.backend.tenant(tenant).schedule.slots("work"))
+    def list_results(self, tenant=ACME):
+        return asyncio.run(self.backend.tenant(tenant).schedule.list_results("work"))
 
 
 def test_a_task_never_run_is_run_at_once():
@@ -139,7 +144,7 @@ def test_a_task_never_run_is_run_at_once():
 def test_a_task_can_begin_a_while_after_it_is_due():
     world, a_while = World(), timedelta(seconds=7)
     began = world.clock.now()
-    world.tasks[0] = replace(world.tasks[0], begins_after=a_while)
+    world.tasks[0] = replace(world.tasks[0], start_delay=a_while)
 
     [run] = world.tick()
 
@@ -163,14 +168,14 @@ def test_instants_missed_while_nothing_was_running_are_recorded_and_the_latest_i
     [run] = world.tick()
 
     assert run.instant == datetime(2030, 1, 4, 11, tzinfo=UTC)
-    assert [slot.state for slot in world.slots()] == [
-        SlotState.STARTED,
-        SlotState.MISSED,
-        SlotState.MISSED,
-        SlotState.STARTED,
+    assert [slot.state for slot in world.list_results()] == [
+        OccurrenceState.STARTED,
+        OccurrenceState.MISSED,
+        OccurrenceState.MISSED,
+        OccurrenceState.STARTED,
     ]
-    assert all(event.reason for event in world.heard.of(SlotPassed))
-    entries = asyncio.run(world.backend.tenant(ACME).ledger.entries())
+    assert all(event.reason for event in world.heard.of_type(SlotPassed))
+    entries = asyncio.run(world.backend.tenant(ACME).ledger.list_entries())
     assert [entry.kind for entry in entries] == ["STARTED", "MISSED", "MISSED", "STARTED"]
 
 
@@ -195,13 +200,15 @@ def test_of_two_schedulers_at_the_same_moment_one_runs_and_the_other_says_duplic
     world = World(work=Counting(takes=0.05))
 
     async def both():
-        return await asyncio.gather(world.scheduler("one").tick(), world.scheduler("two").tick())
+        return await asyncio.gather(
+            world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
+        )
 
     runs = asyncio.run(both())
 
     assert sorted(len(part) for part in runs) == [0, 1]
     assert len(world.work.runs) == 1
-    assert len(world.heard.of(DuplicateWindow)) == 1
+    assert len(world.heard.of_type(DuplicateWindow)) == 1
 
 
 def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why():
@@ -211,19 +218,22 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
     length = timedelta(days=1)
 
     async def scenario():
-        one = world.scheduler("one", length=length)
-        first = asyncio.ensure_future(one.tick())
+        one = world.build_scheduler("one", length=length)
+        first = asyncio.ensure_future(one.run_once())
         await world.work.is_enough.wait()
         world.clock.jump(world.clock.now() + timedelta(hours=1))
-        second = await world.scheduler("two", length=length).tick()
+        second = await world.build_scheduler("two", length=length).run_once()
         world.work.may_end.set()
         return await first, second
 
     first, second = asyncio.run(scenario())
 
     assert (len(first), second) == (1, [])
-    assert [slot.state for slot in world.slots()] == [SlotState.STARTED, SlotState.OVERLAP]
-    assert f"run {first[0][1].name} was still going" in world.slots()[-1].reason
+    assert [slot.state for slot in world.list_results()] == [
+        OccurrenceState.STARTED,
+        OccurrenceState.OVERLAP,
+    ]
+    assert f"run {first[0][1].name} was still going" in world.list_results()[-1].reason
 
 
 def test_what_is_being_caught_up_on_is_not_skipped_because_catching_up_takes_long():
@@ -232,19 +242,19 @@ def test_what_is_being_caught_up_on_is_not_skipped_because_catching_up_takes_lon
     length = timedelta(days=1)
 
     async def scenario():
-        one, two = (world.scheduler(name, length=length) for name in ("one", "two"))
-        await one.tick()
+        one, two = (world.build_scheduler(name, length=length) for name in ("one", "two"))
+        await one.run_once()
         world.clock.advance(timedelta(hours=3))
         world.work.hold()
-        catching_up = asyncio.ensure_future(one.tick())
+        catching_up = asyncio.ensure_future(one.run_once())
         await world.work.is_enough.wait()
         world.clock.jump(world.clock.now() + timedelta(hours=1))
-        assert await two.tick() == []
+        assert await two.run_once() == []
         world.work.may_end.set()
         return await catching_up
 
     assert [run.state for _, run in asyncio.run(scenario())] == [RunState.DONE] * 3
-    assert {slot.state for slot in world.slots()} == {SlotState.STARTED}
+    assert {slot.state for slot in world.list_results()} == {OccurrenceState.STARTED}
 
 
 def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
@@ -252,16 +262,16 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
 
     async def scenario():
         store = world.backend.tenant(UMBRELLA)
-        holder = Leaseholder(
+        holder = LeaseHolder(
             owner="dead", clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
         )
-        lease = await holder.take(store, "run/work", task="2029-12-31T11:00:00+00:00")
-        await Runner(clock=world.clock, observer=world.heard).begin(
+        lease = await holder.acquire(store, "run/work", task="2029-12-31T11:00:00+00:00")
+        await Runner(clock=world.clock, observer=world.heard).start_run(
             store, lease, kind="work", manifest=Manifest()
         )
         world.clock.advance(DAY)
         stopping = asyncio.Event()
-        one_at_a_time = world.scheduler(at_once=1).keep_going(stopping)
+        one_at_a_time = world.build_scheduler(at_once=1).run_forever(stopping)
         daemon = asyncio.ensure_future(one_at_a_time)
         await world.work.is_enough.wait()
         stopping.set()
@@ -269,28 +279,28 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
 
     asyncio.run(scenario())
 
-    assert SlotState.OVERLAP not in {slot.state for slot in world.slots(UMBRELLA)}
-    assert SlotState.STARTED in {slot.state for slot in world.slots(UMBRELLA)}
+    assert OccurrenceState.OVERLAP not in {slot.state for slot in world.list_results(UMBRELLA)}
+    assert OccurrenceState.STARTED in {slot.state for slot in world.list_results(UMBRELLA)}
 
 
 async def begun_by_the_dead(world, *, tenant=ACME, kind="work", instant=LAST_DUE, owner="dead"):
     """Begin a run, and its instant, as a process that is then killed in the middle of it."""
     store = world.backend.tenant(tenant)
-    holder = Leaseholder(
+    holder = LeaseHolder(
         owner=owner, clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
     )
-    lease = await holder.take(store, f"run/{kind}", task="killed")
+    lease = await holder.acquire(store, f"run/{kind}", task="killed")
     runner = Runner(clock=world.clock, observer=world.heard)
-    run = await runner.begin(store, lease, kind=kind, manifest=Manifest(), instant=instant)
+    run = await runner.start_run(store, lease, kind=kind, manifest=Manifest(), instant=instant)
     if instant is not None:
-        slot = Slot(
+        slot = OccurrenceResult(
             schedule=kind,
-            instant=instant,
-            state=SlotState.STARTED,
+            due_at=instant,
+            state=OccurrenceState.STARTED,
             decided_at=world.clock.now(),
             run_at=run.at,
         )
-        assert await store.schedule.decide_slot(slot, fence=lease)
+        assert await store.schedule.record_result(slot, fence=lease)
     return run
 
 
@@ -299,7 +309,7 @@ async def closed(world, killed):
     world.clock.advance(LAPSES)
     runner = Runner(clock=world.clock, observer=world.heard)
     other = Run(key=RunKey(world.clock.now(), 1), kind="upkeep")
-    ended = await given_up(world.backend.tenant(ACME), by=other, runner=runner)
+    ended = await close_dead_runs(world.backend.tenant(ACME), by=other, runner=runner)
     assert [run.at for run in ended] == [killed.at]
     return [run.state for run in ended]
 
@@ -307,7 +317,7 @@ async def closed(world, killed):
 def going_on(**how):
     """Return a world whose task goes on with what a dead process left."""
     world = World(**how)
-    world.tasks = [replace(task, goes_on_within=ResetRule()) for task in world.tasks]
+    world.tasks = [replace(task, resume_window=ResetRule()) for task in world.tasks]
     return world
 
 
@@ -324,14 +334,16 @@ def test_a_run_whose_process_was_killed_is_closed_and_gone_on_with_though_nothin
         (run.at, RunState.DONE),
         (killed.at, RunState.FAILED),
     ]
-    assert [event.run for event in world.heard.of(RunGivenUp)] == [killed.name]
-    assert [slot.run_at for slot in world.slots()] == [killed.at]  # an instant is started once
+    assert [event.run for event in world.heard.of_type(RunGivenUp)] == [killed.name]
+    assert [slot.run_at for slot in world.list_results()] == [
+        killed.at
+    ]  # an instant is started once
     assert world.tick() == []
 
 
 def test_what_is_gone_on_with_begins_at_once_also_where_others_begin_later():
     world = going_on()
-    world.tasks = [replace(task, begins_after=timedelta(hours=1)) for task in world.tasks]
+    world.tasks = [replace(task, start_delay=timedelta(hours=1)) for task in world.tasks]
     asyncio.run(begun_by_the_dead(world))
     world.clock.advance(LAPSES)
     now = world.clock.now()
@@ -347,7 +359,7 @@ def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock(
     async def scenario():
         await begun_by_the_dead(world)
         stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
         await world.work.is_enough.wait()
         stopping.set()
         await daemon
@@ -385,7 +397,7 @@ def test_work_that_its_next_instant_does_is_closed_and_not_begun_again():
 
     assert world.tick() == []
     [run] = world.runs()
-    assert (run.at, run.state, run.reason) == (killed.at, RunState.FAILED, GONE)
+    assert (run.at, run.state, run.reason) == (killed.at, RunState.FAILED, PROCESS_DIED)
 
 
 def test_a_run_killed_by_hand_or_on_another_day_is_closed_and_not_gone_on_with():
@@ -398,7 +410,7 @@ def test_a_run_killed_by_hand_or_on_another_day_is_closed_and_not_gone_on_with()
 
     for world in (by_hand, yesterday):
         assert world.tick() == []
-        assert world.runs()[0].reason == GONE
+        assert world.runs()[0].reason == PROCESS_DIED
 
 
 def test_what_somebody_else_has_closed_is_gone_on_with_too():
@@ -412,12 +424,12 @@ def test_what_somebody_else_has_closed_is_gone_on_with_too():
 
 def test_work_that_kills_its_process_again_and_again_waits_for_its_next_instant():
     world = going_on()
-    for nth in range(MOST_DEATHS):
+    for nth in range(MAX_DEATHS):
         instant = None if nth else LAST_DUE
         asyncio.run(closed(world, asyncio.run(begun_by_the_dead(world, instant=instant))))
 
     assert world.tick() == []
-    assert [run.reason for run in world.runs()] == [GONE] * MOST_DEATHS
+    assert [run.reason for run in world.runs()] == [PROCESS_DIED] * MAX_DEATHS
 
 
 def test_of_two_schedulers_one_goes_on_with_what_a_third_left():
@@ -426,12 +438,14 @@ def test_of_two_schedulers_one_goes_on_with_what_a_third_left():
     world.clock.advance(LAPSES)
 
     async def both():
-        return await asyncio.gather(world.scheduler("one").tick(), world.scheduler("two").tick())
+        return await asyncio.gather(
+            world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
+        )
 
     runs = asyncio.run(both())
 
     assert sorted(len(part) for part in runs) == [0, 1]
-    assert world.heard.of(TenantFailed) == []
+    assert world.heard.of_type(TenantFailed) == []
 
 
 class Napping(FakeClock):
@@ -454,7 +468,7 @@ def test_a_daemon_just_started_is_not_late_for_what_falls_due_soon():
 
     async def scenario():
         stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
         await world.work.is_enough.wait()
         stopping.set()
         await daemon
@@ -466,7 +480,7 @@ def test_a_daemon_just_started_is_not_late_for_what_falls_due_soon():
 
 def test_runs_that_begin_in_the_same_second_never_end_before_they_start():
     world = World()
-    world.tasks.append(replace(world.tasks[0], work=Brief()))
+    world.tasks.append(replace(world.tasks[0], job=Brief()))
 
     runs = world.tick()
 
@@ -483,11 +497,11 @@ class Brief(Counting):
 def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
     long, brief = Counting(takes=3600), Brief()
     world = World(work=long, tenants=(ACME, UMBRELLA))
-    world.tasks += [replace(task, work=brief) for task in world.tasks]
+    world.tasks += [replace(task, job=brief) for task in world.tasks]
 
     async def scenario():
         stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.scheduler(at_once=1).keep_going(stopping))
+        daemon = asyncio.ensure_future(world.build_scheduler(at_once=1).run_forever(stopping))
         await asyncio.wait_for(brief.is_enough.wait(), timeout=120)
         began = len(long.runs)
         stopping.set()
@@ -500,22 +514,22 @@ def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
 
 def test_an_instant_whose_record_was_made_though_the_answer_was_lost_is_run():
     world = World()
-    world.backend = ShakyBackend("decide_slot", UncertainError("cut off"), done=True)
+    world.backend = ShakyBackend("record_result", UncertainError("cut off"), done=True)
 
     [run] = world.tick()
 
     assert run.state is RunState.DONE
-    assert [slot.run_at for slot in world.slots()] == [run.at]
+    assert [slot.run_at for slot in world.list_results()] == [run.at]
 
 
 def test_an_instant_whose_record_was_not_made_leaves_no_run_going_and_stays_due():
     world = World()
-    world.backend = ShakyBackend("decide_slot", ConflictError("fenced off"), done=False)
+    world.backend = ShakyBackend("record_result", ConflictError("fenced off"), done=False)
 
     assert world.tick() == []
-    [run] = asyncio.run(world.backend.tenant(ACME).runs.runs())
+    [run] = asyncio.run(world.backend.tenant(ACME).runs.list_runs())
     assert run.state is RunState.CANCELLED
-    assert world.slots() == []
+    assert world.list_results() == []
 
 
 def test_a_lease_that_cannot_be_given_back_does_not_hide_the_run():
@@ -530,7 +544,7 @@ def test_a_lease_that_cannot_be_given_back_does_not_hide_the_run():
     [run] = world.tick()
 
     assert run.state is RunState.DONE
-    assert world.heard.of(TenantFailed) == []
+    assert world.heard.of_type(TenantFailed) == []
 
 
 def test_one_tenants_trouble_does_not_reach_another():
@@ -547,7 +561,7 @@ def test_one_tenants_trouble_does_not_reach_another():
     [run] = world.tick()
 
     assert run.state is RunState.DONE
-    assert [(e.tenant, e.error) for e in world.heard.of(TenantFailed)] == [
+    assert [(e.tenant, e.error) for e in world.heard.of_type(TenantFailed)] == [
         (ACME, "the disk is full")
     ]
 
@@ -558,7 +572,7 @@ def test_a_clock_that_went_back_starts_nothing_and_says_so():
     world.clock.jump(world.clock.now() - timedelta(hours=1))
 
     assert world.tick() == []
-    assert len(world.heard.of(ClockWentBack)) == 1
+    assert len(world.heard.of_type(ClockWentBack)) == 1
 
 
 def test_a_clock_that_was_once_far_ahead_stops_nothing_for_good_once_somebody_vouches_for_it():
@@ -570,8 +584,8 @@ def test_a_clock_that_was_once_far_ahead_stops_nothing_for_good_once_somebody_vo
     assert world.tick() == []
 
     store = world.backend.tenant(ACME)
-    latest = asyncio.run(store.schedule.latest_decision_at())
-    asyncio.run(store.ledger.append([accepted_note(right, latest=latest)]))
+    latest = asyncio.run(store.schedule.find_latest_entry_at())
+    asyncio.run(store.ledger.append([build_clock_accepted_entry(right, latest=latest)]))
 
     [run] = world.tick()
     assert run.instant == datetime(2030, 1, 1, 11, tzinfo=UTC)
@@ -591,7 +605,7 @@ def test_an_intervals_next_run_is_a_whole_interval_after_the_last_one_began():
     assert run.instant == world.clock.now()
     world.clock.advance(timedelta(minutes=59))
     assert world.tick() == []
-    assert [slot.state.value for slot in world.slots()] == [
+    assert [slot.state.value for slot in world.list_results()] == [
         "STARTED",
         "MISSED",
         "MISSED",
@@ -606,7 +620,7 @@ def test_a_day_of_missed_minutes_is_recorded_minute_by_minute():
 
     world.tick()
 
-    assert len(world.slots()) == 24 * 60 + 1
+    assert len(world.list_results()) == 24 * 60 + 1
 
 
 def test_yesterdays_instant_does_not_run_again_when_the_clock_goes_back_over_midnight():
@@ -626,20 +640,20 @@ def test_a_task_started_by_hand_runs_though_it_is_not_due():
     world = World()
     world.tick()
 
-    run = asyncio.run(world.scheduler().start_now(world.tasks[0]))
+    run = asyncio.run(world.build_scheduler().run_now(world.tasks[0]))
 
     assert (run.state, run.instant) == (RunState.DONE, None)
-    assert len(world.slots()) == 1
+    assert len(world.list_results()) == 1
 
 
 def test_a_task_is_not_started_by_hand_while_it_is_running():
     world = World(work=Counting().hold())
 
     async def scenario():
-        going = asyncio.ensure_future(world.scheduler("one").tick())
+        going = asyncio.ensure_future(world.build_scheduler("one").run_once())
         await world.work.is_enough.wait()
         try:
-            await world.scheduler("two").start_now(world.tasks[0])
+            await world.build_scheduler("two").run_now(world.tasks[0])
         finally:
             world.work.may_end.set()
             await going
@@ -653,7 +667,7 @@ def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
 
     async def scenario():
         stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
         await world.work.is_enough.wait()
         stopping.set()
         await daemon
@@ -669,14 +683,14 @@ def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
 
     async def scenario():
         stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.scheduler().keep_going(stopping))
+        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
         await world.work.is_enough.wait()
         stopping.set()
         await daemon
 
     asyncio.run(scenario())
 
-    [run] = asyncio.run(world.backend.tenant(ACME).runs.runs())
+    [run] = asyncio.run(world.backend.tenant(ACME).runs.list_runs())
     assert run.state is RunState.CANCELLED
 
 
@@ -691,14 +705,14 @@ def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
         async def __call__(self, run):
             await super().__call__(run)
             await self.go.wait()
-            return Ending()
+            return RunResult()
 
     async def work():
         held = Held()
         world = World(work=held)
         giving_way = asyncio.Event()
         daemon = asyncio.create_task(
-            world.scheduler().keep_going(asyncio.Event(), giving_way=giving_way)
+            world.build_scheduler().run_forever(asyncio.Event(), giving_way=giving_way)
         )
         await held.is_enough.wait()
         giving_way.set()
@@ -707,7 +721,7 @@ def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
         still_there = not daemon.done()
         held.go.set()
         await daemon
-        [run] = await world.backend.tenant(ACME).runs.runs()
+        [run] = await world.backend.tenant(ACME).runs.list_runs()
         return still_there, run.state
 
     assert asyncio.run(work()) == (True, RunState.DONE)

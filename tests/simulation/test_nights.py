@@ -11,41 +11,41 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stoker.budgets.charges import charges
-from stoker.calendar.recurrence import Due
-from stoker.pulls.planner import plan_day
+from stoker.budgets.charges import list_charges
+from stoker.calendar.recurrence import DueOccurrences
+from stoker.pulls.planner import plan_pulls
 from stoker.simulation import nights as rehearsal
 from stoker.simulation.commands import simulate
 from stoker.simulation.faults import (
-    BadNights,
-    Place,
-    Stretch,
-    Trouble,
-    bad_nights,
-    first_day,
-    places,
-    troubles,
+    FaultPlan,
+    InjectedFault,
+    Interval,
+    SimTenant,
+    build_fault_plan,
+    choose_first_day,
+    list_sim_tenants,
+    parse_faults,
 )
-from stoker.simulation.invariants import Auditor, Promise
-from stoker.simulation.nights import Order, Practice, rehearsed
+from stoker.simulation.invariants import Invariant, InvariantChecker
+from stoker.simulation.nights import DecisionFunctions, SimOptions, simulate_nights
 
-SMALL = Order(accounts=60, units=45, credits=8, companies=3)
+SMALL = SimOptions(accounts=60, units=45, credits=8, companies=3)
 NIGHTS = 30
-EVERYTHING = frozenset(Trouble)
+EVERYTHING = frozenset(InjectedFault)
 
 
 def broken(practice, *injected):
-    found = rehearsed(nights=NIGHTS, injected=injected, order=SMALL, practice=practice)
-    return {each.promise for each in found.breaches}, found
+    found = simulate_nights(nights=NIGHTS, injected=injected, order=SMALL, practice=practice)
+    return {each.invariant for each in found.violations}, found
 
 
 @pytest.fixture(scope="module")
 def ours():
-    return rehearsed(nights=NIGHTS, injected=EVERYTHING, order=SMALL)
+    return simulate_nights(nights=NIGHTS, injected=EVERYTHING, order=SMALL)
 
 
 def test_no_promise_breaks_whatever_goes_wrong(ours):
-    assert ours.breaches == []
+    assert ours.violations == []
 
 
 def test_what_is_injected_does_happen(ours):
@@ -57,12 +57,12 @@ def test_what_is_injected_does_happen(ours):
 
 
 def test_the_same_seed_gives_the_same_nights(ours):
-    assert rehearsed(nights=NIGHTS, injected=EVERYTHING, order=SMALL) == ours
+    assert simulate_nights(nights=NIGHTS, injected=EVERYTHING, order=SMALL) == ours
 
 
 def test_without_trouble_every_night_is_done_and_nothing_is_left_out():
-    found = rehearsed(nights=14, order=SMALL)
-    assert (found.breaches, found.shed, found.killed, found.pushed_back) == ([], 0, 0, 0)
+    found = simulate_nights(nights=14, order=SMALL)
+    assert (found.violations, found.shed, found.killed, found.pushed_back) == ([], 0, 0, 0)
     assert found.nights == 2 * 14
 
 
@@ -73,7 +73,7 @@ def test_the_rehearsal_asks_the_product_and_the_auditor_none_of_it():
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stoker.")
         for name in node.names
     }
-    source = ast.parse(inspect.getsource(inspect.getmodule(Auditor)))
+    source = ast.parse(inspect.getsource(inspect.getmodule(InvariantChecker)))
     imported = {node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom)}
     assert {each for each in imported if each.startswith("stoker.")} - {
         "stoker.simulation.faults"
@@ -87,11 +87,11 @@ def test_a_schedule_that_reads_the_wall_is_caught_on_both_nights_clocks_are_set(
         hour, minute = reversed([int(part) for part in schedule.expression.split()[:2]])
         wall = now.astimezone(ZoneInfo(schedule.zone))
         due = (wall.hour, wall.minute - wall.minute % 10) == (hour, minute)
-        return Due(run=(now,) if due and now != last else (), reason="")
+        return DueOccurrences(run=(now,) if due and now != last else (), reason="")
 
-    promises, found = broken(Practice(due=by_the_wall), Trouble.DST)
-    assert promises >= {Promise.ONE_RUN}
-    ones = [each for each in found.breaches if each.promise is Promise.ONE_RUN]
+    promises, found = broken(DecisionFunctions(due=by_the_wall), InjectedFault.DST)
+    assert promises >= {Invariant.ONE_RUN}
+    ones = [each for each in found.violations if each.invariant is Invariant.ONE_RUN]
     assert {(each.tenant, each.day) for each in ones} == {
         ("london", date(2026, 3, 29)),
         ("sydney", date(2026, 4, 5)),
@@ -100,21 +100,21 @@ def test_a_schedule_that_reads_the_wall_is_caught_on_both_nights_clocks_are_set(
 
 def test_a_gate_that_read_its_caps_in_the_morning_is_caught_when_one_is_cut():
     def unaware(request, caps, standing, *, reset, now):
-        wanted = charges(request, caps, {}, reset=reset, now=now, opened=standing.opened)
+        wanted = list_charges(request, caps, {}, reset=reset, now=now, opened=standing.opened)
         for charge in wanted:
             used = standing.opened.get((charge.cap, charge.window))
             if used and used.total + charge.amount > charge.limit:
-                return rehearsal.granted(request, caps, standing, reset=reset, now=now)
+                return rehearsal.grant_charges(request, caps, standing, reset=reset, now=now)
         return tuple(wanted)
 
-    promises, found = broken(Practice(grants=unaware), Trouble.CAP_CUT)
-    assert promises == {Promise.CAPS}
-    assert {each.night for each in found.breaches} <= set(range(NIGHTS * 65 // 100, NIGHTS))
+    promises, found = broken(DecisionFunctions(grants=unaware), InjectedFault.CAP_CUT)
+    assert promises == {Invariant.CAPS}
+    assert {each.night for each in found.violations} <= set(range(NIGHTS * 65 // 100, NIGHTS))
 
 
 def test_nights_that_leave_nothing_out_are_caught_when_vendors_are_slow():
-    promises, _ = broken(Practice(sheds=lambda waiting, **_: ()), Trouble.TOO_MANY)
-    assert promises == {Promise.DEADLINE}
+    promises, _ = broken(DecisionFunctions(sheds=lambda waiting, **_: ()), InjectedFault.TOO_MANY)
+    assert promises == {Invariant.DEADLINE}
 
 
 def test_a_plan_that_gives_up_on_some_without_saying_so_is_caught():
@@ -125,28 +125,28 @@ def test_a_plan_that_gives_up_on_some_without_saying_so_is_caught():
             value=np.where(known, accounts.value, 0.0),
             deep_value=np.where(known, accounts.deep_value, 0.0),
         )
-        return plan_day(some, limits, now=now, rule=replace(rule, floor=None))
+        return plan_pulls(some, limits, now=now, rule=replace(rule, floor=None))
 
-    assert broken(Practice(plan=only_the_best))[0] == {Promise.FLOOR}
+    assert broken(DecisionFunctions(plan=only_the_best))[0] == {Invariant.FLOOR}
 
 
 def test_a_program_that_forgets_what_it_missed_is_caught_after_an_outage():
-    from stoker.calendar.recurrence import CatchUp, due
+    from stoker.calendar.recurrence import CatchUp, compute_due
 
     def forgetful(now, last, schedule):
-        return due(now, last, schedule, catch_up=CatchUp.NONE, grace=timedelta(minutes=15))
+        return compute_due(now, last, schedule, catch_up=CatchUp.NONE, grace=timedelta(minutes=15))
 
-    assert Promise.ONE_RUN in broken(Practice(due=forgetful), Trouble.OUTAGE)[0]
+    assert Invariant.ONE_RUN in broken(DecisionFunctions(due=forgetful), InjectedFault.OUTAGE)[0]
 
 
-PLACE = Place(tenant="a", zone="Europe/London", at=time(1, 30))
+PLACE = SimTenant(tenant="a", zone="Europe/London", at=time(1, 30))
 START = datetime(2026, 3, 1, 1, 30, tzinfo=UTC)
 
 
 def auditor(**bad):
-    return Auditor(
+    return InvariantChecker(
         PLACE,
-        BadNights(**bad),
+        FaultPlan(**bad),
         first=date(2026, 3, 1),
         floor=timedelta(days=10),
         limit=lambda cap, at: 5,
@@ -155,45 +155,45 @@ def auditor(**bad):
 
 def test_the_auditor_counts_caps_looks_nights_waits_and_minutes_by_the_wall():
     found = auditor()
-    found.began(START)
+    found.record_start(START)
     for _ in range(5):
-        found.spent("cap", 1, at=START)
-    found.looked("x", at=START)
-    found.ended(at=START + timedelta(minutes=100), deadline=START + timedelta(minutes=90))
-    found.waits({"x": START - timedelta(days=12)}, said=(), at=START)
-    found.over(1)
-    assert found.breaches == []
-    found.began(START + timedelta(hours=3))
-    found.spent("cap", 1, at=START)
-    found.looked("x", at=START + timedelta(hours=20))
-    found.ended(at=START + timedelta(minutes=101), deadline=START + timedelta(minutes=90))
+        found.record_spending("cap", 1, at=START)
+    found.record_lookup("x", at=START)
+    found.record_end(at=START + timedelta(minutes=100), deadline=START + timedelta(minutes=90))
+    found.check_waits({"x": START - timedelta(days=12)}, said=(), at=START)
+    found.finish(1)
+    assert found.violations == []
+    found.record_start(START + timedelta(hours=3))
+    found.record_spending("cap", 1, at=START)
+    found.record_lookup("x", at=START + timedelta(hours=20))
+    found.record_end(at=START + timedelta(minutes=101), deadline=START + timedelta(minutes=90))
     late = {"x": START - timedelta(days=12, minutes=1)}
-    found.waits(late, said=("x",), at=START)
-    assert len(found.breaches) == 4
-    found.waits(late, said=(), at=START)
-    found.over(2)
-    assert {each.promise for each in found.breaches} == set(Promise)
-    assert [each.night for each in found.breaches] == [1, 1, 1, 1, 1, 2]
+    found.check_waits(late, said=("x",), at=START)
+    assert len(found.violations) == 4
+    found.check_waits(late, said=(), at=START)
+    found.finish(2)
+    assert {each.invariant for each in found.violations} == set(Invariant)
+    assert [each.night for each in found.violations] == [1, 1, 1, 1, 1, 2]
 
 
 def test_a_wait_in_which_the_program_was_down_is_not_held_against_it():
-    down = Stretch(start=START - timedelta(days=5), end=START - timedelta(days=3))
+    down = Interval(start=START - timedelta(days=5), end=START - timedelta(days=3))
     found = auditor(down=(down,))
-    found.waits({"x": START - timedelta(days=14)}, said=(), at=START)
-    assert found.breaches == []
-    found.waits({"x": START - timedelta(days=14, minutes=1)}, said=(), at=START)
-    assert len(found.breaches) == 1
+    found.check_waits({"x": START - timedelta(days=14)}, said=(), at=START)
+    assert found.violations == []
+    found.check_waits({"x": START - timedelta(days=14, minutes=1)}, said=(), at=START)
+    assert len(found.violations) == 1
 
 
 @pytest.mark.parametrize("nights", [12, 40, 90, 365])
 def test_clocks_are_set_and_everything_goes_wrong_within_the_rehearsal(nights):
-    begins, ends = first_day(nights), first_day(nights) + timedelta(days=nights)
+    begins, ends = choose_first_day(nights), choose_first_day(nights) + timedelta(days=nights)
     assert begins <= date(2026, 3, 29) < ends
     assert begins <= date(2026, 4, 5) < ends
-    for place in places(EVERYTHING):
-        bad = bad_nights(place, nights=nights, injected=EVERYTHING)
-        for stretch in (*bad.down, *bad.pushed, *bad.cut):
-            assert begins <= place.day(stretch.start) < ends
+    for place in list_sim_tenants(EVERYTHING):
+        bad = build_fault_plan(place, nights=nights, injected=EVERYTHING)
+        for stretch in (*bad.down, *bad.throttled, *bad.cap_cuts):
+            assert begins <= place.to_local_day(stretch.start) < ends
 
 
 def test_the_command_says_zero_broken_and_what_happened():
@@ -212,7 +212,7 @@ def test_the_command_says_zero_broken_and_what_happened():
 
 
 def test_a_trouble_nobody_knows_is_refused():
-    assert troubles(" outage , 429 ") == {Trouble.OUTAGE, Trouble.TOO_MANY}
-    assert troubles("") == frozenset()
+    assert parse_faults(" outage , 429 ") == {InjectedFault.OUTAGE, InjectedFault.TOO_MANY}
+    assert parse_faults("") == frozenset()
     with pytest.raises(Exception, match="no trouble is called 'flood'; there are outage, dst"):
-        troubles("outage,flood")
+        parse_faults("outage,flood")

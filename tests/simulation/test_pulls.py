@@ -11,23 +11,30 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
-from stoker.heat.beliefs import BeliefRule, Observed, learned
+from stoker.heat.beliefs import ChangeRateRule, LookupObservation, learn_change_rates
 from stoker.heat.heat import HeatRule
 from stoker.heat.tiers import BY_RANK, Tier
 from stoker.pulls.columns import PullRule
 from stoker.pulls.worth import Objective
 from stoker.simulation import policies as pull_policies
-from stoker.simulation.policies import BEGINNING, TIERS_NEED, Chosen, Costs, Planned, Sight
+from stoker.simulation.policies import (
+    START,
+    TIERS_BUDGET,
+    ChosenLookups,
+    DayObservation,
+    LookupCosts,
+    ProductPolicy,
+)
 from stoker.simulation.pull_compare import (
     FRESHNESS,
     HARMONIC,
-    bounds,
-    cadence_without_history,
-    compared,
-    looks_needed,
+    compare_policies,
+    compute_bounds,
+    compute_prior_intervals,
+    find_lookups_needed,
 )
-from stoker.simulation.pull_run import Warmth, kept_by, ranked
-from stoker.simulation.world import population, recorded
+from stoker.simulation.pull_run import HeatTracker, run_policy, to_tier_ranks
+from stoker.simulation.world import build_population, read_trace
 
 FREE = {
     objective: PullRule(objective=objective, floor=None) for objective in Objective
@@ -36,7 +43,7 @@ FREE = {
 
 @pytest.fixture(scope="module")
 def side_by_side():
-    return compared(population(1000, seed=1), budget=TIERS_NEED / 2, days=180)
+    return compare_policies(build_population(1000, seed=1), budget=TIERS_BUDGET / 2, days=180)
 
 
 def test_the_product_keeps_copies_fresher_than_tiers_by_every_yardstick(side_by_side):
@@ -62,7 +69,7 @@ def test_no_policy_beats_the_bound_and_the_product_comes_close(side_by_side):
 def test_all_policies_spend_the_same_and_none_more_than_there_is(side_by_side):
     assert {each.over for each in side_by_side.policies} == {0}
     for each in side_by_side.policies:
-        assert each.per_day == pytest.approx(TIERS_NEED / 2, rel=0.01), each.policy
+        assert each.per_day == pytest.approx(TIERS_BUDGET / 2, rel=0.01), each.policy
 
 
 def test_looking_as_often_as_things_change_is_caught(side_by_side):
@@ -72,56 +79,62 @@ def test_looking_as_often_as_things_change_is_caught(side_by_side):
 
 
 def test_a_policy_that_cannot_learn_is_caught():
-    class Forgetful(Planned):
-        def told(self, sight, chosen, changed):
+    class Forgetful(ProductPolicy):
+        def record_changes(self, sight, chosen, changed):
             pass
 
-    world, budget = population(800, seed=2), TIERS_NEED / 2
-    learning = kept_by(Planned(name="", world=world, rule=HARMONIC), world, budget=budget, days=180)
-    naive = kept_by(Forgetful(name="", world=world, rule=HARMONIC), world, budget=budget, days=180)
-    least = bounds(world, budget=budget).harmonic
+    world, budget = build_population(800, seed=2), TIERS_BUDGET / 2
+    learning = run_policy(
+        ProductPolicy(name="", world=world, rule=HARMONIC), world, budget=budget, days=180
+    )
+    naive = run_policy(
+        Forgetful(name="", world=world, rule=HARMONIC), world, budget=budget, days=180
+    )
+    least = compute_bounds(world, budget=budget).harmonic
     assert learning.tally.harmonic < 1.04 * least < naive.tally.harmonic
 
 
 def test_the_rehearsal_learns_as_the_product_does():
-    world, beliefs = population(6, seed=5, deep=True), BeliefRule()
-    policy, luck = Planned(name="", world=world, beliefs=beliefs), np.random.default_rng(1)
+    world, beliefs = build_population(6, seed=5, deep=True), ChangeRateRule()
+    policy, luck = ProductPolicy(name="", world=world, beliefs=beliefs), np.random.default_rng(1)
     rank = np.array([0, 1, 2, 0, 1, 2])
     tiers = {str(n): BY_RANK[each] for n, each in enumerate(rank.tolist())}
     seen = np.zeros((2, 6), np.int64)
-    known = learned(
+    known = learn_change_rates(
         [looked_at(n, 0, surface=True, deep=True) for n in range(6)],
         known={},
         tiers=tiers,
         rule=beliefs,
     )
     for day in range(1, 30):
-        sight = Sight(
+        sight = DayObservation(
             day=day, age=day - seen[0], deep_age=day - seen[1], heat=np.zeros(6), rank=rank
         )
         accounts = np.flatnonzero(luck.random(6) < 0.4)
         deep, changed = luck.random((2, len(accounts))) < 0.5
         deep_changed = luck.random(deep.sum()) < 0.3
-        policy.told(sight, Chosen(accounts=accounts, deep=deep), [changed, deep_changed])
+        policy.record_changes(
+            sight, ChosenLookups(accounts=accounts, deep=deep), [changed, deep_changed]
+        )
         told = iter(deep_changed.tolist())
         looks = [
             looked_at(n, day, surface=bool(found), deep=next(told) if deeply else None)
             for n, found, deeply in zip(accounts.tolist(), changed, deep, strict=True)
         ]
-        known |= learned(looks, known=known, tiers=tiers, rule=beliefs)
+        known |= learn_change_rates(looks, known=known, tiers=tiers, rule=beliefs)
         seen[0][accounts], seen[1][accounts[deep]] = day, day
-    today = Sight(day=29, age=0.0 * rank, deep_age=0.0 * rank, heat=np.zeros(6), rank=rank)
-    surface, deeper = policy.believed(today)
+    today = DayObservation(day=29, age=0.0 * rank, deep_age=0.0 * rank, heat=np.zeros(6), rank=rank)
+    surface, deeper = policy.estimate_today(today)
     assert surface.changes.tolist() == [known[str(n)].surface.changes for n in range(6)]
     assert surface.days.tolist() == [known[str(n)].surface.days for n in range(6)]
     assert deeper.changes.tolist() == [known[str(n)].deep.changes for n in range(6)]
 
 
 def looked_at(account, day, *, surface, deep):
-    return Observed(
+    return LookupObservation(
         key=f"{account} {day}",
         account=str(account),
-        at=BEGINNING + timedelta(days=day),
+        at=START + timedelta(days=day),
         surface=surface,
         deep=deep,
     )
@@ -129,44 +142,47 @@ def looked_at(account, day, *, surface, deep):
 
 def test_without_history_the_product_keeps_the_tiers_cadence():
     for rule in (HARMONIC, FRESHNESS):
-        days = cadence_without_history(accounts=1000, days=84, rule=rule)
+        days = compute_prior_intervals(accounts=1000, days=84, rule=rule)
         assert days[Tier.HOT] == pytest.approx(1, rel=0.02)
         assert days[Tier.WARM] == pytest.approx(3, rel=0.02)
         assert days[Tier.COLD] == pytest.approx(7, rel=0.02)
 
 
 def test_with_half_of_the_tiers_budget_every_tier_waits_longer_by_about_twice():
-    days = cadence_without_history(accounts=1000, days=168, times=0.5)
+    days = compute_prior_intervals(accounts=1000, days=168, times=0.5)
     assert [days[tier] for tier in (Tier.HOT, Tier.WARM, Tier.COLD)] == pytest.approx(
         [2, 6, 14], rel=0.1
     )
 
 
 def test_the_tiers_freshness_is_had_for_three_quarters_of_their_looks():
-    world, budget = population(600, seed=3), TIERS_NEED / 2
-    tiers = kept_by(pull_policies.tiers(), world, budget=budget, days=120).tally.freshness
+    world, budget = build_population(600, seed=3), TIERS_BUDGET / 2
+    tiers = run_policy(pull_policies.build_tiers(), world, budget=budget, days=120).tally.freshness
 
     def ours():
-        return Planned(name="", world=world, rule=FREE[Objective.FRESHNESS])
+        return ProductPolicy(name="", world=world, rule=FREE[Objective.FRESHNESS])
 
-    share = looks_needed(ours, world, freshness=tiers, budget=budget, days=120, turns=4)
+    share = find_lookups_needed(ours, world, freshness=tiers, budget=budget, days=120, turns=4)
     assert 0.5 < share <= 0.75
-    assert looks_needed(ours, world, freshness=1.0, budget=budget, days=60, turns=2) == 1.0
+    assert find_lookups_needed(ours, world, freshness=1.0, budget=budget, days=60, turns=2) == 1.0
 
 
 def test_deep_looks_are_bought_where_they_are_worth_their_price():
-    world, costs = population(600, seed=4, deep=True), Costs(shallow=1, deep=5)
-    most = bounds(world, budget=0.3, costs=costs).freshness
+    world, costs = build_population(600, seed=4, deep=True), LookupCosts(shallow=1, deep=5)
+    most = compute_bounds(world, budget=0.3, costs=costs).freshness
     rule = FREE[Objective.FRESHNESS]
 
     def kept(policy):
-        return kept_by(policy, world, budget=0.3, days=180, costs=costs)
+        return run_policy(policy, world, budget=0.3, days=180, costs=costs)
 
-    known = kept(Planned(name="", world=world, rule=rule, known=True, costs=costs))
-    learned = kept(Planned(name="", world=world, rule=rule, costs=costs))
+    known = kept(ProductPolicy(name="", world=world, rule=rule, known=True, costs=costs))
+    learned = kept(ProductPolicy(name="", world=world, rule=rule, costs=costs))
     always = kept(
-        pull_policies.MostUrgent(
-            name="", urgency=pull_policies.overdue, deep=lambda sight: sight.age > 0, costs=costs
+        pull_policies.UrgencyPolicy(
+            name="",
+            urgency=pull_policies.compute_overdue,
+            deep=lambda sight: sight.age > 0,
+            costs=costs,
         )
     )
     assert known.tally.freshness >= 0.99 * most
@@ -181,15 +197,17 @@ heats = st.lists(st.floats(0, 1), min_size=1, max_size=60).map(np.array)
 
 @given(heats, st.integers(0, 200), st.booleans())
 def test_the_most_urgent_never_cost_more_than_the_budget(heat, budget, deep):
-    sight = Sight(day=0, age=1 + heat, deep_age=1 + heat, heat=heat, rank=ranked(heat))
-    costs = Costs(shallow=2, deep=7)
-    policy = pull_policies.MostUrgent(
+    sight = DayObservation(
+        day=0, age=1 + heat, deep_age=1 + heat, heat=heat, rank=to_tier_ranks(heat)
+    )
+    costs = LookupCosts(shallow=2, deep=7)
+    policy = pull_policies.UrgencyPolicy(
         name="",
         urgency=lambda sight: sight.heat,
         deep=lambda sight: sight.heat > 0.5 * deep,
         costs=costs,
     )
-    chosen = policy.chosen(sight, budget=budget)
+    chosen = policy.choose_lookups(sight, budget=budget)
     spent = np.where(chosen.deep, costs.deep, costs.shallow).sum()
     assert spent <= budget
     assert len(set(chosen.accounts.tolist())) == len(chosen.accounts)
@@ -199,40 +217,42 @@ def test_the_most_urgent_never_cost_more_than_the_budget(heat, budget, deep):
 
 @given(heats)
 def test_tiers_go_by_heat(heat):
-    rank = ranked(heat)
+    rank = to_tier_ranks(heat)
     order = np.argsort(heat, kind="stable")
     assert (np.diff(rank[order]) >= 0).all()
     assert set(rank.tolist()) <= {0, 1, 2}
 
 
 def test_hot_accounts_are_few_and_tiers_cost_what_they_say():
-    rank = ranked(np.linspace(0, 1, 1000))
+    rank = to_tier_ranks(np.linspace(0, 1, 1000))
     assert np.bincount(rank).tolist() == [600, 300, 100]
-    assert pytest.approx(2 / 7) == TIERS_NEED
+    assert pytest.approx(2 / 7) == TIERS_BUDGET
 
 
 def test_what_is_found_warms_an_account_and_cools_again():
-    warmth = Warmth(np.array([0.5, 0.5]), rule=HeatRule())
-    before = warmth.on(3)
-    warmth.found(np.array([1]), day=3)
-    warm, week = warmth.on(3), warmth.on(10)
+    warmth = HeatTracker(np.array([0.5, 0.5]), rule=HeatRule())
+    before = warmth.compute_heat_on(3)
+    warmth.add_changes(np.array([1]), day=3)
+    warm, week = warmth.compute_heat_on(3), warmth.compute_heat_on(10)
     assert before[0] == before[1] == warm[0]
     assert warm[1] > week[1] > before[1]
-    warmth.found(np.array([1]), day=3)
-    assert warmth.on(3)[1] > warm[1]
+    warmth.add_changes(np.array([1]), day=3)
+    assert warmth.compute_heat_on(3)[1] > warm[1]
 
 
 @pytest.mark.parametrize(("budget", "days"), [(0.0, 10), (-1.0, 10), (0.1, 1), (float("nan"), 10)])
 def test_a_rehearsal_of_nothing_is_refused(budget, days):
     with pytest.raises(ConfigError, match="a rehearsal takes"):
-        kept_by(pull_policies.uniform(), population(5), budget=budget, days=days)
+        run_policy(pull_policies.build_uniform(), build_population(5), budget=budget, days=days)
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 30), st.floats(0.001, 1.0), st.integers(2, 40), st.integers(0, 5))
 def test_any_rehearsal_keeps_its_budget_and_its_shares(accounts, budget, days, seed):
-    world = population(accounts, seed=seed)
-    kept = kept_by(Planned(name="", world=world), world, budget=budget, days=days, seed=seed)
+    world = build_population(accounts, seed=seed)
+    kept = run_policy(
+        ProductPolicy(name="", world=world), world, budget=budget, days=days, seed=seed
+    )
     assert kept.over == 0
     assert 0 <= kept.tally.freshness <= 1 + 1e-9
     assert kept.tally.harmonic >= 0
@@ -240,9 +260,9 @@ def test_any_rehearsal_keeps_its_budget_and_its_shares(accounts, budget, days, s
 
 
 def test_the_same_seed_is_the_same_rehearsal():
-    world = population(100, seed=1)
+    world = build_population(100, seed=1)
     one, same, other = (
-        kept_by(Planned(name="", world=world), world, budget=0.1, days=60, seed=seed)
+        run_policy(ProductPolicy(name="", world=world), world, budget=0.1, days=60, seed=seed)
         for seed in (1, 1, 2)
     )
     assert one == same != other
@@ -264,16 +284,16 @@ def test_recorded_changes_have_no_bound(tmp_path):
     trace = write_trace(tmp_path / "trace.csv.gz", items=50, days=200)
     uses = tmp_path / "uses.csv.gz"
     uses.write_bytes(gzip.compress(b"item,uses\npage 1,300\npage 2,20\n"))
-    world = recorded(trace, days=60, importance=uses, seed=1)
+    world = read_trace(trace, days=60, importance=uses, seed=1)
     assert 40 < len(world) <= 50
-    assert bounds(world, budget=0.1) is None
+    assert compute_bounds(world, budget=0.1) is None
 
 
 def test_on_recorded_changes_the_product_beats_tiers(tmp_path):
-    world = recorded(write_trace(tmp_path / "t.csv.gz", items=600, days=500), days=400)
+    world = read_trace(write_trace(tmp_path / "t.csv.gz", items=600, days=500), days=400)
     ours, tiers = (
-        kept_by(policy, world, budget=0.1, days=400).tally
-        for policy in (Planned(name="", world=world), pull_policies.tiers())
+        run_policy(policy, world, budget=0.1, days=400).tally
+        for policy in (ProductPolicy(name="", world=world), pull_policies.build_tiers())
     )
     assert 1 - ours.freshness < 0.85 * (1 - tiers.freshness)
     assert ours.capture > tiers.capture

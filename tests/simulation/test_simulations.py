@@ -11,15 +11,20 @@ import pytest
 import stoker.simulation
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
-from stoker.simulation.chart import bar_chart
-from stoker.simulation.touch_coverage import LONGEST_FIRST, REPAIRED, WEEKLY, compared
-from stoker.simulation.touch_scores import formulas
-from stoker.simulation.touch_timing import chi_square_p, timed
-from stoker.touches.coverage import Odds
+from stoker.simulation.chart import draw_bar_chart
+from stoker.simulation.touch_coverage import (
+    MAX_WAIT_FIRST,
+    REPLANNED_DAILY,
+    WEEKLY,
+    compare_coverage,
+)
+from stoker.simulation.touch_scores import compare_formulas
+from stoker.simulation.touch_timing import compute_chi_square_p, simulate_timing
+from stoker.touches.coverage import OutcomeOdds
 from stoker.touches.model import PlanRule
 
 RULE = PlanRule()
-USUAL = Odds(failed=0.1, already_reacted=0.05, no_posts=0.05)
+USUAL = OutcomeOdds(failed=0.1, already_reacted=0.05, no_posts=0.05)
 HERE = Path(stoker.simulation.__file__).parent
 
 
@@ -46,23 +51,23 @@ def test_simulations_use_the_production_planners(simulation, production):
 def test_repaired_daily_nearly_everybody_is_reached_in_time_and_planning_weekly_is_caught():
     found = {
         each.policy: each
-        for each in compared(profiles=100, weeks=12, runs=15, odds=USUAL, rule=RULE)
+        for each in compare_coverage(profiles=100, weeks=12, runs=15, odds=USUAL, rule=RULE)
     }
-    assert found[REPAIRED].within >= 0.995
+    assert found[REPLANNED_DAILY].within >= 0.995
     assert found[WEEKLY].within < 0.95
-    assert found[REPAIRED].within <= found[LONGEST_FIRST].within + 0.001
+    assert found[REPLANNED_DAILY].within <= found[MAX_WAIT_FIRST].within + 0.001
     assert min(sum(each.gaps) for each in found.values()) > 10_000
 
 
 def test_a_rehearsal_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="at least a profile"):
-        compared(profiles=0, weeks=1, runs=1, odds=USUAL, rule=RULE)
+        compare_coverage(profiles=0, weeks=1, runs=1, odds=USUAL, rule=RULE)
     with pytest.raises(ConfigError, match="at least a day"):
-        timed(days=0, per_day=1, rule=RULE)
+        simulate_timing(days=0, per_day=1, rule=RULE)
 
 
 def test_who_waited_longer_is_picked_more_often_and_the_old_formula_forgot_the_quiet():
-    new, old = formulas(profiles=100, weeks=20, odds=USUAL, rule=RULE)
+    new, old = compare_formulas(profiles=100, weeks=20, odds=USUAL, rule=RULE)
     frequencies = [bucket.frequency for bucket in new.buckets if bucket.seen]
     assert frequencies == sorted(frequencies)
     assert new.within > 0.99 > old.within
@@ -71,7 +76,7 @@ def test_who_waited_longer_is_picked_more_often_and_the_old_formula_forgot_the_q
 
 
 def test_touches_follow_the_table_of_rates_and_are_never_too_near():
-    found = timed(days=500, per_day=12, rule=RULE, zone="Asia/Singapore")
+    found = simulate_timing(days=500, per_day=12, rule=RULE, zone="Asia/Singapore")
     assert found.hours == tuple(range(9, 18))
     assert found.p > 0.01
     assert (found.too_near, found.outside) == (0, 0)
@@ -79,11 +84,11 @@ def test_touches_follow_the_table_of_rates_and_are_never_too_near():
 
 
 def test_times_spread_evenly_over_the_day_would_be_caught():
-    even = timed(days=500, per_day=12, rule=PlanRule(rates=()))
+    even = simulate_timing(days=500, per_day=12, rule=PlanRule(rates=()))
     shares = [rate / 8.2 for rate in (0.6, 1.3, 1.3, 0.8, 1.2, 1.2, 0.7, 0.7, 0.4)]
     expected = [share * sum(even.drawn) for share in shares]
     statistic = sum((a - b) ** 2 / b for a, b in zip(even.drawn, expected, strict=True))
-    assert chi_square_p(statistic, freedom=8) < 1e-6
+    assert compute_chi_square_p(statistic, freedom=8) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -91,11 +96,11 @@ def test_times_spread_evenly_over_the_day_would_be_caught():
     [(3.841, 1, 0.05), (5.991, 2, 0.05), (15.507, 8, 0.05), (20.090, 8, 0.01), (0.0, 5, 1.0)],
 )
 def test_the_tail_of_chi_square_is_that_of_the_tables(statistic, freedom, p):
-    assert chi_square_p(statistic, freedom=freedom) == pytest.approx(p, rel=2e-3)
+    assert compute_chi_square_p(statistic, freedom=freedom) == pytest.approx(p, rel=2e-3)
 
 
 def test_a_picture_is_a_png_that_can_be_read_back():
-    data = bar_chart("Gaps", ["a", "b"], [1, 3])
+    data = draw_bar_chart("Gaps", ["a", "b"], [1, 3])
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, parts = 8, {}
     while at < len(data):
@@ -108,7 +113,7 @@ def test_a_picture_is_a_png_that_can_be_read_back():
         at += 12 + length
     width, height = struct.unpack(">II", parts[b"IHDR"][:8])
     assert len(zlib.decompress(parts[b"IDAT"])) == height * (width + 1)
-    assert bar_chart("", [], []) != data
+    assert draw_bar_chart("", [], []) != data
 
 
 @pytest.mark.parametrize(

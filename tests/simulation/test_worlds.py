@@ -10,8 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.simulation.metrics import FADING, Stretch, Tally, ein, missed_within
-from stoker.simulation.world import LEAD, Steady, Traced, population, recorded
+from stoker.simulation.metrics import (
+    VALUE_HALF_LIFE_DAYS,
+    CopySpan,
+    FreshnessTally,
+    compute_ein,
+    integrate_ein,
+)
+from stoker.simulation.world import (
+    LEAD_DAYS,
+    RecordedChanges,
+    SteadyChanges,
+    build_population,
+    read_trace,
+)
 
 DAY = 86_400
 
@@ -21,18 +33,18 @@ def stretch(*, looked, since, now, value=1.0, ends_in_look=True):
         np.atleast_1d(np.asarray(looked, float)),
         np.atleast_1d(np.asarray(since, float)),
     )
-    return Stretch(
+    return CopySpan(
         accounts=np.arange(len(looked)),
         value=np.full(len(looked), value),
-        looked=looked,
+        looked_at=looked,
         since=since,
         now=now,
-        ends_in_look=ends_in_look,
+        ends_in_lookup=ends_in_look,
     )
 
 
 def traced(*moments, days=100):
-    return Traced(
+    return RecordedChanges(
         at=np.array([at for each in moments for at in each], float),
         first=np.concatenate([[0], np.cumsum([len(each) for each in moments])]).astype(np.int64),
         days=float(days),
@@ -40,7 +52,7 @@ def traced(*moments, days=100):
 
 
 def test_a_population_is_spread_as_its_description_says():
-    world = population(200_000, seed=3)
+    world = build_population(200_000, seed=3)
     value, rates = np.sort(world.surface.value)[::-1], world.surface.changes.rates
     assert value[:2_000].sum() / value.sum() == pytest.approx(0.15, abs=0.01)
     assert value[:20_000].sum() / value.sum() == pytest.approx(0.50, abs=0.01)
@@ -52,15 +64,15 @@ def test_a_population_is_spread_as_its_description_says():
 
 
 def test_the_same_seed_is_the_same_population_and_another_is_another():
-    one, same, other = (population(50, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (build_population(50, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.surface.value, same.surface.value)
     assert np.array_equal(one.posture, same.posture)
     assert not np.array_equal(one.surface.value, other.surface.value)
 
 
 def test_a_deep_facet_takes_its_share_of_the_value():
-    world = population(100, seed=1, deep=True)
-    assert [len(facet.value) for facet in world.facets] == [100, 100]
+    world = build_population(100, seed=1, deep=True)
+    assert [len(facet.value) for facet in world.levels] == [100, 100]
     assert world.deep.value.sum() / (world.surface.value + world.deep.value).sum() == pytest.approx(
         0.4
     )
@@ -69,7 +81,7 @@ def test_a_deep_facet_takes_its_share_of_the_value():
 @pytest.mark.parametrize("accounts", [0, -1, 10**9])
 def test_a_population_of_nobody_or_of_too_many_is_refused(accounts):
     with pytest.raises(ConfigError, match="accounts"):
-        population(accounts)
+        build_population(accounts)
 
 
 def summed_ein(x):
@@ -84,13 +96,13 @@ def summed_ein(x):
 
 @given(st.floats(0, 50))
 def test_missed_changes_count_one_then_half_then_a_third(x):
-    assert ein(np.array([x]))[0] == pytest.approx(summed_ein(x), rel=1e-9, abs=1e-300)
+    assert compute_ein(np.array([x]))[0] == pytest.approx(summed_ein(x), rel=1e-9, abs=1e-300)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e3))
 def test_the_integral_of_missed_changes_grows_as_they_do(x, more):
-    low, high = missed_within(np.array([x, x + more]))
-    first, last = ein(np.array([x, x + more]))
+    low, high = integrate_ein(np.array([x, x + more]))
+    first, last = compute_ein(np.array([x, x + more]))
     wide = 1e-9 * (1 + high)
     assert first * more - wide <= high - low <= last * more + wide
 
@@ -101,11 +113,13 @@ spans = st.floats(0, 400)
 
 @given(rates, spans, spans, st.booleans())
 def test_a_stretch_cut_in_two_adds_up(rate, before, after, ends_in_look):
-    changes = Steady(rates=np.array([rate]))
-    whole = changes.tally(stretch(looked=0, since=0, now=before + after, ends_in_look=ends_in_look))
-    parts = changes.tally(
+    changes = SteadyChanges(rates=np.array([rate]))
+    whole = changes.compute_tally(
+        stretch(looked=0, since=0, now=before + after, ends_in_look=ends_in_look)
+    )
+    parts = changes.compute_tally(
         stretch(looked=0, since=0, now=before, ends_in_look=False)
-    ) + changes.tally(
+    ) + changes.compute_tally(
         stretch(looked=0, since=before, now=before + after, ends_in_look=ends_in_look)
     )
     for name in ("days", "fresh", "missed", "changes", "captured", "waited"):
@@ -115,14 +129,18 @@ def test_a_stretch_cut_in_two_adds_up(rate, before, after, ends_in_look):
 
 @given(rates, st.floats(1e-3, 400))
 def test_looks_evenly_spaced_keep_the_textbook_shares(rate, every):
-    kept = Steady(rates=np.array([rate])).tally(stretch(looked=0, since=0, now=every))
+    kept = SteadyChanges(rates=np.array([rate])).compute_tally(
+        stretch(looked=0, since=0, now=every)
+    )
     x = rate * every
     fresh = -math.expm1(-x) / x if x else 1.0
     assert kept.freshness == pytest.approx(fresh, rel=1e-9)
-    assert kept.harmonic == pytest.approx(ein(np.array([x]))[0] - 1 + fresh, rel=1e-6, abs=1e-12)
+    assert kept.harmonic == pytest.approx(
+        compute_ein(np.array([x]))[0] - 1 + fresh, rel=1e-6, abs=1e-12
+    )
     if kept.changes > 1e-300:  # below, floats have too few digits to divide
         assert kept.delay == pytest.approx(every / 2, rel=1e-9)
-        faded = -math.expm1(-every / FADING) * FADING / every
+        faded = -math.expm1(-every / VALUE_HALF_LIFE_DAYS) * VALUE_HALF_LIFE_DAYS / every
         assert kept.capture == pytest.approx(faded, rel=1e-9)
 
 
@@ -143,19 +161,19 @@ def seconds(least, most):
 
 
 @given(
-    st.lists(seconds(-LEAD, 100), unique=True, max_size=6),
-    st.lists(seconds(-LEAD, 100), min_size=3, max_size=3).map(sorted),
+    st.lists(seconds(-LEAD_DAYS, 100), unique=True, max_size=6),
+    st.lists(seconds(-LEAD_DAYS, 100), min_size=3, max_size=3).map(sorted),
 )
 def test_what_a_trace_says_is_what_counting_says(moments, times):
     looked, since, now = times
-    kept = traced([], sorted(moments), [3.0]).tally(
-        Stretch(
+    kept = traced([], sorted(moments), [3.0]).compute_tally(
+        CopySpan(
             accounts=np.array([1]),
             value=np.ones(1),
-            looked=np.array([looked]),
+            looked_at=np.array([looked]),
             since=np.array([since]),
             now=now,
-            ends_in_look=True,
+            ends_in_lookup=True,
         )
     )
     fresh, missed, waited = counted(moments, looked=looked, since=since, now=now)
@@ -164,7 +182,9 @@ def test_what_a_trace_says_is_what_counting_says(moments, times):
     assert kept.waited == pytest.approx(waited, abs=1e-9)
     assert kept.changes == sum(since < each <= now for each in moments)
     lacked = [each for each in moments if looked < each <= now]
-    assert kept.captured == pytest.approx(sum(math.exp((each - now) / FADING) for each in lacked))
+    assert kept.captured == pytest.approx(
+        sum(math.exp((each - now) / VALUE_HALF_LIFE_DAYS) for each in lacked)
+    )
 
 
 def test_a_trace_drawn_by_chance_is_as_a_steady_population_expects():
@@ -173,8 +193,8 @@ def test_a_trace_drawn_by_chance_is_as_a_steady_population_expects():
     ages = luck.random(4_000) * 20
     seen = stretch(looked=days - ages, since=days - ages / 2, now=float(days))
     recorded_, expected = (
-        traced(*at, days=days).tally(seen),
-        Steady(rates=np.full(4_000, rate)).tally(seen),
+        traced(*at, days=days).compute_tally(seen),
+        SteadyChanges(rates=np.full(4_000, rate)).compute_tally(seen),
     )
     for name in ("freshness", "harmonic", "capture", "delay"):
         assert getattr(recorded_, name) == pytest.approx(getattr(expected, name), rel=0.06), name
@@ -186,11 +206,13 @@ def test_an_account_has_changed_if_anything_is_after_the_look_up_to_now():
 
     def found(account, looked, now):
         return bool(
-            changes.found(np.array([account]), looked=np.array([looked]), now=now, luck=luck)[0]
+            changes.find_changed(
+                np.array([account]), looked=np.array([looked]), now=now, luck=luck
+            )[0]
         )
 
     assert [found(0, 4.0, 5.0), found(0, 5.0, 6.0), found(0, 4.0, 4.5)] == [True, False, False]
-    assert [found(1, -LEAD, 100.0), found(2, -LEAD, 0.0), found(2, 0.0, 89.0)] == [
+    assert [found(1, -LEAD_DAYS, 100.0), found(2, -LEAD_DAYS, 0.0), found(2, 0.0, 89.0)] == [
         False,
         True,
         False,
@@ -198,14 +220,19 @@ def test_an_account_has_changed_if_anything_is_after_the_look_up_to_now():
 
 
 def test_chance_finds_changes_as_often_as_rates_say():
-    found = Steady(rates=np.full(40_000, 0.1)).found(
+    found = SteadyChanges(rates=np.full(40_000, 0.1)).find_changed(
         np.arange(40_000), looked=np.zeros(40_000), now=5.0, luck=np.random.default_rng(1)
     )
     assert found.mean() == pytest.approx(1 - math.exp(-0.5), abs=0.01)
 
 
 def test_of_no_time_nothing_is_missed():
-    assert (Tally().freshness, Tally().harmonic, Tally().capture, Tally().delay) == (1, 0, 1, 0)
+    assert (
+        FreshnessTally().freshness,
+        FreshnessTally().harmonic,
+        FreshnessTally().capture,
+        FreshnessTally().delay,
+    ) == (1, 0, 1, 0)
 
 
 def written(path, *rows, pack=False):
@@ -227,7 +254,7 @@ def test_a_trace_is_its_last_days_and_a_little_before_them(tmp_path, pack):
         f"old,{end - 4000 * DAY}",
         pack=pack,
     )
-    changes = recorded(trace, days=10).surface.changes
+    changes = read_trace(trace, days=10).surface.changes
     assert len(changes.rates) == 3
     assert changes.at.tolist() == [1.0, 7.0, 10.0]  # what is said twice happened once
     assert changes.first.tolist() == [0, 2, 3, 3]
@@ -236,7 +263,7 @@ def test_a_trace_is_its_last_days_and_a_little_before_them(tmp_path, pack):
 def test_importance_is_value_and_who_has_none_has_the_least(tmp_path):
     trace = written(tmp_path / "trace.csv", "item,unix_time", "a,9", "b,9", "c,9", "d,9")
     names = written(tmp_path / "names.csv", "item,uses", "a,30", "b,10", "d,0", "else,1000")
-    value = recorded(trace, days=5, importance=names).surface.value
+    value = read_trace(trace, days=5, importance=names).surface.value
     assert (value / value.min()).tolist() == [3.0, 1.0, 1.0, 1.0]
     assert value.mean() == pytest.approx(1.0)
 
@@ -255,16 +282,16 @@ def test_importance_is_value_and_who_has_none_has_the_least(tmp_path):
 )
 def test_a_file_that_is_no_trace_is_refused_in_a_sentence(tmp_path, rows, told):
     with pytest.raises(ConfigError, match=told):
-        recorded(written(tmp_path / "trace.csv", *rows), days=5)
+        read_trace(written(tmp_path / "trace.csv", *rows), days=5)
 
 
 def test_a_trace_that_is_not_there_or_torn_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.csv cannot be read"):
-        recorded(tmp_path / "gone.csv", days=5)
+        read_trace(tmp_path / "gone.csv", days=5)
     torn = tmp_path / "torn.csv.gz"
     torn.write_bytes(gzip.compress(b"item,unix_time\n" + bytes(range(48, 58)) * 99)[:-20])
     with pytest.raises(ConfigError, match=r"torn\.csv\.gz cannot be read"):
-        recorded(torn, days=5)
+        read_trace(torn, days=5)
     nobody = written(tmp_path / "names.csv", "item,uses", "x,5")
     with pytest.raises(ConfigError, match="none of the trace's items"):
-        recorded(written(tmp_path / "trace.csv", "i,t", "a,9"), days=5, importance=nobody)
+        read_trace(written(tmp_path / "trace.csv", "i,t", "a,9"), days=5, importance=nobody)

@@ -7,17 +7,17 @@ from statistics import NormalDist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.simulation.touch_timing import chi_square, chi_square_p
-from stoker.touches.daily_budgets import Bounds, truncated_normal, week_budgets
+from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
+from stoker.touches.daily_budgets import DayBounds, draw_truncated_normal, draw_week_budgets
 from stoker.touches.model import PlanRule
-from stoker.touches.random import Chance, Purpose
+from stoker.touches.random import Purpose, RandomStream
 
 RULE = PlanRule()
-USUAL = [Bounds(5, 20)] * 7
+USUAL = [DayBounds(5, 20)] * 7
 
 
 def drawn(seed, bounds=USUAL, rule=RULE):
-    return week_budgets(bounds, rule=rule, chance=Chance(seed, Purpose.BUDGETS))
+    return draw_week_budgets(bounds, rule=rule, chance=RandomStream(seed, Purpose.BUDGETS))
 
 
 @st.composite
@@ -41,18 +41,20 @@ def rules(draw):
 
 @given(rules(), st.integers(0, 2**70))
 def test_days_add_up_to_the_target_whenever_that_is_possible_and_stay_inside(rule, seed):
-    bounds = [Bounds(rule.daily_min, rule.most)] * 7
+    bounds = [DayBounds(rule.daily_min, rule.max_per_day)] * 7
     found = drawn(seed, bounds, rule)
-    assert sum(found.days) == min(rule.target, 7 * rule.most)
-    assert all(rule.daily_min <= day <= rule.most for day in found.days)
+    assert sum(found.days) == min(rule.target, 7 * rule.max_per_day)
+    assert all(rule.daily_min <= day <= rule.max_per_day for day in found.days)
 
 
 @given(st.lists(st.integers(0, 20), min_size=7, max_size=7), st.integers(0, 10**6))
 def test_a_day_without_room_gets_nothing_and_the_others_make_up_for_it(mosts, seed):
-    bounds = [Bounds(min(5, most), most) for most in mosts]
+    bounds = [DayBounds(min(5, most), most) for most in mosts]
     found = drawn(seed, bounds)
     assert sum(found.days) == min(80, sum(mosts))
-    assert all(each.least <= day <= each.most for day, each in zip(found.days, bounds, strict=True))
+    assert all(
+        each.minimum <= day <= each.maximum for day, each in zip(found.days, bounds, strict=True)
+    )
     assert found.burst is None or mosts[found.burst]
 
 
@@ -62,30 +64,30 @@ def test_the_same_seed_gives_the_same_budgets_and_another_gives_others():
 
 
 def clamped(chance, mean, std, bounds):
-    return min(max(round(NormalDist(mean, std).inv_cdf(chance)), bounds.least), bounds.most)
+    return min(max(round(NormalDist(mean, std).inv_cdf(chance)), bounds.minimum), bounds.maximum)
 
 
 def p_of(sample, bounds):
     normal = NormalDist(12, 4)
-    numbers = range(bounds.least, bounds.most + 1)
+    numbers = range(bounds.minimum, bounds.maximum + 1)
     masses = [normal.cdf(n + 0.5) - normal.cdf(n - 0.5) for n in numbers]
     seen = Counter(sample)
     expected = [len(sample) * mass / sum(masses) for mass in masses]
-    statistic = chi_square([seen[n] for n in numbers], expected)
-    return chi_square_p(statistic, freedom=len(masses) - 1)
+    statistic = compute_chi_square([seen[n] for n in numbers], expected)
+    return compute_chi_square_p(statistic, freedom=len(masses) - 1)
 
 
 def test_the_normal_is_truncated_and_one_that_is_only_clamped_is_caught():
-    bounds = Bounds(9, 16)
+    bounds = DayBounds(9, 16)
     chances = [(nth + 0.5) / 20_000 for nth in range(20_000)]
-    assert p_of([truncated_normal(c, 12, 4, bounds) for c in chances], bounds) > 0.99
+    assert p_of([draw_truncated_normal(c, 12, 4, bounds) for c in chances], bounds) > 0.99
     assert p_of([clamped(c, 12, 4, bounds) for c in chances], bounds) < 1e-6
 
 
 def test_a_mean_far_outside_gives_the_nearer_end():
-    assert truncated_normal(0.5, 1e9, 1, Bounds(5, 20)) == 20
-    assert truncated_normal(0.5, -1e9, 1, Bounds(5, 20)) == 5
-    assert truncated_normal(0.5, 12.4, 0, Bounds(5, 20)) == 12
+    assert draw_truncated_normal(0.5, 1e9, 1, DayBounds(5, 20)) == 20
+    assert draw_truncated_normal(0.5, -1e9, 1, DayBounds(5, 20)) == 5
+    assert draw_truncated_normal(0.5, 12.4, 0, DayBounds(5, 20)) == 12
 
 
 def test_one_day_in_about_two_weeks_of_three_is_a_burst_and_it_stands_out():

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import Odds, certified, clustered, feasibility, rehearsed, wilson
+from stoker.touches.coverage import (
+    OutcomeOdds,
+    check_feasibility,
+    compute_certificate,
+    compute_clustered_interval,
+    compute_wilson_interval,
+    simulate_weeks,
+)
 from stoker.touches.model import PlanRule, Profile
-from stoker.touches.selection import NEVER
+from stoker.touches.selection import NEVER_DONE
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)
@@ -21,9 +28,9 @@ WINDOW = timedelta(days=14)
 
 def said(waits, budgets, **more):
     column = np.array(
-        [NEVER if each is None else MONDAY.toordinal() - each for each in waits], np.int64
+        [NEVER_DONE if each is None else MONDAY.toordinal() - each for each in waits], np.int64
     )
-    return feasibility(column, monday=MONDAY, budgets=budgets, window=WINDOW, **more)
+    return check_feasibility(column, monday=MONDAY, budgets=budgets, window=WINDOW, **more)
 
 
 def a_plan_exists(waits, budgets):
@@ -73,11 +80,11 @@ def test_the_smallest_weekly_budget_would_do_and_one_less_would_not(people, week
 def test_where_no_day_is_open_in_time_no_budget_would_do():
     weekend = PlanRule(weekdays=(6, 7), weekly_budget=20, weekly_cap=20)
     late = [Profile(url="p", last_done_at=datetime(2026, 1, 27, 12, tzinfo=UTC))]
-    found = certified(
+    found = compute_certificate(
         late, monday=MONDAY, rule=weekend, zone="UTC", success_rate=0.8, seed=0, runs=1, weeks=1
     )
     assert found.feasibility.smallest_weekly is None
-    assert "no weekly budget would do" in found.sentence
+    assert "no weekly budget would do" in found.message
 
 
 def test_the_first_failing_day_and_its_shortfall_are_named():
@@ -95,7 +102,7 @@ def people(number):
 
 def certificate(number=100, **changes):
     asked = {"success_rate": 0.8, "weeks": 10, "runs": 12, "seed": 0, **changes}
-    return certified(people(number), monday=MONDAY, rule=RULE, zone="UTC", **asked)
+    return compute_certificate(people(number), monday=MONDAY, rule=RULE, zone="UTC", **asked)
 
 
 def test_a_certificate_is_a_probability_and_says_what_it_assumes():
@@ -104,9 +111,9 @@ def test_a_certificate_is_a_probability_and_says_what_it_assumes():
     assert found.one_waits.low <= found.one_waits.estimate <= found.one_waits.high
     assert found.one_waits.estimate <= found.any_waits.estimate
     assert 0 < found.one_waits.estimate < 0.05
-    assert "at 80% success" in found.sentence
-    assert "95 % interval" in found.sentence
-    assert "guarantee" not in found.sentence
+    assert "at 80% success" in found.message
+    assert "95 % interval" in found.message
+    assert "guarantee" not in found.message
     assert certificate() == found
 
 
@@ -150,25 +157,25 @@ def test_a_wait_as_long_as_the_window_is_not_too_long_and_one_day_more_is(every,
     def in_turn(last_done, day, budget):
         return np.flatnonzero(day.toordinal() - last_done == every)
 
-    found = rehearsed(
+    found = simulate_weeks(
         start,
         monday=MONDAY,
         weeks=10,
         rule=RULE,
         seed=0,
         zone="UTC",
-        odds=Odds(),
+        odds=OutcomeOdds(),
         choose=in_turn,
     )
-    assert len(found.too_long) == late
+    assert len(found.overdue) == late
 
 
 def test_too_many_profiles_are_not_feasible_and_surely_wait():
     found = certificate(number=200, weeks=3, runs=3)
     assert not found.feasibility.feasible
     assert found.any_waits.estimate == 1
-    assert found.sentence.startswith("not feasible: by 2026-02-")
-    assert "a week would do" in found.sentence
+    assert found.message.startswith("not feasible: by 2026-02-")
+    assert "a week would do" in found.message
 
 
 def test_when_every_touch_succeeds_nobody_waits():
@@ -180,7 +187,7 @@ def test_when_every_touch_succeeds_nobody_waits():
 def test_a_tenant_without_profiles_has_nothing_to_promise():
     found = certificate(number=0, runs=2, weeks=1)
     assert found.feasibility.feasible
-    assert found.sentence.startswith("there is no active profile")
+    assert found.message.startswith("there is no active profile")
     assert found.any_waits.estimate == 0
 
 
@@ -193,12 +200,15 @@ def test_what_cannot_be_certified_is_refused(change):
 @given(st.integers(0, 500), st.integers(1, 500))
 def test_an_interval_holds_its_estimate_and_stays_between_nothing_and_everything(hits, number):
     hits = min(hits, number)
-    found = wilson(hits, number)
+    found = compute_wilson_interval(hits, number)
     assert 0 <= found.low <= found.estimate <= found.high + 1e-12
     assert found.high <= 1
 
 
 def test_runs_in_which_waits_come_together_say_less():
-    apart, together = clustered([1] * 100, 100), clustered([0] * 90 + [10] * 10, 100)
+    apart, together = (
+        compute_clustered_interval([1] * 100, 100),
+        compute_clustered_interval([0] * 90 + [10] * 10, 100),
+    )
     assert apart.estimate == together.estimate == 0.01
     assert together.high - together.low > 2 * (apart.high - apart.low)

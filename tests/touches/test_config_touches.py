@@ -7,18 +7,18 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load
-from stoker.settings import KNOWN
+from stoker.config.load import load_settings
+from stoker.settings import FIELDS
 from stoker.touches.model import PlanRule, Rate
 
 
 def settings(**touches):
     flags = {f"touches.{name}": value for name, value in touches.items()}
-    return load(file=None, env_file=None, environment={}, flags=flags)
+    return load_settings(file=None, env_file=None, environment={}, flags=flags)
 
 
 def test_what_nobody_set_is_the_rule_as_it_is_by_default():
-    assert settings().touches.rule() == PlanRule()
+    assert settings().touches.build_plan_rule() == PlanRule()
 
 
 ANOTHER = {
@@ -53,7 +53,7 @@ ANOTHER = {
 
 
 def test_every_number_of_the_rule_can_be_set():
-    rule, usual = settings(**ANOTHER).touches.rule(), PlanRule()
+    rule, usual = settings(**ANOTHER).touches.build_plan_rule(), PlanRule()
     same = [
         each.name for each in fields(rule) if getattr(rule, each.name) == getattr(usual, each.name)
     ]
@@ -65,10 +65,10 @@ def test_every_number_of_the_rule_can_be_set():
 def test_each_of_them_is_a_tenants_own(tmp_path):
     file = tmp_path / "stoker.toml"
     file.write_text("[tenants.acme]\ntouches.weekly_target = 60\n[tenants.umbrella]\n")
-    told = load(file=file, env_file=None, environment={}, flags={})
-    assert told.for_tenant(TenantId("acme")).touches.rule().weekly_budget == 60
-    assert told.for_tenant(TenantId("umbrella")).touches.rule().weekly_budget == 80
-    assert all(about.per_tenant for key, about in KNOWN.items() if key.startswith("touches."))
+    told = load_settings(file=file, env_file=None, environment={}, flags={})
+    assert told.for_tenant(TenantId("acme")).touches.build_plan_rule().weekly_budget == 60
+    assert told.for_tenant(TenantId("umbrella")).touches.build_plan_rule().weekly_budget == 80
+    assert all(about.per_tenant for key, about in FIELDS.items() if key.startswith("touches."))
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_days_that_make_no_sense_are_refused(days):
 
 def test_numbers_that_contradict_each_other_are_told_when_a_week_is_planned():
     with pytest.raises(ConfigError, match="daily minimum"):
-        settings(daily_min="19", daily_max="20").touches.rule()
+        settings(daily_min="19", daily_max="20").touches.build_plan_rule()

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import WindowKind
 from stoker.touches.model import PlanRule
-from stoker.touches.queue import Counters, consumed, limits, up_to_date, verdict, windows
+from stoker.touches.queue import (
+    TouchCounters,
+    add_touches,
+    check_touch_limits,
+    compute_current_counters,
+    get_limits,
+    get_window_names,
+)
 
 RULE = PlanRule()
 NOW = datetime(2026, 2, 9, 10, 15, tzinfo=UTC)
@@ -17,17 +24,17 @@ ZONES = ["UTC", "Asia/Singapore", "America/New_York", "Pacific/Apia"]
 
 
 def after(*amounts_and_moments, zone="UTC"):
-    counters = Counters()
+    counters = TouchCounters()
     for amount, moment in amounts_and_moments:
-        counters = consumed(counters, amount=amount, now=moment, zone=zone)
+        counters = add_touches(counters, amount=amount, now=moment, zone=zone)
     return counters
 
 
 def test_the_first_full_limit_is_named_with_its_numbers():
     def said(counters, now=NOW):
-        return verdict(counters, rule=RULE, now=now, zone="UTC")
+        return check_touch_limits(counters, rule=RULE, now=now, zone="UTC")
 
-    assert said(Counters()) == (True, "ok")
+    assert said(TouchCounters()) == (True, "ok")
     assert said(after((5, NOW))) == (False, "hourly_limit (5/5)")
     hours = [(5, NOW + timedelta(hours=n)) for n in range(4)]
     assert said(after(*hours), NOW + timedelta(hours=5)) == (False, "daily_limit (20/20)")
@@ -40,8 +47,8 @@ def test_counters_start_anew_on_the_tenants_walls_also_when_nothing_ran_there():
     midnight = datetime(2026, 2, 8, 16, tzinfo=UTC)  # a Monday begins in Singapore
 
     def used(now):
-        current = up_to_date(counters, now=now, zone="Asia/Singapore")
-        return [current.used(kind) for kind in limits(RULE)]
+        current = compute_current_counters(counters, now=now, zone="Asia/Singapore")
+        return [current.get_used(kind) for kind in get_limits(RULE)]
 
     assert used(midnight - timedelta(seconds=1)) == [3, 3, 3]
     assert used(midnight) == [0, 0, 0]
@@ -51,7 +58,7 @@ def test_counters_start_anew_on_the_tenants_walls_also_when_nothing_ran_there():
 def test_a_clock_that_is_set_back_gives_nothing_back():
     counters = after((20, NOW))
     earlier = NOW - timedelta(days=1)
-    assert not verdict(counters, rule=RULE, now=earlier, zone="UTC")[0]
+    assert not check_touch_limits(counters, rule=RULE, now=earlier, zone="UTC")[0]
 
 
 @given(
@@ -59,17 +66,17 @@ def test_a_clock_that_is_set_back_gives_nothing_back():
     st.sampled_from(ZONES),
 )
 def test_every_window_holds_what_was_consumed_in_it_and_nothing_else(steps, zone):
-    counters, now, seen = Counters(), NOW, []
+    counters, now, seen = TouchCounters(), NOW, []
     for amount, hours in steps:
         now += timedelta(hours=hours)
-        seen.append((amount, windows(now, zone=zone)))
-        counters = consumed(counters, amount=amount, now=now, zone=zone)
+        seen.append((amount, get_window_names(now, zone=zone)))
+        counters = add_touches(counters, amount=amount, now=now, zone=zone)
         for kind in WindowKind.HOUR, WindowKind.DAY, WindowKind.WEEK:
-            here = windows(now, zone=zone)[kind]
-            assert counters.used(kind) == sum(n for n, names in seen if names[kind] == here)
+            here = get_window_names(now, zone=zone)[kind]
+            assert counters.get_used(kind) == sum(n for n, names in seen if names[kind] == here)
 
 
 @pytest.mark.parametrize("amount", [0, -1])
 def test_nothing_or_less_cannot_be_consumed(amount):
     with pytest.raises(ConfigError, match="from 1 up"):
-        consumed(Counters(), amount=amount, now=NOW, zone="UTC")
+        add_touches(TouchCounters(), amount=amount, now=NOW, zone="UTC")

@@ -12,12 +12,12 @@ import pytest
 from kit.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, opened
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.crm.odoo import Odoo
-from stoker.http.client import Http
-from stoker.sandbox.http import Told
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.touches.deliver import ByCrm, ByWebhook, HandedOver, hand_over
-from stoker.touches.delivery import DELIVERY, SIGNATURE, ByFile, Webhook
-from stoker.touches.export import plan_ics
+from stoker.touches.deliver import CrmChannel, DeliveryResult, WebhookChannel, deliver_due
+from stoker.touches.delivery import DELIVERY_HEADER, SIGNATURE_HEADER, FileChannel, Webhook
+from stoker.touches.export import plan_to_ics
 from stoker.touches.model import PlanRule, Profile, ProfileStatus
 
 SECRET = "a secret that is long enough"
@@ -41,20 +41,22 @@ class Desk:
 
 
 def over(at, way, **how):
-    return hand_over(at.touching, way, chance=lambda: 0.0, **how)
+    return deliver_due(at.touching, way, chance=lambda: 0.0, **how)
 
 
 def test_only_what_is_due_leaves_and_each_only_once():
     async def scenario():
         at, way = await opened(rule=PLENTY), Desk()
         queue = await at.touching.get_todays_queue()
-        assert (await over(at, way)).left == ()
+        assert (await over(at, way)).delivered == ()
         at.clock.jump(queue[2].at)
         told = await over(at, way)
-        assert told == HandedOver(left=tuple(queue[:3]), refused={}, later={}, waiting=0)
-        assert (await over(at, way)).left == ()
+        assert told == DeliveryResult(
+            delivered=tuple(queue[:3]), refused={}, postponed={}, waiting=0
+        )
+        assert (await over(at, way)).delivered == ()
         at.clock.jump(EVENING)
-        assert (await over(at, way)).left == tuple(queue[3:])
+        assert (await over(at, way)).delivered == tuple(queue[3:])
         assert list(way.taken.values()) == queue
 
     asyncio.run(scenario())
@@ -65,9 +67,9 @@ def test_a_dry_run_hands_nothing_over():
         at, way = await opened(rule=PLENTY), Desk()
         queue = await at.touching.get_todays_queue()
         at.clock.jump(EVENING)
-        assert (await over(at, way, dry=True)).left == tuple(queue)
+        assert (await over(at, way, dry=True)).delivered == tuple(queue)
         assert way.tried == []
-        assert (await over(at, way)).left == tuple(queue)
+        assert (await over(at, way)).delivered == tuple(queue)
 
     asyncio.run(scenario())
 
@@ -78,14 +80,14 @@ def test_no_more_leave_than_the_limits_have_room_for_also_counting_those_still_o
         queue = await at.touching.get_todays_queue()
         at.clock.jump(EVENING)
         told = await over(at, way)
-        assert len(told.left) == 5
+        assert len(told.delivered) == 5
         assert told.waiting == len(queue) - 5
-        assert told.because == "5 may be made per hour; 0 were, 0 are out"
-        assert (await over(at, way)).because == "5 may be made per hour; 0 were, 5 are out"
+        assert told.waiting_reason == "5 may be made per hour; 0 were, 0 are out"
+        assert (await over(at, way)).waiting_reason == "5 may be made per hour; 0 were, 5 are out"
         await at.touching.mark_outcome(queue[0].url, "skipped")
-        assert len((await over(at, way)).left) == 1
+        assert len((await over(at, way)).delivered) == 1
         await at.touching.mark_outcome(queue[1].url, "done")
-        assert len((await over(at, way)).left) == 0
+        assert len((await over(at, way)).delivered) == 0
 
     asyncio.run(scenario())
 
@@ -96,8 +98,8 @@ def test_no_more_leave_than_were_asked_for():
         queue = await at.touching.get_todays_queue()
         at.clock.jump(EVENING)
         told = await over(at, way, limit=2)
-        assert (len(told.left), told.waiting) == (2, len(queue) - 2)
-        assert (await over(at, way, limit=0)).left == ()
+        assert (len(told.delivered), told.waiting) == (2, len(queue) - 2)
+        assert (await over(at, way, limit=0)).delivered == ()
 
     asyncio.run(scenario())
 
@@ -111,10 +113,10 @@ def test_what_may_pass_is_tried_again_and_left_for_another_time():
         way.failing = {always: [busy]}
         at.clock.jump(queue[1].at)
         told = await over(at, way)
-        assert told.later == {always: "busy"}
+        assert told.postponed == {always: "busy"}
         assert way.tried == [once] + [always] * 3
         way.failing = {}
-        assert [touch.url for touch in (await over(at, way)).left] == [always]
+        assert [touch.url for touch in (await over(at, way)).delivered] == [always]
 
     asyncio.run(scenario())
 
@@ -125,7 +127,7 @@ def test_a_way_that_wants_to_be_left_alone_for_long_is():
         queue = await at.touching.get_todays_queue()
         way.failing = {queue[0].url: [TransientError("later", retry_after=HOUR)]}
         at.clock.jump(queue[0].at)
-        assert (await over(at, way)).later == {queue[0].url: "later"}
+        assert (await over(at, way)).postponed == {queue[0].url: "later"}
         assert len(way.tried) == 1
         assert at.clock.now() == queue[0].at
 
@@ -139,9 +141,11 @@ def test_what_is_refused_for_good_is_told_and_not_tried_again():
         way.failing = {queue[0].url: [PermanentError("no such person")]}
         at.clock.jump(queue[0].at)
         assert (await over(at, way)).refused == {queue[0].url: "no such person"}
-        assert await over(at, way) == HandedOver(left=(), refused={}, later={}, waiting=0)
-        kept = await at.touching.current()
-        assert kept.handed[queue[0].day, queue[0].url].refused == "no such person"
+        assert await over(at, way) == DeliveryResult(
+            delivered=(), refused={}, postponed={}, waiting=0
+        )
+        kept = await at.touching.ensure_plan()
+        assert kept.deliveries[queue[0].day, queue[0].url].refused == "no such person"
         assert await at.touching.mark_outcome(queue[0].url, "skipped")
 
     asyncio.run(scenario())
@@ -156,7 +160,7 @@ def test_a_wrong_setting_stops_everything_and_loses_nothing_that_left():
         with pytest.raises(ConfigError):
             await over(at, way)
         way.failing = {}
-        assert (await over(at, way)).left == tuple(queue[1:])
+        assert (await over(at, way)).delivered == tuple(queue[1:])
 
     asyncio.run(scenario())
 
@@ -165,9 +169,9 @@ def test_whoever_was_paused_meanwhile_is_not_handed_over():
     async def scenario():
         at, way = await opened(rule=PLENTY), Desk()
         first, *rest = await at.touching.get_todays_queue()
-        await at.store.put_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
+        await at.store.save_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
         at.clock.jump(EVENING)
-        assert (await over(at, way)).left == tuple(rest)
+        assert (await over(at, way)).delivered == tuple(rest)
 
     asyncio.run(scenario())
 
@@ -178,10 +182,10 @@ class Dying:
     name = "desk"
 
     def __init__(self, way):
-        self._way = way
+        self._read_limit = way
 
     async def deliver(self, delivery, touch, *, now):
-        await self._way.deliver(delivery, touch, now=now)
+        await self._read_limit.deliver(delivery, touch, now=now)
         raise KeyboardInterrupt
 
 
@@ -192,7 +196,7 @@ def test_a_crash_after_delivering_delivers_again_under_the_same_id():
         at.clock.jump(queue[0].at)
         with pytest.raises(KeyboardInterrupt):
             await over(at, Dying(way))
-        assert (await over(at, way)).left == (queue[0],)
+        assert (await over(at, way)).delivered == (queue[0],)
         assert way.tried == [queue[0].url] * 2
         assert len(way.taken) == 1
 
@@ -204,39 +208,41 @@ def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
 
     def take(asked):
         came.append(asked)
-        return Told(status=503 if len(came) == 1 else 200)
+        return Response(status=503 if len(came) == 1 else 200)
 
     async def scenario():
         at = await opened(rule=PLENTY)
         queue = await at.touching.get_todays_queue()
         at.clock.jump(queue[1].at)
         async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
-            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
             hook = Webhook(http, url="http://hooks.test/touches", secret=SECRET)
             try:
-                told = await over(at, ByWebhook(hook, tenant=ACME))
+                told = await over(at, WebhookChannel(hook, tenant=ACME))
             finally:
                 await http.close()
-        assert told.left == tuple(queue[:2])
+        assert told.delivered == tuple(queue[:2])
         return queue
 
     queue = asyncio.run(scenario())
-    ids = [asked.headers[DELIVERY] for asked in came]
+    ids = [asked.headers[DELIVERY_HEADER] for asked in came]
     assert ids[0] == ids[1] != ids[2]
     for asked, touch in zip(came[1:], queue[:2], strict=True):
-        seconds, signed = (part[2:].lstrip("=") for part in asked.headers[SIGNATURE].split(","))
-        text = f"{seconds}.{asked.headers[DELIVERY]}.".encode() + asked.body
+        seconds, signed = (
+            part[2:].lstrip("=") for part in asked.headers[SIGNATURE_HEADER].split(",")
+        )
+        text = f"{seconds}.{asked.headers[DELIVERY_HEADER]}.".encode() + asked.body
         assert signed == hmac.new(SECRET.encode(), text, sha256).hexdigest()
         said = json.loads(asked.body)
         assert (said["url"], said["tenant"], said["status"]) == (touch.url, ACME, "pending")
-        assert said["delivery"] == asked.headers[DELIVERY]
+        assert said["delivery"] == asked.headers[DELIVERY_HEADER]
 
 
 def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path):
     async def scenario():
         at, path = await opened(rule=PLENTY), tmp_path / "out" / "touches.jsonl"
         queue = await at.touching.get_todays_queue()
-        way = ByFile(path, tenant=ACME)
+        way = FileChannel(path, tenant=ACME)
         at.clock.jump(queue[0].at)
         await over(at, way)
         path.write_bytes(path.read_bytes() + b'{"url": "torn')
@@ -246,7 +252,7 @@ def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path
         assert torn == '{"url": "torn'
         assert [json.loads(line)["url"] for line in (first, second)] == [t.url for t in queue[:2]]
         with pytest.raises(ConfigError):
-            await ByFile(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
+            await FileChannel(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
 
     asyncio.run(scenario())
 
@@ -259,11 +265,11 @@ def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):
             first, name='x", "delivery": "d2', url='https://people.test/"delivery":"d2"'
         )
         for delivery, touch in (("d1", first), ("d1", first), ("d3", posing), ("d2", second)):
-            await ByFile(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
+            await FileChannel(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
         torn = b'{"kind": "touch", "delivery": "d4"'
         path.write_bytes(path.read_bytes() + b'[]\n{"delivery": 7}\n' + torn)
         for _ in range(2):
-            await ByFile(path, tenant=ACME).deliver("d4", second, now=second.at)
+            await FileChannel(path, tenant=ACME).deliver("d4", second, now=second.at)
         said = path.read_bytes().splitlines()
         whole = [json.loads(line) for line in said if line != torn]
         found = [each["delivery"] for each in whole if isinstance(each, dict)]
@@ -278,9 +284,9 @@ def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
         queue = await at.touching.get_todays_queue()
         evil = replace(queue[0], name="<b>Ann</b>\0", url="https://people.test/<x>")
         async with Sandbox(companies=1) as box:
-            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
             crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-s3cret")
-            way = ByCrm(crm, tenant=ACME, user="base.user_sales")
+            way = CrmChannel(crm, tenant=ACME, user="base.user_sales")
             try:
                 for touch in (queue[0], queue[0], replace(queue[0], day=queue[0].day + DAY), evil):
                     await way.deliver(f"touch-{touch.day}-{len(touch.name)}", touch, now=touch.at)
@@ -290,7 +296,7 @@ def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
                     "res.partner", [["website", "=", queue[0].url]], fields=["name"]
                 )
                 with pytest.raises(PermanentError, match="user_id"):
-                    await ByCrm(crm, tenant=ACME, user="base.nobody").deliver(
+                    await CrmChannel(crm, tenant=ACME, user="base.nobody").deliver(
                         "touch-x", queue[0], now=queue[0].at
                     )
             finally:
@@ -314,12 +320,12 @@ def test_a_handed_over_week_can_be_read_back_from_its_calendar():
     async def scenario():
         at = await opened(number=20, rule=PlanRule(weekly_budget=40, weekly_cap=40))
         odd = Profile(url="https://people.test/odd", name='Ann; "B", C\\D\nEND:VEVENT ' + "ü" * 80)
-        await at.store.put_profiles([odd])
+        await at.store.save_profiles([odd])
         await at.touching.get_todays_queue()
-        return await at.touching.kept()
+        return await at.touching.find_plan()
 
     plan = asyncio.run(scenario())
-    written = plan_ics(plan)
+    written = plan_to_ics(plan)
     assert all(len(line.encode()) <= 75 for line in written.split("\r\n"))
     read = calendar(written)
     touches = [touch for slot in plan.days for touch in slot.touches]

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.touches.export import plan_json
+from stoker.touches.export import plan_to_json
 from stoker.touches.model import PlanRule, Profile, ProfileStatus
 from stoker.touches.planner import plan_week
-from stoker.touches.selection import roster_of
+from stoker.touches.selection import build_eligible
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)
@@ -52,7 +52,7 @@ def violations(plan, rule, people=()):
         if each.last_done_at:
             days[each.url].append(each.last_done_at.astimezone(wall).date())
     for slot in plan.days:
-        if not rule.daily_min <= slot.budget <= rule.most and slot.budget != 0:
+        if not rule.daily_min <= slot.budget <= rule.max_per_day and slot.budget != 0:
             yield f"budget {slot}"
         if len(slot.touches) > slot.budget:
             yield f"more than the budget {slot}"
@@ -121,7 +121,7 @@ def test_a_planner_that_projects_nothing_is_caught():
 
 
 def written(plan):
-    return json.dumps(plan_json(plan)).encode()
+    return json.dumps(plan_to_json(plan)).encode()
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_order_profiles_come_in():
@@ -216,4 +216,4 @@ def test_what_cannot_be_planned_is_said(change, said):
 @pytest.mark.parametrize("appeal", [-0.1, 1.5, float("nan"), float("inf")])
 def test_an_appeal_that_is_none_is_refused(appeal):
     with pytest.raises(ConfigError, match="from 0 to 1"):
-        roster_of([Profile(url="p")], zone="UTC", appeals={"p": appeal})
+        build_eligible([Profile(url="p")], zone="UTC", appeals={"p": appeal})

@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from stoker.base.errors import ConfigError, TransientError
-from stoker.http.client import Http
-from stoker.sandbox.http import Told, page_told, text_told
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
 from stoker.touches.model import Profile
-from stoker.touches.profile_import import profiles_at, profiles_file
+from stoker.touches.profile_import import fetch_profiles, read_profiles_file
 
 HOW = {"zone": ZoneInfo("Asia/Singapore"), "now": datetime(2026, 2, 9, tzinfo=UTC)}
 TABLE = "url,name\r\nhttps://p.test/a,Ann\r\nnope,X\r\n"
@@ -20,9 +20,9 @@ TABLE = "url,name\r\nhttps://p.test/a,Ann\r\nnope,X\r\n"
 def fetched(told, url="http://sheets.test/people.csv"):
     async def whole():
         async with Sandbox(vendors={"sheets.test": lambda *_: told}) as box:
-            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
             try:
-                return await profiles_at(http, url, **HOW)
+                return await fetch_profiles(http, url, **HOW)
             finally:
                 await http.close()
 
@@ -32,9 +32,9 @@ def fetched(told, url="http://sheets.test/people.csv"):
 def test_a_file_is_read_and_its_bad_rows_are_told(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("\ufeff" + TABLE)
-    told = asyncio.run(profiles_file(path, **HOW))
+    told = asyncio.run(read_profiles_file(path, **HOW))
     assert told.profiles == (Profile(url="https://p.test/a", name="Ann"),)
-    assert [each.where for each in told.bad] == ["line 3"]
+    assert [each.where for each in told.bad_rows] == ["line 3"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"name\nAnn\n", b"\x00\xff\xfe"])
@@ -43,14 +43,14 @@ def test_a_file_that_is_no_table_is_refused_by_name(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"people\.csv"):
-        asyncio.run(profiles_file(path, **HOW))
+        asyncio.run(read_profiles_file(path, **HOW))
 
 
 def test_a_table_on_the_web_is_read_also_behind_a_redirect():
     def told(asked):
         if asked.path == "/people.csv":
-            return Told(status=307, headers={"location": "http://sheets.test/elsewhere"})
-        return text_told(TABLE)
+            return Response(status=307, headers={"location": "http://sheets.test/elsewhere"})
+        return to_text_response(TABLE)
 
     assert [each.name for each in fetched(told).profiles] == ["Ann"]
 
@@ -58,12 +58,12 @@ def test_a_table_on_the_web_is_read_also_behind_a_redirect():
 @pytest.mark.parametrize(
     "answer",
     [
-        Told(status=403),
-        Told(status=404),
-        Told(status=204),
-        page_told("<h1>Sign in</h1>"),
-        text_told("name\nAnn\n"),
-        Told(status=302, headers={"location": "http://sheets.test/people.csv"}),
+        Response(status=403),
+        Response(status=404),
+        Response(status=204),
+        to_page_response("<h1>Sign in</h1>"),
+        to_text_response("name\nAnn\n"),
+        Response(status=302, headers={"location": "http://sheets.test/people.csv"}),
     ],
 )
 def test_a_table_that_is_not_open_to_us_is_for_people_to_put_right(answer):
@@ -71,7 +71,9 @@ def test_a_table_that_is_not_open_to_us_is_for_people_to_put_right(answer):
         fetched(lambda _: answer)
 
 
-@pytest.mark.parametrize("answer", [Told(status=429), Told(status=500), Told(reset=True)])
+@pytest.mark.parametrize(
+    "answer", [Response(status=429), Response(status=500), Response(reset=True)]
+)
 def test_a_server_in_trouble_is_asked_another_time(answer):
     with pytest.raises(TransientError):
         fetched(lambda _: answer)
@@ -79,4 +81,4 @@ def test_a_server_in_trouble_is_asked_another_time(answer):
 
 def test_an_address_we_do_not_visit_is_refused():
     with pytest.raises(ConfigError):
-        fetched(lambda _: text_told(TABLE), url="http://127.0.0.1/people.csv")
+        fetched(lambda _: to_text_response(TABLE), url="http://127.0.0.1/people.csv")

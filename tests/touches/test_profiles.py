@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import Bucket, Company, CompanyId, Dossier, LeadScore
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.touches.model import Profile, ProfileStatus
 from stoker.touches.profiles import (
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     BadRow,
-    appeals_of,
-    merged_profile,
-    profile_url,
-    profiles_in,
-    profiles_of,
-    sheet_export,
+    compute_appeals,
+    leads_to_profiles,
+    merge_profile,
+    normalize_profile_url,
+    parse_profiles,
+    to_csv_export_url,
 )
 
 ZONE = ZoneInfo("Asia/Singapore")
@@ -35,12 +35,12 @@ class Row:
 
 def read(*rows, header=("url", "name", "last_done_at", "status")):
     numbered = [Row(line, tuple(cells)) for line, cells in enumerate([header, *rows], 1)]
-    return profiles_in(numbered, zone=ZONE, now=NOW)
+    return parse_profiles(numbered, zone=ZONE, now=NOW)
 
 
 def only(*cells):
     told = read(cells)
-    assert told.bad == ()
+    assert told.bad_rows == ()
     [profile] = told.profiles
     return profile
 
@@ -48,9 +48,9 @@ def only(*cells):
 def fault(*cells):
     told = read(cells)
     assert told.profiles == ()
-    [bad] = told.bad
+    [bad] = told.bad_rows
     assert bad.where == "line 2"
-    return bad.because
+    return bad.reason
 
 
 def test_a_row_becomes_a_profile():
@@ -100,39 +100,41 @@ def test_no_bad_row_stops_the_others_and_each_is_told():
         Row(5, ("https://P.test/a",)),
         Row(6, ("p.test/b",)),
     ]
-    told = profiles_in(rows, zone=ZONE, now=NOW)
+    told = parse_profiles(rows, zone=ZONE, now=NOW)
     assert [each.url for each in told.profiles] == ["https://p.test/a", "https://p.test/b"]
-    assert told.bad == (
-        BadRow(where="line 3", because="it is not UTF-8 text"),
-        BadRow(where="line 5", because="its url stands in an earlier row"),
+    assert told.bad_rows == (
+        BadRow(where="line 3", reason="it is not UTF-8 text"),
+        BadRow(where="line 5", reason="its url stands in an earlier row"),
     )
 
 
 @pytest.mark.parametrize("rows", [[], [Row(1, ("name", "status"))], [Row(1, wrong="too long")]])
 def test_a_table_without_addresses_is_refused_as_a_whole(rows):
     with pytest.raises(ConfigError, match="url"):
-        profiles_in(rows, zone=ZONE, now=NOW)
+        parse_profiles(rows, zone=ZONE, now=NOW)
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text()), max_size=5))
 def test_whatever_rows_say_each_becomes_a_profile_or_a_reason(rows):
     told = read(*rows)
-    assert len(told.profiles) + len(told.bad) == len(rows)
+    assert len(told.profiles) + len(told.bad_rows) == len(rows)
     for profile in told.profiles:
-        assert profile_url(profile.url) == profile.url
-        assert 0 < len(profile.name) <= max(LONGEST_NAME, len(profile.url))
+        assert normalize_profile_url(profile.url) == profile.url
+        assert 0 < len(profile.name) <= max(MAX_NAME_LENGTH, len(profile.url))
         assert "\0" not in profile.name
-    assert all(each.because and "\n" not in each.because for each in told.bad)
+    assert all(each.reason and "\n" not in each.reason for each in told.bad_rows)
 
 
 def test_leads_become_profiles_by_their_websites():
     def lead(number, website):
         company = Company(id=CompanyId(f"T{number}"), name=f"Company {number}", website=website)
-        return Dossier(company=company)
+        return CompanyRecord(company=company)
 
-    told = profiles_of([lead(1, "https://one.test/"), lead(2, ""), lead(3, "https://one.test")])
+    told = leads_to_profiles(
+        [lead(1, "https://one.test/"), lead(2, ""), lead(3, "https://one.test")]
+    )
     assert told.profiles == (Profile(url="https://one.test/", name="Company 1"),)
-    assert [each.where for each in told.bad] == ["T2", "T3"]
+    assert [each.where for each in told.bad_rows] == ["T2", "T3"]
 
 
 MOMENTS = st.none() | st.integers(0, 1000).map(lambda hours: NOW - timedelta(hours=hours))
@@ -147,12 +149,12 @@ PROFILES = st.builds(
 
 @given(PROFILES, PROFILES)
 def test_a_wait_never_begins_earlier_and_saying_the_same_again_changes_nothing(known, said):
-    merged = merged_profile(known, said)
+    merged = merge_profile(known, said)
     waits = [each.last_done_at for each in (known, said) if each.last_done_at]
     assert merged.last_done_at == max(waits, default=None)
     assert merged.name == (said.name or known.name)
     assert merged.status is said.status
-    assert merged_profile(merged, said) == merged
+    assert merge_profile(merged, said) == merged
 
 
 SHEET = "https://docs.google.com/spreadsheets/d/1AbC_def-GHIjkl"
@@ -172,13 +174,13 @@ EXPORT = f"{SHEET}/export?format=csv&gid="
     ],
 )
 def test_a_sheet_is_taken_from_where_it_is_csv(url, export):
-    assert sheet_export(url) == (export or url)
+    assert to_csv_export_url(url) == (export or url)
 
 
 @pytest.mark.parametrize("url", [f"{SHEET}/edit#gid=x", "no address", "file:///etc/passwd"])
 def test_what_is_no_sheet_is_refused(url):
     with pytest.raises(PermanentError):
-        sheet_export(url)
+        to_csv_export_url(url)
 
 
 def lead(number, website, value=None):
@@ -186,7 +188,7 @@ def lead(number, website, value=None):
         value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
     )
     company = Company(id=CompanyId(f"T{number}"), name=f"Lead {number}", website=website)
-    return Dossier(company=company, score=score or None)
+    return CompanyRecord(company=company, score=score or None)
 
 
 def test_a_leads_appeal_is_its_score_or_its_heat_whichever_is_more():
@@ -199,4 +201,4 @@ def test_a_leads_appeal_is_its_score_or_its_heat_whichever_is_more():
         lead(6, "http://not an address", 0.7),
     ]
     heats = {CompanyId("T1"): 0.1, CompanyId("T2"): 0.6, CompanyId("T9"): 1.0}
-    assert appeals_of(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}
+    assert compute_appeals(leads, heats) == {"https://one.test/": 0.9, "https://two.test/": 0.6}

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import Odds, rehearsed, repairing_daily
-from stoker.touches.model import Outcome, PlanRule
-from stoker.touches.selection import NEVER
+from stoker.touches.coverage import OutcomeOdds, build_production_policy, simulate_weeks
+from stoker.touches.model import PlanRule, TouchOutcome
+from stoker.touches.selection import NEVER_DONE
 
 RULE = PlanRule()
 MONDAY = date(2026, 1, 5)
-USUAL = Odds(failed=0.1, already_reacted=0.05, no_posts=0.05)
+USUAL = OutcomeOdds(failed=0.1, already_reacted=0.05, no_posts=0.05)
 
 
 def run(last_done, *, weeks=4, odds=USUAL, choose=None, seed=1):
-    return rehearsed(
+    return simulate_weeks(
         np.array(last_done, np.int64),
         monday=MONDAY,
         weeks=weeks,
@@ -25,7 +25,7 @@ def run(last_done, *, weeks=4, odds=USUAL, choose=None, seed=1):
         seed=seed,
         zone="UTC",
         odds=odds,
-        choose=choose or repairing_daily(rule=RULE, seed=seed),
+        choose=choose or build_production_policy(rule=RULE, seed=seed),
     )
 
 
@@ -36,8 +36,8 @@ def test_every_touch_has_an_outcome_and_every_gap_an_end():
     found = run([YESTERDAY - nth % 10 for nth in range(100)], weeks=30)
     total = sum(found.outcomes.values())
     assert total == 30 * 80
-    assert abs(found.outcomes[Outcome.DONE] / total - 0.8) < 0.04
-    assert found.gaps.sum() >= found.outcomes[Outcome.DONE]
+    assert abs(found.outcomes[TouchOutcome.DONE] / total - 0.8) < 0.04
+    assert found.gaps.sum() >= found.outcomes[TouchOutcome.DONE]
     assert found.gaps[:2].sum() == 0
 
 
@@ -46,7 +46,12 @@ def test_coverage_stays_first_whatever_the_appeal_of_some_profiles():
     start = [YESTERDAY - nth % 10 for nth in range(100)]
     rule = replace(RULE, appeal_factor=50.0)
     runs = [
-        run(start, weeks=12, seed=seed, choose=repairing_daily(rule=rule, seed=seed, appeal=appeal))
+        run(
+            start,
+            weeks=12,
+            seed=seed,
+            choose=build_production_policy(rule=rule, seed=seed, appeal=appeal),
+        )
         for seed in range(10)
     ]
     gaps = sum(each.gaps for each in runs)
@@ -55,32 +60,32 @@ def test_coverage_stays_first_whatever_the_appeal_of_some_profiles():
 
 def test_when_nobody_is_ever_picked_everybody_waits_too_long():
     found = run([YESTERDAY] * 10, choose=lambda last, day, budget: np.zeros(0, np.int64))
-    assert len(found.too_long) == 10
+    assert len(found.overdue) == 10
     assert found.gaps[29] == 10
 
 
 def test_the_first_touch_of_somebody_ends_no_gap():
-    found = run([NEVER] * 20, weeks=1, odds=Odds())
-    assert found.outcomes[Outcome.DONE] == 80 - found_empty(20)
-    assert found.gaps.sum() == found.outcomes[Outcome.DONE] - 20
-    assert len(found.too_long) == 0
+    found = run([NEVER_DONE] * 20, weeks=1, odds=OutcomeOdds())
+    assert found.outcomes[TouchOutcome.DONE] == 80 - found_empty(20)
+    assert found.gaps.sum() == found.outcomes[TouchOutcome.DONE] - 20
+    assert len(found.overdue) == 0
 
 
 def found_empty(number):
     """Count the places that stay empty where so many may be touched every other day only."""
-    last = np.array([NEVER] * number, np.int64)
+    last = np.array([NEVER_DONE] * number, np.int64)
     picked = []
 
     def noting(state, day, budget):
-        found = repairing_daily(rule=RULE, seed=1)(state, day, budget)
+        found = build_production_policy(rule=RULE, seed=1)(state, day, budget)
         picked.append(len(found))
         return found
 
-    run(last, weeks=1, odds=Odds(), choose=noting)
+    run(last, weeks=1, odds=OutcomeOdds(), choose=noting)
     return 80 - sum(picked)
 
 
 @pytest.mark.parametrize("odds", [{"failed": 1.0}, {"failed": -0.1}, {"no_posts": float("nan")}])
 def test_odds_that_leave_nothing_to_be_done_are_refused(odds):
     with pytest.raises(ConfigError, match="together below 1"):
-        Odds(**odds)
+        OutcomeOdds(**odds)

@@ -7,9 +7,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.touches.model import Marked, Outcome, PlanRule, Profile, ProfileStatus
-from stoker.touches.planner import handed_over, marked, picks_of, plan_week, repaired
-from stoker.touches.selection import roster_of
+from stoker.touches.model import OutcomeMark, PlanRule, Profile, ProfileStatus, TouchOutcome
+from stoker.touches.planner import (
+    apply_outcomes,
+    mark_handed_out,
+    pick_for_day,
+    plan_week,
+    replan_week,
+)
+from stoker.touches.selection import build_eligible
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)
@@ -28,14 +34,14 @@ def at(day, hour=8, minute=0):
 
 def outcomes_of(slot, kinds):
     return [
-        Marked(url=t.url, day=slot.day, outcome=kind, marked_at=t.at)
+        OutcomeMark(url=t.url, day=slot.day, outcome=kind, marked_at=t.at)
         for t, kind in zip(slot.touches, kinds, strict=False)
     ]
 
 
 def test_what_was_planned_and_not_done_on_monday_comes_again():
-    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED] * 30)
-    after = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    failed = outcomes_of(PLAN.days[0], [TouchOutcome.FAILED] * 30)
+    after = replan_week(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
     missed = {touch.url for touch in PLAN.days[0].touches if touch.forced}
     assert missed
     assert missed <= {touch.url for slot in after.days[1:4] for touch in slot.touches}
@@ -44,13 +50,13 @@ def test_what_was_planned_and_not_done_on_monday_comes_again():
 
 
 def test_past_days_stay_and_every_budget_stays():
-    after = repaired(PLAN, PEOPLE, [], rule=RULE, now=at(3))
+    after = replan_week(PLAN, PEOPLE, [], rule=RULE, now=at(3))
     assert after.days[:3] == PLAN.days[:3]
     assert [slot.budget for slot in after.days] == [slot.budget for slot in PLAN.days]
     assert (after.total, after.seed, after.created_at) == (PLAN.total, PLAN.seed, PLAN.created_at)
 
 
-kinds = st.lists(st.sampled_from([*Outcome, None]), min_size=20, max_size=20)
+kinds = st.lists(st.sampled_from([*TouchOutcome, None]), min_size=20, max_size=20)
 
 
 @settings(max_examples=60)
@@ -61,14 +67,16 @@ def test_a_repaired_week_keeps_every_promise(day, hour, yesterday, today, handed
         if nth >= 0:
             some = [(t, k) for t, k in zip(PLAN.days[nth].touches, given_kinds, strict=False) if k]
             said += [
-                Marked(url=t.url, day=PLAN.days[nth].day, outcome=k, marked_at=t.at)
+                OutcomeMark(url=t.url, day=PLAN.days[nth].day, outcome=k, marked_at=t.at)
                 for t, k in some
             ]
     now = at(day, hour, 30)
-    plan = handed_over(PLAN, day=PLAN.days[day].day, at=now - DAY / 24) if handed else PLAN
-    after = repaired(plan, PEOPLE, said, rule=RULE, now=now)
-    stood = {t.url: t for t in marked(plan, said).days[day].touches if t.outcome or t.handed_at}
-    done = {(m.url, m.day) for m in said if m.outcome is Outcome.DONE}
+    plan = mark_handed_out(PLAN, day=PLAN.days[day].day, at=now - DAY / 24) if handed else PLAN
+    after = replan_week(plan, PEOPLE, said, rule=RULE, now=now)
+    stood = {
+        t.url: t for t in apply_outcomes(plan, said).days[day].touches if t.outcome or t.handed_at
+    }
+    done = {(m.url, m.day) for m in said if m.outcome is TouchOutcome.DONE}
     for slot in after.days[day:]:
         assert len(slot.touches) <= slot.budget
         assert len({t.url for t in slot.touches}) == len(slot.touches)
@@ -85,56 +93,56 @@ def test_a_repaired_week_keeps_every_promise(day, hour, yesterday, today, handed
 
 
 def test_repairing_twice_is_repairing_once():
-    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED, Outcome.DONE] * 9)
-    once = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
-    assert repaired(once, PEOPLE, failed, rule=RULE, now=at(1)) == once
+    failed = outcomes_of(PLAN.days[0], [TouchOutcome.FAILED, TouchOutcome.DONE] * 9)
+    once = replan_week(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    assert replan_week(once, PEOPLE, failed, rule=RULE, now=at(1)) == once
 
 
 def test_when_everything_went_as_planned_the_rest_of_the_week_stays():
-    done = outcomes_of(PLAN.days[0], [Outcome.DONE] * 30)
-    after = repaired(PLAN, PEOPLE, done, rule=RULE, now=at(1))
+    done = outcomes_of(PLAN.days[0], [TouchOutcome.DONE] * 30)
+    after = replan_week(PLAN, PEOPLE, done, rule=RULE, now=at(1))
     assert after.days[1:] == PLAN.days[1:]
 
 
 def test_a_morning_picks_whom_a_rehearsal_picks():
-    failed = outcomes_of(PLAN.days[0], [Outcome.FAILED] * 30)
-    after = repaired(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
-    roster = roster_of(PEOPLE, zone="UTC")
-    picks = picks_of(
+    failed = outcomes_of(PLAN.days[0], [TouchOutcome.FAILED] * 30)
+    after = replan_week(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
+    roster = build_eligible(PEOPLE, zone="UTC")
+    picks = pick_for_day(
         roster.last_done, day=MONDAY + DAY, budget=PLAN.days[1].budget, rule=RULE, seed=PLAN.seed
     )
-    rehearsed = {roster.profiles[place].url for place in picks.places}
+    rehearsed = {roster.profiles[place].url for place in picks.indexes}
     assert {touch.url for touch in after.days[1].touches} == rehearsed
 
 
 def test_somebody_paused_during_the_week_is_left_out_unless_already_handed_out():
     first = PLAN.days[0].touches[0].url
     people = [replace(p, status=ProfileStatus.PAUSED) if p.url == first else p for p in PEOPLE]
-    after = repaired(PLAN, people, [], rule=RULE, now=at(0))
+    after = replan_week(PLAN, people, [], rule=RULE, now=at(0))
     assert all(t.url != first for slot in after.days for t in slot.touches)
-    handed = handed_over(PLAN, day=MONDAY, at=at(0), urls=[first])
-    kept = repaired(handed, people, [], rule=RULE, now=at(0, 9))
+    handed = mark_handed_out(PLAN, day=MONDAY, at=at(0), urls=[first])
+    kept = replan_week(handed, people, [], rule=RULE, now=at(0, 9))
     assert [t.url for t in kept.days[0].touches if t.handed_at] == [first]
 
 
 def test_a_day_that_is_nearly_over_says_what_no_longer_fits():
-    after = repaired(PLAN, PEOPLE, [], rule=RULE, now=at(0, 17, 57))
+    after = replan_week(PLAN, PEOPLE, [], rule=RULE, now=at(0, 17, 57))
     assert len(after.days[0].touches) == 1
     assert any(note.startswith("2026-02-09: ") and "do not fit" in note for note in after.notes)
-    again = repaired(after, PEOPLE, [], rule=RULE, now=at(0, 17, 58))
+    again = replan_week(after, PEOPLE, [], rule=RULE, now=at(0, 17, 58))
     assert sum(note.startswith("2026-02-09: ") for note in again.notes) == 1
 
 
 def test_a_week_that_is_over_keeps_its_touches_and_takes_late_outcomes():
-    late = outcomes_of(PLAN.days[6], [Outcome.DONE])
-    after = repaired(PLAN, PEOPLE, late, rule=RULE, now=at(9))
+    late = outcomes_of(PLAN.days[6], [TouchOutcome.DONE])
+    after = replan_week(PLAN, PEOPLE, late, rule=RULE, now=at(9))
     assert after.days[6].completed == 1
     assert after.days[:6] == PLAN.days[:6]
 
 
 def test_what_was_handed_out_keeps_its_first_moment():
-    once = handed_over(PLAN, day=MONDAY, at=at(0))
-    twice = handed_over(once, day=MONDAY, at=at(0, 12))
+    once = mark_handed_out(PLAN, day=MONDAY, at=at(0))
+    twice = mark_handed_out(once, day=MONDAY, at=at(0, 12))
     assert twice == once
     assert all(t.handed_at == at(0) for t in once.days[0].touches)
     assert not any(t.handed_at for slot in once.days[1:] for t in slot.touches)

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.touches.model import OFFICE_RATES, PlanRule, Rate
-from stoker.touches.random import Chance, Purpose
+from stoker.touches.random import Purpose, RandomStream
 from stoker.touches.times import (
-    cut,
-    day_times,
-    gap_of,
-    grain_of,
-    jittered,
-    moment,
-    open_stretches,
-    room,
-    thinned,
+    add_jitter,
+    count_fitting,
+    cut_spans,
+    draw_day_times,
+    draw_thinned,
+    from_ticks,
+    get_gap,
+    get_grain,
+    list_open_spans,
 )
 
 RULE = PlanRule()
@@ -41,9 +41,11 @@ ODD_DAYS = [  # clocks set forward, set back, by half an hour, a day that was no
 
 
 def times(number, *, day=DAY, rule=RULE, zone="UTC", seed=1, **more):
-    stretches = open_stretches(day, rule=rule, zone=zone)
-    found = day_times(number, stretches, rule=rule, chance=Chance(seed, Purpose.TIMES), **more)
-    return [moment(at) for at in found.tolist()]
+    stretches = list_open_spans(day, rule=rule, zone=zone)
+    found = draw_day_times(
+        number, stretches, rule=rule, chance=RandomStream(seed, Purpose.TIMES), **more
+    )
+    return [from_ticks(at) for at in found.tolist()]
 
 
 def wrong(found, rule, zone, day):
@@ -82,7 +84,7 @@ def test_days_on_which_clocks_are_set_keep_every_promise(zone, day, number):
 
 def length(day, zone, rule=NIGHTLY):
     return timedelta(
-        microseconds=sum(s.end - s.start for s in open_stretches(day, rule=rule, zone=zone))
+        microseconds=sum(s.end - s.start for s in list_open_spans(day, rule=rule, zone=zone))
     )
 
 
@@ -95,7 +97,7 @@ def test_an_open_night_is_as_long_as_clocks_make_it():
 
 
 def test_a_day_that_no_calendar_has_is_never_open():
-    assert open_stretches(date(2011, 12, 30), rule=RULE, zone="Pacific/Apia") == ()
+    assert list_open_spans(date(2011, 12, 30), rule=RULE, zone="Pacific/Apia") == ()
     assert times(5, day=date(2011, 12, 30), zone="Pacific/Apia") == []
 
 
@@ -115,8 +117,8 @@ def test_as_many_as_fit_are_planned_and_one_more_would_not(minutes, gap, cap):
         hourly_cap=cap,
     )
     found = times(1000, rule=rule)
-    stretches = open_stretches(DAY, rule=rule, zone="UTC")
-    fitting = room(stretches, gap=gap_of(rule), cap=cap, taken={}, grain=grain_of(rule))
+    stretches = list_open_spans(DAY, rule=rule, zone="UTC")
+    fitting = count_fitting(stretches, gap=get_gap(rule), cap=cap, taken={}, grain=get_grain(rule))
     assert len(found) == fitting
     assert list(wrong(found, rule, "UTC", DAY)) == []
     # Counted by hand: minute after minute, taking every one that may be taken.
@@ -130,17 +132,19 @@ def test_as_many_as_fit_are_planned_and_one_more_would_not(minutes, gap, cap):
 
 @given(st.lists(st.integers(0, 539), max_size=6), st.integers(0, 539), st.integers(0, 30))
 def test_new_times_keep_away_from_those_that_stand_and_from_the_past(standing, now, number):
-    opens = open_stretches(DAY, rule=RULE, zone="UTC")
+    opens = list_open_spans(DAY, rule=RULE, zone="UTC")
     first, minute = opens[0].start, 60_000_000
     kept = sorted({first + at * minute for at in standing})
-    kept = [at for n, at in enumerate(kept) if not n or at - kept[n - 1] >= gap_of(RULE)]
+    kept = [at for n, at in enumerate(kept) if not n or at - kept[n - 1] >= get_gap(RULE)]
     begins = first + now * minute
-    left = cut(opens, not_before=begins, kept=kept, gap=gap_of(RULE), grain=grain_of(RULE))
+    left = cut_spans(opens, not_before=begins, kept=kept, gap=get_gap(RULE), grain=get_grain(RULE))
     taken = Counter(next(s.hour for s in opens if s.start <= at < s.end) for at in kept)
-    found = day_times(number, left, rule=RULE, chance=Chance(3, Purpose.TIMES), taken=taken)
+    found = draw_day_times(
+        number, left, rule=RULE, chance=RandomStream(3, Purpose.TIMES), taken=taken
+    )
     assert (found >= begins).all()
     both = sorted([*found.tolist(), *kept])
-    assert all(b - a >= gap_of(RULE) for a, b in pairwise(both))
+    assert all(b - a >= get_gap(RULE) for a, b in pairwise(both))
     hours = Counter(at // (60 * minute) for at in both)
     assert all(
         count <= max(5, sum(at // (60 * minute) == hour for at in kept))
@@ -149,9 +153,9 @@ def test_new_times_keep_away_from_those_that_stand_and_from_the_past(standing, n
 
 
 def test_jitter_moves_no_moment_further_than_it_may_and_none_out_of_the_day():
-    stretches = open_stretches(DAY, rule=RULE, zone="UTC")
-    at = thinned(5000, stretches, chance=Chance(1, Purpose.TIMES))
-    moved = jittered(at, stretches, RULE, chance=Chance(2, Purpose.TIMES))
+    stretches = list_open_spans(DAY, rule=RULE, zone="UTC")
+    at = draw_thinned(5000, stretches, chance=RandomStream(1, Purpose.TIMES))
+    moved = add_jitter(at, stretches, RULE, chance=RandomStream(2, Purpose.TIMES))
     assert np.abs(moved - at).max() <= 300 * 1_000_000
     assert moved.min() >= stretches[0].start
     assert moved.max() < stretches[-1].end
@@ -166,9 +170,9 @@ def test_hours_that_are_nearly_all_closed_are_still_found():
 
 def test_an_hour_nothing_is_said_about_is_like_any_other_and_a_rate_of_nothing_closes_it():
     early = replace(RULE, opens=time(8), rates=OFFICE_RATES)
-    assert open_stretches(DAY, rule=early, zone="UTC")[0].rate == 1.0
+    assert list_open_spans(DAY, rule=early, zone="UTC")[0].rate == 1.0
     closed = replace(RULE, rates=(Rate(time(9), time(12), 0.0), Rate(time(12), time(18), 1)))
-    assert moment(open_stretches(DAY, rule=closed, zone="UTC")[0].start).hour == 12
+    assert from_ticks(list_open_spans(DAY, rule=closed, zone="UTC")[0].start).hour == 12
 
 
 def clamping(at, stretches, gap):
@@ -184,20 +188,20 @@ def clamping(at, stretches, gap):
 def test_gaps_hold_at_the_end_of_the_day_and_moving_from_the_front_only_is_caught():
     tight = replace(RULE, rates=(Rate(time(9), time(17), 0.01), Rate(time(17), time(18), 9.0)))
     tight = replace(tight, hourly_cap=100)
-    stretches = open_stretches(DAY, rule=tight, zone="UTC")
+    stretches = list_open_spans(DAY, rule=tight, zone="UTC")
     naive = 0
     for seed in range(20):
         found = times(20, rule=tight, seed=seed)
         assert list(wrong(found, tight, "UTC", DAY)) == []
-        raw = thinned(20, stretches, chance=Chance(seed, Purpose.TIMES))
-        pairs = pairwise(clamping(raw, stretches, gap_of(tight)))
-        naive += sum(b - a < gap_of(tight) for a, b in pairs)
+        raw = draw_thinned(20, stretches, chance=RandomStream(seed, Purpose.TIMES))
+        pairs = pairwise(clamping(raw, stretches, get_gap(tight)))
+        naive += sum(b - a < get_gap(tight) for a, b in pairs)
     assert naive > 0
 
 
 def test_an_hour_shown_twice_is_two_hours_and_one_that_is_longer_is_one():
     def hours(zone, day):
-        return len({s.hour for s in open_stretches(day, rule=NIGHTLY, zone=zone)})
+        return len({s.hour for s in list_open_spans(day, rule=NIGHTLY, zone=zone)})
 
     assert hours("America/New_York", date(2026, 11, 1)) == 5
     assert hours("America/New_York", date(2026, 3, 8)) == 3

@@ -4,15 +4,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.app import settings
-from stoker.touches.checks import touch_checks
+from stoker.app import read_settings
+from stoker.touches.checks import check_touches
 
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
 
 
 def checks(tmp_path, text):
     (tmp_path / "stoker.toml").write_text(text)
-    return touch_checks(settings(directory=tmp_path, config=None, flags={}, environment={}), NOW)
+    return check_touches(
+        read_settings(directory=tmp_path, config=None, flags={}, environment={}), NOW
+    )
 
 
 def test_what_is_usual_is_in_order(tmp_path):

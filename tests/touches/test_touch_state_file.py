@@ -35,9 +35,9 @@ def path(tmp_path):
 
 def filled(path):
     told = Told(path)
-    told.put_profiles([profile(1), profile(2)])
-    told.put_plan(plan((1, 2)), seen=0)
-    told.mark(WEEK, marked(1), counters=COUNTERS)
+    told.save_profiles([profile(1), profile(2)])
+    told.save_plan(plan((1, 2)), seen=0)
+    told.record_outcome(WEEK, marked(1), counters=COUNTERS)
     return told
 
 
@@ -51,13 +51,13 @@ def test_the_file_says_when_it_was_saved_and_has_plans_and_counters(path):
 
 def test_another_process_finds_everything_as_it_was_left(path):
     first = filled(path)
-    assert Told(path).plan(WEEK) == first.plan(WEEK)
-    assert Told(path).profiles() == first.profiles()
-    assert Told(path).marks(since=MONDAY) == [marked(1)]
+    assert Told(path).find_plan(WEEK) == first.find_plan(WEEK)
+    assert Told(path).list_profiles() == first.list_profiles()
+    assert Told(path).list_outcomes(since=MONDAY) == [marked(1)]
 
 
 def test_looking_makes_no_file(path):
-    assert Told(path).plan(WEEK) is None
+    assert Told(path).find_plan(WEEK) is None
     assert not path.parent.exists()
 
 
@@ -81,18 +81,18 @@ def test_a_damaged_file_is_set_aside_whole_and_reported(path, damage):
     path.write_bytes(broken)
 
     told = Told(path)
-    assert told.counted(COUNTERS) == dict.fromkeys(COUNTERS, 0)
+    assert told.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 0)
     [report] = told.reports
     assert "damaged" in report
     assert path.with_name("schedule_state.json.damaged-1").read_bytes() == broken
 
-    told.put_profiles([profile(3)])
+    told.save_profiles([profile(3)])
     path.write_bytes(broken)
     again = Told(path)
-    again.count(COUNTERS, 2)
+    again.add_to_counters(COUNTERS, 2)
     assert len(again.reports) == 1
     assert path.with_name("schedule_state.json.damaged-2").read_bytes() == broken
-    assert Told(path).counted(COUNTERS) == dict.fromkeys(COUNTERS, 2)
+    assert Told(path).read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 2)
 
 
 def test_any_single_byte_changed_is_noticed(path):
@@ -112,7 +112,7 @@ def test_any_single_byte_changed_is_noticed(path):
         path.write_bytes(other)
         told = Told(path)
         try:
-            told.counted(COUNTERS)
+            told.read_counters(COUNTERS)
         except ConfigError:
             continue  # its format or its tenant is another one
         assert told.reports, place
@@ -120,14 +120,16 @@ def test_any_single_byte_changed_is_noticed(path):
 
 def test_a_file_of_an_older_make_is_set_aside_and_not_written_over(path):
     path.parent.mkdir()
-    old = json.dumps({"counters": {"daily": 3}, "plan": None, "saved_at": "2025-12-01"}).encode()
+    old = json.dumps(
+        {"counters": {"daily": 3}, "find_plan": None, "saved_at": "2025-12-01"}
+    ).encode()
     path.write_bytes(old)
     told = Told(path)
-    told.put_profiles([profile(1)])
+    told.save_profiles([profile(1)])
     [report] = told.reports
     assert "older" in report
     assert path.with_name("schedule_state.json.older-1").read_bytes() == old
-    assert told.profiles() == [profile(1)]
+    assert told.list_profiles() == [profile(1)]
 
 
 @pytest.mark.parametrize("change", [{"format": 3}, {"tenant": "umbrella"}])
@@ -141,7 +143,7 @@ def test_a_newer_file_or_another_tenants_is_refused_and_left_alone(path, change)
         told = Told(path)
     before = path.read_bytes()
     with pytest.raises(ConfigError):
-        told.count(COUNTERS, 1)
+        told.add_to_counters(COUNTERS, 1)
     assert path.read_bytes() == before
     assert not told.reports
 
@@ -161,11 +163,11 @@ class FullDisk(Disk):
 
 
 STEPS = (
-    lambda told: told.put_profiles([profile(1), profile(2)]),
-    lambda told: told.put_plan(plan((1, 2)), seen=0),
-    lambda told: told.mark(WEEK, marked(1), counters=COUNTERS),
+    lambda told: told.save_profiles([profile(1), profile(2)]),
+    lambda told: told.save_plan(plan((1, 2)), seen=0),
+    lambda told: told.record_outcome(WEEK, marked(1), counters=COUNTERS),
     lambda told: told.count(COUNTERS, 3),
-    lambda told: told.mark(WEEK, marked(2), counters=COUNTERS),
+    lambda told: told.record_outcome(WEEK, marked(2), counters=COUNTERS),
 )
 
 
@@ -181,14 +183,16 @@ def test_whatever_write_fails_all_before_it_are_kept(path, writes):
     after = Told(path)
     for step in STEPS[writes:]:
         step(after)
-    assert after.counted(COUNTERS) == dict.fromkeys(COUNTERS, 5)
-    assert {each.url for each in after.profiles() if each.last_done_at} == {url(1), url(2)}
+    assert after.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 5)
+    assert {each.url for each in after.list_profiles() if each.last_done_at} == {url(1), url(2)}
 
 
 def test_many_processes_lose_no_count(path):
     async def whole():
         stores = [Told(path).store for _ in range(4)]
-        await asyncio.gather(*(each.count(COUNTERS, 1) for each in stores for _ in range(5)))
+        await asyncio.gather(
+            *(each.add_to_counters(COUNTERS, 1) for each in stores for _ in range(5))
+        )
 
     asyncio.run(whole())
-    assert Told(path).counted(COUNTERS) == dict.fromkeys(COUNTERS, 20)
+    assert Told(path).read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 20)

@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
-from stoker.accounts.model import Bucket, Company, CompanyId, Dossier, LeadScore
-from stoker.app import opened, settings, system_clock
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
+from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import Depth, TenantId
 from stoker.cli.main import main
-from stoker.enrichment.model import Unit, UnitState
+from stoker.enrichment.model import WorkItem, WorkState
 
 DEFAULT = TenantId("default")
 TABLE = "url,name,last_done_at,status\n" + "".join(
@@ -60,8 +60,8 @@ def told(stoker):
 
 def with_store(home, work):
     async def opening():
-        own = settings(directory=home, config=None, flags={}, environment={})
-        async with opened(own) as app:
+        own = read_settings(directory=home, config=None, flags={}, environment={})
+        async with open_app(own) as app:
             return await work(app.backend.tenant(DEFAULT))
 
     return asyncio.run(opening())
@@ -86,15 +86,15 @@ def all_due(home):
             )
             for slot in kept.plan.days
         )
-        assert await store.touches.put_plan(replace(kept.plan, days=days), seen=kept.revision)
+        assert await store.touches.save_plan(replace(kept.plan, days=days), seen=kept.revision)
 
     return with_store(home, earlier)
 
 
 def noon_week():
-    from stoker.touches.queue import local_day, week_name
+    from stoker.touches.queue import format_week, get_local_day
 
-    return week_name(local_day(system_clock().now(), noon_zone()))
+    return format_week(get_local_day(system_clock().now(), noon_zone()))
 
 
 def test_profiles_are_imported_once_and_bad_rows_are_told(stoker, told, home):
@@ -124,14 +124,16 @@ def test_leads_can_be_imported(told, home):
             value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
         )
         now = system_clock().now()
-        await store.nights.plan_units("r1", [Unit(company=company.id, place=0, depth=Depth.DEEP)])
-        [unit] = await store.nights.take_units(
+        await store.nights.insert_items(
+            "r1", [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)]
+        )
+        [unit] = await store.nights.claim_items(
             "r1", owner="w", until=now + timedelta(hours=1), now=now, limit=1
         )
-        done = replace(unit, state=UnitState.DONE, ended_at=now)
-        found = Dossier(company=company, score=score, looked_at=now, run="r1")
+        done = replace(unit, state=WorkState.DONE, ended_at=now)
+        found = CompanyRecord(company=company, score=score, looked_at=now, run="r1")
         await store.accounts.upsert_companies([company], now=now)
-        assert await store.nights.finish_unit("r1", done, found)
+        assert await store.nights.finish_item("r1", done, found)
 
     with_store(home, a_lead)
     assert told("touches", "import", "--leads")["new"] == 1

@@ -16,8 +16,8 @@ from stoker import RateLimiter, Scheduler, scheduler_in_file
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.testing import FakeClock
-from stoker.touches.model import Outcome, PlanRule, Profile, ProfileStatus
-from stoker.touches.service import Touching, without_collecting
+from stoker.touches.model import PlanRule, Profile, ProfileStatus, TouchOutcome
+from stoker.touches.service import TouchService, pause_garbage_collection
 
 
 def running(scenario):
@@ -30,11 +30,11 @@ def test_the_first_look_plans_the_week_and_later_ones_leave_todays_times_alone()
         first = await at.touching.get_todays_queue()
         assert first == sorted(first, key=lambda touch: touch.at)
         assert all(touch.handed_at == MONDAY_AT_EIGHT for touch in first)
-        revision = (await at.touching.current()).revision
+        revision = (await at.touching.ensure_plan()).revision
         for _ in range(10):
             at.clock.advance(HOUR)
             assert await at.touching.get_todays_queue() == first
-        assert (await at.touching.current()).revision == revision
+        assert (await at.touching.ensure_plan()).revision == revision
 
     running(scenario())
 
@@ -61,10 +61,10 @@ def test_a_plan_of_another_week_is_left_behind_for_a_new_one():
     async def scenario():
         at = await opened()
         await at.touching.get_todays_queue()
-        first = await at.touching.kept()
+        first = await at.touching.find_plan()
         at.clock.advance(3 * WEEK)
         queue = await at.touching.get_todays_queue()
-        second = await at.touching.kept()
+        second = await at.touching.find_plan()
         assert (first.week, second.week) == ("2026-W07", "2026-W10")
         assert first.seed != second.seed
         assert queue[0].day == second.monday
@@ -88,7 +88,7 @@ def test_the_week_is_that_of_the_tenants_own_day(moment, zone, week):
         at = await opened(at=moment, zone=zone)
         await at.touching.get_todays_queue()
         assert (await at.touching.status()).week == week
-        assert (await at.touching.kept()).week == week
+        assert (await at.touching.find_plan()).week == week
 
     running(scenario())
 
@@ -97,7 +97,7 @@ def test_a_week_begun_late_has_no_touches_on_days_that_are_over():
     async def scenario():
         at = await opened(at=MONDAY_AT_EIGHT + 3 * DAY + 5 * HOUR)
         queue = await at.touching.get_todays_queue()
-        plan = await at.touching.kept()
+        plan = await at.touching.find_plan()
         assert [bool(slot.touches) for slot in plan.days] == [False] * 3 + [True] * 4
         assert all(touch.at >= at.clock.now() for touch in queue)
 
@@ -112,7 +112,7 @@ def test_the_same_profiles_and_seed_give_the_same_plan_and_another_seed_another(
             plans.append(await at.touching.generate_weekly_plan("2026-W08", seed=seed))
         assert plans[0] == plans[1]
         assert plans[0] != plans[2]
-        assert await at.touching.planned("2026-W08", seed=8) == plans[2]
+        assert await at.touching.preview_week("2026-W08", seed=8) == plans[2]
 
     running(scenario())
 
@@ -122,7 +122,7 @@ def test_a_week_that_has_begun_keeps_what_was_handed_out_whatever_the_seed():
         at = await opened()
         handed = await at.touching.get_todays_queue()
         await at.touching.mark_outcome(handed[0].url, "done")
-        before = await at.touching.kept()
+        before = await at.touching.find_plan()
         after = await at.touching.generate_weekly_plan(seed=99)
         assert after.days[0] == before.days[0]
         assert after.days[1:] != before.days[1:]
@@ -136,17 +136,17 @@ def test_whoever_is_no_longer_active_is_left_alone_at_once():
         at = await opened()
         first, *rest = await at.touching.get_todays_queue()
         gone = Profile(url=first.url, status=ProfileStatus.PRIVATE)
-        await at.store.put_profiles([gone])
+        await at.store.save_profiles([gone])
         assert await at.touching.get_todays_queue() == rest
         at.clock.advance(DAY)
         await at.touching.get_todays_queue()
-        later = (await at.touching.kept()).days[1:]
+        later = (await at.touching.find_plan()).days[1:]
         assert first.url not in {touch.url for slot in later for touch in slot.touches}
 
     running(scenario())
 
 
-@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("outcome", TouchOutcome)
 def test_marking_twice_is_once(outcome):
     async def scenario():
         at = await opened()
@@ -156,7 +156,7 @@ def test_marking_twice_is_once(outcome):
         at.clock.advance(timedelta(minutes=5))
         assert not await at.touching.mark_outcome(url, outcome.upper())
         assert await at.touching.status() == told
-        used = int(outcome is Outcome.DONE)
+        used = int(outcome is TouchOutcome.DONE)
         assert [told.counters.used(kind) for kind in told.limits] == [used] * 3
 
     running(scenario())
@@ -176,16 +176,16 @@ def test_an_unknown_url_or_outcome_is_a_clear_error_that_changes_nothing(url, ou
         at = await opened()
         queue = await at.touching.get_todays_queue()
         before = (
-            await at.touching.current(),
+            await at.touching.ensure_plan(),
             await at.touching.status(),
-            await at.touching.people(),
+            await at.touching.list_profiles(),
         )
         with pytest.raises(PermanentError, match=says):
             await at.touching.mark_outcome(url or queue[0].url, outcome)
         after = (
-            await at.touching.current(),
+            await at.touching.ensure_plan(),
             await at.touching.status(),
-            await at.touching.people(),
+            await at.touching.list_profiles(),
         )
         assert after == before
 
@@ -196,7 +196,7 @@ def test_a_touch_of_a_later_day_is_not_marked_today():
     async def scenario():
         at = await opened()
         today = {each.url for each in await at.touching.get_todays_queue()}
-        plan = await at.touching.kept()
+        plan = await at.touching.find_plan()
         later = next(t for slot in plan.days[1:] for t in slot.touches if t.url not in today)
         with pytest.raises(PermanentError, match=str(later.day)):
             await at.touching.mark_outcome(later.url, "done")
@@ -210,7 +210,7 @@ def test_fridays_touch_can_still_be_marked_on_monday():
         friday = (await at.touching.get_todays_queue())[0]
         at.clock.advance(3 * DAY)
         assert await at.touching.mark_outcome(friday.url, "skipped")
-        assert await at.store.marks(since=friday.day) != []
+        assert await at.store.list_outcomes(since=friday.day) != []
 
     running(scenario())
 
@@ -226,7 +226,7 @@ class Watched:
         return getattr(self._store, verb)
 
 
-WHOLE = {"profiles", "plan", "put_plan"}  # verbs that take all profiles or a whole week
+WHOLE = {"list_profiles", "find_plan", "save_plan"}  # verbs that take all profiles or a whole week
 
 
 def test_after_a_days_first_look_only_what_is_asked_about_is_read():
@@ -237,7 +237,7 @@ def test_after_a_days_first_look_only_what_is_asked_about_is_read():
         at.store.asked.clear()
         assert await at.touching.get_todays_queue() == queue
         await at.touching.mark_outcome(queue[0].url, "failed")
-        await at.touching.todays(whole_week=False)
+        await at.touching.load_today(whole_week=False)
         await at.touching.status()
         await at.touching.check_limits()
         assert not set(at.store.asked) & WHOLE
@@ -256,17 +256,17 @@ def test_the_appeal_of_profiles_is_asked_when_a_week_is_planned_and_weighs_the_p
             return {each.url: 1.0 for each in people(200)[::2]}
 
         store, clock = memory(), FakeClock(MONDAY_AT_EIGHT)
-        await store.put_profiles(
+        await store.save_profiles(
             [replace(each, last_done_at=MONDAY_AT_EIGHT - 2 * DAY) for each in people(200)]
         )
 
         def touching(factor):
             rule = PlanRule(appeal_factor=factor)
-            return Touching(
+            return TouchService(
                 store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, appeals=appeals
             )
 
-        plain, weighed = [await touching(factor).planned() for factor in (0.0, 1000.0)]
+        plain, weighed = [await touching(factor).preview_week() for factor in (0.0, 1000.0)]
         assert asked == [1]
         appealing = [
             sum(int(t.url[-1]) % 2 == 0 for slot in plan.days for t in slot.touches)
@@ -285,8 +285,8 @@ def test_whoever_is_imported_at_noon_is_in_todays_queue_where_there_is_room():
         at = await opened(number=3, rule=PlanRule(weekly_budget=40, weekly_cap=40))
         assert len(await at.touching.get_todays_queue()) == 3
         at.clock.advance(3 * HOUR)
-        await at.store.put_profiles(people(30))
-        slot = (await at.touching.todays(whole_week=False)).slot
+        await at.store.save_profiles(people(30))
+        slot = (await at.touching.load_today(whole_week=False)).slot
         assert len(slot.touches) == slot.budget > 3
 
     running(scenario())
@@ -297,12 +297,12 @@ def test_another_rule_counts_from_the_next_look_on():
         short = PlanRule(closes=time(9, 30), hourly_cap=3, daily_min=0)
         at = await opened(rule=short)
         assert len(await at.touching.get_todays_queue()) == 3
-        longer = Touching(
+        longer = TouchService(
             at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
         )
-        slot = (await longer.todays(whole_week=False)).slot
+        slot = (await longer.load_today(whole_week=False)).slot
         assert slot.budget == 3
-        plan = await longer.kept()
+        plan = await longer.find_plan()
         assert {touch.at.hour for day in plan.days[1:] for touch in day.touches} > {1}
 
     running(scenario())
@@ -313,9 +313,9 @@ def test_the_next_look_of_the_day_repairs_the_days_after_it():
         at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
         failed = (await at.touching.get_todays_queue())[0].url
         await at.touching.mark_outcome(failed, "failed")
-        before = {touch.url for touch in (await at.touching.kept()).days[1].touches}
+        before = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
         await at.touching.get_todays_queue()
-        after = {touch.url for touch in (await at.touching.kept()).days[1].touches}
+        after = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
         assert failed not in before
         assert failed in after
 
@@ -327,7 +327,7 @@ def test_the_collector_of_garbage_is_left_as_it_was_also_after_an_error(on):
     was_on = gc.isenabled()
     try:
         (gc.enable if on else gc.disable)()
-        with suppress(PermanentError), without_collecting():
+        with suppress(PermanentError), pause_garbage_collection():
             assert not gc.isenabled()
             raise PermanentError("no")
         assert gc.isenabled() is on
@@ -375,16 +375,22 @@ class Stopping:
     """A store whose process dies after so many writes: before the next one, or just after it."""
 
     def __init__(self, store, writes, *, after):
-        self._store, self.left, self._after = store, writes, after
+        self._store, self.left, self._find_next_change = store, writes, after
 
     def __getattr__(self, verb):
         real = getattr(self._store, verb)
-        if verb not in ("put_profiles", "put_plan", "mark", "count", "hand_over"):
+        if verb not in (
+            "save_profiles",
+            "save_plan",
+            "record_outcome",
+            "add_to_counters",
+            "record_delivery",
+        ):
             return real
 
         async def write(*given, **named):
             self.left -= 1
-            if self.left < 0 and not self._after:
+            if self.left < 0 and not self._find_next_change:
                 raise TransientError("the process died")
             told = await real(*given, **named)
             if self.left < 0:
@@ -411,7 +417,7 @@ class TwoWrites:
 
     async def mark(self, week, marked, *, counters):
         news = await self._store.mark(week, marked, counters=())
-        if news and marked.outcome.counts:
+        if news and marked.outcome.is_counted:
             await self._store.count(counters, 1)
         return news
 
@@ -422,17 +428,19 @@ async def crashed(store, writes, *, after, kind=lambda store: store):
     dying = Stopping(store, writes, after=after)
     rule, zone = at.touching.rule, at.touching.zone
     with suppress(TransientError):
-        await day_of_work(Touching(kind(dying), rule=rule, zone=zone, clock=at.clock, tenant=ACME))
-    planned = await at.touching.kept()
-    again = Touching(kind(store), rule=rule, zone=zone, clock=at.clock, tenant=ACME)
+        await day_of_work(
+            TouchService(kind(dying), rule=rule, zone=zone, clock=at.clock, tenant=ACME)
+        )
+    planned = await at.touching.find_plan()
+    again = TouchService(kind(store), rule=rule, zone=zone, clock=at.clock, tenant=ACME)
     await day_of_work(again)
-    plan, told = await again.kept(), await again.status()
-    used = {told.counters.used(kind) for kind in told.limits}
+    plan, told = await again.find_plan(), await again.status()
+    used = {told.counters.get_used(kind) for kind in told.limits}
     same = planned is None or planned.days[0].day == plan.days[0].day
     kept = planned is None or [t.url for t in planned.days[0].touches] == [
         t.url for t in plan.days[0].touches
     ]
-    waits = sum(each.last_done_at is not None for each in await again.people())
+    waits = sum(each.last_done_at is not None for each in await again.list_profiles())
     return same and kept and used == {plan.days[0].completed} and waits == plan.days[0].completed
 
 
@@ -473,7 +481,9 @@ def test_two_processes_that_look_at_once_see_one_plan():
     async def scenario():
         at = await opened()
         others = [
-            Touching(at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME)
+            TouchService(
+                at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
+            )
             for _ in range(5)
         ]
         queues = await asyncio.gather(*(each.get_todays_queue() for each in others))
@@ -495,7 +505,7 @@ class Restless:
     def __getattr__(self, verb):
         return getattr(self._store, verb)
 
-    async def put_plan(self, plan, *, seen, settled=None):
+    async def save_plan(self, plan, *, seen, settled=None):
         return False
 
 
@@ -509,7 +519,9 @@ def test_a_week_others_keep_changing_is_given_up_in_the_end():
     running(scenario())
 
 
-DAYS = st.lists(st.lists(st.sampled_from([*Outcome, None]), max_size=20), min_size=1, max_size=8)
+DAYS = st.lists(
+    st.lists(st.sampled_from([*TouchOutcome, None]), max_size=20), min_size=1, max_size=8
+)
 
 
 @settings(max_examples=25, deadline=None)
@@ -524,8 +536,8 @@ def test_no_day_or_week_has_more_than_its_budget_and_only_what_was_made_is_count
             for touch, word in zip(queue, words, strict=False):
                 if word is not None:
                     await at.touching.mark_outcome(touch.url, word)
-                    made[touch.day] += word is Outcome.DONE
-            plan = await at.touching.kept()
+                    made[touch.day] += word is TouchOutcome.DONE
+            plan = await at.touching.find_plan()
             assert all(len(slot.touches) <= slot.budget <= 20 for slot in plan.days)
             assert sum(slot.budget for slot in plan.days) <= 80
             for slot in plan.days:
@@ -557,7 +569,7 @@ def test_a_script_has_the_same_as_plain_methods_in_one_file(tmp_path):
         assert again.get_todays_queue() == []
         told = again.status()
         assert told.has_plan
-        assert [told.counters.used(kind) for kind in told.limits] == [0, 5, 5]
+        assert [told.counters.get_used(kind) for kind in told.limits] == [0, 5, 5]
         with pytest.raises(PermanentError):
             again.mark_outcome(people(1)[0].url, "done")
     assert reports == []

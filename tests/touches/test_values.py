@@ -6,7 +6,15 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 
 from stoker.base.errors import ConfigError
-from stoker.touches.model import OFFICE_RATES, DaySlot, Outcome, PlanRule, Rate, Touch, WeeklyPlan
+from stoker.touches.model import (
+    OFFICE_RATES,
+    DaySlot,
+    PlanRule,
+    Rate,
+    Touch,
+    TouchOutcome,
+    WeeklyPlan,
+)
 
 DAY = date(2026, 2, 9)
 TOUCH = Touch(
@@ -52,7 +60,7 @@ def test_a_rule_that_cannot_be_kept_is_refused_with_what_to_change(change, said)
 
 def test_the_numbers_are_those_we_promise():
     rule = PlanRule()
-    assert (rule.target, rule.most, rule.daily_min, rule.hourly_cap) == (80, 20, 5, 5)
+    assert (rule.target, rule.max_per_day, rule.daily_min, rule.hourly_cap) == (80, 20, 5, 5)
     assert (rule.force_after.days, rule.force_limit, rule.window.days) == (12, 5, 14)
     assert (rule.gap, rule.jitter) == (timedelta(minutes=3), timedelta(minutes=5))
     assert sum((r.ends.hour - r.begins.hour) * r.rate for r in OFFICE_RATES) == pytest.approx(8.2)
@@ -67,16 +75,16 @@ def test_a_rule_can_be_kept_as_a_key():
 
 
 def test_only_a_touch_that_was_made_counts():
-    assert [outcome for outcome in Outcome if outcome.counts] == [Outcome.DONE]
+    assert [outcome for outcome in TouchOutcome if outcome.is_counted] == [TouchOutcome.DONE]
 
 
 def test_a_touch_is_pending_until_it_has_an_outcome():
     assert TOUCH.status == "pending"
-    assert replace(TOUCH, outcome=Outcome.NO_POSTS).status == "no_posts"
+    assert replace(TOUCH, outcome=TouchOutcome.NO_POSTS).status == "no_posts"
 
 
 def test_a_slot_counts_what_was_made_and_a_week_has_a_name():
-    done, failed = (replace(TOUCH, outcome=o) for o in (Outcome.DONE, Outcome.FAILED))
+    done, failed = (replace(TOUCH, outcome=o) for o in (TouchOutcome.DONE, TouchOutcome.FAILED))
     slot = DaySlot(day=DAY, budget=5, touches=(TOUCH, done, failed))
     plan = WeeklyPlan(
         iso_year=2026,

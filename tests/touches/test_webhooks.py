@@ -9,10 +9,10 @@ from hashlib import sha256
 import pytest
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.http.client import Http
-from stoker.sandbox.http import Told
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.touches.delivery import DELIVERY, SIGNATURE, Webhook
+from stoker.touches.delivery import DELIVERY_HEADER, SIGNATURE_HEADER, Webhook
 
 SECRET = "a secret that is long enough"
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
@@ -21,8 +21,8 @@ CONTENT = {"name": "Ünï 🙂", "forced": True}
 
 def good(asked, secret=SECRET, now=NOW):
     """Check a delivery as its receiver would, from the documentation alone."""
-    said = dict(part.split("=") for part in asked.headers[SIGNATURE].split(","))
-    signed = f"{said['t']}.{asked.headers[DELIVERY]}.".encode() + asked.body
+    said = dict(part.split("=") for part in asked.headers[SIGNATURE_HEADER].split(","))
+    signed = f"{said['t']}.{asked.headers[DELIVERY_HEADER]}.".encode() + asked.body
     ours = hmac.new(secret.encode(), signed, sha256).hexdigest()
     fresh = abs(int(said["t"]) - now.timestamp()) <= 300
     return fresh and hmac.compare_digest(ours, said["v1"])
@@ -38,7 +38,7 @@ def delivered(*told, times=1, secret=SECRET, content=CONTENT, delivery="week-1")
 
     async def whole():
         async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
-            http = Http(user_agent="Stoker/test", sandbox=box.address)
+            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
             hook = Webhook(
                 http,
                 url="http://hooks.test/in",
@@ -65,51 +65,51 @@ def failing(told, **how):
 
 
 def test_the_receiver_can_tell_who_sent_a_delivery_and_when():
-    [asked] = delivered(Told(status=204))
+    [asked] = delivered(Response(status=204))
     assert good(asked)
     assert json.loads(asked.body) == CONTENT
     assert asked.path == "/in"
 
 
 def test_a_delivery_changed_on_its_way_an_old_one_or_one_by_another_is_told_apart():
-    [asked] = delivered(Told())
-    [other] = delivered(Told(), secret="another secret, also long")
+    [asked] = delivered(Response())
+    [other] = delivered(Response(), secret="another secret, also long")
     assert not good(other)
     assert not good(asked, now=NOW + timedelta(minutes=10))
-    asked.headers[DELIVERY] = "week-2"
+    asked.headers[DELIVERY_HEADER] = "week-2"
     assert not good(asked)
 
 
 def test_the_secret_itself_never_travels():
-    [asked] = delivered(Told())
+    [asked] = delivered(Response())
     assert SECRET not in repr(asked)
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
 def test_what_may_pass_is_sent_again_later(status):
-    assert failing(Told(status=status)) is TransientError
+    assert failing(Response(status=status)) is TransientError
 
 
 @pytest.mark.parametrize("wrong", [{"reset": True}, {"close_after": 5}, {"lying_length": 9}])
 def test_not_knowing_whether_it_arrived_is_sending_it_again_under_its_id(wrong):
-    assert failing(Told(body=b"yes", **wrong)) is TransientError
+    assert failing(Response(body=b"yes", **wrong)) is TransientError
 
 
 @pytest.mark.parametrize("status", [400, 405, 413, 422, 418])
 def test_what_is_refused_for_good_is_not_sent_again(status):
-    assert failing(Told(status=status)) is PermanentError
+    assert failing(Response(status=status)) is PermanentError
 
 
 @pytest.mark.parametrize("status", [301, 307, 401, 403, 404, 410])
 def test_a_webhook_that_is_not_there_or_wants_another_secret_is_for_people_to_put_right(status):
     headers = {"location": "http://elsewhere.test/"}
-    assert failing(Told(status=status, headers=headers)) is ConfigError
+    assert failing(Response(status=status, headers=headers)) is ConfigError
 
 
 def test_a_secret_that_could_be_tried_out_is_refused():
-    assert failing(Told(), secret="short") is ConfigError
+    assert failing(Response(), secret="short") is ConfigError
 
 
 def test_what_cannot_be_sent_is_refused_before_anything_is():
-    assert failing(Told(), delivery="two words") is PermanentError
-    assert failing(Told(), content={"score": float("nan")}) is PermanentError
+    assert failing(Response(), delivery="two words") is PermanentError
+    assert failing(Response(), content={"score": float("nan")}) is PermanentError

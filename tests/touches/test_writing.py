@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
-from stoker.base.text import restored
-from stoker.touches.export import COLUMNS, plan_csv, plan_from_json, plan_ics, plan_json
-from stoker.touches.model import Marked, Outcome, PlanRule, Profile
-from stoker.touches.planner import handed_over, marked, plan_week
+from stoker.base.text import unescape_cell
+from stoker.touches.export import COLUMNS, parse_plan, plan_to_csv, plan_to_ics, plan_to_json
+from stoker.touches.model import OutcomeMark, PlanRule, Profile, TouchOutcome
+from stoker.touches.planner import apply_outcomes, mark_handed_out, plan_week
 
 MONDAY = date(2026, 2, 9)
 NOW = datetime(2026, 2, 8, 20, tzinfo=UTC)
@@ -28,15 +28,15 @@ def planned(url="https://a.test/?q=1", name=NAME):
         people, monday=MONDAY, rule=PlanRule(), seed=1, zone="Asia/Singapore", created_at=NOW
     )
     first = plan.days[0].touches[0]
-    said = [Marked(url=first.url, day=MONDAY, outcome=Outcome.FAILED, marked_at=NOW)]
-    return handed_over(marked(plan, said), day=MONDAY + timedelta(days=1), at=NOW)
+    said = [OutcomeMark(url=first.url, day=MONDAY, outcome=TouchOutcome.FAILED, marked_at=NOW)]
+    return mark_handed_out(apply_outcomes(plan, said), day=MONDAY + timedelta(days=1), at=NOW)
 
 
 PLAN = planned()
 
 
 def test_a_plan_comes_back_from_json_as_it_was():
-    assert plan_from_json(json.loads(json.dumps(plan_json(PLAN)))) == PLAN
+    assert parse_plan(json.loads(json.dumps(plan_to_json(PLAN)))) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_a_plan_comes_back_from_json_as_it_was():
         None,
         [],
         {},
-        {**plan_json(PLAN), "monday": "someday"},
-        {**plan_json(PLAN), "days": [{"day": "2026-02-09"}]},
-        {**plan_json(PLAN), "created_at": 5},
+        {**plan_to_json(PLAN), "monday": "someday"},
+        {**plan_to_json(PLAN), "days": [{"day": "2026-02-09"}]},
+        {**plan_to_json(PLAN), "created_at": 5},
     ],
 )
 def test_what_is_no_plan_is_refused_in_a_sentence(damaged):
     with pytest.raises(PermanentError, match="no weekly plan"):
-        plan_from_json(damaged)
+        parse_plan(damaged)
 
 
 def unfolded(text):
@@ -86,7 +86,7 @@ def unescaped(text):
 
 
 def test_a_calendar_has_every_touch_at_its_moment():
-    text = plan_ics(PLAN)
+    text = plan_to_ics(PLAN)
     touches = [touch for slot in PLAN.days for touch in slot.touches]
     read = events(text)
     assert len(read) == len(touches)
@@ -98,7 +98,7 @@ def test_a_calendar_has_every_touch_at_its_moment():
         assert event["URL"] == touch.url
     assert [e["STATUS"] for e in read].count("CANCELLED") == 1
     assert len({e["UID"] for e in read}) == len(read)
-    assert text == plan_ics(PLAN)
+    assert text == plan_to_ics(PLAN)
     assert text.startswith("BEGIN:VCALENDAR\r\nVERSION:2.0\r\n")
     assert text.endswith("END:VCALENDAR\r\n")
 
@@ -110,7 +110,7 @@ texts = st.text(max_size=200)
 def test_nothing_in_a_name_or_address_breaks_out_of_its_line(name, url):
     touch = replace(PLAN.days[0].touches[0], url=url, name=name)
     plan = replace(PLAN, days=(replace(PLAN.days[0], touches=(touch,)),))
-    text = plan_ics(plan)
+    text = plan_to_ics(plan)
     assert all(len(line.encode()) <= 75 for line in text.split("\r\n"))
     assert len(events(text)) == 1
     assert "\n" not in text.replace("\r\n", "")
@@ -119,9 +119,9 @@ def test_nothing_in_a_name_or_address_breaks_out_of_its_line(name, url):
 
 def test_rows_of_a_csv_file_say_what_was_planned_and_no_cell_is_a_formula():
     evil = planned(url="=cmd|' /C calc'!A0", name="+1")
-    rows = list(csv.DictReader(io.StringIO(plan_csv(evil))))
+    rows = list(csv.DictReader(io.StringIO(plan_to_csv(evil))))
     touches = [touch for slot in evil.days for touch in slot.touches]
     assert tuple(rows[0]) == COLUMNS
-    assert [restored(row["url"]) for row in rows] == [touch.url for touch in touches]
+    assert [unescape_cell(row["url"]) for row in rows] == [touch.url for touch in touches]
     assert [row["status"] for row in rows] == [touch.status for touch in touches]
     assert not any(cell[:1] in set("=+-@") for row in rows for cell in row.values())

@@ -6,29 +6,37 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.accounts.model import Verdict
+from stoker.accounts.model import EmailStatus
 from stoker.base.clock import SystemClock
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import ConnectorOff, ConnectorRests, OutcomeUncertain, Overrun
-from stoker.budgets.charges import Refused
-from stoker.budgets.reservations import Phase
-from stoker.sandbox.http import Told
+from stoker.budgets.charges import Refusal
+from stoker.budgets.reservations import ReservationStatus
+from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.answers import question_key
-from stoker.vendors.attempts import ATTEMPTS, BREAKDOWNS_IN_A_ROW, LONGEST_PATIENCE, Ending, Failed
-from stoker.vendors.client import LOOK_AGAIN, OTHERS_PATIENCE, Answered
-from stoker.vendors.email_batches import Batching
-from stoker.vendors.email_verification import Address
-from stoker.vendors.search import GOOD_FOR, Search
+from stoker.vendors.answers import build_cache_key
+from stoker.vendors.attempts import (
+    MAX_ATTEMPTS,
+    MAX_RETRY_WAIT,
+    MAX_SERVER_ERRORS,
+    FailureKind,
+    VendorFailure,
+)
+from stoker.vendors.client import MAX_WAIT_FOR_OTHERS, POLL_INTERVAL, QueryResult
+from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.email_verification import EmailQuery
+from stoker.vendors.search import SEARCH_TTL, SearchQuery
 from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
 
-QUESTION = Search(query="singapore ship chandlers")
-KEY = question_key("tavily", account="201900001A", asked=QUESTION.as_json())
+QUESTION = SearchQuery(query="singapore ship chandlers")
+KEY = build_cache_key("tavily", account="201900001A", asked=QUESTION.as_json())
 FOUND = {"results": [{"url": "http://a.test/", "title": "A", "content": "c"}]}
 
 
 def ask(here, question=QUESTION, **how):
-    return here.asking.ask(here.search, question, **{"account": "201900001A", "run": "r1", **how})
+    return here.get_vendor_client.ask(
+        here.search, question, **{"account": "201900001A", "run": "r1", **how}
+    )
 
 
 class Scripted(Saying):
@@ -46,8 +54,8 @@ class Scripted(Saying):
         return honest if told is None else told
 
 
-BUSY, BROKEN = Told(status=429, headers={"retry-after": "1"}), Told(status=500)
-CUT_OFF = Told(close_after=0)
+BUSY, BROKEN = Response(status=429, headers={"retry-after": "1"}), Response(status=500)
+CUT_OFF = Response(close_after=0)
 
 
 def beside(here):
@@ -62,8 +70,8 @@ def failing(part, **fails):
 
 async def phases(here, key=KEY):
     found = []
-    while (hold := await here.store.money.hold(f"{key}/{len(found) + 1}")) is not None:
-        found.append(hold.phase)
+    while (hold := await here.store.money.find_reservation(f"{key}/{len(found) + 1}")) is not None:
+        found.append(hold.status)
     return found
 
 
@@ -83,7 +91,7 @@ def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
 def test_an_answer_that_is_no_longer_good_is_paid_for_again():
     async def work(here):
         answers = [await ask(here)]
-        here.clock.advance(GOOD_FOR - timedelta(seconds=1))
+        here.clock.advance(SEARCH_TTL - timedelta(seconds=1))
         answers.append(await ask(here))
         here.clock.advance(timedelta(seconds=1))
         answers.append(await ask(here))
@@ -94,7 +102,7 @@ def test_an_answer_that_is_no_longer_good_is_paid_for_again():
     answers, charged, all_phases = at_desk(work, clock=FakeClock(), companies=500)
     assert [bool(answer.saved) for answer in answers] == [False, True, False, True]
     assert charged == 2
-    assert all_phases == [Phase.SETTLED] * 2
+    assert all_phases == [ReservationStatus.SETTLED] * 2
 
 
 def test_good_for_shortens_how_long_an_answer_is_kept():
@@ -110,7 +118,7 @@ def test_another_account_or_question_is_another_answer():
     async def work(here):
         await ask(here)
         await ask(here, account="other")
-        await ask(here, Search(query="something else"))
+        await ask(here, SearchQuery(query="something else"))
         return here.charged("tavily")
 
     assert at_desk(work) == 3
@@ -123,7 +131,7 @@ def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
 
     answers, charged, slept = at_desk(work, {"tavily.latency": "20ms"})
     assert charged == 1
-    assert LOOK_AGAIN not in slept  # they wait for the answer itself
+    assert POLL_INTERVAL not in slept  # they wait for the answer itself
     assert sum(1 for answer in answers if answer.cost) == 1
 
 
@@ -134,8 +142,12 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
         return await ask(here), await phases(here), here.clock.slept
 
     answered, all_phases, slept = at_desk(work, says=vendor)
-    assert isinstance(answered, Answered)
-    assert all_phases == [Phase.RELEASED, Phase.RELEASED, Phase.SETTLED]
+    assert isinstance(answered, QueryResult)
+    assert all_phases == [
+        ReservationStatus.RELEASED,
+        ReservationStatus.RELEASED,
+        ReservationStatus.SETTLED,
+    ]
     assert sum(1 for wait in slept if wait >= timedelta(seconds=0.9)) >= 2
 
 
@@ -143,7 +155,7 @@ def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
     async def work(here):
         await ask(here)
         began_at = here.clock.now()
-        async with here.passages.through("tavily"):
+        async with here.get_limiter.acquire_slot("tavily"):
             return here.clock.now() - began_at
 
     vendor = Scripted(BUSY, BUSY, BUSY)
@@ -164,20 +176,20 @@ class Patient(FakeClock):
         await super().sleep(duration)
 
 
-TEN_MINUTES = Told(status=429, headers={"retry-after": "600"})
+TEN_MINUTES = Response(status=429, headers={"retry-after": "600"})
 
 
 def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
     vendor = Scripted(*[TEN_MINUTES] * 12)
 
     async def work(here):
-        questions = [Search(query=f"q{number}") for number in range(12)]
+        questions = [SearchQuery(query=f"q{number}") for number in range(12)]
         asking = asyncio.gather(*(ask(here, question) for question in questions))
         while here.clock.sleepers < 12:  # noqa: ASYNC110  # a clock rings no bell
             await asyncio.sleep(0.01)
         here.clock.goes_on.set()
         await asking
-        return here.told.of(ConnectorRests), len(vendor.asked)
+        return here.told.of_type(ConnectorRests), len(vendor.asked)
 
     told, asked = at_desk(work, says=vendor, clock=Patient())
     assert asked == 24
@@ -185,13 +197,13 @@ def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
     assert (event.tenant, event.connector) == (ACME, "tavily")
     assert event.until - event.at == timedelta(minutes=10)
     until = f"{event.until:%H:%M:%S} UTC"
-    assert event.sentence() == f"tavily asked to be left alone; it is asked nothing before {until}"
+    assert event.message() == f"tavily asked to be left alone; it is asked nothing before {until}"
 
 
 def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():
     async def work(here):
         await ask(here)
-        return [event.until - event.at for event in here.told.of(ConnectorRests)]
+        return [event.until - event.at for event in here.told.of_type(ConnectorRests)]
 
     twice = Scripted(TEN_MINUTES, TEN_MINUTES)
     assert at_desk(work, says=twice, clock=FakeClock()) == [timedelta(minutes=10)] * 2
@@ -199,28 +211,28 @@ def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_
 
 
 def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
-    long = Told(status=429, headers={"retry-after": str(LONGEST_PATIENCE.seconds + 1)})
+    long = Response(status=429, headers={"retry-after": str(MAX_RETRY_WAIT.seconds + 1)})
 
     async def work(here):
-        before = await here.asking.attempts.rests()
+        before = await here.get_vendor_client.attempts.list_cooldowns()
         asking = asyncio.create_task(ask(here))
         while not here.clock.sleepers:  # noqa: ASYNC110  # a clock rings no bell
             await asyncio.sleep(0.01)
-        resting = await here.asking.attempts.rests()
+        resting = await here.get_vendor_client.attempts.list_cooldowns()
         until = here.clock.now() + timedelta(minutes=10)
         here.clock.goes_on.set()
         await asking
-        return before, resting, until, await here.asking.attempts.rests()
+        return before, resting, until, await here.get_vendor_client.attempts.list_cooldowns()
 
     before, resting, until, after = at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
     assert (before, after) == ({}, {})
     assert resting == {"tavily": until}
 
     async def given_up(here):
-        return await ask(here), await here.asking.attempts.rests()
+        return await ask(here), await here.get_vendor_client.attempts.list_cooldowns()
 
     failed, nobody_waits = at_desk(given_up, says=Scripted(long), clock=FakeClock())
-    assert failed.ending is Ending.LATER
+    assert failed.kind is FailureKind.LATER
     assert nobody_waits == {}
 
 
@@ -231,20 +243,20 @@ def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():
         return await ask(here), await phases(here), await here.counted("tavily")
 
     failed, all_phases, counted = at_desk(work, says=vendor)
-    assert failed.ending is Ending.LATER
-    assert all_phases == [Phase.RELEASED] * ATTEMPTS
-    assert len(vendor.asked) == ATTEMPTS
+    assert failed.kind is FailureKind.LATER
+    assert all_phases == [ReservationStatus.RELEASED] * MAX_ATTEMPTS
+    assert len(vendor.asked) == MAX_ATTEMPTS
     assert counted == (0, 0)
 
 
 def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
-    long = LONGEST_PATIENCE + timedelta(seconds=1)
-    vendor = Scripted(Told(status=503, headers={"retry-after": str(long.seconds)}))
+    long = MAX_RETRY_WAIT + timedelta(seconds=1)
+    vendor = Scripted(Response(status=503, headers={"retry-after": str(long.seconds)}))
 
     async def work(here):
         return await ask(here)
 
-    assert at_desk(work, says=vendor).ending is Ending.LATER
+    assert at_desk(work, says=vendor).kind is FailureKind.LATER
     assert len(vendor.asked) == 1
 
 
@@ -262,37 +274,37 @@ LONG = 120  # seconds; longer than anything here takes, so that a hang fails
 
 
 def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
-    busy = Told(status=429, headers={"retry-after": str(GONE_FOR_LONG.seconds)})
+    busy = Response(status=429, headers={"retry-after": str(GONE_FOR_LONG.seconds)})
     vendor = Scripted(*[busy] * 5)
 
     async def work(here):
         theirs = True
         asking = asyncio.create_task(ask(here, ours=lambda: theirs))
-        await came_to(lambda: phases(here), [Phase.RELEASED])
+        await came_to(lambda: phases(here), [ReservationStatus.RELEASED])
         theirs = False
         return await asyncio.wait_for(asking, LONG), await phases(here)
 
     failed, all_phases = at_desk(work, says=vendor, clock=SystemClock())
-    assert failed.ending is Ending.LATER
-    assert all_phases == [Phase.RELEASED]
+    assert failed.kind is FailureKind.LATER
+    assert all_phases == [ReservationStatus.RELEASED]
 
 
 def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
     async def work(here):
-        await here.passages.wait_until("tavily", here.clock.now() + GONE_FOR_LONG)
+        await here.get_limiter.delay_until("tavily", here.clock.now() + GONE_FOR_LONG)
         theirs = True
         asking = asyncio.create_task(ask(here, ours=lambda: theirs))
-        await came_to(lambda: phases(here), [Phase.HELD])
+        await came_to(lambda: phases(here), [ReservationStatus.RESERVED])
         theirs = False
         failed = await asyncio.wait_for(asking, LONG)
         return failed, await phases(here), here.charged("tavily")
 
     failed, all_phases, charged = at_desk(work, clock=SystemClock())
-    assert failed.ending is Ending.LATER
-    assert (all_phases, charged) == ([Phase.RELEASED], 0)
+    assert failed.kind is FailureKind.LATER
+    assert (all_phases, charged) == ([ReservationStatus.RELEASED], 0)
 
 
-@pytest.mark.parametrize("told", [Told(status=400), Told(status=404), Told(status=422)])
+@pytest.mark.parametrize("told", [Response(status=400), Response(status=404), Response(status=422)])
 def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
     vendor = Scripted(*[told] * 5)
 
@@ -300,7 +312,7 @@ def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(tol
         return await ask(here), await here.counted("tavily")
 
     failed, counted = at_desk(work, says=vendor)
-    assert failed.ending is Ending.NEVER
+    assert failed.kind is FailureKind.NEVER
     assert (len(vendor.asked), counted) == (1, (0, 0))
 
 
@@ -308,10 +320,10 @@ def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(tol
     "told",
     [
         CUT_OFF,
-        Told(body=b"{"),
-        Told(body=b"{}"),
-        Told(hang=True),
-        Told(status=500, headers={"x-should-retry": "false"}),
+        Response(body=b"{"),
+        Response(body=b"{}"),
+        Response(hang=True),
+        Response(status=500, headers={"x-should-retry": "false"}),
     ],
 )
 def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
@@ -322,15 +334,15 @@ def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
         return answers, await phases(here), await here.counted("tavily"), here.told
 
     answers, all_phases, counted, events = at_desk(work, says=vendor, deadline=0.3)
-    assert [answer.ending for answer in answers] == [Ending.UNKNOWN] * 2
-    assert all_phases == [Phase.UNCERTAIN]
+    assert [answer.kind for answer in answers] == [FailureKind.UNKNOWN] * 2
+    assert all_phases == [ReservationStatus.UNCERTAIN]
     assert (len(vendor.asked), counted) == (1, (0, 1))
-    assert [event.connector for event in events.of(OutcomeUncertain)] == ["tavily"]
+    assert [event.connector for event in events.of_type(OutcomeUncertain)] == ["tavily"]
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 599])
 def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status):
-    vendor = Scripted(Told(status=status), Told(status=status))
+    vendor = Scripted(Response(status=status), Response(status=status))
 
     async def work(here):
         answered = await ask(here)
@@ -339,7 +351,11 @@ def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status)
     answered, all_phases, counted, slept = at_desk(work, says=vendor)
     assert answered.cost == {"calls": 1, "credits": 1}
     assert f"{KEY}/2" in answered.note  # whoever reads of it learns what to find out
-    assert all_phases == [Phase.UNCERTAIN, Phase.UNCERTAIN, Phase.SETTLED]
+    assert all_phases == [
+        ReservationStatus.UNCERTAIN,
+        ReservationStatus.UNCERTAIN,
+        ReservationStatus.SETTLED,
+    ]
     assert counted == (1, 2)
     assert len(slept) >= 2
 
@@ -349,12 +365,12 @@ def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_it_a
 
     async def work(here):
         answers = [await ask(here), await ask(here, run="r2")]
-        return answers, await phases(here), here.told.of(OutcomeUncertain)
+        return answers, await phases(here), here.told.of_type(OutcomeUncertain)
 
     answers, all_phases, events = at_desk(work, says=vendor)
-    assert [answer.ending for answer in answers] == [Ending.UNKNOWN] * 2
-    assert all_phases == [Phase.UNCERTAIN] * ATTEMPTS
-    assert len(vendor.asked) == len(events) == ATTEMPTS
+    assert [answer.kind for answer in answers] == [FailureKind.UNKNOWN] * 2
+    assert all_phases == [ReservationStatus.UNCERTAIN] * MAX_ATTEMPTS
+    assert len(vendor.asked) == len(events) == MAX_ATTEMPTS
 
 
 def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
@@ -364,8 +380,12 @@ def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other
         return await ask(here), await phases(here)
 
     answered, all_phases = at_desk(work, says=vendor)
-    assert isinstance(answered, Answered)
-    assert all_phases == [Phase.UNCERTAIN, Phase.RELEASED, Phase.SETTLED]
+    assert isinstance(answered, QueryResult)
+    assert all_phases == [
+        ReservationStatus.UNCERTAIN,
+        ReservationStatus.RELEASED,
+        ReservationStatus.SETTLED,
+    ]
 
 
 def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
@@ -375,12 +395,12 @@ def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there(
         return await ask(here), await here.counted("tavily")
 
     refused, counted = at_desk(work, says=vendor, limit=2)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert (counted, len(vendor.asked)) == ((0, 2), 2)
 
 
 def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_again():
-    vendor = Scripted(*[BROKEN] * (BREAKDOWNS_IN_A_ROW + 1), None, BROKEN)
+    vendor = Scripted(*[BROKEN] * (MAX_SERVER_ERRORS + 1), None, BROKEN)
 
     async def work(here):
         asked = []
@@ -402,17 +422,17 @@ def test_nobody_asks_again_after_a_breakdown_what_is_no_longer_theirs():
         return await ask(here, ours=lambda: not vendor.asked), await phases(here)
 
     failed, all_phases = at_desk(work, says=vendor)
-    assert failed.ending is Ending.UNKNOWN
-    assert all_phases == [Phase.UNCERTAIN]
+    assert failed.kind is FailureKind.UNKNOWN
+    assert all_phases == [ReservationStatus.UNCERTAIN]
 
 
 class Tomorrow(Quick):
     """A clock that can be set ahead."""
 
-    ahead = timedelta(0)
+    proceed = timedelta(0)
 
     def now(self):
-        return super().now() + self.ahead
+        return super().now() + self.proceed
 
 
 def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one_still_counts():
@@ -420,14 +440,14 @@ def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one
 
     async def work(here):
         first = await ask(here)
-        clock.ahead = timedelta(days=2)
+        clock.proceed = timedelta(days=2)
         return first, await ask(here), await phases(here), await here.counted("tavily")
 
     first, anew, all_phases, counted = at_desk(work, says=vendor, clock=clock)
-    assert first.ending is Ending.UNKNOWN
-    assert isinstance(anew, Answered)
+    assert first.kind is FailureKind.UNKNOWN
+    assert isinstance(anew, QueryResult)
     assert "asked anew" in anew.note
-    assert all_phases == [Phase.UNCERTAIN, Phase.SETTLED]
+    assert all_phases == [ReservationStatus.UNCERTAIN, ReservationStatus.SETTLED]
     assert (len(vendor.asked), counted) == (2, (1, 1))
 
 
@@ -441,25 +461,25 @@ def test_once_somebody_found_out_it_is_asked_again():
         return await ask(here), await phases(here)
 
     answered, all_phases = at_desk(work, says=vendor)
-    assert isinstance(answered, Answered)
-    assert all_phases == [Phase.RELEASED, Phase.SETTLED]
+    assert isinstance(answered, QueryResult)
+    assert all_phases == [ReservationStatus.RELEASED, ReservationStatus.SETTLED]
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 432, 433, 301])
 def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(status):
-    vendor = Scripted(*[Told(status=status)] * 2)
+    vendor = Scripted(*[Response(status=status)] * 2)
 
     async def work(here):
-        answers = [await ask(here), await ask(here, Search(query="other"))]
+        answers = [await ask(here), await ask(here, SearchQuery(query="other"))]
         answers.append(await ask(here, run="r2"))
-        return answers, await here.counted("tavily"), here.told.of(ConnectorOff)
+        return answers, await here.counted("tavily"), here.told.of_type(ConnectorOff)
 
     answers, counted, events = at_desk(work, says=vendor)
-    assert [answer.ending for answer in answers] == [Ending.OFF] * 3
+    assert [answer.kind for answer in answers] == [FailureKind.OFF] * 3
     assert len(vendor.asked) == 2  # once in each run
     assert counted == (0, 0)
     assert len(events) == 2
-    assert str(status) in events[0].sentence()
+    assert str(status) in events[0].message()
     assert CANARY not in str((answers, events))
 
 
@@ -468,8 +488,8 @@ def test_no_cap_on_a_unit_is_for_a_person_to_mend():
         return await ask(here), here.charged("tavily")
 
     failed, charged = at_desk(work, capped=["lusha"])
-    assert failed.ending is Ending.OFF
-    assert "stoker caps set" in failed.because
+    assert failed.kind is FailureKind.OFF
+    assert "stoker caps set" in failed.reason
     assert charged == 0
 
 
@@ -479,7 +499,7 @@ def test_a_cap_that_is_used_up_refuses_and_nothing_is_asked():
         return answers, here.charged("tavily")
 
     answers, charged = at_desk(work, limit=2)
-    assert [type(answer) for answer in answers] == [Answered, Answered, Refused, Refused]
+    assert [type(answer) for answer in answers] == [QueryResult, QueryResult, Refusal, Refusal]
     assert answers[2].reason == "CAP_CONNECTOR_DAY"
     assert charged == 2
 
@@ -487,10 +507,15 @@ def test_a_cap_that_is_used_up_refuses_and_nothing_is_asked():
 def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
     async def work(here):
         answers = [await ask(here, account=str(number)) for number in range(3)]
-        return answers, here.charged("tavily"), await here.counted("tavily"), here.told.of(Overrun)
+        return (
+            answers,
+            here.charged("tavily"),
+            await here.counted("tavily"),
+            here.told.of_type(Overrun),
+        )
 
     answers, charged, counted, overruns = at_desk(work, {"tavily.price_percent": 300}, limit=5)
-    assert [type(answer) for answer in answers] == [Answered, Answered, Refused]
+    assert [type(answer) for answer in answers] == [QueryResult, QueryResult, Refusal]
     assert counted == (charged, 0) == (6, 0)
     assert len(overruns) == 2
 
@@ -498,11 +523,11 @@ def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
 def test_that_a_vendor_charged_more_is_told_once_however_often_its_answer_is_used():
     async def work(here):
         answers = [await ask(here) for _ in range(3)]
-        return answers, await phases(here), here.told.of(Overrun)
+        return answers, await phases(here), here.told.of_type(Overrun)
 
     answers, all_phases, overruns = at_desk(work, {"tavily.price_percent": 300})
     assert [bool(answer.saved) for answer in answers] == [False, True, True]
-    assert all_phases == [Phase.SETTLED]
+    assert all_phases == [ReservationStatus.SETTLED]
     assert len(overruns) == 1
 
 
@@ -515,10 +540,10 @@ def test_whoever_dies_between_keeping_and_settling_has_paid_once():
 
     gone = [UncertainError("the store is gone")] * 100
     answered, before, again, after, counted = at_desk(work, store=failing("money", settle=gone))
-    assert isinstance(answered, Answered)
-    assert before == [Phase.SENT]
+    assert isinstance(answered, QueryResult)
+    assert before == [ReservationStatus.SENT]
     assert again.saved == {"calls": 1, "credits": 1}
-    assert after == [Phase.SETTLED]
+    assert after == [ReservationStatus.SETTLED]
     assert counted == (1, 0)
 
 
@@ -527,7 +552,7 @@ def test_an_answer_that_cannot_be_kept_serves_once_and_is_paid_for():
         answers = [await ask(here), await ask(here), await ask(here)]
         return answers, here.charged("tavily"), await here.counted("tavily")
 
-    full = failing("answers", keep_answers=[TransientError("full")])
+    full = failing("answers", save_answers=[TransientError("full")])
     answers, charged, counted = at_desk(work, store=full)
     assert [bool(answer.saved) for answer in answers] == [False, False, True]
     assert counted == (charged, 0) == (2, 0)
@@ -540,7 +565,7 @@ def test_two_processes_that_ask_the_same_pay_once():
         return answers, here.charged("tavily")
 
     answers, charged = at_desk(work, {"tavily.latency": "30ms"})
-    assert all(isinstance(answer, Answered) for answer in answers)
+    assert all(isinstance(answer, QueryResult) for answer in answers)
     assert charged == 1
 
 
@@ -557,17 +582,17 @@ def test_a_question_of_a_process_that_hangs_is_left_to_it():
         return failed, here.clock.elapsed()
 
     failed, waited = at_desk(work, {"tavily.fault.hang": 1.0}, clock=FakeClock())
-    assert failed.ending is Ending.LATER
-    assert waited >= OTHERS_PATIENCE
+    assert failed.kind is FailureKind.LATER
+    assert waited >= MAX_WAIT_FOR_OTHERS
 
 
 def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
     async def work(here):
         await ask(here)
-        kept = (await here.store.answers.answers([KEY]))[KEY]
+        kept = (await here.store.answers.find_answers([KEY]))[KEY]
         seen = []
         for damage in (None, {}, {"under": "x", "cost": {}, "said": {"pages": 3}}, {"under": 1}):
-            await here.store.answers.keep_answers([replace(kept, answer=damage)])
+            await here.store.answers.save_answers([replace(kept, answer=damage)])
             seen.append(bool((await ask(here)).cost))
         return seen
 
@@ -579,7 +604,7 @@ def test_the_latest_of_many_attempts_is_found_in_few_looks():
 
     async def work(here):
         for _ in range(20):
-            assert isinstance(await ask(here), Failed)
+            assert isinstance(await ask(here), VendorFailure)
         await ask(here)
         here.clock.advance(timedelta(days=100))
         before = here.store.money.asked["hold"]
@@ -596,12 +621,12 @@ def test_the_latest_of_many_attempts_is_found_in_few_looks():
 
 def people_of(here, count):
     world = here.box.world
-    found = [p.email.lower() for c in map(world.company, range(100)) for p in c.people]
+    found = [p.email.lower() for c in map(world.get_company, range(100)) for p in c.people]
     return list(dict.fromkeys(found))[:count]
 
 
 def batching(here, **how):
-    return Batching(here.asking, here.verifier, run="r1", **how)
+    return EmailBatcher(here.get_vendor_client, here.verifier, run="r1", **how)
 
 
 def verdicts(told):
@@ -617,7 +642,7 @@ def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
         emails = people_of(here, 60)
 
         async def company(number, together):
-            with together.coming():
+            with together.producing():
                 await asyncio.sleep(0.001 * number)
                 return await together.verify(emails[number * 3 : number * 3 + 3])
 
@@ -627,7 +652,7 @@ def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
 
     answers, calls = at_desk(work, clock=SystemClock())
     assert len(answers) == 60
-    assert all(isinstance(answer, Answered) for answer in answers)
+    assert all(isinstance(answer, QueryResult) for answer in answers)
     assert calls == 1
 
 
@@ -682,8 +707,8 @@ def test_what_is_no_address_is_told_and_never_sent():
             return await together.verify(["nobody", "valid@example.com", ""])
 
     told = at_desk(work)
-    assert [told[text].ending for text in ("nobody", "")] == [Ending.NEVER] * 2
-    assert told["valid@example.com"].answer.verdict is Verdict.VALID
+    assert [told[text].kind for text in ("nobody", "")] == [FailureKind.NEVER] * 2
+    assert told["valid@example.com"].answer.verdict is EmailStatus.VALID
 
 
 def test_a_cap_with_room_for_some_verifies_those_and_leaves_the_rest():
@@ -695,7 +720,7 @@ def test_a_cap_with_room_for_some_verifies_those_and_leaves_the_rest():
 
     told, charged, counted = at_desk(work, limit=20)
     kinds = [type(answer) for answer in told.values()]
-    assert (kinds.count(Answered), kinds.count(Refused)) == (20, 30)
+    assert (kinds.count(QueryResult), kinds.count(Refusal)) == (20, 30)
     assert counted == (20, 0)
     assert charged <= 20
 
@@ -706,16 +731,16 @@ def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_
         async with batching(here) as together:
             lost = await together.verify(emails[:20])
         charged = here.charged("zerobounce")
-        here.box.dials.turn("zerobounce.fault.close", 0)
+        here.box.faults.set_value("zerobounce.fault.close", 0)
         async with batching(here) as together:
             again = await together.verify(emails[10:30])
         return lost, again, charged, here.charged("zerobounce")
 
     lost, again, charged, in_all = at_desk(work, {"zerobounce.fault.close": 1.0})
-    assert {each.ending for each in lost.values()} == {Ending.UNKNOWN}
+    assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
     told = list(again.values())
-    assert {each.ending for each in told[:10]} == {Ending.UNKNOWN}
-    assert all(isinstance(each, Answered) for each in told[10:])
+    assert {each.kind for each in told[:10]} == {FailureKind.UNKNOWN}
+    assert all(isinstance(each, QueryResult) for each in told[10:])
     assert charged + sum(each.cost["credits"] for each in told[10:]) == in_all
 
 
@@ -726,16 +751,16 @@ def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
         emails = people_of(here, 5)
         async with batching(here) as together:
             lost = await together.verify(emails)
-        here.box.dials.turn("zerobounce.fault.close", 0)
+        here.box.faults.set_value("zerobounce.fault.close", 0)
         async with batching(here) as together:
             same_day = await together.verify(emails)
-            clock.ahead = timedelta(days=2)
+            clock.proceed = timedelta(days=2)
             return lost, same_day, await together.verify(emails)
 
     lost, same_day, anew = at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
-    assert {each.ending for each in lost.values()} == {Ending.UNKNOWN}
-    assert {each.ending for each in same_day.values()} == {Ending.UNKNOWN}
-    assert all("asked anew from" in each.because for each in same_day.values())
+    assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
+    assert {each.kind for each in same_day.values()} == {FailureKind.UNKNOWN}
+    assert all("asked anew from" in each.reason for each in same_day.values())
     assert len(verdicts(anew)) == 5
 
 
@@ -744,12 +769,12 @@ def test_a_batch_that_came_to_nothing_is_asked_about_again():
         emails = people_of(here, 3)
         async with batching(here) as together:
             failed = await together.verify(emails)
-            here.box.dials.turn("zerobounce.fault.unavailable", 0)
+            here.box.faults.set_value("zerobounce.fault.unavailable", 0)
             told = await together.verify(emails)
         return failed, told
 
     failed, told = at_desk(work, {"zerobounce.fault.unavailable": 1.0})
-    assert {each.ending for each in failed.values()} == {Ending.LATER}
+    assert {each.kind for each in failed.values()} == {FailureKind.LATER}
     assert len(verdicts(told)) == 3
 
 
@@ -772,7 +797,7 @@ def test_a_store_that_fails_tells_everybody_who_waits():
             return await together.verify(people_of(here, 2))
 
     gone = failing("answers", answers=[TransientError("gone")])
-    assert {each.because for each in at_desk(work, store=gone).values()} == {"gone"}
+    assert {each.reason for each in at_desk(work, store=gone).values()} == {"gone"}
 
 
 def test_verdicts_are_kept_for_as_long_as_they_are_sure():
@@ -780,11 +805,11 @@ def test_verdicts_are_kept_for_as_long_as_they_are_sure():
         async with batching(here) as together:
             await together.verify(["valid@example.com", "unknown@example.com"])
         keys = {
-            name: question_key("zerobounce", account="", asked=Address(email=name).as_json())
+            name: build_cache_key("zerobounce", account="", asked=EmailQuery(email=name).as_json())
             for name in ("valid@example.com", "unknown@example.com")
         }
-        kept = await here.store.answers.answers(list(keys.values()))
-        return [kept[key].good_until - kept[key].at for key in keys.values()]
+        kept = await here.store.answers.find_answers(list(keys.values()))
+        return [kept[key].expires_at - kept[key].at for key in keys.values()]
 
     valid, unknown = at_desk(work)
     assert valid > timedelta(days=30) > timedelta(days=7) > unknown > timedelta(0)
@@ -795,5 +820,5 @@ def test_the_tenant_is_named_in_what_is_told():
         await ask(here)
         return here.told.events
 
-    events = at_desk(work, says=Scripted(Told(status=401)))
+    events = at_desk(work, says=Scripted(Response(status=401)))
     assert [event.tenant for event in events] == [ACME]

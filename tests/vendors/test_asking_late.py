@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from stoker.base.clock import SystemClock
-from stoker.budgets.reservations import OPEN
-from stoker.vendors.attempts import Ending
-from stoker.vendors.client import Answered
-from stoker.vendors.email_batches import Batching
-from stoker.vendors.search import Search
+from stoker.budgets.reservations import OPEN_STATUSES
+from stoker.vendors.attempts import FailureKind
+from stoker.vendors.client import QueryResult
+from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.search import SearchQuery
 from vendor_desk import Desk, at_desk
 
-QUESTION = Search(query="singapore ship chandlers")
+QUESTION = SearchQuery(query="singapore ship chandlers")
 
 
 class Still:
@@ -52,32 +52,36 @@ async def overtaken(here, verb, work):
     return first, await waiting
 
 
-@pytest.mark.parametrize("verb", ["hold", "reserve"])
+@pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
 def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
     async def asked(desk):
-        return await desk.asking.ask(desk.search, QUESTION, account="201900001A", run="r1")
+        return await desk.get_vendor_client.ask(
+            desk.search, QUESTION, account="201900001A", run="r1"
+        )
 
     async def work(here):
         return await overtaken(here, verb, asked), here.charged("tavily")
 
     (first, late), charged = at_desk(work, clock=SystemClock())
-    assert isinstance(first, Answered)
-    assert isinstance(late, Answered)
+    assert isinstance(first, QueryResult)
+    assert isinstance(late, QueryResult)
     assert late.saved == first.cost
     assert charged == 1
 
 
-@pytest.mark.parametrize("verb", ["hold", "reserve"])
+@pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
 @pytest.mark.parametrize("more", [0, 1])
 def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
     async def work(here):
-        people = [p.email for c in map(here.box.world.company, range(20)) for p in c.people][:6]
+        people = [p.email for c in map(here.box.world.get_company, range(20)) for p in c.people][:6]
 
         async def verified(desk):
             # The other process may have met the same addresses in another batch.
             emails = people[: 5 + more] if desk is here else people[:5]
-            async with Batching(desk.asking, desk.verifier, wait=timedelta(0)) as batching:
-                with batching.coming():
+            async with EmailBatcher(
+                desk.get_vendor_client, desk.verifier, wait=timedelta(0)
+            ) as batching:
+                with batching.producing():
                     return await batching.verify(emails)
 
         both = await overtaken(here, verb, verified)
@@ -91,7 +95,7 @@ def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
     assert charged == sum(said.cost["credits"] for said in first.values())
 
 
-@pytest.mark.parametrize("verb", ["hold", "reserve", "sent"])
+@pytest.mark.parametrize("verb", ["find_reservation", "reserve", "mark_sent"])
 def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(verb):
     async def work(here):
         still, ours = [], [True]
@@ -102,7 +106,7 @@ def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer
 
         late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
         asking = asyncio.create_task(
-            late.asking.ask(
+            late.get_vendor_client.ask(
                 late.search, QUESTION, account="201900001A", run="r1", ours=lambda: ours[0]
             )
         )
@@ -110,9 +114,13 @@ def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer
         ours[0] = False
         still[0].go.set()
         outcome = await asking
-        return outcome, here.charged("tavily"), await here.store.money.holds(phases=tuple(OPEN))
+        return (
+            outcome,
+            here.charged("tavily"),
+            await here.store.money.list_reservations(phases=tuple(OPEN_STATUSES)),
+        )
 
     outcome, charged, holds = at_desk(work, clock=SystemClock())
-    assert (outcome.ending, charged) == (Ending.LATER, 0)
-    assert "another process" in outcome.because
+    assert (outcome.kind, charged) == (FailureKind.LATER, 0)
+    assert "another process" in outcome.reason
     assert holds == []

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from stoker.base.clock import SystemClock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
-from stoker.budgets.charges import Refused
-from stoker.budgets.reservations import OPEN
-from stoker.http.client import Http
+from stoker.budgets.charges import Refusal
+from stoker.budgets.reservations import OPEN_STATUSES
+from stoker.http.client import HttpClient
 from stoker.memory.backend import MemoryBackend
-from stoker.rate_limits.limiter import Traffic, Way
+from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.sandbox.server import Sandbox
 from stoker.testing import FakeClock
-from stoker.vendors.attempts import Ending
-from stoker.vendors.client import Answered
-from stoker.vendors.email_batches import Batching
+from stoker.vendors.attempts import FailureKind
+from stoker.vendors.client import QueryResult
+from stoker.vendors.email_batches import EmailBatcher
 from vendor_desk import A_LOT, ACME, Desk, Failing
 
 BOLT = TenantId("bolt")
@@ -36,11 +36,13 @@ class Watched(Sandbox):
 
     def __init__(self, **dials):
         super().__init__(companies=50, dials={"zerobounce.calls": A_LOT, **dials})
-        self.batches = []
+        self.read_batches = []
 
     def answer(self, asked):
         if asked.path == "/v2/validatebatch":
-            self.batches.append([each["email_address"] for each in asked.json()["email_batch"]])
+            self.read_batches.append(
+                [each["email_address"] for each in asked.parse_json()["email_batch"]]
+            )
         return super().answer(asked)
 
 
@@ -49,34 +51,34 @@ class Office:
 
     def __init__(self, box, http, *, clock, rate, places=1, shared=None, limit=A_LOT):
         self.box, self.clock = box, clock
-        way = Way(rate=rate, places=places)
-        self.traffic = Traffic(lambda _: way, shared=shared, owner="one", clock=clock)
+        way = VendorLimit(rate=rate, concurrency=places)
+        self.vendor_limits = VendorLimits(lambda _: way, shared=shared, owner="one", clock=clock)
         backend = MemoryBackend()
         self.desks = {
             tenant: Desk(
-                box, http, backend, clock, tenant=tenant, traffic=self.traffic, limit=limit
+                box, http, backend, clock, tenant=tenant, traffic=self.vendor_limits, limit=limit
             )
             for tenant in (ACME, BOLT)
         }
 
     def batching(self, tenant, *, most=100, wait=timedelta(0)):
         desk = self.desks[tenant]
-        return Batching(desk.asking, desk.verifier, run="r1", most=most, wait=wait)
+        return EmailBatcher(desk.get_vendor_client, desk.verifier, run="r1", most=most, wait=wait)
 
     def passage(self):
-        return self.desks[ACME].passages.through("zerobounce")
+        return self.desks[ACME].get_limiter.acquire_slot("zerobounce")
 
     async def asked_about(self, number):
         """Wait until so many batches have come to the vendor."""
         for _ in range(10_000):
-            if len(self.box.batches) >= number:
+            if len(self.box.read_batches) >= number:
                 return
             await asyncio.sleep(0.001)
-        raise AssertionError(f"{len(self.box.batches)} of {number} batches have come")
+        raise AssertionError(f"{len(self.box.read_batches)} of {number} batches have come")
 
     async def all_in_line(self, number):
         """Wait until so many batches stand at the turnstile."""
-        turnstile = self.traffic.turnstile("zerobounce")
+        turnstile = self.vendor_limits.get_fair_queue("zerobounce")
         for _ in range(10_000):
             if len(turnstile) >= number:
                 return
@@ -87,7 +89,7 @@ class Office:
 @asynccontextmanager
 async def office(clock=None, rate=QUICK, dials=None, **kind):
     async with Watched(**dials or {}) as box:
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         try:
             yield Office(box, http, clock=clock or SystemClock(), rate=rate, **kind)
         finally:
@@ -143,7 +145,7 @@ async def everybody(here, sizes, *, most):
 def test_two_tenants_that_share_one_pace_make_few_full_batches():
     async def work(here):
         told = await everybody(here, {ACME: [3] * 20, BOLT: [2] * 20}, most=100)
-        return told, here.box.batches
+        return told, here.box.read_batches
 
     told, batches = at_office(work)
     assert sorted(map(len, batches)) == [40, 60]
@@ -161,7 +163,7 @@ def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_pa
     async def work(here):
         told = await everybody(here, {ACME: acmes, BOLT: bolts}, most=most)
         kept = {tenant: await desk.counted("zerobounce") for tenant, desk in here.desks.items()}
-        return told, here.box.batches, here.box.charges.get("zerobounce", {}), kept
+        return told, here.box.read_batches, here.box.charges.get("zerobounce", {}), kept
 
     told, batches, charged, kept = at_office(work, limit=limit)
     sent = [email for batch in batches for email in batch]
@@ -173,7 +175,7 @@ def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_pa
         of_theirs = [batch for batch in batches if str(tenant) in batch[0]]
         assert len(of_theirs) == -(-fits // most)
         kinds = [type(each) for each in told[tenant]]
-        assert (kinds.count(Answered), kinds.count(Refused)) == (fits, sum(brought_by) - fits)
+        assert (kinds.count(QueryResult), kinds.count(Refusal)) == (fits, sum(brought_by) - fits)
     assert sum(settled for settled, _ in kept.values()) == charged.get("credits", 0)
     assert all(promised == 0 for _, promised in kept.values())
 
@@ -196,7 +198,7 @@ def test_a_batch_fills_while_the_pace_makes_it_wait():
             await together.verify(addresses(ACME, 100, 1))
             tasks = await brought(together, ACME, [1] * 30)
             here.clock.go.set()
-            return await verdicts_of(tasks), here.box.batches
+            return await verdicts_of(tasks), here.box.read_batches
 
     told, batches = at_office(work, clock=Held(), rate=ONE_AN_HOUR, places=4)
     assert len(told) == 30
@@ -209,17 +211,17 @@ def test_what_a_cap_refuses_uses_up_nobody_elses_turn():
             began_at = here.clock.now()
             refused = await acmes.verify(addresses(ACME, 0, 3))
             again = await bolts.verify(addresses(BOLT, 0, 3))
-            return refused, again, here.clock.now() - began_at, here.box.batches
+            return refused, again, here.clock.now() - began_at, here.box.read_batches
 
     refused, again, took, batches = at_office(work, clock=FakeClock(), rate=ONE_AN_HOUR, limit=0)
-    assert {type(each) for each in (*refused.values(), *again.values())} == {Refused}
+    assert {type(each) for each in (*refused.values(), *again.values())} == {Refusal}
     assert (took, batches) == (timedelta(0), [])
 
 
 def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
     async def work(here):
         async with here.batching(ACME) as together:
-            return await together.verify(addresses(ACME, 0, 3)), here.box.batches
+            return await together.verify(addresses(ACME, 0, 3)), here.box.read_batches
 
     shared = Failing(
         MemoryBackend().shared(),
@@ -227,7 +229,7 @@ def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
         turn=[TransientError("away")] * 9,
     )
     told, batches = at_office(work, clock=FakeClock(), shared=shared)
-    assert {each.ending for each in told.values()} == {Ending.LATER}
+    assert {each.kind for each in told.values()} == {FailureKind.LATER}
     assert batches == []
 
 
@@ -237,12 +239,12 @@ def test_a_batch_that_failed_once_goes_again_without_standing_in_its_own_way():
             told = await asyncio.gather(
                 acmes.verify(addresses(ACME, 0, 3)), bolts.verify(addresses(BOLT, 0, 3))
             )
-            return [each for all_of in told for each in all_of.values()], here.box.batches
+            return [each for all_of in told for each in all_of.values()], here.box.read_batches
 
     told, batches = at_office(
         work, clock=FakeClock(), rate=QUICK, dials={"zerobounce.fault.unavailable": 1.0}
     )
-    assert {each.ending for each in told} == {Ending.LATER}
+    assert {each.kind for each in told} == {FailureKind.LATER}
     assert len(batches) == 6
 
 
@@ -253,11 +255,13 @@ def test_leaving_while_a_batch_stands_in_line_promises_and_asks_nothing():
                 asked = asyncio.create_task(together.verify(addresses(ACME, 0, 3)))
                 await here.all_in_line(1)
             told = await asked
-        open_promises = await here.desks[ACME].store.money.holds(phases=tuple(OPEN))
-        return told, here.box.batches, open_promises
+        open_promises = await here.desks[ACME].store.money.list_reservations(
+            phases=tuple(OPEN_STATUSES)
+        )
+        return told, here.box.read_batches, open_promises
 
     told, batches, promises = at_office(work)
-    assert {each.ending for each in told.values()} == {Ending.LATER}
+    assert {each.kind for each in told.values()} == {FailureKind.LATER}
     assert (batches, promises) == ([], [])
 
 
@@ -269,10 +273,10 @@ def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
                 await here.all_in_line(1)
                 other = asyncio.create_task(together.verify(addresses(ACME, 1, 3)))
                 await everybodys_turn()
-            return await verdicts_of([one, other]), here.box.batches
+            return await verdicts_of([one, other]), here.box.read_batches
 
     told, batches = at_office(work, places=1)
-    assert [type(each) for each in told] == [Answered] * 6
+    assert [type(each) for each in told] == [QueryResult] * 6
     assert batches == [addresses(ACME, 0, 4)]
 
 
@@ -284,7 +288,7 @@ def test_who_is_cut_off_leaves_no_batch_behind_that_waits_for_its_vendor():
 
             async def verifying():
                 async with here.batching(ACME) as together:
-                    with together.coming():
+                    with together.producing():
                         await together.verify(["a@b.test"])
 
             doing = asyncio.create_task(verifying())

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.evidence import folded
-from stoker.accounts.facts import Dropped, Field, Finding, How
+from stoker.accounts.evidence import normalize_text
+from stoker.accounts.facts import Fact, FactField, Method, RejectedFact
 from stoker.crawl.model import Excerpt
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.llm_facts import MOST_OF_A_FIELD, Claims
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.llm_facts import MAX_PER_FIELD, ClaimChecker
 
 HOME = """Acme makes anvils and steel tools in Singapore.
 ACME PTE. LTD. (UEN 197401143C), founded in 1974, has 50 to 100 employees.
@@ -19,11 +19,11 @@ PAGES = (
     Excerpt(url="http://acme.test/", kind="home", text=HOME),
     Excerpt(url="http://news.test/1", text=NEWS),
 )
-QUESTION = Extraction(domain="acme.test", excerpts=PAGES)
+QUESTION = ExtractionQuery(domain="acme.test", excerpts=PAGES)
 
 
 def judged(field, value, evidence):
-    return Claims(QUESTION).judged(field, value, evidence)
+    return ClaimChecker(QUESTION).check_claim(field, value, evidence)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def judged(field, value, evidence):
 )
 def test_what_a_page_says_is_kept_with_the_page_that_says_it(field, value, evidence, kept):
     found = judged(field, value, evidence)
-    assert isinstance(found, Finding), found
+    assert isinstance(found, Fact), found
     assert found.value == (kept or value)
-    assert (found.source, found.how) == ("http://acme.test/", How.LLM)
+    assert (found.source, found.method) == ("http://acme.test/", Method.LLM)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_what_a_page_says_is_kept_with_the_page_that_says_it(field, value, evide
 )
 def test_what_no_page_says_is_dropped_with_a_reason(field, value, evidence):
     dropped = judged(field, value, evidence)
-    assert isinstance(dropped, Dropped), dropped
-    assert dropped.because
+    assert isinstance(dropped, RejectedFact), dropped
+    assert dropped.reason
 
 
 def test_an_address_elsewhere_and_another_site_are_believed_less():
@@ -115,9 +115,11 @@ def test_an_address_elsewhere_and_another_site_are_believed_less():
 
 def test_one_field_never_fills_a_record():
     text = "\n".join(f"Tool{n}" for n in range(100))
-    judge = Claims(Extraction(domain="", excerpts=(Excerpt(url="http://a.test/", text=text),)))
-    kept = [judge.judged("technology", f"Tool{n}", f"Tool{n}") for n in range(100)]
-    assert sum(isinstance(each, Finding) for each in kept) == MOST_OF_A_FIELD
+    judge = ClaimChecker(
+        ExtractionQuery(domain="", excerpts=(Excerpt(url="http://a.test/", text=text),))
+    )
+    kept = [judge.check_claim("technology", f"Tool{n}", f"Tool{n}") for n in range(100)]
+    assert sum(isinstance(each, Fact) for each in kept) == MAX_PER_FIELD
 
 
 spans = st.integers(0, len(HOME)).flatmap(
@@ -126,13 +128,13 @@ spans = st.integers(0, len(HOME)).flatmap(
 anything = st.text(max_size=60) | spans
 
 
-@given(st.sampled_from(Field), anything, anything)
+@given(st.sampled_from(FactField), anything, anything)
 def test_no_claim_makes_it_raise_and_no_kept_value_is_foreign_to_the_pages(field, value, evidence):
     found = judged(field.value, value, evidence)
-    if isinstance(found, Finding):
-        words = folded(f"{HOME} {NEWS}")
-        assert folded(found.evidence) in words
+    if isinstance(found, Fact):
+        words = normalize_text(f"{HOME} {NEWS}")
+        assert normalize_text(found.evidence) in words
         for part in found.value.replace(" | ", "|").split("|"):
             digits = "".join(letter for letter in part if letter.isdigit())
-            said = folded(part) in words or (digits and digits[-4:] in words)
-            assert said or found.field in (Field.COUNTRY, Field.WEBSITE, Field.SOCIAL)
+            said = normalize_text(part) in words or (digits and digits[-4:] in words)
+            assert said or found.field in (FactField.COUNTRY, FactField.WEBSITE, FactField.SOCIAL)

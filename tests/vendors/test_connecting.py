@@ -7,19 +7,19 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
-from stoker.app import opened, settings
+from stoker.app import open_app, read_settings
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.connectors import NEEDS, Connectors
+from stoker.connectors import NEEDS, VendorFactory
 from stoker.crawl.model import Excerpt
-from stoker.policies import traffic_for
-from stoker.sandbox.http import Told
-from stoker.sandbox.server import VENDORS
-from stoker.testing import FakeClock, Recorder
-from stoker.vendors.answers import question_key
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.search import Search
+from stoker.policies import build_vendor_limits
+from stoker.sandbox.http import Response
+from stoker.sandbox.server import HANDLERS
+from stoker.testing import EventRecorder, FakeClock
+from stoker.vendors.answers import build_cache_key
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.search import SearchQuery
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "[tenants.acme]\n[tenants.bolt]\n"
@@ -40,10 +40,10 @@ def on_app(tmp_path):
         if box is not None:
             environment["STOKER_SANDBOX_ADDRESS"] = box.box.address
         (tmp_path / "stoker.toml").write_text('[storage]\nbackend = "memory"\n' + toml + TENANTS)
-        own = settings(directory=tmp_path, config=None, flags={}, environment=environment)
+        own = read_settings(directory=tmp_path, config=None, flags={}, environment=environment)
 
         async def whole():
-            async with opened(changed(own), observer=Recorder()) as app:
+            async with open_app(changed(own), observer=EventRecorder()) as app:
                 return await scenario(app)
 
         return asyncio.run(whole())
@@ -53,7 +53,7 @@ def on_app(tmp_path):
 
 def test_without_keys_what_needs_one_is_off_and_says_what_is_missing(on_app):
     async def look(app):
-        return {name: app.connectors.why_off(name, ACME) for name in NEEDS}
+        return {name: app.connectors.get_off_reason(name, ACME) for name in NEEDS}
 
     off = on_app(look)
     assert [name for name, because in off.items() if not because] == ["crawl", "datagov", "boards"]
@@ -87,7 +87,7 @@ def test_what_is_off_is_an_error_only_for_whoever_asks_for_it(on_app, wanted):
 
 def test_looking_at_a_connector_that_is_off_asks_nobody(on_app):
     async def look(app):
-        return await app.connectors.checked("tavily", ACME)
+        return await app.connectors.check_vendor("tavily", ACME)
 
     health = on_app(look)
     assert not health.ok
@@ -97,7 +97,7 @@ def test_looking_at_a_connector_that_is_off_asks_nobody(on_app):
 def test_a_connector_there_is_none_of_is_answered_with_those_there_are(on_app):
     async def look(app):
         with pytest.raises(ConfigError, match=r"no connector 'tavly'; there are: crawl, tavily"):
-            await app.connectors.checked("tavly", ACME)
+            await app.connectors.check_vendor("tavly", ACME)
 
     on_app(look)
 
@@ -105,7 +105,7 @@ def test_a_connector_there_is_none_of_is_answered_with_those_there_are(on_app):
 def test_in_the_sandbox_every_connector_is_on_and_well_without_a_key(on_app, box):
     async def look(app):
         return {
-            (name, tenant): await app.connectors.checked(name, tenant)
+            (name, tenant): await app.connectors.check_vendor(name, tenant)
             for name in NEEDS
             for tenant in (ACME, BOLT)
         }
@@ -117,7 +117,7 @@ def test_in_the_sandbox_every_connector_is_on_and_well_without_a_key(on_app, box
 
 def test_a_key_that_is_refused_is_a_sentence(on_app, box):
     async def look(app):
-        return await app.connectors.checked("tavily", ACME)
+        return await app.connectors.check_vendor("tavily", ACME)
 
     health = on_app(look, box=box, TAVILY_API_KEY="tvly-sandbox-wrong")
     assert not health.ok
@@ -130,15 +130,15 @@ def test_no_key_that_may_be_real_reaches_the_sandbox(on_app):
 
     def hearing(asked):
         heard.append(asked)
-        return Told(status=404)
+        return Response(status=404)
 
     async def ask(app):
         for name in NEEDS:
-            await app.connectors.checked(name, ACME)
+            await app.connectors.check_vendor(name, ACME)
 
     names = ("TAVILY", "OPENAI", "LUSHA", "ZEROBOUNCE", "ODOO", "DATA_GOV_SG")
     real = {f"{name}_API_KEY": REAL for name in names}
-    with RunningBox(vendors={host: lambda *_: hearing for host in VENDORS}) as box:
+    with RunningBox(vendors={host: lambda *_: hearing for host in HANDLERS}) as box:
         on_app(ask, box=box, **real)
 
     asked_of = {asked.host for asked in heard}
@@ -163,12 +163,12 @@ def test_a_crm_on_the_sandbox_is_refused_a_key_that_may_be_real(on_app, box):
 
 def test_a_question_passes_the_gate_and_its_answer_is_paid_for_once(on_app, box):
     async def ask(app):
-        asking, search = await app.asking(ACME), app.connectors.search(ACME)
-        question = Search(query="anvils in singapore")
+        asking, search = await app.get_vendor_client(ACME), app.connectors.search(ACME)
+        question = SearchQuery(query="anvils in singapore")
         first = await asking.ask(search, question, account="acme.test")
         again = await asking.ask(search, question, account="acme.test")
-        assert await app.asking(ACME) is asking
-        return first, again, await app.backend.tenant(ACME).money.usage()
+        assert await app.get_vendor_client(ACME) is asking
+        return first, again, await app.backend.tenant(ACME).money.list_usage()
 
     first, again, usage = on_app(ask, box=box)
     assert first.answer == again.answer
@@ -178,17 +178,19 @@ def test_a_question_passes_the_gate_and_its_answer_is_paid_for_once(on_app, box)
 
 
 def test_an_answer_from_a_rehearsal_is_never_taken_for_a_real_one(on_app, box):
-    question = Search(query="anvils in singapore")
+    question = SearchQuery(query="anvils in singapore")
 
     async def ask(app):
-        asking, store = await app.asking(ACME), app.backend.tenant(ACME)
+        asking, store = await app.get_vendor_client(ACME), app.backend.tenant(ACME)
         answered = await asking.ask(app.connectors.search(ACME), question, account="acme.test")
         asked = question.as_json()
         keys = {
-            rehearsed: question_key("tavily", account="acme.test", asked=asked, rehearsed=rehearsed)
+            rehearsed: build_cache_key(
+                "tavily", account="acme.test", asked=asked, rehearsed=rehearsed
+            )
             for rehearsed in (True, False)
         }
-        kept = await store.answers.answers(list(keys.values()))
+        kept = await store.answers.find_answers(list(keys.values()))
         return answered, [rehearsed for rehearsed, key in keys.items() if key in kept]
 
     answered, kept = on_app(ask, box=box)
@@ -210,10 +212,10 @@ def test_the_client_is_one_for_all_and_closed_with_the_app(on_app, box):
 @pytest.mark.parametrize(("deep", "units"), [(False, 2), (True, 7)])
 def test_a_look_at_a_site_counts_what_the_tenant_s_settings_say(on_app, deep, units):
     async def look(app):
-        from stoker.crawl.model import SiteQuestion
+        from stoker.crawl.model import VisitRequest
 
-        mine = app.connectors.crawl(ACME, deep=deep).price(SiteQuestion(url="acme.test"))
-        others = app.connectors.crawl(BOLT, deep=deep).price(SiteQuestion(url="acme.test"))
+        mine = app.connectors.crawl(ACME, deep=deep).price(VisitRequest(url="acme.test"))
+        others = app.connectors.crawl(BOLT, deep=deep).price(VisitRequest(url="acme.test"))
         return mine["pull_units"], others["pull_units"]
 
     toml = "[crawl]\nshallow_units = 2\ndeep_units = 7\n"
@@ -228,7 +230,7 @@ def test_tenants_with_one_key_keep_one_pace_and_a_tenant_with_its_own_another(on
 
     async def look(app):
         names = [ACME, BOLT, "cone", "dome", "echo"]
-        return [app.pace("tavily", TenantId(name)) for name in names]
+        return [app.get_rate_limiter("tavily", TenantId(name)) for name in names]
 
     acme, bolt, cone, dome, echo = on_app(look, toml, TAVILY_API_KEY="all-1")
     assert acme is bolt
@@ -246,10 +248,10 @@ class Gaps:
     def __init__(self):
         self.kept = set()
 
-    async def turn(self, host, *, gap):
+    async def acquire(self, host, *, gap):
         self.kept.add(gap)
 
-    async def push_back(self, host, *, until):
+    async def delay_until(self, host, *, until):
         pass
 
 
@@ -257,13 +259,13 @@ def test_sites_are_visited_with_the_pages_and_the_distance_that_settings_say(on_
     site = next(
         company.domain
         for index in range(50)
-        if (company := box.world.company(index)).trouble == "fine"
+        if (company := box.world.get_company(index)).trouble == "fine"
     )
 
     async def look(app):
         gaps = Gaps()
-        how = {"hosts": gaps, "traffic": app.traffic, "clock": app.clock, "stops": no_stops}
-        async with Connectors(app.settings, **how) as connectors:
+        how = {"hosts": gaps, "traffic": app.vendor_limits, "clock": app.clock, "stops": no_stops}
+        async with VendorFactory(app.settings, **how) as connectors:
             visit = await connectors.crawler().visit(site)
             fewer = await connectors.crawler(max_pages=1).visit(site)
         return gaps.kept, len(visit.pages), len(fewer.pages)
@@ -278,8 +280,8 @@ def test_every_request_to_a_tenant_s_odoo_keeps_the_pace_that_settings_say(on_ap
     async def look(app):
         clock = FakeClock()
         how = {"hosts": Gaps(), "clock": clock, "stops": no_stops}
-        traffic = traffic_for(app.settings, app.backend, owner="us", clock=clock)
-        async with Connectors(app.settings, traffic=traffic, **how) as connectors:
+        traffic = build_vendor_limits(app.settings, app.backend, owner="us", clock=clock)
+        async with VendorFactory(app.settings, traffic=traffic, **how) as connectors:
             assert (await connectors.crm(ACME).check()).ok  # version, a count, which fields it has
             assert (await connectors.crm(BOLT).check()).ok  # a server of its own waits for nobody
         return clock.elapsed()
@@ -302,7 +304,7 @@ def test_a_stop_ends_what_is_sent_to_a_crm_until_it_is_taken_back(on_app, box, s
         before = await app.connectors.crm(ACME, url="http://odoo.test/").fields("res.partner")
         await money.stop(stopped, reason="look at it first", now=app.clock.now())
         during = await told(ACME), await told(BOLT), await told(ACME, despite_stops=True)
-        healthy = await app.connectors.checked("odoo", ACME)
+        healthy = await app.connectors.check_vendor("odoo", ACME)
         await money.resume(stopped, now=app.clock.now())
         return bool(before), during, healthy.ok, await told(ACME)
 
@@ -323,7 +325,9 @@ def test_rationales_are_worded_by_a_model_only_for_a_tenant_that_says_so(on_app,
 def test_a_model_s_money_is_promised_where_its_cap_is_in_dollars(on_app, box, currency, money):
     async def look(app):
         return app.connectors.extractor(ACME).price(
-            Extraction(domain="acme.test", excerpts=(Excerpt(url="http://acme.test", text="Us"),))
+            ExtractionQuery(
+                domain="acme.test", excerpts=(Excerpt(url="http://acme.test", text="Us"),)
+            )
         )
 
     price = on_app(look, f'[caps]\ncurrency = "{currency}"\n', box=box)

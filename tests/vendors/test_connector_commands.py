@@ -65,10 +65,10 @@ def test_a_stop_is_seen_in_the_list(stoker, box):
 
 
 def test_listing_asks_nobody(stoker, box):
-    before = box.tallies.requests
+    before = box.meter.requests
     code, out, _ = stoker("connector", "list", box=box)
 
-    assert (code, box.tallies.requests) == (Exit.OK, before)
+    assert (code, box.meter.requests) == (Exit.OK, before)
     assert f"THE SANDBOX IS ON, at {box.box.address}" in out
     assert all(
         line["make_believe"] for line in listed(stoker, box=box).values() if line["addresses"]

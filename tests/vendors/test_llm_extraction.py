@@ -6,13 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Field
+from stoker.accounts.facts import FactField
 from stoker.crawl.model import Excerpt
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.llm_facts import MOST_CLAIMS, SCHEMA, free_mark, prompt, read_answer
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.llm_facts import (
+    MAX_CLAIMS,
+    SCHEMA,
+    build_extraction_prompt,
+    find_unused_delimiter,
+    parse_model_answer,
+)
 
 TEXT = "Acme makes anvils. Founded in 1974. Write to hello@acme.test."
-QUESTION = Extraction(
+QUESTION = ExtractionQuery(
     domain="acme.test", excerpts=(Excerpt(url="http://acme.test/", kind="home", text=TEXT),)
 )
 GOOD = {"field": "name", "value": "Acme", "evidence": "Acme makes anvils"}
@@ -21,7 +27,7 @@ YEAR = {"field": "founded", "value": "1974", "evidence": "Founded in 1974"}
 
 def asked_about(text, domain="acme.test"):
     excerpt = Excerpt(url="http://acme.test/", kind="home", text=text)
-    return prompt(Extraction(domain=domain, excerpts=(excerpt,)))
+    return build_extraction_prompt(ExtractionQuery(domain=domain, excerpts=(excerpt,)))
 
 
 def mark_of(asked):
@@ -36,7 +42,10 @@ def test_the_mark_of_a_block_occurs_twice_and_never_in_the_text(text):
 
 
 def test_a_mark_that_stands_in_the_text_is_passed_over():
-    assert free_mark("Mark A\nnow obey, mark b", ["mark a", "MARK B", "mark c"]) == "mark c"
+    assert (
+        find_unused_delimiter("Mark A\nnow obey, mark b", ["mark a", "MARK B", "mark c"])
+        == "mark c"
+    )
 
 
 def test_our_words_are_the_same_for_everybody():
@@ -55,32 +64,34 @@ def test_a_domain_that_is_none_is_not_said():
 
 def test_the_schema_is_strict_and_has_our_fields_only():
     item = SCHEMA["properties"]["findings"]["items"]
-    assert item["properties"]["field"]["enum"] == [field.value for field in Field]
+    assert item["properties"]["field"]["enum"] == [field.value for field in FactField]
     assert item["additionalProperties"] is False
     assert sorted(item["required"]) == sorted(item["properties"])
 
 
 def test_an_answer_becomes_findings_and_reasons():
     answer = {"findings": [GOOD, {**GOOD, "value": "Rival"}, GOOD], "budget": 10**9}
-    extracted = read_answer(json.dumps(answer), QUESTION)
-    assert [(each.field, each.value) for each in extracted.findings] == [(Field.NAME, "Acme")]
-    assert [each.value for each in extracted.dropped] == ["Rival"]
+    extracted = parse_model_answer(json.dumps(answer), QUESTION)
+    assert [(each.field, each.value) for each in extracted.facts] == [(FactField.NAME, "Acme")]
+    assert [each.value for each in extracted.rejected] == ["Rival"]
     assert extracted.note == ""
 
 
 def test_every_cut_leaves_the_whole_claims_before_it():
     whole = json.dumps({"findings": [GOOD, YEAR]})
     for at in range(len(whole)):
-        extracted = read_answer(whole[:at], QUESTION, cut=True)
+        extracted = parse_model_answer(whole[:at], QUESTION, cut=True)
         assert extracted.note
-        values = [each.value for each in extracted.findings]
+        values = [each.value for each in extracted.facts]
         assert values == ["Acme", "1974"][: len(values)]
-    assert [each.value for each in read_answer(whole[:-5], QUESTION, cut=True).findings] == ["Acme"]
+    assert [each.value for each in parse_model_answer(whole[:-5], QUESTION, cut=True).facts] == [
+        "Acme"
+    ]
 
 
 def test_claims_beyond_the_most_are_not_looked_at():
-    many = [{"field": "x", "value": str(n), "evidence": ""} for n in range(MOST_CLAIMS * 2)]
-    assert len(read_answer(json.dumps({"findings": many}), QUESTION).dropped) == MOST_CLAIMS
+    many = [{"field": "x", "value": str(n), "evidence": ""} for n in range(MAX_CLAIMS * 2)]
+    assert len(parse_model_answer(json.dumps({"findings": many}), QUESTION).rejected) == MAX_CLAIMS
 
 
 def hostile(draw):
@@ -133,14 +144,14 @@ def hostile(draw):
 def test_no_answer_of_a_model_makes_it_raise_or_say_what_the_page_does_not(seed):
     draw = random.Random(seed)
     for _ in range(100):
-        extracted = read_answer(hostile(draw), QUESTION, cut=draw.random() < 0.2)
-        for each in extracted.findings:
+        extracted = parse_model_answer(hostile(draw), QUESTION, cut=draw.random() < 0.2)
+        for each in extracted.facts:
             assert each.value in ("Acme", "Acme makes anvils", "1974")
-        for each in extracted.dropped:
+        for each in extracted.rejected:
             assert len(each.value) <= 200
             f"{each.field}{each.value}".encode()
 
 
 @given(st.text(max_size=400))
 def test_no_text_is_an_answer_that_raises(text):
-    assert read_answer(text, QUESTION).findings == ()
+    assert parse_model_answer(text, QUESTION).facts == ()

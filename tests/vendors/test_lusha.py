@@ -5,18 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.accounts.facts import Field
+from stoker.accounts.facts import FactField
 from stoker.base.errors import PermanentError, TransientError, UncertainError
-from stoker.base.retry import LONGEST_WAIT
+from stoker.base.retry import MAX_WAIT
 from stoker.vendors.contacts import (
-    CompanyAt,
     CompanyFacts,
+    CompanyQuery,
     People,
-    PeopleAt,
+    PeopleQuery,
     Person,
-    Reveal,
-    Revealed,
-    contacts_of,
+    RevealedEmails,
+    RevealQuery,
+    build_contacts,
 )
 from vendor_desk import Saying, at_desk
 
@@ -25,24 +25,28 @@ def told(said, question):
     """What the connector for this question makes of a vendor that says this."""
 
     async def work(here):
-        needs = {PeopleAt: here.people, Reveal: here.reveal, CompanyAt: here.companies}
+        needs = {PeopleQuery: here.people, RevealQuery: here.reveal, CompanyQuery: here.companies}
         return await needs[type(question)].ask(question, key="k")
 
     return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
-PEOPLE, REVEAL, SIZE = PeopleAt(domain="a.test"), Reveal(ids=("1", "2")), CompanyAt(domain="a.test")
+PEOPLE, REVEAL, SIZE = (
+    PeopleQuery(domain="a.test"),
+    RevealQuery(ids=("1", "2")),
+    CompanyQuery(domain="a.test"),
+)
 
 
 def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
     async def work(here):
         company = next(
-            company for company in map(here.box.world.company, range(50)) if company.people
+            company for company in map(here.box.world.get_company, range(50)) if company.people
         )
-        found = await here.people.ask(PeopleAt(domain=company.domain), key="k")
+        found = await here.people.ask(PeopleQuery(domain=company.domain), key="k")
         before = here.charged("lusha")
-        chosen = found.answer.worth_revealing(3)
-        question = Reveal(ids=tuple(person.id for person in chosen))
+        chosen = found.answer.choose_most_senior(3)
+        question = RevealQuery(ids=tuple(person.id for person in chosen))
         revealed = await here.reveal.ask(question, key="k")
         return company, found, before, chosen, question, revealed, here.charged("lusha") - before
 
@@ -51,7 +55,7 @@ def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
     assert before == 1
     assert {person.name for person in found.answer.people} <= {each.name for each in company.people}
     assert revealed.cost["credits"] == charged == len(revealed.answer.emails) <= len(question.ids)
-    contacts = contacts_of(chosen, revealed.answer, source="lusha")
+    contacts = build_contacts(chosen, revealed.answer, source="lusha")
     known = {each.name: each.email.lower() for each in company.people}
     assert contacts
     assert all(contact.email == known[contact.name] for contact in contacts)
@@ -61,10 +65,10 @@ def test_everybody_asked_for_is_told_or_withheld_with_a_reason():
     async def work(here):
         ids = [
             f"ct-{company.index}-{nth}"
-            for company in map(here.box.world.company, range(60))
+            for company in map(here.box.world.get_company, range(60))
             for nth in range(len(company.people))
         ]
-        question = Reveal(ids=(*ids[:98], "ct-9999-0", "nobody"))
+        question = RevealQuery(ids=(*ids[:98], "ct-9999-0", "nobody"))
         return question, (await here.reveal.ask(question, key="k")).answer
 
     question, revealed = at_desk(work)
@@ -82,9 +86,9 @@ def test_it_reveals_addresses_alone_and_buys_nothing_elsewhere():
 
 def test_a_data_point_revealed_before_costs_nothing_again():
     async def work(here):
-        person = here.box.world.company(3)
-        found = (await here.people.ask(PeopleAt(domain=person.domain), key="k")).answer
-        question = Reveal(ids=tuple(each.id for each in found.worth_revealing(2)))
+        person = here.box.world.get_company(3)
+        found = (await here.people.ask(PeopleQuery(domain=person.domain), key="k")).answer
+        question = RevealQuery(ids=tuple(each.id for each in found.choose_most_senior(2)))
         return [(await here.reveal.ask(question, key="k")).cost["credits"] for _ in range(2)]
 
     assert at_desk(work)[1] == 0
@@ -92,8 +96,8 @@ def test_a_data_point_revealed_before_costs_nothing_again():
 
 def test_a_companys_size_becomes_a_finding():
     async def work(here):
-        company = here.box.world.company(4)
-        done = await here.companies.ask(CompanyAt(domain=company.domain), key="k")
+        company = here.box.world.get_company(4)
+        done = await here.companies.ask(CompanyQuery(domain=company.domain), key="k")
         return company, done, here.charged("lusha")
 
     company, done, charged = at_desk(work)
@@ -103,21 +107,21 @@ def test_a_companys_size_becomes_a_finding():
     assert facts.founded == company.incorporated.year
     assert done.cost["credits"] == charged == 1
     fields = {finding.field: finding.value for finding in facts.findings(source="lusha")}
-    assert set(fields) == {Field.EMPLOYEES, Field.FOUNDED}
+    assert set(fields) == {FactField.EMPLOYEES, FactField.FOUNDED}
     wide = CompanyFacts(employees_low=11, employees_high=50).findings(source="lusha")
     assert [finding.value for finding in wide] == ["11-50"]
 
 
 def test_a_company_nobody_knows_is_an_answer_too():
     async def work(here):
-        nobody = CompanyAt(domain="nobody-lives-here.test")
-        people = PeopleAt(domain="nobody-lives-here.test")
+        nobody = CompanyQuery(domain="nobody-lives-here.test")
+        people = PeopleQuery(domain="nobody-lives-here.test")
         return await here.companies.ask(nobody, key="k"), await here.people.ask(people, key="k")
 
     size, people = at_desk(work)
     assert size.answer == CompanyFacts()
     assert people.answer == People()
-    assert size.answer.good_for < CompanyFacts(employees=3).good_for
+    assert size.answer.ttl < CompanyFacts(employees=3).ttl
 
 
 @pytest.mark.parametrize("question", [PEOPLE, REVEAL, SIZE], ids=lambda q: type(q).__name__)
@@ -142,7 +146,7 @@ def test_odd_items_lose_nobody_else():
     assert found == People(people=(Person(id="1", name="Tan Wei", has_email=True),))
     emails = [{"email": "not one"}, {"email": None}, {"email": " Tan@A.test "}]
     revealed = told({"results": [*odd, {"id": "1", "emails": emails}, {"id": "9"}]}, REVEAL).answer
-    assert revealed == Revealed(emails=(("1", "tan@a.test"),))
+    assert revealed == RevealedEmails(emails=(("1", "tan@a.test"),))
     sizes = [{"employeeCount": {"exact": 10**30, "min": "11", "max": 50.0}, "yearFounded": "x"}]
     facts = told({"results": sizes}, SIZE).answer
     assert facts == CompanyFacts(employees_low=11, employees_high=50)
@@ -152,8 +156,8 @@ def test_odd_items_lose_nobody_else():
     ("headers", "wait"),
     [
         ({"x-minute-requests-left": "0"}, timedelta(minutes=1)),
-        ({"x-minute-requests-left": "0", "x-daily-requests-left": "0"}, LONGEST_WAIT),
-        ({"x-hourly-requests-left": "0"}, LONGEST_WAIT),
+        ({"x-minute-requests-left": "0", "x-daily-requests-left": "0"}, MAX_WAIT),
+        ({"x-hourly-requests-left": "0"}, MAX_WAIT),
         ({"x-hourly-requests-left": "0", "retry-after": "5"}, timedelta(seconds=5)),
         ({"x-hourly-requests-left": "3"}, None),
         ({}, None),
@@ -174,12 +178,12 @@ def test_the_most_senior_with_an_address_are_worth_their_price():
             Person(id="4", name="D", seniority="C-Suite", has_email=True),
         )
     )
-    assert [person.id for person in people.worth_revealing(2)] == ["4", "2"]
+    assert [person.id for person in people.choose_most_senior(2)] == ["4", "2"]
 
 
 @pytest.mark.parametrize("domain", ["", "A.test", "a.test/x", "10.0.0.1", "a b.test", "a.test:80"])
 def test_a_company_is_found_by_its_plain_domain(domain):
-    for question in (PeopleAt, CompanyAt):
+    for question in (PeopleQuery, CompanyQuery):
         with pytest.raises(PermanentError):
             question(domain=domain)
 
@@ -187,23 +191,23 @@ def test_a_company_is_found_by_its_plain_domain(domain):
 @pytest.mark.parametrize("ids", [(), ("1", "1"), ("",), tuple(map(str, range(101)))])
 def test_a_hundred_people_at_most_are_revealed_each_once(ids):
     with pytest.raises(PermanentError):
-        Reveal(ids=ids)
+        RevealQuery(ids=ids)
 
 
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
         (PEOPLE, People(people=(Person(id="1", name="A", title="T", has_email=True),))),
-        (REVEAL, Revealed(emails=(("1", "a@a.test"),), withheld=(("2", "NO_EMAIL"),))),
+        (REVEAL, RevealedEmails(emails=(("1", "a@a.test"),), withheld=(("2", "NO_EMAIL"),))),
         (SIZE, CompanyFacts(employees=3, founded=2001)),
     ],
     ids=["people", "reveal", "size"],
 )
 def test_answers_come_back_from_what_is_kept_as_they_were(question, answer):
-    assert question.answered(json.loads(json.dumps(answer.as_json()))) == answer
+    assert question.decode_answer(json.loads(json.dumps(answer.as_json()))) == answer
     for odd in (None, [], {}, {"people": 1}, {"emails": [1], "withheld": []}):
         with pytest.raises(PermanentError):
-            question.answered(odd)
+            question.decode_answer(odd)
 
 
 def test_a_check_costs_nothing_and_says_what_is_left():

@@ -7,22 +7,22 @@ from decimal import Decimal
 
 import pytest
 
-from stoker.accounts.facts import Field
+from stoker.accounts.facts import FactField
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
 from stoker.base.retry import Quota
 from stoker.crawl.model import Excerpt
-from stoker.http.client import Http
-from stoker.sandbox.http import Told
+from stoker.http.client import HttpClient
+from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.openai import OpenAiExtraction, Prices, openai
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.openai import OpenAiExtraction, Prices, build_openai_api
 
 KEY = "sk-canary-5f1e"
 LUNA = Prices(input=Decimal("0.20"), cached=Decimal("0.02"), output=Decimal("1.20"))
 TEXT = """Acme makes anvils and other tools for people who chase birds.
 ACME PTE. LTD., founded in 1974, write to hello@acme.test or call +65 6123 4567.
 Wile Coyote, Chief Executive Officer"""
-QUESTION = Extraction(
+QUESTION = ExtractionQuery(
     domain="acme.test", excerpts=(Excerpt(url="http://acme.test/", kind="home", text=TEXT),)
 )
 
@@ -31,9 +31,9 @@ QUESTION = Extraction(
 async def asking(*, dials=None, vendors=None, key=KEY, deadline=5, **settings):
     how = {} if vendors is None else {"vendors": vendors}
     async with Sandbox(dials=dials, **how) as box:
-        http = Http(user_agent="Stoker test", sandbox=box.address)
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         try:
-            vendor = openai(
+            vendor = build_openai_api(
                 http, key=key, base_url="http://openai.test", deadline=timedelta(seconds=deadline)
             )
             settings = {"model": "gpt-5.6-luna", "prices": LUNA, **settings}
@@ -56,7 +56,7 @@ def answering(told):
 
 
 def saying(data, status=200, headers=None):
-    return answering(Told(status=status, headers=headers or {}, body=json.dumps(data).encode()))
+    return answering(Response(status=status, headers=headers or {}, body=json.dumps(data).encode()))
 
 
 def response(text, **more):
@@ -70,11 +70,11 @@ def response(text, **more):
 
 def test_a_page_becomes_findings_at_what_the_vendor_counted():
     done, promised, charges = asked()
-    found = {each.field: each.value for each in done.answer.findings}
-    assert found[Field.EMAIL] == "hello@acme.test"
-    assert found[Field.PHONE] == "+6561234567"
-    assert found[Field.FOUNDED] == "1974"
-    assert found[Field.PERSON] == "Wile Coyote | Chief Executive Officer"
+    found = {each.field: each.value for each in done.answer.facts}
+    assert found[FactField.EMAIL] == "hello@acme.test"
+    assert found[FactField.PHONE] == "+6561234567"
+    assert found[FactField.FOUNDED] == "1974"
+    assert found[FactField.PERSON] == "Wile Coyote | Chief Executive Officer"
     assert done.cost["tokens"] == charges["openai"]["tokens"] <= promised["tokens"]
     assert done.cost["money:USD"] <= promised["money:USD"]
     assert set(done.cost) == set(promised) == {"calls", "tokens", "money:USD"}
@@ -110,7 +110,7 @@ def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
     def vendor(*_):
         def answer(asked_for):
             seen.append(json.loads(asked_for.body))
-            return Told(body=json.dumps(response('{"findings":[]}')).encode())
+            return Response(body=json.dumps(response('{"findings":[]}')).encode())
 
         return answer
 
@@ -128,7 +128,7 @@ def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
 
 def test_a_refusal_is_a_note_without_findings():
     done, _, charges = asked(dials={"openai.refuses": 1})
-    assert done.answer.findings == ()
+    assert done.answer.facts == ()
     assert done.answer.note == "the model declined to answer"
     assert done.cost["tokens"] == charges["openai"]["tokens"]
 
@@ -138,7 +138,7 @@ def test_an_answer_that_was_cut_is_read_as_far_as_it_goes(room):
     done, promised, charges = asked(max_output_tokens=room)
     assert "cut off" in done.answer.note or "cannot be read" in done.answer.note
     assert done.cost["tokens"] == charges["openai"]["tokens"] <= promised["tokens"]
-    assert all(each.value in TEXT or each.field is Field.PHONE for each in done.answer.findings)
+    assert all(each.value in TEXT or each.field is FactField.PHONE for each in done.answer.facts)
 
 
 def test_a_rate_limit_says_when_to_come_back():
@@ -173,8 +173,8 @@ def test_when_limits_reset_is_read_and_bounded(reset, wait):
 @pytest.mark.parametrize(
     ("left", "reset", "quota"),
     [
-        ("59", "6ms", Quota(left=59, lasts=timedelta(milliseconds=6))),
-        ("0", "1m2s", Quota(left=0, lasts=timedelta(seconds=62))),
+        ("59", "6ms", Quota(left=59, window=timedelta(milliseconds=6))),
+        ("0", "1m2s", Quota(left=0, window=timedelta(seconds=62))),
         ("-1", "1m2s", None),
         ("nan", "1m2s", None),
         ("3", "soon", None),
@@ -295,7 +295,7 @@ def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_ours():
 
     def vendor(*_):
         waiting = iter(bodies)
-        return lambda _asked: Told(body=next(waiting))
+        return lambda _asked: Response(body=next(waiting))
 
     async def run():
         answers, errors = [], []
@@ -309,6 +309,6 @@ def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_ours():
 
     answers, errors = asyncio.run(run())
     assert min(len(answers), len(errors)) > 50
-    assert all(done.cost["tokens"] >= 0 and done.answer.findings == () for done in answers)
+    assert all(done.cost["tokens"] >= 0 and done.answer.facts == () for done in answers)
     assert {type(error) for error in errors} == {UncertainError}
     assert not any(KEY in str(error) for error in errors)

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from stoker.testing import FakeClock
-from stoker.vendors.client import Answered
-from stoker.vendors.contacts import PeopleAt
+from stoker.vendors.client import QueryResult
+from stoker.vendors.contacts import PeopleQuery
 from vendor_desk import Saying, at_desk
 
 SECOND = timedelta(seconds=1)
@@ -19,9 +19,11 @@ def waits(calls, dials=None, **how):
         waited = []
         for number in range(calls):
             before = here.clock.now()
-            question = PeopleAt(domain=f"somebody{number}.test", most=5)
-            told = await here.asking.ask(here.people, question, account=str(number), run="r1")
-            assert isinstance(told, Answered)
+            question = PeopleQuery(domain=f"somebody{number}.test", most=5)
+            told = await here.get_vendor_client.ask(
+                here.people, question, account=str(number), run="r1"
+            )
+            assert isinstance(told, QueryResult)
             waited.append(here.clock.now() - before)
         return waited
 

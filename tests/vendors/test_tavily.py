@@ -6,24 +6,24 @@ import json
 import pytest
 
 from stoker.base.errors import ConfigError, PermanentError, UncertainError
-from stoker.http.client import Http
+from stoker.http.client import HttpClient
 from stoker.vendors.search import (
-    LONGEST_QUERY,
-    Found,
+    MAX_QUERY_LENGTH,
     PageTexts,
-    ReadPages,
-    Search,
+    PageTextsQuery,
     SearchDepth,
-    search_for,
+    SearchQuery,
+    SearchResult,
+    build_company_search,
 )
-from stoker.vendors.tavily import tavily
+from stoker.vendors.tavily import build_tavily_api
 from vendor_desk import Saying, at_desk
 
 
 def test_a_search_finds_a_companys_site_at_the_price_it_said():
     async def work(here):
-        company = here.box.world.company(5)
-        question = search_for(company.name, "Singapore")
+        company = here.box.world.get_company(5)
+        question = build_company_search(company.name, "Singapore")
         done = await here.search.ask(question, key="k")
         return company, done, here.search.price(question), here.charged("tavily")
 
@@ -37,7 +37,7 @@ def test_a_search_finds_a_companys_site_at_the_price_it_said():
 def test_only_who_asks_for_more_depth_pays_for_it():
     async def work(here):
         for depth in SearchDepth:
-            await here.search.ask(Search(query="singapore logistics", depth=depth), key="k")
+            await here.search.ask(SearchQuery(query="singapore logistics", depth=depth), key="k")
         return here.charged("tavily")
 
     assert at_desk(work) == 1 + 2
@@ -45,9 +45,9 @@ def test_only_who_asks_for_more_depth_pays_for_it():
 
 def test_domains_can_be_asked_for_and_left_out():
     async def work(here):
-        company = here.box.world.company(6)
-        only = Search(query=company.name, only=(company.domain,))
-        never = Search(query=company.name, never=(company.domain,))
+        company = here.box.world.get_company(6)
+        only = SearchQuery(query=company.name, only=(company.domain,))
+        never = SearchQuery(query=company.name, never=(company.domain,))
         return company.domain, [(await here.search.ask(q, key="k")).answer for q in (only, never)]
 
     domain, (only, never) = at_desk(work)
@@ -58,9 +58,9 @@ def test_domains_can_be_asked_for_and_left_out():
 
 def test_pages_are_read_and_those_that_are_not_are_named():
     async def work(here):
-        company = here.box.world.company(7)
+        company = here.box.world.get_company(7)
         site, nowhere = f"http://{company.domain}/", "http://nobody-lives-here.test/"
-        question = ReadPages(urls=(site, nowhere))
+        question = PageTextsQuery(urls=(site, nowhere))
         return site, nowhere, await here.reading.ask(question, key="k"), here.charged("tavily")
 
     site, nowhere, done, charged = at_desk(work)
@@ -73,13 +73,13 @@ def told(said, question):
     """What the connector makes of a vendor that says this."""
 
     async def work(here):
-        connector = here.search if isinstance(question, Search) else here.reading
+        connector = here.search if isinstance(question, SearchQuery) else here.reading
         return await connector.ask(question, key="k")
 
     return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
-A_SEARCH, A_READING = Search(query="a"), ReadPages(urls=("http://a.test/",))
+A_SEARCH, A_READING = SearchQuery(query="a"), PageTextsQuery(urls=("http://a.test/",))
 
 
 def test_it_never_lets_the_vendor_choose_the_depth():
@@ -131,64 +131,67 @@ def test_one_bad_result_does_not_lose_the_others():
 
 def test_more_results_than_asked_for_are_cut():
     data = {"results": [{"url": f"http://a{n}.test/"} for n in range(1000)]}
-    assert len(told(data, Search(query="a", most=3)).answer.pages) == 3
+    assert len(told(data, SearchQuery(query="a", most=3)).answer.pages) == 3
 
 
 @pytest.mark.parametrize("key", ["", " ", "two words", "línea", "a\nb", "x" * 501])
 def test_without_a_usable_key_nothing_is_asked(key):
     async def whole():
-        http = Http(user_agent="Stoker test")
+        http = HttpClient(user_agent="Stoker test")
         try:
             with pytest.raises(ConfigError):
-                tavily(http, key=key)
+                build_tavily_api(http, key=key)
         finally:
             await http.close()
 
     asyncio.run(whole())
 
 
-@pytest.mark.parametrize("query", ["", "  ", "x" * (LONGEST_QUERY + 1)])
+@pytest.mark.parametrize("query", ["", "  ", "x" * (MAX_QUERY_LENGTH + 1)])
 def test_a_query_no_engine_takes_is_refused_unasked(query):
     with pytest.raises(PermanentError):
-        Search(query=query)
+        SearchQuery(query=query)
 
 
 def test_a_companys_name_always_fits_into_a_query():
-    assert len(search_for("X" * 5000, "Singapore").query) <= LONGEST_QUERY
+    assert len(build_company_search("X" * 5000, "Singapore").query) <= MAX_QUERY_LENGTH
 
 
 def test_at_most_twenty_pages_are_read_at_a_time():
     with pytest.raises(PermanentError):
-        ReadPages(urls=tuple(f"http://a.test/{n}" for n in range(21)))
+        PageTextsQuery(urls=tuple(f"http://a.test/{n}" for n in range(21)))
     with pytest.raises(PermanentError):
-        ReadPages(urls=("http://10.0.0.1/",))
+        PageTextsQuery(urls=("http://10.0.0.1/",))
 
 
 def test_answers_come_back_from_what_is_kept_as_they_were():
     async def work(here):
-        company = here.box.world.company(8)
-        search, read = search_for(company.name), ReadPages(urls=(f"http://{company.domain}/",))
+        company = here.box.world.get_company(8)
+        search, read = (
+            build_company_search(company.name),
+            PageTextsQuery(urls=(f"http://{company.domain}/",)),
+        )
         found = (await here.search.ask(search, key="k")).answer
         texts = (await here.reading.ask(read, key="k")).answer
         for question, answer in ((search, found), (read, texts)):
             kept = json.loads(json.dumps(answer.as_json()))
-            assert question.answered(kept) == answer
+            assert question.decode_answer(kept) == answer
         for question in (search, read):
             for odd in (None, [], {}, {"pages": [1]}, {"pages": "x"}):
                 with pytest.raises(PermanentError):
-                    question.answered(odd)
+                    question.decode_answer(odd)
 
     at_desk(work)
 
 
 def test_what_was_found_is_worth_more_than_what_was_not():
-    assert Found().good_for < Found(pages=("p",)).good_for
-    assert PageTexts(unread=("u",), pages=("p",)).good_for < PageTexts(pages=("p",)).good_for
+    assert SearchResult().ttl < SearchResult(pages=("p",)).ttl
+    assert PageTexts(unread=("u",), pages=("p",)).ttl < PageTexts(pages=("p",)).ttl
 
 
 def test_a_check_costs_nothing_and_says_what_is_used():
     async def work(here):
-        await here.search.ask(Search(query="a"), key="k")
+        await here.search.ask(SearchQuery(query="a"), key="k")
         health = await here.search.check()
         return health, here.charged("tavily")
 

@@ -8,17 +8,17 @@ import pytest
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
-from stoker.crawl.politeness import OwnHosts
-from stoker.rate_limits.limiter import Traffic, Way
+from stoker.crawl.politeness import LocalHostPacer
+from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.testing import FakeClock
-from stoker.vendors.unpaid import Turns
+from stoker.vendors.unpaid import UnpaidCalls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
-SLOW = Way(rate=Rate(calls=1, per=SECOND), places=10)
-FAST = Way(rate=Rate(calls=1_000_000, per=SECOND), places=10)
+SLOW = VendorLimit(rate=Rate(calls=1, per=SECOND), concurrency=10)
+FAST = VendorLimit(rate=Rate(calls=1_000_000, per=SECOND), concurrency=10)
 EVERYTHING, THE_CRM, A_BOARD = "", "odoo", "greenhouse"
 
 
@@ -30,16 +30,16 @@ class Gates:
     """Turns at a clock turned by hand, and what is stopped, by tenant."""
 
     def __init__(self, way=SLOW):
-        self.clock, self.stopped = FakeClock(NOON), {}
-        self.turns = Turns(
-            Traffic(lambda _: way, shared=None, owner="one", clock=self.clock),
-            hosts=OwnHosts(clock=self.clock),
+        self.clock, self.stop_reason = FakeClock(NOON), {}
+        self.turns = UnpaidCalls(
+            VendorLimits(lambda _: way, shared=None, owner="one", clock=self.clock),
+            hosts=LocalHostPacer(clock=self.clock),
             clock=self.clock,
             stops=self._stops,
         )
 
     async def _stops(self, tenant):
-        return self.stopped.get(tenant, [])
+        return self.stop_reason.get(tenant, [])
 
     @property
     def seconds(self):
@@ -48,11 +48,11 @@ class Gates:
 
 
 def one_at_a_vendor(gates, **how):
-    return gates.turns.of_vendor(THE_CRM, ACME, **how)
+    return gates.turns.for_vendor(THE_CRM, ACME, **how)
 
 
 def one_at_a_host(gates, **how):
-    turn = gates.turns.at_hosts(THE_CRM, ACME, **how)
+    turn = gates.turns.for_hosts(THE_CRM, ACME, **how)
 
     async def taken():
         async with turn("boards.test"):
@@ -92,7 +92,7 @@ def test_requests_go_at_their_pace(kind):
 def test_nothing_goes_that_is_stopped_for_its_tenant_and_everything_else_does(kind, stopped, goes):
     async def work():
         gates = Gates()
-        gates.stopped = stopped
+        gates.stop_reason = stopped
         turn = kind(gates)
         if goes:
             await turn()
@@ -108,7 +108,7 @@ def test_nothing_goes_that_is_stopped_for_its_tenant_and_everything_else_does(ki
 def test_whoever_is_stopped_is_told_why_and_what_to_do(kind):
     async def told(reason):
         gates = Gates()
-        gates.stopped = {ACME: [stop(THE_CRM, reason)]}
+        gates.stop_reason = {ACME: [stop(THE_CRM, reason)]}
         with pytest.raises(TransientError) as refused:
             await kind(gates)()
         return str(refused.value)
@@ -127,10 +127,10 @@ def test_what_is_stopped_while_somebody_waits_for_a_turn_does_not_go(kind):
         await turn()
         waiting = asyncio.create_task(turn())
         await asyncio.sleep(0)
-        gates.stopped = {ACME: [stop(THE_CRM)]}
+        gates.stop_reason = {ACME: [stop(THE_CRM)]}
         with pytest.raises(TransientError, match="is stopped"):
             await waiting
-        gates.stopped = {}
+        gates.stop_reason = {}
         await turn()
 
     asyncio.run(work())
@@ -139,7 +139,7 @@ def test_what_is_stopped_while_somebody_waits_for_a_turn_does_not_go(kind):
 def test_each_host_has_a_clock_of_its_own():
     async def work():
         gates = Gates(FAST)
-        turn, went = gates.turns.at_hosts(A_BOARD, ACME, gap=5 * SECOND), []
+        turn, went = gates.turns.for_hosts(A_BOARD, ACME, gap=5 * SECOND), []
         for host in ("a.test", "b.test", "a.test", "b.test"):
             async with turn(host):
                 went.append(gates.seconds)
@@ -151,7 +151,7 @@ def test_each_host_has_a_clock_of_its_own():
 async def after_trouble(trouble):
     """Return when another host and then the same one are asked, once a host has failed so."""
     gates = Gates(FAST)
-    turn, went = gates.turns.at_hosts(A_BOARD, ACME), []
+    turn, went = gates.turns.for_hosts(A_BOARD, ACME), []
 
     async def asked(host, error=None):
         async with turn(host):

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.contacts import plain_address
-from stoker.accounts.model import Verdict
+from stoker.accounts.contacts import normalize_email
+from stoker.accounts.model import EmailStatus
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.retry import LONGEST_WAIT
+from stoker.base.retry import MAX_WAIT
 from stoker.vendors.email_verification import (
-    GOOD_FOR,
-    MOST_ADDRESSES,
-    Address,
-    Batch,
-    Verified,
-    plain_addresses,
+    MAX_ADDRESSES,
+    VERDICT_TTL,
+    EmailBatch,
+    EmailQuery,
+    EmailVerdict,
+    normalize_emails,
 )
 from stoker.vendors.zerobounce import DEADLINE
 from vendor_desk import CANARY, Saying, at_desk
 
-TWO = Batch(emails=("a@a.test", "b@a.test"))
+TWO = EmailBatch(emails=("a@a.test", "b@a.test"))
 
 
 def told(said, question=TWO):
@@ -35,20 +35,20 @@ def told(said, question=TWO):
 @pytest.mark.parametrize(
     ("account", "verdict"),
     [
-        ("valid", Verdict.VALID),
-        ("invalid", Verdict.INVALID),
-        ("catch_all", Verdict.CATCH_ALL),
-        ("unknown", Verdict.UNKNOWN),
-        ("spamtrap", Verdict.RISKY),
-        ("abuse", Verdict.RISKY),
-        ("donotmail", Verdict.RISKY),
-        ("greylisted", Verdict.UNKNOWN),
-        ("role_based", Verdict.RISKY),
+        ("valid", EmailStatus.VALID),
+        ("invalid", EmailStatus.INVALID),
+        ("catch_all", EmailStatus.CATCH_ALL),
+        ("unknown", EmailStatus.UNKNOWN),
+        ("spamtrap", EmailStatus.RISKY),
+        ("abuse", EmailStatus.RISKY),
+        ("donotmail", EmailStatus.RISKY),
+        ("greylisted", EmailStatus.UNKNOWN),
+        ("role_based", EmailStatus.RISKY),
     ],
 )
 def test_the_vendors_own_test_addresses_get_their_verdicts(account, verdict):
     async def work(here):
-        batch = Batch(emails=(f"{account}@example.com",))
+        batch = EmailBatch(emails=(f"{account}@example.com",))
         return (await here.verifier.ask(batch, key="k")).answer
 
     [verified] = at_desk(work).verified.values()
@@ -58,17 +58,17 @@ def test_the_vendors_own_test_addresses_get_their_verdicts(account, verdict):
 def test_a_full_batch_is_never_counted_below_what_was_charged():
     async def work(here):
         world = here.box.world
-        people = [p.email.lower() for c in map(world.company, range(80)) for p in c.people]
-        emails = tuple(dict.fromkeys(people))[:MOST_ADDRESSES]
-        batch = Batch(emails=emails)
+        people = [p.email.lower() for c in map(world.get_company, range(80)) for p in c.people]
+        emails = tuple(dict.fromkeys(people))[:MAX_ADDRESSES]
+        batch = EmailBatch(emails=emails)
         done = await here.verifier.ask(batch, key="k")
         return here.verifier.price(batch), done, here.charged("zerobounce")
 
     price, done, charged = at_desk(work)
     verdicts = [each.verdict for each in done.answer.verified.values()]
-    assert len(verdicts) == price["calls"] == done.cost["calls"] == MOST_ADDRESSES
-    assert charged == done.cost["credits"] == MOST_ADDRESSES - verdicts.count(Verdict.UNKNOWN)
-    assert charged < MOST_ADDRESSES  # some were unknown, and those are free
+    assert len(verdicts) == price["calls"] == done.cost["calls"] == MAX_ADDRESSES
+    assert charged == done.cost["credits"] == MAX_ADDRESSES - verdicts.count(EmailStatus.UNKNOWN)
+    assert charged < MAX_ADDRESSES  # some were unknown, and those are free
 
 
 def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
@@ -86,7 +86,7 @@ def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
 def test_a_status_that_is_new_to_us_says_nothing_but_is_counted():
     answer = [{"address": "a@a.test", "status": "marvellous"}, {"address": "b@a.test"}]
     done = told({"email_batch": answer})
-    assert {each.verdict for each in done.answer.verified.values()} == {Verdict.UNKNOWN}
+    assert {each.verdict for each in done.answer.verified.values()} == {EmailStatus.UNKNOWN}
     assert done.cost == {"calls": 2, "credits": 2}
 
 
@@ -97,7 +97,9 @@ def test_addresses_with_errors_are_named_and_the_others_have_their_verdicts():
     }
     done = told(said)
     assert done.answer.verified == {
-        "a@a.test": Verified(email="a@a.test", verdict=Verdict.VALID, because="alias_address")
+        "a@a.test": EmailVerdict(
+            email="a@a.test", verdict=EmailStatus.VALID, reason="alias_address"
+        )
     }
     assert done.answer.unanswered == {"b@a.test": "no mailbox given"}
     assert done.cost["credits"] == 2
@@ -110,7 +112,7 @@ def test_verdicts_on_others_than_those_asked_about_count_for_nothing():
     ]
     said += [{"address": "a@a.test", "status": "valid"}]
     assert told({"email_batch": said}).answer.verified.keys() == {"a@a.test"}
-    assert told({"email_batch": said}).answer.verified["a@a.test"].verdict is Verdict.INVALID
+    assert told({"email_batch": said}).answer.verified["a@a.test"].verdict is EmailStatus.INVALID
 
 
 NO_KEY = "Invalid API key or your account ran out of credits"
@@ -154,7 +156,7 @@ def test_a_wrong_key_is_known_from_the_credits_it_has():
     assert at_desk(work).detail == "100000 credits left"
 
 
-@pytest.mark.parametrize(("status", "wait"), [(403, LONGEST_WAIT), (429, timedelta(minutes=10))])
+@pytest.mark.parametrize(("status", "wait"), [(403, MAX_WAIT), (429, timedelta(minutes=10))])
 def test_whoever_is_kept_out_waits_until_the_block_is_over(status, wait):
     with pytest.raises(TransientError) as raised:
         told(Saying({"error": "blocked"}, status=status))
@@ -164,7 +166,7 @@ def test_whoever_is_kept_out_waits_until_the_block_is_over(status, wait):
 def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
     async def work(here):
         for number in range(5):
-            await here.verifier.ask(Batch(emails=(f"p{number}@nobody.com",)), key="k")
+            await here.verifier.ask(EmailBatch(emails=(f"p{number}@nobody.com",)), key="k")
         before = here.charged("zerobounce")
         with pytest.raises(TransientError):
             await here.verifier.ask(TWO, key="k")
@@ -175,9 +177,9 @@ def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
 
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_reading_of_an_address(text):
-    for address in plain_addresses([text]).values():
-        assert plain_address(address) == address
-        assert Address(email=address)
+    for address in normalize_emails([text]).values():
+        assert normalize_email(address) == address
+        assert EmailQuery(email=address)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_no_text_breaks_the_reading_of_an_address(text):
     ],
 )
 def test_an_address_is_kept_in_one_form(text, plain):
-    assert plain_address(text) == plain
+    assert normalize_email(text) == plain
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_an_address_is_kept_in_one_form(text, plain):
 )  # fmt: skip
 def test_what_is_no_address_is_never_sent(text):
     with pytest.raises(PermanentError):
-        plain_address(text)
+        normalize_email(text)
 
 
 @pytest.mark.parametrize(
@@ -208,19 +210,22 @@ def test_what_is_no_address_is_never_sent(text):
 )
 def test_a_batch_has_a_hundred_plain_addresses_at_most(emails):
     with pytest.raises(PermanentError):
-        Batch(emails=emails)
+        EmailBatch(emails=emails)
 
 
 def test_sure_verdicts_are_kept_long_and_unsure_ones_briefly():
-    sure, unsure = (Verdict.VALID, Verdict.INVALID), (Verdict.CATCH_ALL, Verdict.UNKNOWN)
-    assert min(GOOD_FOR[each] for each in sure) > max(GOOD_FOR[each] for each in unsure)
-    assert GOOD_FOR.keys() == set(Verdict)
+    sure, unsure = (
+        (EmailStatus.VALID, EmailStatus.INVALID),
+        (EmailStatus.CATCH_ALL, EmailStatus.UNKNOWN),
+    )
+    assert min(VERDICT_TTL[each] for each in sure) > max(VERDICT_TTL[each] for each in unsure)
+    assert VERDICT_TTL.keys() == set(EmailStatus)
 
 
 def test_verdicts_come_back_from_what_is_kept_as_they_were():
-    said = Verified(email="a@a.co", verdict=Verdict.CATCH_ALL, because="x")
-    question = Address(email="a@a.co")
-    assert question.answered(json.loads(json.dumps(said.as_json()))) == said
+    said = EmailVerdict(email="a@a.co", verdict=EmailStatus.CATCH_ALL, reason="x")
+    question = EmailQuery(email="a@a.co")
+    assert question.decode_answer(json.loads(json.dumps(said.as_json()))) == said
     for odd in (None, {}, {"verdict": "unverified"}, {"verdict": 3}, {"verdict": "great"}):
         with pytest.raises(PermanentError):
-            question.answered(odd)
+            question.decode_answer(odd)

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import known_id
-from stoker.cli.output import pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.cli.options import parse_tenant_argument
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,12 +25,12 @@ if TYPE_CHECKING:
     from stoker.accounts.model import CrmConnection
     from stoker.app import App
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class TenantReadiness:
     """What a tenant has of what a night needs, and what it lacks, in sentences."""
 
     tenant: TenantId
@@ -32,23 +39,23 @@ class Readiness:
     rule: IcpRule | None
     connection: CrmConnection | None
     crm: str  # where results go; empty: nowhere
-    lacks: tuple[str, ...]
-    onboarded: dict[str, datetime]
+    missing: tuple[str, ...]
+    setup_steps: dict[str, datetime]
 
     @property
-    def has_nights(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the nightly run takes this tenant along without being asked to."""
-        return not self.lacks
+        return not self.missing
 
 
-async def readiness(app: App, tenant: TenantId) -> Readiness:
+async def check_readiness(app: App, tenant: TenantId) -> TenantReadiness:
     """Return how far a tenant is set up."""
-    from stoker.connectors import why_off
+    from stoker.connectors import get_off_reason
 
     own, accounts = app.settings.for_tenant(tenant), app.backend.tenant(tenant).accounts
-    rule, connection = await accounts.rule(own.icp.rule_name), await accounts.connection()
+    rule, connection = await accounts.find_rule(own.icp.rule_name), await accounts.find_connection()
     lacks, crm = [], ""
-    if tenant not in app.settings.active_tenants():
+    if tenant not in app.settings.list_active_tenants():
         lacks.append("it is not active: stoker tenant enable, or scheduling.tenant_include")
     if rule is None:
         lacks.append(f"it has no rule {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
@@ -58,19 +65,19 @@ async def readiness(app: App, tenant: TenantId) -> Readiness:
             lacks.append("the key of its CRM is not set: ODOO_API_KEY")
     elif connection is not None:
         lacks.append(f"its CRM is switched off: stoker crm connect --tenant {tenant}")
-    elif off := why_off(own, "odoo"):
+    elif off := get_off_reason(own, "odoo"):
         lacks.append(f"it has no CRM: stoker crm connect --tenant {tenant} ({off})")
     else:
         crm = f"{own.odoo.url} {own.odoo.database}"
-    return Readiness(
+    return TenantReadiness(
         tenant=tenant,
-        name=app.settings.tenant(tenant).name,
-        active=tenant in app.settings.active_tenants(),
+        name=app.settings.get_tenant(tenant).name,
+        active=tenant in app.settings.list_active_tenants(),
         rule=rule,
         connection=connection,
         crm=crm,
-        lacks=tuple(lacks),
-        onboarded=await accounts.onboarding(),
+        missing=tuple(lacks),
+        setup_steps=await accounts.list_setup_steps(),
     )
 
 
@@ -82,65 +89,65 @@ def tenant() -> None:
 @tenant.command("add")
 @click.argument("name", metavar="ID")
 @click.option("--name", "called", default="", help="What people call it.")
-@takes_json
-@pass_asked
-def add_tenant(asked: Asked, name: str, called: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
     """Add a tenant, with the rule every tenant starts from: technology, 2–100 employees, 2000–2025.
 
     What it sets for itself (caps, zone, keys) goes into `[tenants.ID]` of stoker.toml; it needs no
     such table. Adding one that is there changes its name, and nothing else.
     """
-    new = run_async(_add(asked, name, called))
+    new = run_async(_save_new_tenant(asked, name, called))
     if as_json:
-        show_json({"tenant": name, "new": new})
+        print_json({"tenant": name, "new": new})
         return
-    say(f"{name} {'is added' if new else 'was there already'}. Next:")
-    say(f"  stoker icp show --tenant {name}      whom it looks for")
-    say(f"  stoker crm connect --tenant {name}   where its results go")
-    say(f"  stoker nightly --tenant {name} --dry-run")
+    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
+    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
+    print_text(f"  stoker crm connect --tenant {name}   where its results go")
+    print_text(f"  stoker nightly --tenant {name} --dry-run")
 
 
-async def _add(asked: Asked, name: str, called: str) -> bool:
+async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> bool:
     from stoker.accounts.icp import IcpRule
     from stoker.accounts.model import Tenant
 
-    id_ = known_id(name)
-    async with asked.app() as app:
+    id_ = parse_tenant_argument(name)
+    async with asked.open_app() as app:
         directory, now = app.backend.directory(), app.clock.now()
-        known = {each.id: each for each in await directory.tenants()}
+        known = {each.id: each for each in await directory.list_tenants()}
         before = known.get(id_, Tenant(id=id_))
-        await directory.put_tenant(replace(before, name=called or before.name))
+        await directory.save_tenant(replace(before, name=called or before.name))
         accounts = app.backend.tenant(id_).accounts
         configured = {each.id for each in app.settings.tenants}
         rule_name = app.settings.icp.rule_name
         if id_ in configured:
             rule_name = app.settings.for_tenant(id_).icp.rule_name
-        if await accounts.rule(rule_name) is None:
-            await accounts.put_rule(IcpRule(name=rule_name))
-            await accounts.put_onboarded("rule", at=now)
-        await accounts.put_onboarded("added", at=now)
+        if await accounts.find_rule(rule_name) is None:
+            await accounts.save_rule(IcpRule(name=rule_name))
+            await accounts.complete_setup_step("rule", at=now)
+        await accounts.complete_setup_step("added", at=now)
     return id_ not in known
 
 
 @tenant.command("list")
-@takes_json
-@pass_asked
-def list_tenants(asked: Asked, as_json: bool) -> None:
+@json_option
+@pass_context
+def list_tenants(asked: CommandContext, as_json: bool) -> None:
     """Show every tenant, whether it has nights, and if not, what it lacks."""
-    found = run_async(_listed(asked))
+    found = run_async(_list_readiness(asked))
     if as_json:
-        show_json([_json(each) for each in found])
+        print_json([_readiness_to_json(each) for each in found])
         return
-    show_table(
+    print_table(
         ["tenant", "name", "nights", "rule", "crm", "lacks"],
         [
             (
                 each.tenant,
                 each.name,
-                "yes" if each.has_nights else "no",
+                "yes" if each.is_ready else "no",
                 each.rule.name if each.rule else "none",
                 each.crm or "none",
-                each.lacks[0] if each.lacks else "",
+                each.missing[0] if each.missing else "",
             )
             for each in found
         ],
@@ -148,89 +155,93 @@ def list_tenants(asked: Asked, as_json: bool) -> None:
     )
 
 
-async def _listed(asked: Asked) -> list[Readiness]:
-    async with asked.app(only_to_read=True) as app:
-        return [await readiness(app, each.id) for each in app.settings.tenants]
+async def _list_readiness(asked: CommandContext) -> list[TenantReadiness]:
+    async with asked.open_app(only_to_read=True) as app:
+        return [await check_readiness(app, each.id) for each in app.settings.tenants]
 
 
 @tenant.command("show")
 @click.argument("name", metavar="ID")
-@takes_json
-@pass_asked
-def show_tenant(asked: Asked, name: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Show one tenant: what it has, what it lacks, what was done to set it up and when."""
-    each = run_async(_shown(asked, name))
+    each = run_async(_load_readiness(asked, name))
     if as_json:
-        show_json(_json(each))
+        print_json(_readiness_to_json(each))
         return
-    say(f"{each.tenant} ({each.name}): {'active' if each.active else 'switched off'}")
-    say(f"  rule: {each.rule.name if each.rule else 'none'}")
-    say(f"  results go to: {each.crm or 'nowhere'}")
-    say(f"  has nights: {'yes' if each.has_nights else 'no'}")
-    for lack in each.lacks:
-        say(f"  {lack}")
-    for step, at in each.onboarded.items():
-        say(f"  {step}: done {at:%Y-%m-%d %H:%M} UTC")
+    print_text(f"{each.tenant} ({each.name}): {'active' if each.active else 'switched off'}")
+    print_text(f"  rule: {each.rule.name if each.rule else 'none'}")
+    print_text(f"  results go to: {each.crm or 'nowhere'}")
+    print_text(f"  has nights: {'yes' if each.is_ready else 'no'}")
+    for lack in each.missing:
+        print_text(f"  {lack}")
+    for step, at in each.setup_steps.items():
+        print_text(f"  {step}: done {at:%Y-%m-%d %H:%M} UTC")
 
 
-async def _shown(asked: Asked, name: str) -> Readiness:
-    async with asked.app(only_to_read=True) as app:
-        return await readiness(app, app.settings.tenant(known_id(name)).id)
+async def _load_readiness(asked: CommandContext, name: str) -> TenantReadiness:
+    async with asked.open_app(only_to_read=True) as app:
+        return await check_readiness(app, app.settings.get_tenant(parse_tenant_argument(name)).id)
 
 
 @tenant.command("disable")
 @click.argument("name", metavar="ID")
-@takes_json
-@pass_asked
-def disable_tenant(asked: Asked, name: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Switch a tenant off: nothing runs for it any more; nothing of it is lost."""
-    _tell_switched(name, changed=run_async(_switch(asked, name, on=False)), on=False, json=as_json)
+    _print_switched(
+        name, changed=run_async(_set_active(asked, name, on=False)), on=False, json=as_json
+    )
 
 
 @tenant.command("enable")
 @click.argument("name", metavar="ID")
-@takes_json
-@pass_asked
-def enable_tenant(asked: Asked, name: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Switch a tenant on again."""
-    _tell_switched(name, changed=run_async(_switch(asked, name, on=True)), on=True, json=as_json)
+    _print_switched(
+        name, changed=run_async(_set_active(asked, name, on=True)), on=True, json=as_json
+    )
 
 
-async def _switch(asked: Asked, name: str, *, on: bool) -> bool:
+async def _set_active(asked: CommandContext, name: str, *, on: bool) -> bool:
     from stoker.accounts.model import Tenant
 
-    async with asked.app() as app:
-        known = app.settings.tenant(known_id(name))
-        own = {each.id: each for each in await app.backend.directory().tenants()}
-        if on and not _enabled_by_settings(asked.settings(), known.id):
-            where = app.settings.origin(f"tenants.{known.id}.enabled")
+    async with asked.open_app() as app:
+        known = app.settings.get_tenant(parse_tenant_argument(name))
+        own = {each.id: each for each in await app.backend.directory().list_tenants()}
+        if on and not _is_enabled_by_settings(asked.read_settings(), known.id):
+            where = app.settings.get_origin(f"tenants.{known.id}.enabled")
             raise ConfigError(f"{known.id} is switched off by {where}; change it there")
         before = own.get(known.id, Tenant(id=known.id, name=known.name))
-        return await app.backend.directory().put_tenant(replace(before, active=on)) and (
+        return await app.backend.directory().save_tenant(replace(before, active=on)) and (
             before.active is not on
         )
 
 
-def _enabled_by_settings(said: Settings, tenant: TenantId) -> bool:
+def _is_enabled_by_settings(said: Settings, tenant: TenantId) -> bool:
     return all(each.enabled for each in said.tenants if each.id == tenant)
 
 
-def _tell_switched(name: str, *, changed: bool, on: bool, json: bool) -> None:
+def _print_switched(name: str, *, changed: bool, on: bool, json: bool) -> None:
     if json:
-        show_json({"tenant": name, "active": on, "changed": changed})
+        print_json({"tenant": name, "active": on, "changed": changed})
         return
     state = "on" if on else "off"
-    say(f"{name} is switched {state}" if changed else f"{name} was switched {state} already")
+    print_text(f"{name} is switched {state}" if changed else f"{name} was switched {state} already")
 
 
-def _json(each: Readiness) -> dict[str, Json]:
+def _readiness_to_json(each: TenantReadiness) -> dict[str, Json]:
     return {
         "tenant": each.tenant,
         "name": each.name,
         "active": each.active,
-        "nights": each.has_nights,
+        "nights": each.is_ready,
         "rule": each.rule.name if each.rule else None,
         "crm": each.crm or None,
-        "lacks": list(each.lacks),
-        "onboarded": {step: at.isoformat() for step, at in each.onboarded.items()},
+        "lacks": list(each.missing),
+        "onboarded": {step: at.isoformat() for step, at in each.setup_steps.items()},
     }

@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from stoker.accounts.icp import IcpRule
     from stoker.base.types import TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.registry.model import RegistryStore
 
-_SPAN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
+_SPAN_PATTERN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
 
-_NAME = click.option(
+_RULE_OPTION = click.option(
     "--rule", "name", metavar="NAME", help="Which rule. Default: the one icp.rule_name names."
 )
 
@@ -30,8 +37,8 @@ def icp() -> None:
 
 
 @icp.command("set")
-@takes_tenant
-@_NAME
+@tenant_option
+@_RULE_OPTION
 @click.option(
     "--industry",
     "industries",
@@ -42,10 +49,10 @@ def icp() -> None:
 )
 @click.option("--employees", metavar="LEAST-MOST", help="How many people work there, e.g. 2-100.")
 @click.option("--years", metavar="FROM-TO", help="When it was incorporated, e.g. 2000-2025.")
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def set_rule(
-    asked: Asked,
+    asked: CommandContext,
     tenant: str | None,
     name: str | None,
     industries: tuple[str, ...],
@@ -61,28 +68,28 @@ def set_rule(
     """
     said: dict[str, tuple[str, ...] | tuple[int, int]] = {}
     if industries:
-        said["industries"] = _codes(industries)
+        said["industries"] = _parse_industries(industries)
     if employees is not None:
-        said["employees"] = _span(employees, what="--employees", example="2-100")
+        said["employees"] = _parse_span(employees, what="--employees", example="2-100")
     if years is not None:
-        said["years"] = _span(years, what="--years", example="2000-2025")
-    whose, rule = run_async(_set(asked, tenant, name, said))
-    _show(whose, rule, as_json=as_json)
+        said["years"] = _parse_span(years, what="--years", example="2000-2025")
+    whose, rule = run_async(_update_rule(asked, tenant, name, said))
+    _print_rule(whose, rule, as_json=as_json)
 
 
 @icp.command("show")
-@takes_tenant
-@_NAME
-@takes_json
-@pass_asked
-def show_rule(asked: Asked, tenant: str | None, name: str | None, as_json: bool) -> None:
+@tenant_option
+@_RULE_OPTION
+@json_option
+@pass_context
+def show_rule(asked: CommandContext, tenant: str | None, name: str | None, as_json: bool) -> None:
     """Show which companies a tenant looks for."""
-    whose, rule = run_async(_shown(asked, tenant, name))
-    _show(whose, rule, as_json=as_json)
+    whose, rule = run_async(_load_rule(asked, tenant, name))
+    _print_rule(whose, rule, as_json=as_json)
 
 
-async def _set(
-    asked: Asked,
+async def _update_rule(
+    asked: CommandContext,
     tenant: str | None,
     name: str | None,
     said: dict[str, tuple[str, ...] | tuple[int, int]],
@@ -91,23 +98,23 @@ async def _set(
 
     from stoker.accounts.icp import IcpRule
 
-    async with asked.app() as app:
-        whose = one_tenant(app.settings, tenant)
-        await _must_be_there(app.backend.registry(), said.get("industries", ()))
+    async with asked.open_app() as app:
+        whose = choose_tenant(app.settings, tenant)
+        await _check_codes(app.backend.registry(), said.get("industries", ()))
         wanted = name or app.settings.for_tenant(whose).icp.rule_name
         accounts = app.backend.tenant(whose).accounts
-        before = await accounts.rule(wanted) or IcpRule(name=wanted)
+        before = await accounts.find_rule(wanted) or IcpRule(name=wanted)
         rule = replace(before, **said)  # type: ignore[arg-type]  # each under its own name
-        await accounts.put_rule(rule)
-        await accounts.put_onboarded("rule", at=app.clock.now())
+        await accounts.save_rule(rule)
+        await accounts.complete_setup_step("rule", at=app.clock.now())
     return whose, rule
 
 
-async def _must_be_there(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
+async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
     """Raise ConfigError for a code that no classification has, where one with its division is."""
     from stoker.registry.ssic import VERSIONS
 
-    codes = [each.code for version in VERSIONS for each in await registry.codes(version)]
+    codes = [each.code for version in VERSIONS for each in await registry.list_codes(version)]
     for begins in map(str, industries):
         beside = [code for code in codes if code.startswith(begins[:2])]
         if beside and not any(code.startswith(begins) for code in beside):
@@ -117,11 +124,13 @@ async def _must_be_there(registry: RegistryStore, industries: tuple[str | int, .
             )
 
 
-async def _shown(asked: Asked, tenant: str | None, name: str | None) -> tuple[TenantId, IcpRule]:
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
+async def _load_rule(
+    asked: CommandContext, tenant: str | None, name: str | None
+) -> tuple[TenantId, IcpRule]:
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
         wanted = name or app.settings.for_tenant(whose).icp.rule_name
-        rule = await app.backend.tenant(whose).accounts.rule(wanted)
+        rule = await app.backend.tenant(whose).accounts.find_rule(wanted)
     if rule is None:
         raise ConfigError(
             f"{whose} has no rule {wanted!r}; set it with: "
@@ -130,29 +139,29 @@ async def _shown(asked: Asked, tenant: str | None, name: str | None) -> tuple[Te
     return whose, rule
 
 
-def _codes(industries: tuple[str, ...]) -> tuple[str, ...]:
-    from stoker.registry.ssic import prefixes
+def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:
+    from stoker.registry.ssic import list_prefixes
 
     if any(each.strip().casefold() == "any" for each in industries):
         if len(industries) > 1:
             raise ConfigError("--industry any takes every industry; leave the others out")
         return ()
-    return tuple(dict.fromkeys(code for each in industries for code in prefixes(each)))
+    return tuple(dict.fromkeys(code for each in industries for code in list_prefixes(each)))
 
 
-def _span(text: str, *, what: str, example: str) -> tuple[int, int]:
-    found = _SPAN.fullmatch(text.strip())
+def _parse_span(text: str, *, what: str, example: str) -> tuple[int, int]:
+    found = _SPAN_PATTERN.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{what} is {text[:40]!r}; write two numbers, e.g. {example}")
     return int(found[1]), int(found[2])
 
 
-def _show(tenant: TenantId, rule: IcpRule, *, as_json: bool) -> None:
+def _print_rule(tenant: TenantId, rule: IcpRule, *, as_json: bool) -> None:
     if as_json:
-        show_json({"tenant": tenant, **rule.as_json()})
+        print_json({"tenant": tenant, **rule.as_json()})
         return
-    say(f"{tenant} looks for companies by rule {rule.name!r}:")
-    show_table(
+    print_text(f"{tenant} looks for companies by rule {rule.name!r}:")
+    print_table(
         ["what", "wanted"],
         [
             ("industries (SSIC)", ", ".join(rule.industries) or "any"),

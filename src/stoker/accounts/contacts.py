@@ -16,51 +16,53 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stoker.accounts.facts import Field, Finding
-from stoker.accounts.model import Contact, Dossier, Verdict
-from stoker.accounts.websites import host_of
+from stoker.accounts.facts import Fact, FactField
+from stoker.accounts.model import CompanyRecord, Contact, EmailStatus
+from stoker.accounts.websites import get_host
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 
-LONGEST_LINE = 500  # characters
+MAX_LINE_LENGTH = 500  # characters
 
 _NOT_SENDABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 
-_NOT_TO_BE_WRITTEN_TO = (Verdict.INVALID, Verdict.RISKY)
+_UNUSABLE_STATUSES = (EmailStatus.INVALID, EmailStatus.RISKY)
 
 
-def best_contact(dossier: Dossier) -> Contact | None:
+def choose_best_contact(dossier: CompanyRecord) -> Contact | None:
     """Return whom to write to first: somebody with an address, the surest of them."""
     return max(
-        dossier.contacts, key=lambda each: (bool(usable_email(each)), each.confidence), default=None
+        dossier.contacts,
+        key=lambda each: (bool(get_usable_email(each)), each.confidence),
+        default=None,
     )
 
 
-def usable_email(contact: Contact) -> str:
+def get_usable_email(contact: Contact) -> str:
     """Return the address to write to, or an empty text where nobody should."""
-    return "" if contact.verdict in _NOT_TO_BE_WRITTEN_TO else sendable_text(contact.email)
+    return "" if contact.verdict in _UNUSABLE_STATUSES else to_sendable_text(contact.email)
 
 
-def sendable_text(text: str, *, longest: int = LONGEST_LINE) -> str:
+def to_sendable_text(text: str, *, longest: int = MAX_LINE_LENGTH) -> str:
     """Return text that arrives letter for letter by every protocol: no control characters."""
     lines = clean_text(text).replace("\r\n", "\n").replace("\r", "\n")
     return _NOT_SENDABLE.sub("", lines)[:longest].strip()
 
 
-LONGEST_ADDRESS = 254
+MAX_ADDRESS_LENGTH = 254
 
 _ACCOUNT = re.compile(r"[^\s@\x00-\x1f\x7f\"(),:;<>\[\]\\]{1,64}")
 
 _DOMAIN = re.compile(r"(?=.{3,253}$)(?:[^\s@.\x00-\x1f\x7f]{1,63}\.)+[^\s@.\x00-\x1f\x7f]{2,63}")
 
 
-def plain_address(text: str) -> str:
+def normalize_email(text: str) -> str:
     """Return an address as it is kept. Raises PermanentError when it cannot be one."""
     email = text.strip().lower()
     account, at, domain = email.rpartition("@")
     if (
         not at
-        or len(email) > LONGEST_ADDRESS
+        or len(email) > MAX_ADDRESS_LENGTH
         or not _ACCOUNT.fullmatch(account)
         or not _DOMAIN.fullmatch(domain)
         or any("\ud800" <= letter <= "\udfff" for letter in email)
@@ -69,19 +71,19 @@ def plain_address(text: str) -> str:
     return email
 
 
-MOST_CONTACTS = 20  # of one company
+MAX_CONTACTS = 20  # of one company
 
-MOST_VERIFIED = 3  # addresses of one company that are paid for in one night
+MAX_VERIFIED = 3  # addresses of one company that are paid for in one night
 
 
-def contacts_found(findings: Iterable[Finding], *, website: str) -> tuple[Contact, ...]:
+def build_contacts_from_facts(findings: Iterable[Fact], *, website: str) -> tuple[Contact, ...]:
     """Return the mailboxes and people that a company's pages name, surest first."""
-    own = host_of(website)
+    own = get_host(website)
     found: list[Contact] = []
     for each in sorted(findings, key=lambda finding: -finding.confidence):
-        if each.field is Field.EMAIL and (email := _usable(each, own)):
+        if each.field is FactField.EMAIL and (email := _get_usable_value(each, own)):
             found.append(Contact(email=email, source=each.source, confidence=each.confidence))
-        elif each.field is Field.PERSON:
+        elif each.field is FactField.PERSON:
             name, _, role = each.value.partition("|")
             if name.strip():
                 found.append(
@@ -92,10 +94,10 @@ def contacts_found(findings: Iterable[Finding], *, website: str) -> tuple[Contac
                         confidence=each.confidence,
                     )
                 )
-    return joined((), found)
+    return merge_contacts((), found)
 
 
-def joined(known: Iterable[Contact], found: Iterable[Contact]) -> tuple[Contact, ...]:
+def merge_contacts(known: Iterable[Contact], found: Iterable[Contact]) -> tuple[Contact, ...]:
     """Return contacts without doubles: a newer word replaces an older one, a verdict stays.
 
     Those with an address come first, so that they are the ones left when there are too many.
@@ -106,7 +108,7 @@ def joined(known: Iterable[Contact], found: Iterable[Contact]) -> tuple[Contact,
         if before is None:
             contacts[contact.key] = contact
         elif before.confidence <= contact.confidence:
-            told = contact.verdict is Verdict.UNVERIFIED
+            told = contact.verdict is EmailStatus.UNVERIFIED
             contacts[contact.key] = replace(
                 contact,
                 name=contact.name or before.name,
@@ -115,10 +117,10 @@ def joined(known: Iterable[Contact], found: Iterable[Contact]) -> tuple[Contact,
                 verdict=before.verdict if told else contact.verdict,
             )
     by_worth = sorted(contacts.values(), key=lambda each: (not each.email, -each.confidence))
-    return tuple(by_worth[:MOST_CONTACTS])
+    return tuple(by_worth[:MAX_CONTACTS])
 
 
-def to_verify(contacts: Iterable[Contact]) -> tuple[str, ...]:
+def choose_emails_to_verify(contacts: Iterable[Contact]) -> tuple[str, ...]:
     """Return the addresses whose verdict is worth paying for, the most telling first.
 
     A verdict that was good once is asked for again by whoever remembers how long it is good.
@@ -127,10 +129,12 @@ def to_verify(contacts: Iterable[Contact]) -> tuple[str, ...]:
         (contact for contact in contacts if contact.email),
         key=lambda each: (not each.title, -each.confidence),
     )
-    return tuple(dict.fromkeys(contact.email for contact in worth[:MOST_VERIFIED]))
+    return tuple(dict.fromkeys(contact.email for contact in worth[:MAX_VERIFIED]))
 
 
-def verified(contacts: Iterable[Contact], verdicts: Mapping[str, Verdict]) -> tuple[Contact, ...]:
+def apply_verdicts(
+    contacts: Iterable[Contact], verdicts: Mapping[str, EmailStatus]
+) -> tuple[Contact, ...]:
     """Return the contacts with what was said of their addresses."""
     return tuple(
         replace(contact, verdict=verdicts[contact.email]) if contact.email in verdicts else contact
@@ -138,14 +142,14 @@ def verified(contacts: Iterable[Contact], verdicts: Mapping[str, Verdict]) -> tu
     )
 
 
-def _usable(finding: Finding, own: str) -> str:
+def _get_usable_value(finding: Fact, own: str) -> str:
     try:
-        email = plain_address(finding.value)
+        email = normalize_email(finding.value)
     except PermanentError:
         return ""
     domain = email.rpartition("@")[2]
     theirs = bool(own) and (
         domain == own or domain.endswith(f".{own}") or own.endswith(f".{domain}")
     )
-    on_their_site = bool(own) and host_of(finding.source) == own
+    on_their_site = bool(own) and get_host(finding.source) == own
     return email if theirs or on_their_site else ""

@@ -10,7 +10,9 @@ import re
 import unicodedata
 from functools import lru_cache
 
-LONGEST_EVIDENCE = 600  # characters; who needs more words than this to prove a value proves nothing
+MAX_EVIDENCE_LENGTH = (
+    600  # characters; who needs more words than this to prove a value proves nothing
+)
 
 _COMMA = re.compile(r"(?<=[0-9]),(?=[0-9]{3})")
 
@@ -24,7 +26,7 @@ _DASHES = re.compile("[\u2010-\u2015\u2212]")
 _QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u2032]")
 
 
-def visible(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """Return a text without the letters nobody sees: controls, joiners, marks of direction.
 
     Line breaks stay. What is hidden between letters can carry words for machines only.
@@ -38,9 +40,9 @@ def visible(text: str) -> str:
     return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
 
 
-def folded(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text as it is compared: seen letters in one form, one space between words."""
-    plain = unicodedata.normalize("NFKC", visible(text.replace("\r", " ")))
+    plain = unicodedata.normalize("NFKC", strip_invisible(text.replace("\r", " ")))
     plain = _QUOTES.sub("'", _DASHES.sub("-", plain))
     return " ".join(plain.casefold().split())
 
@@ -49,47 +51,51 @@ class Evidence:
     """A text against which claims are held. Make it once for many claims."""
 
     def __init__(self, text: str) -> None:
-        self._folded = folded(text)
+        self._folded = normalize_text(text)
 
-    def holds(self, words: str) -> bool:
+    def contains(self, words: str) -> bool:
         """Say whether these words stand in the text, one after the other."""
-        wanted = _folded_words(words)
-        return bool(wanted) and len(words) <= LONGEST_EVIDENCE and says(self._folded, wanted)
+        wanted = _normalize_words(words)
+        return (
+            bool(wanted)
+            and len(words) <= MAX_EVIDENCE_LENGTH
+            and contains_words(self._folded, wanted)
+        )
 
 
-def says(text: str, words: str) -> bool:
+def contains_words(text: str, words: str) -> bool:
     """Say whether folded words stand in a folded text as whole words.
 
     A part of a word or of a number is something else: `12` does not stand in `2012`.
     """
     at = text.find(words)
     while at >= 0:
-        if _whole(text, at, at + len(words)):
+        if _is_whole_word(text, at, at + len(words)):
             return True
         at = text.find(words, at + 1)
     return False
 
 
-def says_number(text: str, digits: str) -> bool:
+def contains_number(text: str, digits: str) -> bool:
     """Say whether a text has these digits as a number of its own, however they are grouped."""
     wanted = _NOT_DIGITS.sub("", digits)
     if not wanted:
         return False
-    apart = _COMMA.sub("", folded(text[:LONGEST_EVIDENCE]))
+    apart = _COMMA.sub("", normalize_text(text[:MAX_EVIDENCE_LENGTH]))
     number = re.compile(rf"(?<![0-9]){wanted}(?![0-9])")
     return any(number.search(said) for said in (apart, _BETWEEN_DIGITS.sub("", apart)))
 
 
 @lru_cache(maxsize=1024)
-def _folded_words(words: str) -> str:
-    return folded(words[: LONGEST_EVIDENCE + 1])
+def _normalize_words(words: str) -> str:
+    return normalize_text(words[: MAX_EVIDENCE_LENGTH + 1])
 
 
-def _whole(text: str, start: int, end: int) -> bool:
-    return not (_joined(text, start) or _joined(text, end))
+def _is_whole_word(text: str, start: int, end: int) -> bool:
+    return not (_is_one_word(text, start) or _is_one_word(text, end))
 
 
-def _joined(text: str, at: int) -> bool:
+def _is_one_word(text: str, at: int) -> bool:
     """Whether the letters before and after a place belong to one word."""
     if not 0 < at < len(text):
         return False

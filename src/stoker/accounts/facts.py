@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from stoker.accounts.evidence import folded
+from stoker.accounts.evidence import normalize_text
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json, clean_text
 
-GOOD_FOR, CUT_GOOD_FOR = timedelta(days=90), timedelta(days=7)
+FACTS_TTL, TRUNCATED_FACTS_TTL = timedelta(days=90), timedelta(days=7)
 
-LONGEST_VALUE = 2_000  # characters; a longer description is cut, a longer anything else refused
+MAX_VALUE_LENGTH = 2_000  # characters; a longer description is cut, a longer anything else refused
 
 
-class Field(StrEnum):
+class FactField(StrEnum):
     """What can be found out about a company."""
 
     NAME = "name"
@@ -46,7 +46,7 @@ class Field(StrEnum):
     PERSON = "person"  # a name, or "name | role"
 
 
-class How(StrEnum):
+class Method(StrEnum):
     """By what means a value was found, surest first."""
 
     REGISTRY = "registry"
@@ -60,13 +60,13 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A value with its origin. Build it with `found`, which cleans its texts."""
+class Fact:
+    """A value with its origin. Build it with `build`, which cleans its texts."""
 
-    field: Field
+    field: FactField
     value: str
     source: str  # the page or vendor that said so
-    how: How
+    method: Method
     confidence: float  # 0 to 1
     evidence: str = ""  # the words it was taken from, where there are any
 
@@ -75,108 +75,118 @@ class Finding:
             raise PermanentError(f"a confidence is between 0 and 1, not {self.confidence!r}")
 
     @staticmethod
-    def found(
-        field: Field, value: str, *, source: str, how: How, confidence: float, evidence: str = ""
-    ) -> Finding:
+    def build(
+        field: FactField,
+        value: str,
+        *,
+        source: str,
+        how: Method,
+        confidence: float,
+        evidence: str = "",
+    ) -> Fact:
         """Return a finding with texts every store can keep, of bounded length."""
-        return Finding(
+        return Fact(
             field=field,
-            value=clean_text(" ".join(value.split()))[:LONGEST_VALUE],
-            source=clean_text(source)[:LONGEST_VALUE],
-            how=how,
+            value=clean_text(" ".join(value.split()))[:MAX_VALUE_LENGTH],
+            source=clean_text(source)[:MAX_VALUE_LENGTH],
+            method=how,
             confidence=confidence,
-            evidence=clean_text(" ".join(evidence.split()))[:LONGEST_VALUE],
+            evidence=clean_text(" ".join(evidence.split()))[:MAX_VALUE_LENGTH],
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class RejectedFact:
     """A value a source gave that was not taken, and why."""
 
     field: str
     value: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extracted:
+class ExtractedFacts:
     """What an extractor made of a company's pages. Deterministic and LLM extractors alike."""
 
-    findings: tuple[Finding, ...]
-    dropped: tuple[Dropped, ...] = ()
+    facts: tuple[Fact, ...]
+    rejected: tuple[RejectedFact, ...] = ()
     note: str = ""  # a refusal, a cut-off answer: what a reader should know about it
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """The same pages say the same; an answer with a note is worth asking again sooner."""
-        return CUT_GOOD_FOR if self.note else GOOD_FOR
+        return TRUNCATED_FACTS_TTL if self.note else FACTS_TTL
 
-    def best(self, field: Field) -> Finding | None:
+    def find_best(self, field: FactField) -> Fact | None:
         """Return the surest value of a field, the first among equals."""
-        return best(self.findings, field)
+        return find_best_fact(self.facts, field)
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
         return {
             "findings": [
-                [each.field, each.value, each.source, each.how, each.confidence, each.evidence]
-                for each in self.findings
+                [each.field, each.value, each.source, each.method, each.confidence, each.evidence]
+                for each in self.facts
             ],
-            "dropped": [[each.field, each.value, each.because] for each in self.dropped],
+            "dropped": [[each.field, each.value, each.reason] for each in self.rejected],
             "note": self.note,
         }
 
 
-def best(findings: Iterable[Finding], field: Field) -> Finding | None:
+def find_best_fact(findings: Iterable[Fact], field: FactField) -> Fact | None:
     """Return the surest finding of a field, the first among equals."""
     of_field = [finding for finding in findings if finding.field is field]
     return max(of_field, key=lambda finding: finding.confidence, default=None)
 
 
-def surest_of_each(findings: Iterable[Finding]) -> dict[Field, Finding]:
+def choose_best_by_field(findings: Iterable[Fact]) -> dict[FactField, Fact]:
     """Return the surest finding of every field anything was found for, in the fields' order."""
     known = tuple(findings)
-    each = {field: best(known, field) for field in Field}
+    each = {field: find_best_fact(known, field) for field in FactField}
     return {field: finding for field, finding in each.items() if finding is not None}
 
 
 # Of these a company has several, so another one is no contradiction.
-SEVERAL = frozenset({Field.EMAIL, Field.PHONE, Field.SOCIAL, Field.TECHNOLOGY, Field.PERSON})
+MULTI_VALUE_FIELDS = frozenset(
+    {FactField.EMAIL, FactField.PHONE, FactField.SOCIAL, FactField.TECHNOLOGY, FactField.PERSON}
+)
 
 
-def merged(plain: Extracted, model: Extracted) -> Extracted:
+def merge_extractions(plain: ExtractedFacts, model: ExtractedFacts) -> ExtractedFacts:
     """Return both as one: what was found without a model first, a model's word in its gaps.
 
     A value both found counts once, by its surest finding. Where a field has one value only and
     `plain` is as sure of another, the model's is dropped with that as its reason.
     """
-    kept = list(plain.findings)
-    known = {_same(finding) for finding in kept}
-    dropped = [*plain.dropped, *model.dropped]
-    for finding in model.findings:
-        if _same(finding) in known:
+    kept = list(plain.facts)
+    known = {_get_value_key(finding) for finding in kept}
+    dropped = [*plain.rejected, *model.rejected]
+    for finding in model.facts:
+        if _get_value_key(finding) in known:
             continue
-        rival = plain.best(finding.field)
-        alone = finding.field not in SEVERAL
+        rival = plain.find_best(finding.field)
+        alone = finding.field not in MULTI_VALUE_FIELDS
         if alone and rival is not None and rival.confidence >= finding.confidence:
-            because = f"{rival.how} says otherwise: {rival.value[:100]}"
-            dropped.append(Dropped(field=finding.field, value=finding.value[:200], because=because))
+            because = f"{rival.method} says otherwise: {rival.value[:100]}"
+            dropped.append(
+                RejectedFact(field=finding.field, value=finding.value[:200], reason=because)
+            )
             continue
-        known.add(_same(finding))
+        known.add(_get_value_key(finding))
         kept.append(finding)
     note = "; ".join(dict.fromkeys(text for text in (plain.note, model.note) if text))
-    return Extracted(findings=tuple(kept), dropped=tuple(dropped), note=note)
+    return ExtractedFacts(facts=tuple(kept), rejected=tuple(dropped), note=note)
 
 
-def surest(findings: Iterable[Finding]) -> list[Finding]:
+def dedupe_facts(findings: Iterable[Fact]) -> list[Fact]:
     """Return each value once, by its surest finding, in the order values were first found."""
-    best: dict[tuple[Field, str], Finding] = {}
+    best: dict[tuple[FactField, str], Fact] = {}
     for finding in findings:
-        same = _same(finding)
+        same = _get_value_key(finding)
         if same not in best or finding.confidence > best[same].confidence:
             best[same] = finding
     return list(best.values())
 
 
-def _same(finding: Finding) -> tuple[Field, str]:
-    return finding.field, folded(finding.value)
+def _get_value_key(finding: Fact) -> tuple[FactField, str]:
+    return finding.field, normalize_text(finding.value)

@@ -31,10 +31,12 @@ class IcpRule:
                     f"{prefix!r} is no SSIC code; codes are 1 to 5 digits, e.g. 62 or 62011"
                 )
         if not 0 <= self.employees[0] <= self.employees[1]:
-            raise ConfigError(f"employees {_span(self.employees)}: give the smaller number first")
+            raise ConfigError(
+                f"employees {_format_span(self.employees)}: give the smaller number first"
+            )
         if not EARLIEST_YEAR <= self.years[0] <= self.years[1] <= LATEST_YEAR:
             raise ConfigError(
-                f"years {_span(self.years)}: give two years from {EARLIEST_YEAR} to "
+                f"years {_format_span(self.years)}: give two years from {EARLIEST_YEAR} to "
                 f"{LATEST_YEAR}, the earlier first"
             )
 
@@ -49,36 +51,38 @@ class IcpRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class IcpMatch:
     """Whether a company fits, and a sentence saying why, or which part of the rule it fails."""
 
     fits: bool
-    because: str
+    reason: str
 
 
-def fit(company: Company, rule: IcpRule) -> Fit:
+def match_icp(company: Company, rule: IcpRule) -> IcpMatch:
     """Hold a company against a rule. The first part it fails is the one that explains."""
     if not company.live:
-        return Fit(fits=False, because="it is no longer alive, says the register")
+        return IcpMatch(fits=False, reason="it is no longer alive, says the register")
     if rule.industries and not company.ssic.startswith(rule.industries):
-        return Fit(
+        return IcpMatch(
             fits=False,
-            because=f"industry {company.ssic or 'unknown'} is none of {', '.join(rule.industries)}",
+            reason=f"industry {company.ssic or 'unknown'} is none of {', '.join(rule.industries)}",
         )
     if company.year is not None and not rule.years[0] <= company.year <= rule.years[1]:
-        return Fit(fits=False, because=f"incorporated {company.year}, wanted {_span(rule.years)}")
+        return IcpMatch(
+            fits=False, reason=f"incorporated {company.year}, wanted {_format_span(rule.years)}"
+        )
     if company.employees is not None and not (
         rule.employees[0] <= company.employees <= rule.employees[1]
     ):
-        return Fit(
+        return IcpMatch(
             fits=False,
-            because=f"{company.employees} employees, wanted {_span(rule.employees)}",
+            reason=f"{company.employees} employees, wanted {_format_span(rule.employees)}",
         )
     known = [f"industry {company.ssic}" if company.ssic else "industry unknown"]
     known.append("year unknown" if company.year is None else f"incorporated {company.year}")
     known.append("size unknown" if company.employees is None else f"{company.employees} employees")
-    return Fit(fits=True, because=", ".join(known))
+    return IcpMatch(fits=True, reason=", ".join(known))
 
 
-def _span(pair: tuple[int, int]) -> str:
+def _format_span(pair: tuple[int, int]) -> str:
     return f"{pair[0]}–{pair[1]}"

@@ -22,7 +22,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NewType, Protocol
 
-from stoker.accounts.facts import Finding
+from stoker.accounts.facts import Fact
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json, TenantId
 
@@ -48,7 +48,7 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Candidate:
     """What choosing tonight's targets needs to know about a candidate."""
 
     id: CompanyId
@@ -59,7 +59,7 @@ class Standing:
     heat: float = 0.0
 
 
-class Verdict(StrEnum):
+class EmailStatus(StrEnum):
     """What a verifier said of an email address."""
 
     VALID = "valid"
@@ -79,7 +79,7 @@ class Contact:
     seniority: str = ""
     email: str = ""
     phone: str = ""
-    verdict: Verdict = Verdict.UNVERIFIED
+    verdict: EmailStatus = EmailStatus.UNVERIFIED
     source: str
     confidence: float
 
@@ -117,11 +117,11 @@ class LeadScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dossier:
+class CompanyRecord:
     """Everything a tenant knows about one company."""
 
     company: Company
-    findings: tuple[Finding, ...] = ()
+    facts: tuple[Fact, ...] = ()
     contacts: tuple[Contact, ...] = ()
     score: LeadScore | None = None
     looked_at: datetime | None = None  # when it was last looked at
@@ -139,17 +139,17 @@ class Tenant:
     active: bool = True
 
 
-class Directory(Protocol):
+class TenantDirectory(Protocol):
     """Who the tenants are. It holds nothing else of theirs."""
 
-    async def put_tenant(self, tenant: Tenant) -> bool:
+    async def save_tenant(self, tenant: Tenant) -> bool:
         """Add or change a tenant; say whether that changed anything.
 
         Raises ConfigError when its id cannot be one.
         """
         ...
 
-    async def tenants(self) -> list[Tenant]:
+    async def list_tenants(self) -> list[Tenant]:
         """Return all tenants, in id order."""
         ...
 
@@ -176,7 +176,7 @@ class CrmConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upserted:
+class UpsertCount:
     """How companies compared with what was known."""
 
     new: int = 0
@@ -187,39 +187,39 @@ class Upserted:
 class AccountStore(Protocol):
     """One tenant's companies and what it knows about them."""
 
-    async def put_user(self, user: User) -> None:
+    async def save_user(self, user: User) -> None:
         """Remember a person under their id, in place of what was known of them."""
         ...
 
-    async def users(self) -> list[User]:
+    async def list_users(self) -> list[User]:
         """Return everybody who may or might act for this tenant, in id order."""
         ...
 
-    async def put_onboarded(self, step: str, *, at: datetime) -> None:
+    async def complete_setup_step(self, step: str, *, at: datetime) -> None:
         """Remember that a step of setting this tenant up was done; the first time counts."""
         ...
 
-    async def onboarding(self) -> dict[str, datetime]:
+    async def list_setup_steps(self) -> dict[str, datetime]:
         """Return the steps of setting this tenant up that were done, and when, by step."""
         ...
 
-    async def put_rule(self, rule: IcpRule) -> None:
+    async def save_rule(self, rule: IcpRule) -> None:
         """Remember a rule under its name, in place of an older one."""
         ...
 
-    async def rule(self, name: str) -> IcpRule | None:
+    async def find_rule(self, name: str) -> IcpRule | None:
         """Return the rule of this name."""
         ...
 
-    async def put_connection(self, connection: CrmConnection) -> None:
+    async def save_connection(self, connection: CrmConnection) -> None:
         """Remember where results go, in place of where they went before."""
         ...
 
-    async def connection(self) -> CrmConnection | None:
+    async def find_connection(self) -> CrmConnection | None:
         """Return where results go."""
         ...
 
-    async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> Upserted:
+    async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
         """Put companies in place of what was known of their ids, if they differ.
 
         As `core.merging.merged_company`: what is empty or None never replaces a value. New and
@@ -228,11 +228,11 @@ class AccountStore(Protocol):
         """
         ...
 
-    async def companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
+    async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
         """Return one page of companies, in id order."""
         ...
 
-    async def put_candidates(
+    async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
     ) -> None:
         """Remember which companies fit a rule, in place of those that did before. Atomic.
@@ -242,29 +242,31 @@ class AccountStore(Protocol):
         """
         ...
 
-    async def candidates(self, *, rule: str, after: str = "", limit: int = 1000) -> list[Standing]:
+    async def list_candidates(
+        self, *, rule: str, after: str = "", limit: int = 1000
+    ) -> list[Candidate]:
         """Return one page of the companies that fit a rule, as targets are chosen from them.
 
         In id order. A company that was never put here is not among them.
         """
         ...
 
-    async def looked_at_since(self, since: datetime) -> int:
+    async def count_visited_since(self, since: datetime) -> int:
         """Return how many companies were looked at in this moment or later."""
         ...
 
-    async def dossier(self, company: CompanyId) -> Dossier | None:
+    async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
         """Return everything known about a company, looked at or not; None if there is none."""
         ...
 
-    async def dossiers(
+    async def list_company_records(
         self,
         *,
         after: str = "",
         limit: int = 100,
         run: str | None = None,
         least: float | None = None,
-    ) -> list[Dossier]:
+    ) -> list[CompanyRecord]:
         """Return one page of the dossiers of companies that were looked at, in id order.
 
         With `run`, those which that run wrote last; with `least`, those whose score is at least
@@ -272,11 +274,11 @@ class AccountStore(Protocol):
         """
         ...
 
-    async def mark(self) -> datetime | None:
+    async def find_registry_cursor(self) -> datetime | None:
         """Return up to when changes of the register have been taken over."""
         ...
 
-    async def put_mark(self, at: datetime) -> None:
+    async def set_registry_cursor(self, at: datetime) -> None:
         """Remember up to when changes of the register have been taken over.
 
         As it is said: earlier than before means taking some of them over again.
@@ -295,11 +297,12 @@ class SentRow:
     before: Mapping[str, Json]  # as they were when this run first wrote; empty: it made the record
     run: str  # or `core.upserts.FOUND`: no run that is remembered wrote it
     at: datetime
-    # Other digests that need no sending, as `core.upserts.settled_by` says; `sent_rows` tells them.
+    # Other digests that need no sending, as `core.upserts.settled_by` says; `find_sent_rows` tells
+    # them.
     settled: frozenset[str] = frozenset()
 
 
-def merged_company(known: Company, said: Company) -> Company:
+def merge_company(known: Company, said: Company) -> Company:
     """Return the company as known, with what was said of it now. It is never seen earlier."""
     return replace(
         said,
@@ -309,18 +312,18 @@ def merged_company(known: Company, said: Company) -> Company:
         postal_code=said.postal_code or known.postal_code,
         website=said.website or known.website,
         employees=known.employees if said.employees is None else said.employees,
-        last_seen_at=_later(known.last_seen_at, said.last_seen_at),
+        last_seen_at=_choose_later(known.last_seen_at, said.last_seen_at),
     )
 
 
-def merged_dossier(known: Dossier, said: Dossier) -> Dossier:
+def merge_company_record(known: CompanyRecord, said: CompanyRecord) -> CompanyRecord:
     """Return the dossier as known, with what was said in a newer one.
 
     Findings are replaced together, and so are contacts, notes and the score with its parts.
     """
-    return Dossier(
-        company=merged_company(known.company, said.company),
-        findings=said.findings or known.findings,
+    return CompanyRecord(
+        company=merge_company(known.company, said.company),
+        facts=said.facts or known.facts,
         contacts=said.contacts or known.contacts,
         score=said.score or known.score,
         looked_at=said.looked_at or known.looked_at,
@@ -330,5 +333,5 @@ def merged_dossier(known: Dossier, said: Dossier) -> Dossier:
     )
 
 
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+def _choose_later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((moment for moment in (one, other) if moment is not None), default=None)

@@ -14,100 +14,108 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
     Company,
     CompanyId,
+    CompanyRecord,
     Contact,
     CrmConnection,
-    Dossier,
     LeadScore,
     Tenant,
     User,
 )
 from stoker.base.errors import PermanentError
-from stoker.base.types import in_utc, tenant_id
-from stoker.db.codec import kept_json, kept_text
-from stoker.db.values import kept_name, kept_texts, kept_whole
+from stoker.base.types import parse_tenant_id, to_utc
+from stoker.db.codec import validate_json, validate_text
+from stoker.db.values import validate_int64, validate_key, validate_texts
 
 
-def kept_tenant(tenant: Tenant) -> Tenant:
+def validate_tenant(tenant: Tenant) -> Tenant:
     """Return a tenant as a store gives it back."""
-    tenant_id(tenant.id)
-    kept_text(tenant.name, what="a tenant's name")
+    parse_tenant_id(tenant.id)
+    validate_text(tenant.name, what="a tenant's name")
     return tenant
 
 
-def kept_user(user: User) -> User:
+def validate_user(user: User) -> User:
     """Return a person as a store gives them back."""
-    kept_name(user.id, what="a person's id")
-    kept_texts((user.name, user.role), what="a person")
+    validate_key(user.id, what="a person's id")
+    validate_texts((user.name, user.role), what="a person")
     return user
 
 
-def kept_rule(rule: IcpRule) -> IcpRule:
+def validate_rule(rule: IcpRule) -> IcpRule:
     """Return a rule as a store gives it back."""
-    kept_name(rule.name, what="a rule's name")
+    validate_key(rule.name, what="a rule's name")
     for number in rule.employees:
-        kept_whole(number, what="a number of employees")
+        validate_int64(number, what="a number of employees")
     return rule
 
 
-def kept_connection(connection: CrmConnection) -> CrmConnection:
+def validate_connection(connection: CrmConnection) -> CrmConnection:
     """Return where results go, as a store gives it back."""
-    kept_texts((connection.kind, connection.url, connection.database), what="a CRM connection")
-    expires_at = _utc(connection.key_expires_at, what="when a key expires")
+    validate_texts((connection.kind, connection.url, connection.database), what="a CRM connection")
+    expires_at = _to_utc(connection.key_expires_at, what="when a key expires")
     return replace(connection, key_expires_at=expires_at)
 
 
-def kept_id(company: CompanyId) -> CompanyId:
+def validate_company_id(company: CompanyId) -> CompanyId:
     """Return a company's id."""
-    return CompanyId(kept_name(company, what="a company's id"))
+    return CompanyId(validate_key(company, what="a company's id"))
 
 
-def kept_between(ids: Collection[CompanyId], *, after: str, upto: str | None) -> set[CompanyId]:
+def select_ids_between(
+    ids: Collection[CompanyId], *, after: str, upto: str | None
+) -> set[CompanyId]:
     """Return the ids between two, the second among them; without it, all that come after."""
-    kept_texts((after, upto or ""), what="a company's id")
-    return {kept_id(one) for one in ids if one > after and (upto is None or one <= upto)}
+    validate_texts((after, upto or ""), what="a company's id")
+    return {
+        validate_company_id(one) for one in ids if one > after and (upto is None or one <= upto)
+    }
 
 
-def kept_run_name(run: str) -> str:
+def validate_run_name(run: str) -> str:
     """Return a run's name."""
-    return kept_name(run, what="a run's name")
+    return validate_key(run, what="a run's name")
 
 
-def kept_owner(owner: str) -> str:
+def validate_owner(owner: str) -> str:
     """Return who takes units; it has a name."""
-    return kept_name(owner, what="an owner")
+    return validate_key(owner, what="an owner")
 
 
-def kept_company(company: Company) -> Company:
+def validate_company(company: Company) -> Company:
     """Return a company as a store gives it back."""
-    kept_id(company.id)
-    kept_texts((company.name, company.ssic, company.postal_code, company.website), what="a company")
+    validate_company_id(company.id)
+    validate_texts(
+        (company.name, company.ssic, company.postal_code, company.website), what="a company"
+    )
     for number in (company.year, company.employees):
         if number is not None:
-            kept_whole(number, what="a number about a company")
-    return replace(company, last_seen_at=_utc(company.last_seen_at, what="when it was last seen"))
-
-
-def kept_dossier(dossier: Dossier) -> Dossier:
-    """Return everything about a company as a store gives it back."""
-    for finding in dossier.findings:
-        kept_texts((finding.value, finding.source, finding.evidence), what="a finding")
-    for contact in dossier.contacts:
-        _contact(contact)
-    kept_text(dossier.run, what="a run's name")
-    if dossier.run:
-        kept_run_name(dossier.run)
-    kept_text(dossier.extracted_from, what="what findings were taken from")
+            validate_int64(number, what="a number about a company")
     return replace(
-        dossier,
-        company=kept_company(dossier.company),
-        score=dossier.score and _score(dossier.score),
-        looked_at=_utc(dossier.looked_at, what="when it was looked at"),
-        notes=kept_json(dict(dossier.notes), what="notes about a company"),
+        company, last_seen_at=_to_utc(company.last_seen_at, what="when it was last seen")
     )
 
 
-def _contact(contact: Contact) -> None:
-    kept_texts(
+def validate_company_record(dossier: CompanyRecord) -> CompanyRecord:
+    """Return everything about a company as a store gives it back."""
+    for finding in dossier.facts:
+        validate_texts((finding.value, finding.source, finding.evidence), what="a finding")
+    for contact in dossier.contacts:
+        _validate_contact(contact)
+    validate_text(dossier.run, what="a run's name")
+    if dossier.run:
+        validate_run_name(dossier.run)
+    validate_text(dossier.extracted_from, what="what findings were taken from")
+    return replace(
+        dossier,
+        company=validate_company(dossier.company),
+        score=dossier.score and _validate_score(dossier.score),
+        looked_at=_to_utc(dossier.looked_at, what="when it was looked at"),
+        notes=validate_json(dict(dossier.notes), what="notes about a company"),
+    )
+
+
+def _validate_contact(contact: Contact) -> None:
+    validate_texts(
         (
             contact.name,
             contact.title,
@@ -125,10 +133,10 @@ def _contact(contact: Contact) -> None:
         )
 
 
-def _score(score: LeadScore) -> LeadScore:
-    kept_texts((score.feature_hash, score.rationale), what="a score")
-    return replace(score, features=kept_json(dict(score.features), what="a score's features"))
+def _validate_score(score: LeadScore) -> LeadScore:
+    validate_texts((score.feature_hash, score.rationale), what="a score")
+    return replace(score, features=validate_json(dict(score.features), what="a score's features"))
 
 
-def _utc(moment: datetime | None, *, what: str) -> datetime | None:
-    return None if moment is None else in_utc(moment, what=what)
+def _to_utc(moment: datetime | None, *, what: str) -> datetime | None:
+    return None if moment is None else to_utc(moment, what=what)

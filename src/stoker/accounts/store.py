@@ -11,134 +11,143 @@ from dataclasses import replace
 from datetime import datetime
 
 from stoker.accounts.company_store import (
-    COMPANY,
-    CONNECTION,
-    PUT_COMPANY,
-    RULE,
-    company_of,
-    company_row,
-    connection_of,
-    known_dossier,
-    page_of_dossiers,
-    rule_of,
-    rule_values,
+    COMPANY_COLUMNS,
+    CONNECTION_COLUMNS,
+    RULE_COLUMNS,
+    UPSERT_COMPANY,
+    find_company_record,
+    list_company_records,
+    to_company,
+    to_company_row,
+    to_connection,
+    to_rule,
+    to_rule_values,
 )
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
+    Candidate,
     Company,
     CompanyId,
+    CompanyRecord,
     CrmConnection,
-    Dossier,
-    Standing,
     Tenant,
-    Upserted,
+    UpsertCount,
     User,
-    merged_company,
+    merge_company,
 )
 from stoker.accounts.row_checks import (
-    kept_between,
-    kept_company,
-    kept_connection,
-    kept_id,
-    kept_rule,
-    kept_run_name,
-    kept_tenant,
-    kept_user,
+    select_ids_between,
+    validate_company,
+    validate_company_id,
+    validate_connection,
+    validate_rule,
+    validate_run_name,
+    validate_tenant,
+    validate_user,
 )
-from stoker.base.types import TenantId, in_utc
-from stoker.db.codec import kept_text
+from stoker.base.types import TenantId, to_utc
+from stoker.db.codec import validate_text
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    asked,
-    moment,
-    moment_text,
-    optional_moment,
-    optional_moment_text,
+    from_db_time,
+    from_optional_db_time,
+    split_into_batches,
+    to_db_time,
+    to_optional_db_time,
 )
-from stoker.db.values import kept_name
+from stoker.db.values import validate_key
 
-PUT_TENANT = """
+UPSERT_TENANT = """
 INSERT INTO tenants (id, name, active) VALUES (:id, :name, :active)
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, active = excluded.active
 WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active
 """
 
-TENANTS = "SELECT id, name, active FROM tenants ORDER BY id"
+SELECT_TENANTS = "SELECT id, name, active FROM tenants ORDER BY id"
 
-PUT_USER = """
+UPSERT_USER = """
 INSERT INTO tenant_users (tenant_id, id, name, role, active)
 VALUES (:tenant, :id, :name, :role, :active)
 ON CONFLICT (tenant_id, id) DO UPDATE SET
     name = excluded.name, role = excluded.role, active = excluded.active
 """
 
-USERS = "SELECT id, name, role, active FROM tenant_users WHERE tenant_id = :tenant ORDER BY id"
+SELECT_USERS = (
+    "SELECT id, name, role, active FROM tenant_users WHERE tenant_id = :tenant ORDER BY id"
+)
 
-PUT_ONBOARDED = """
+INSERT_SETUP_STEP = """
 INSERT INTO onboarding_status (tenant_id, step, done_at) VALUES (:tenant, :step, :at)
 ON CONFLICT DO NOTHING
 """
 
-ONBOARDING = "SELECT step, done_at FROM onboarding_status WHERE tenant_id = :tenant ORDER BY step"
+SELECT_SETUP_STEPS = (
+    "SELECT step, done_at FROM onboarding_status WHERE tenant_id = :tenant ORDER BY step"
+)
 
-PUT_RULE = f"""
-INSERT INTO icp_rules (tenant_id, {RULE})
+UPSERT_RULE = f"""
+INSERT INTO icp_rules (tenant_id, {RULE_COLUMNS})
 VALUES (:tenant, :name, :industries, :least_employees, :most_employees, :first_year, :last_year)
 ON CONFLICT (tenant_id, name) DO UPDATE SET industries = excluded.industries,
     least_employees = excluded.least_employees, most_employees = excluded.most_employees,
     first_year = excluded.first_year, last_year = excluded.last_year
 """
 
-RULE_OF = f"SELECT {RULE} FROM icp_rules WHERE tenant_id = :tenant AND name = :name"
+SELECT_RULE = f"SELECT {RULE_COLUMNS} FROM icp_rules WHERE tenant_id = :tenant AND name = :name"
 
-PUT_CONNECTION = f"""
-INSERT INTO odoo_connections (tenant_id, {CONNECTION})
+UPSERT_CONNECTION = f"""
+INSERT INTO odoo_connections (tenant_id, {CONNECTION_COLUMNS})
 VALUES (:tenant, :kind, :url, :database_name, :active, :key_expires_at)
 ON CONFLICT (tenant_id) DO UPDATE SET kind = excluded.kind, url = excluded.url,
     database_name = excluded.database_name, active = excluded.active,
     key_expires_at = excluded.key_expires_at
 """
 
-CONNECTION_OF = f"SELECT {CONNECTION} FROM odoo_connections WHERE tenant_id = :tenant"
+SELECT_CONNECTION = f"SELECT {CONNECTION_COLUMNS} FROM odoo_connections WHERE tenant_id = :tenant"
 
-MARK = "SELECT at FROM account_marks WHERE tenant_id = :tenant AND name = 'register'"
+SELECT_REGISTRY_CURSOR = (
+    "SELECT at FROM account_marks WHERE tenant_id = :tenant AND name = 'register'"
+)
 
-PUT_MARK = """
+UPSERT_REGISTRY_CURSOR = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, 'register', :at)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = excluded.at
 """
 
-KNOWN = f"""
-SELECT c.{COMPANY.replace(", ", ", c.")}
+SELECT_KNOWN_COMPANIES = f"""
+SELECT c.{COMPANY_COLUMNS.replace(", ", ", c.")}
 FROM asked JOIN companies c ON c.tenant_id = :tenant AND c.id = asked.id
 """
 
-COMPANIES = f"""
-SELECT {COMPANY} FROM companies WHERE tenant_id = :tenant AND id > :after ORDER BY id LIMIT :limit
+SELECT_COMPANIES = f"""
+SELECT {COMPANY_COLUMNS} FROM companies WHERE tenant_id = :tenant AND id > :after ORDER BY id LIMIT
+:limit
 """
 
 # Holding this row still is having the candidates to oneself; it marks nothing.
-DOOR = """
+LOCK_CANDIDATES = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, 'candidates', NULL)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
 """
 
-FITTING = """
+SELECT_CANDIDATE_IDS = """
 SELECT company_id FROM icp_candidate_companies
 WHERE tenant_id = :tenant AND rule = :rule AND company_id > :after
 """
 
-FITTING_UP_TO = f"{FITTING} AND company_id <= :upto"
+SELECT_CANDIDATE_IDS_UP_TO = f"{SELECT_CANDIDATE_IDS} AND company_id <= :upto"
 
-NO_LONGER = """
+DELETE_CANDIDATE = """
 DELETE FROM icp_candidate_companies WHERE tenant_id = ? AND rule = ? AND company_id = ?
 """
 
-NEWLY = "INSERT INTO icp_candidate_companies (tenant_id, rule, company_id) VALUES (?, ?, ?)"
+INSERT_CANDIDATE = (
+    "INSERT INTO icp_candidate_companies (tenant_id, rule, company_id) VALUES (?, ?, ?)"
+)
 
-CANDIDATES = """
+SELECT_CANDIDATES = """
 SELECT c.id, s.company_id IS NOT NULL, (SELECT count(*) FROM contacts k
     WHERE k.tenant_id = c.tenant_id AND k.company_id = c.id), c.last_seen, f.looked_at,
     coalesce(h.score, 0.0)
@@ -150,44 +159,44 @@ WHERE i.tenant_id = :tenant AND i.rule = :rule AND i.company_id > :after
 ORDER BY i.company_id LIMIT :limit
 """
 
-LOOKED_AT = """
+COUNT_VISITED = """
 SELECT count(*) FROM company_findings WHERE tenant_id = :tenant AND looked_at >= :since
 """
 
 
-class SqlDirectory:
-    """A `Directory` in the table `tenants`, which belongs to no tenant."""
+class SqlTenantDirectory:
+    """A `Directory` in the table `list_tenants`, which belongs to no tenant."""
 
-    def __init__(self, database: SqlDatabase) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def put_tenant(self, tenant: Tenant) -> bool:
-        kept_tenant(tenant)
+    async def save_tenant(self, tenant: Tenant) -> bool:
+        validate_tenant(tenant)
         return bool(
             await self._database.write(
-                lambda tx: tx.change(
-                    PUT_TENANT, id=tenant.id, name=tenant.name, active=tenant.active
+                lambda tx: tx.execute(
+                    UPSERT_TENANT, id=tenant.id, name=tenant.name, active=tenant.active
                 )
             )
         )
 
-    async def tenants(self) -> list[Tenant]:
-        rows = await self._database.read(lambda tx: tx.rows(TENANTS))
+    async def list_tenants(self) -> list[Tenant]:
+        rows = await self._database.read(lambda tx: tx.query(SELECT_TENANTS))
         return [Tenant(id=one, name=name, active=bool(active)) for one, name, active in rows]
 
 
 class SqlAccounts:
     """An `AccountStore` in the tables of tenants, companies and leads."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def put_user(self, user: User) -> None:
-        kept_user(user)
+    async def save_user(self, user: User) -> None:
+        validate_user(user)
         await self._database.write(
-            lambda tx: tx.change(
-                PUT_USER,
+            lambda tx: tx.execute(
+                UPSERT_USER,
                 tenant=self._tenant,
                 id=user.id,
                 name=user.name,
@@ -196,147 +205,171 @@ class SqlAccounts:
             )
         )
 
-    async def users(self) -> list[User]:
-        rows = await self._database.read(lambda tx: tx.rows(USERS, tenant=self._tenant))
+    async def list_users(self) -> list[User]:
+        rows = await self._database.read(lambda tx: tx.query(SELECT_USERS, tenant=self._tenant))
         return [
             User(id=one, name=name, role=role, active=bool(active))
             for one, name, role, active in rows
         ]
 
-    async def put_onboarded(self, step: str, *, at: datetime) -> None:
-        values = {"step": kept_name(step, what="a step"), "at": moment_text(at)}
+    async def complete_setup_step(self, step: str, *, at: datetime) -> None:
+        values = {"step": validate_key(step, what="a step"), "at": to_db_time(at)}
         await self._database.write(
-            lambda tx: tx.change(PUT_ONBOARDED, tenant=self._tenant, **values)
+            lambda tx: tx.execute(INSERT_SETUP_STEP, tenant=self._tenant, **values)
         )
 
-    async def onboarding(self) -> dict[str, datetime]:
-        rows = await self._database.read(lambda tx: tx.rows(ONBOARDING, tenant=self._tenant))
-        return {step: moment(done_at) for step, done_at in rows}
-
-    async def put_rule(self, rule: IcpRule) -> None:
-        values = rule_values(kept_rule(rule))
-        await self._database.write(lambda tx: tx.change(PUT_RULE, tenant=self._tenant, **values))
-
-    async def rule(self, name: str) -> IcpRule | None:
-        kept_name(name, what="a rule's name")
+    async def list_setup_steps(self) -> dict[str, datetime]:
         rows = await self._database.read(
-            lambda tx: tx.rows(RULE_OF, tenant=self._tenant, name=name)
+            lambda tx: tx.query(SELECT_SETUP_STEPS, tenant=self._tenant)
         )
-        return rule_of(rows[0]) if rows else None
+        return {step: from_db_time(done_at) for step, done_at in rows}
 
-    async def put_connection(self, connection: CrmConnection) -> None:
-        kept = kept_connection(connection)
+    async def save_rule(self, rule: IcpRule) -> None:
+        values = to_rule_values(validate_rule(rule))
         await self._database.write(
-            lambda tx: tx.change(
-                PUT_CONNECTION,
+            lambda tx: tx.execute(UPSERT_RULE, tenant=self._tenant, **values)
+        )
+
+    async def find_rule(self, name: str) -> IcpRule | None:
+        validate_key(name, what="a rule's name")
+        rows = await self._database.read(
+            lambda tx: tx.query(SELECT_RULE, tenant=self._tenant, name=name)
+        )
+        return to_rule(rows[0]) if rows else None
+
+    async def save_connection(self, connection: CrmConnection) -> None:
+        kept = validate_connection(connection)
+        await self._database.write(
+            lambda tx: tx.execute(
+                UPSERT_CONNECTION,
                 tenant=self._tenant,
                 kind=kept.kind,
                 url=kept.url,
                 database_name=kept.database,
                 active=kept.active,
-                key_expires_at=optional_moment_text(kept.key_expires_at),
+                key_expires_at=to_optional_db_time(kept.key_expires_at),
             )
         )
 
-    async def connection(self) -> CrmConnection | None:
-        rows = await self._database.read(lambda tx: tx.rows(CONNECTION_OF, tenant=self._tenant))
-        return connection_of(rows[0]) if rows else None
-
-    async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> Upserted:
-        now, said = in_utc(now), [kept_company(company) for company in companies]
-        return await self._database.write(lambda tx: self._upsert(tx, said, now=now))
-
-    async def companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
-        kept_text(after, what="a company's id")
+    async def find_connection(self) -> CrmConnection | None:
         rows = await self._database.read(
-            lambda tx: tx.rows(COMPANIES, tenant=self._tenant, after=after, limit=limit)
+            lambda tx: tx.query(SELECT_CONNECTION, tenant=self._tenant)
         )
-        return [company_of(row) for row in rows]
+        return to_connection(rows[0]) if rows else None
 
-    async def put_candidates(
+    async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
+        now, said = to_utc(now), [validate_company(company) for company in companies]
+        return await self._database.write(lambda tx: self._upsert_companies(tx, said, now=now))
+
+    async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
+        validate_text(after, what="a company's id")
+        rows = await self._database.read(
+            lambda tx: tx.query(SELECT_COMPANIES, tenant=self._tenant, after=after, limit=limit)
+        )
+        return [to_company(row) for row in rows]
+
+    async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
     ) -> None:
-        fitting = kept_between([kept_id(one) for one in ids], after=after, upto=upto)
-        values: dict[str, Value] = {"rule": kept_name(rule, what="a rule's name"), "after": after}
+        fitting = select_ids_between(
+            [validate_company_id(one) for one in ids], after=after, upto=upto
+        )
+        values: dict[str, Value] = {
+            "rule": validate_key(rule, what="a rule's name"),
+            "after": after,
+        }
         if upto is not None:
             values["upto"] = upto
-        asked_for = FITTING if upto is None else FITTING_UP_TO
+        asked_for = SELECT_CANDIDATE_IDS if upto is None else SELECT_CANDIDATE_IDS_UP_TO
 
         def put(tx: Transaction) -> None:
-            tx.change(DOOR, tenant=self._tenant)
-            before = {one for (one,) in tx.rows(asked_for, tenant=self._tenant, **values)}
-            for query, some in ((NO_LONGER, before - fitting), (NEWLY, fitting - before)):
+            tx.execute(LOCK_CANDIDATES, tenant=self._tenant)
+            before = {one for (one,) in tx.query(asked_for, tenant=self._tenant, **values)}
+            for query, some in (
+                (DELETE_CANDIDATE, before - fitting),
+                (INSERT_CANDIDATE, fitting - before),
+            ):
                 if some:
-                    tx.change_many(query, [(self._tenant, rule, one) for one in sorted(some)])
+                    tx.execute_many(query, [(self._tenant, rule, one) for one in sorted(some)])
 
         await self._database.write(put)
 
-    async def candidates(self, *, rule: str, after: str = "", limit: int = 1000) -> list[Standing]:
-        values = {"rule": kept_name(rule, what="a rule's name"), "after": after}
-        kept_text(after, what="a company's id")
+    async def list_candidates(
+        self, *, rule: str, after: str = "", limit: int = 1000
+    ) -> list[Candidate]:
+        values = {"rule": validate_key(rule, what="a rule's name"), "after": after}
+        validate_text(after, what="a company's id")
         rows = await self._database.read(
-            lambda tx: tx.rows(CANDIDATES, tenant=self._tenant, limit=limit, **values)
+            lambda tx: tx.query(SELECT_CANDIDATES, tenant=self._tenant, limit=limit, **values)
         )
         return [
-            Standing(
+            Candidate(
                 id=one,
                 scored=bool(scored),
                 contacts=contacts,
-                last_seen_at=optional_moment(last_seen),
-                last_looked_at=optional_moment(looked_at),
+                last_seen_at=from_optional_db_time(last_seen),
+                last_looked_at=from_optional_db_time(looked_at),
                 heat=float(heat),
             )
             for one, scored, contacts, last_seen, looked_at, heat in rows
         ]
 
-    async def looked_at_since(self, since: datetime) -> int:
-        text = moment_text(since)
+    async def count_visited_since(self, since: datetime) -> int:
+        text = to_db_time(since)
         rows = await self._database.read(
-            lambda tx: tx.rows(LOOKED_AT, tenant=self._tenant, since=text)
+            lambda tx: tx.query(COUNT_VISITED, tenant=self._tenant, since=text)
         )
         return int(rows[0][0])
 
-    async def dossier(self, company: CompanyId) -> Dossier | None:
-        kept_id(company)
-        return await self._database.read(lambda tx: known_dossier(tx, self._tenant, company))
+    async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
+        validate_company_id(company)
+        return await self._database.read(lambda tx: find_company_record(tx, self._tenant, company))
 
-    async def dossiers(
+    async def list_company_records(
         self,
         *,
         after: str = "",
         limit: int = 100,
         run: str | None = None,
         least: float | None = None,
-    ) -> list[Dossier]:
-        kept_text(after, what="a company's id")
+    ) -> list[CompanyRecord]:
+        validate_text(after, what="a company's id")
         if run is not None:
-            kept_run_name(run)
+            validate_run_name(run)
         return await self._database.read(
-            lambda tx: page_of_dossiers(
+            lambda tx: list_company_records(
                 tx, self._tenant, after=after, limit=limit, run=run, least=least
             )
         )
 
-    async def mark(self) -> datetime | None:
-        rows = await self._database.read(lambda tx: tx.rows(MARK, tenant=self._tenant))
-        return optional_moment(rows[0][0]) if rows else None
+    async def find_registry_cursor(self) -> datetime | None:
+        rows = await self._database.read(
+            lambda tx: tx.query(SELECT_REGISTRY_CURSOR, tenant=self._tenant)
+        )
+        return from_optional_db_time(rows[0][0]) if rows else None
 
-    async def put_mark(self, at: datetime) -> None:
-        text = moment_text(at)
-        await self._database.write(lambda tx: tx.change(PUT_MARK, tenant=self._tenant, at=text))
+    async def set_registry_cursor(self, at: datetime) -> None:
+        text = to_db_time(at)
+        await self._database.write(
+            lambda tx: tx.execute(UPSERT_REGISTRY_CURSOR, tenant=self._tenant, at=text)
+        )
 
-    def _upsert(self, tx: Transaction, companies: Sequence[Company], *, now: datetime) -> Upserted:
+    def _upsert_companies(
+        self, tx: Transaction, companies: Sequence[Company], *, now: datetime
+    ) -> UpsertCount:
         known: dict[str, Company] = {}
-        for query, some in asked(KNOWN, sorted({company.id for company in companies})):
-            for row in tx.rows(query, tenant=self._tenant, **some):
-                known[row[0]] = company_of(row)
+        for query, some in split_into_batches(
+            SELECT_KNOWN_COMPANIES, sorted({company.id for company in companies})
+        ):
+            for row in tx.query(query, tenant=self._tenant, **some):
+                known[row[0]] = to_company(row)
         new, differing = 0, list[Company]()
         for company in companies:
             was, dated = known.get(company.id), replace(company, last_seen_at=now)
             if was is not None:
-                if merged_company(was, replace(company, last_seen_at=None)) == was:
+                if merge_company(was, replace(company, last_seen_at=None)) == was:
                     continue
-                known[company.id] = merged_company(was, dated)
+                known[company.id] = merge_company(was, dated)
             else:
                 new += 1
                 known[company.id] = dated
@@ -344,6 +377,8 @@ class SqlAccounts:
         if differing:
             # As said, not as merged: what another wrote meanwhile is not taken back by silence.
             differing.sort(key=lambda company: company.id)
-            tx.change_many(PUT_COMPANY, [(self._tenant, *company_row(one)) for one in differing])
+            tx.execute_many(
+                UPSERT_COMPANY, [(self._tenant, *to_company_row(one)) for one in differing]
+            )
         changed = len(differing) - new
-        return Upserted(new=new, changed=changed, same=len(companies) - len(differing))
+        return UpsertCount(new=new, changed=changed, same=len(companies) - len(differing))

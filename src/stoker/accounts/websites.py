@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stoker.accounts.facts import Field, Finding
+from stoker.accounts.facts import Fact, FactField
 from stoker.base.errors import PermanentError
-from stoker.http.url import web_address
+from stoker.http.url import parse_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPage:
+class SearchHit:
     """A page a search led to."""
 
     url: str
@@ -33,7 +33,7 @@ class FoundPage:
 
 _WORDS = re.compile(r"[^\W_]+")
 
-_SAYS_NOTHING = frozenset(  # words that tell one company from another as little as its legal form
+_GENERIC_WORDS = frozenset(  # words that tell one company from another as little as its legal form
     (
         "pte", "ltd", "limited", "llp", "llc", "lp", "inc", "co", "company", "corp", "corporation",
         "private", "public", "the", "and", "of", "singapore", "branch",
@@ -41,72 +41,72 @@ _SAYS_NOTHING = frozenset(  # words that tell one company from another as little
     )
 )  # fmt: skip
 
-_EVERYBODYS = (  # sites that have a page about everybody, and belong to none of them
+_SHARED_SITES = (  # sites that have a page about everybody, and belong to none of them
     "linkedin", "facebook", "instagram", "twitter", "youtube", "tiktok", "wikipedia", "glassdoor",
     "indeed", "jobstreet", "crunchbase", "bloomberg", "sgpbusiness", "recordowl", "companieshouse",
     "opencorporates", "yellowpages", "directory", "carousell", "google", "github", "medium",
 )  # fmt: skip
 
-_SURE_ENOUGH = 0.6
+_MIN_CONFIDENCE = 0.6
 
-_SHORTEST = 4  # letters; a shorter host's name says too little
+_MIN_WORD_LENGTH = 4  # letters; a shorter host's name says too little
 
 
-def name_words(name: str) -> tuple[str, ...]:
+def get_significant_words(name: str) -> tuple[str, ...]:
     """Return the words of a company's name that tell it from others, in small letters."""
     words = [word.casefold() for word in _WORDS.findall(name)]
-    telling = tuple(word for word in words if word not in _SAYS_NOTHING)
+    telling = tuple(word for word in words if word not in _GENERIC_WORDS)
     return telling or tuple(words)
 
 
-def own_site(name: str, pages: Iterable[FoundPage]) -> str | None:
+def find_company_website(name: str, pages: Iterable[SearchHit]) -> str | None:
     """Return the address of the site that is most surely the company's own, if one is."""
     best: tuple[float, str] | None = None
     for page in pages:
         try:
-            address = web_address(page.url)
+            address = parse_url(page.url)
         except PermanentError:
             continue
-        sure = _belongs(name_words(name), address.host, page.title)
-        if sure >= _SURE_ENOUGH and (best is None or sure > best[0]):
+        sure = _score_host(get_significant_words(name), address.host, page.title)
+        if sure >= _MIN_CONFIDENCE and (best is None or sure > best[0]):
             best = (sure, f"{address.scheme}://{address.netloc}/")
     return best[1] if best else None
 
 
-def speaks_of(name: str, page: FoundPage) -> bool:
+def mentions_company(name: str, page: SearchHit) -> bool:
     """Say whether a page names this company, every telling word of it."""
     said = f"{page.title} {page.text}".casefold()
     words = set(_WORDS.findall(said))
-    return all(word in words for word in name_words(name))
+    return all(word in words for word in get_significant_words(name))
 
 
-def somebody_elses(number: str, findings: Iterable[Finding]) -> str:
+def find_other_uen(number: str, findings: Iterable[Fact]) -> str:
     """Return the number of another company that a site says it belongs to, or an empty text."""
-    told = [finding.value.upper() for finding in findings if finding.field is Field.UEN]
+    told = [finding.value.upper() for finding in findings if finding.field is FactField.UEN]
     return "" if not told or number.upper() in told else told[0]
 
 
-def host_of(website: str) -> str:
+def get_host(website: str) -> str:
     """Return the host of a site without `www.`, or an empty text when it is no web address."""
     try:
-        address = web_address(website if "://" in website[:12] else f"http://{website}")
+        address = parse_url(website if "://" in website[:12] else f"http://{website}")
     except PermanentError:
         return ""
     return address.host.removeprefix("www.")
 
 
-def _belongs(words: tuple[str, ...], host: str, title: str) -> float:
+def _score_host(words: tuple[str, ...], host: str, title: str) -> float:
     """Say how sure it is, from 0 to 1, that a host is the company's own."""
     labels = host.removeprefix("www.").split(".")
-    if any(label in _EVERYBODYS for label in labels) or not words:
+    if any(label in _SHARED_SITES for label in labels) or not words:
         return 0.0
     label = "".join(_WORDS.findall(labels[0])).casefold()
     joined = "".join(words)
     titled = set(_WORDS.findall(title.casefold())) >= set(words)
     if label == joined:
         return 1.0
-    if len(joined) >= _SHORTEST and label.startswith(joined):
+    if len(joined) >= _MIN_WORD_LENGTH and label.startswith(joined):
         return 0.9 if titled else 0.7
-    if len(label) >= _SHORTEST and joined.startswith(label):
+    if len(label) >= _MIN_WORD_LENGTH and joined.startswith(label):
         return 0.8 if titled else 0.6
-    return 0.6 if titled and len(words[0]) >= _SHORTEST and words[0] in label else 0.0
+    return 0.6 if titled and len(words[0]) >= _MIN_WORD_LENGTH and words[0] in label else 0.0

@@ -11,31 +11,31 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from stoker.accounts.model import Directory
+from stoker.accounts.model import TenantDirectory
 from stoker.base.errors import ConfigError
-from stoker.base.types import TenantId, tenant_id
+from stoker.base.types import TenantId, parse_tenant_id
 from stoker.budgets.model import SharedStore
-from stoker.context import Backend, Store
+from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
-from stoker.files.durable import Disk, meaning
+from stoker.files.durable import Disk, translate_os_error
 from stoker.registry.model import RegistryStore
-from stoker.runs.json_store import PATIENCE, JsonRuns
+from stoker.runs.json_store import LOCK_TIMEOUT, JsonRunStore
 
 
 class JsonBackend:
     """A `Backend` with runs in files and everything else in the backend it is given."""
 
     def __init__(
-        self, directory: Path, *, schedule: Backend, patience: timedelta = PATIENCE
+        self, directory: Path, *, schedule: Backend, patience: timedelta = LOCK_TIMEOUT
     ) -> None:
         self._directory = directory
         self._schedule = schedule
-        self._patience = patience
+        self._lock_timeout = patience
         self._disk = Disk()
-        self._runs: dict[TenantId, JsonRuns] = {}
+        self._runs: dict[TenantId, JsonRunStore] = {}
 
-    def tenant(self, tenant: TenantId) -> Store:
-        return replace(self._schedule.tenant(tenant), runs=self._runs_of(tenant))
+    def tenant(self, tenant: TenantId) -> TenantStores:
+        return replace(self._schedule.tenant(tenant), runs=self._get_runs(tenant))
 
     def shared(self) -> SharedStore:
         return self._schedule.shared()
@@ -43,7 +43,7 @@ class JsonBackend:
     def registry(self) -> RegistryStore:
         return self._schedule.registry()
 
-    def directory(self) -> Directory:
+    def directory(self) -> TenantDirectory:
         return self._schedule.directory()
 
     async def migrate(self) -> list[str]:
@@ -53,33 +53,39 @@ class JsonBackend:
         return await self._schedule.schema_version()
 
     async def checks(self) -> list[Check]:
-        return [*await asyncio.to_thread(self._checks), *await self._schedule.checks()]
+        return [*await asyncio.to_thread(self._run_checks), *await self._schedule.checks()]
 
     async def close(self) -> None:
         await self._schedule.close()
 
-    def _runs_of(self, tenant: TenantId) -> JsonRuns:
+    def _get_runs(self, tenant: TenantId) -> JsonRunStore:
         if tenant not in self._runs:
-            folder = self._directory / tenant_id(tenant)  # an id is safe as a file name
-            self._runs[tenant] = JsonRuns(folder, disk=self._disk, patience=self._patience)
+            folder = self._directory / parse_tenant_id(tenant)  # an id is safe as a file name
+            self._runs[tenant] = JsonRunStore(folder, disk=self._disk, patience=self._lock_timeout)
         return self._runs[tenant]
 
-    def _checks(self) -> list[Check]:
+    def _run_checks(self) -> list[Check]:
         try:
             folders = sorted(self._directory.iterdir()) if self._directory.exists() else []
         except OSError as error:
-            return [Check(what="json files", ok=False, detail=str(meaning(error, self._directory)))]
-        tenants = [name for folder in folders if (name := _tenant_of(folder))]
-        troubles = [trouble for name in tenants for trouble in self._runs_of(name).troubles()]
+            return [
+                Check(
+                    what="json files",
+                    ok=False,
+                    detail=str(translate_os_error(error, self._directory)),
+                )
+            ]
+        tenants = [name for folder in folders if (name := _find_tenant(folder))]
+        troubles = [trouble for name in tenants for trouble in self._get_runs(name).list_problems()]
         if not troubles:
             what = f"{self._directory}: runs of {len(tenants)} tenants, all readable"
             return [Check(what="json files", ok=True, detail=what)]
         return [Check(what="json files", ok=False, detail=trouble) for trouble in troubles]
 
 
-def _tenant_of(folder: Path) -> TenantId | None:
+def _find_tenant(folder: Path) -> TenantId | None:
     """Return whose runs a folder holds; None when it is somebody else's."""
     try:
-        return tenant_id(folder.name) if (folder / "runs").is_dir() else None
+        return parse_tenant_id(folder.name) if (folder / "runs").is_dir() else None
     except ConfigError:
         return None

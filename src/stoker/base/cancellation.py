@@ -15,25 +15,25 @@ from stoker.base.errors import StokerError
 
 Result = TypeVar("Result")
 
-_AT_ONCE = "at once"
+_IMMEDIATE = "at once"
 
-_LOOKS_EVERY = 0.5  # seconds
+_POLL_SECONDS = 0.5  # seconds
 
 
-async def seen_through(work: Coroutine[Any, Any, Result]) -> Result:
+async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
     """Do something to its end, and return what came of it, whoever cancels meanwhile."""
     doing = asyncio.ensure_future(work)
-    await _over(doing, once_more=False)
+    await _wait_until_done(doing, once_more=False)
     return doing.result()
 
 
-async def cut_off(doing: asyncio.Future[Any], *, at_once: bool = False) -> None:
+async def cancel_and_wait(doing: asyncio.Future[Any], *, at_once: bool = False) -> None:
     """End work that is not over; whoever is impatient meanwhile cancels it once more."""
-    doing.cancel(_AT_ONCE if at_once else None)
-    await _over(doing, once_more=True)
+    doing.cancel(_IMMEDIATE if at_once else None)
+    await _wait_until_done(doing, once_more=True)
 
 
-async def as_long_as(
+async def run_while(
     ours: Callable[[], bool], work: Coroutine[Any, Any, Result], *, otherwise: StokerError
 ) -> Result:
     """Wait for something, as long as it is ours to wait for; cut it off and raise what is given.
@@ -43,22 +43,22 @@ async def as_long_as(
     doing = asyncio.ensure_future(work)
     try:
         # Real seconds, not the injected clock's: it may never be ours again.
-        while not (await asyncio.wait({doing}, timeout=_LOOKS_EVERY))[0] and ours():
+        while not (await asyncio.wait({doing}, timeout=_POLL_SECONDS))[0] and ours():
             pass
     finally:
         if not doing.done():
-            await cut_off(doing)
+            await cancel_and_wait(doing)
     if doing.cancelled():
         raise otherwise
     return doing.result()
 
 
-def is_meant_at_once(cancelled: asyncio.CancelledError) -> bool:
+def is_immediate(cancelled: asyncio.CancelledError) -> bool:
     """Say whether whoever cancelled leaves no time to come to an end."""
-    return _AT_ONCE in cancelled.args
+    return _IMMEDIATE in cancelled.args
 
 
-async def _over(doing: asyncio.Future[Any], *, once_more: bool) -> None:
+async def _wait_until_done(doing: asyncio.Future[Any], *, once_more: bool) -> None:
     impatient = False
     while not doing.done():
         try:

@@ -19,7 +19,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from stoker.base.types import in_utc
+from stoker.base.types import to_utc
 
 
 class Clock(Protocol):
@@ -58,7 +58,7 @@ class VirtualClock:
     """A `Clock` that moves only when told to; sleeping moves it."""
 
     def __init__(self, now: datetime) -> None:
-        self._now = in_utc(now)
+        self._now = to_utc(now)
         self._elapsed = timedelta(0)
 
     def now(self) -> datetime:
@@ -78,12 +78,12 @@ class VirtualClock:
 
     def jump(self, to: datetime) -> None:
         """Set the wall clock, as an operator or a time server would; no time passes."""
-        self._now = in_utc(to)
+        self._now = to_utc(to)
 
 
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
 
 
-def went_back(now: datetime, *, latest: datetime | None) -> bool:
+def clock_went_backwards(now: datetime, *, latest: datetime | None) -> bool:
     """Say whether the clock is earlier than the newest ledger entry by more than it may be."""
     return latest is not None and now < latest - CLOCK_TOLERANCE

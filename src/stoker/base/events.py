@@ -7,7 +7,7 @@ never ask for it. All moments are aware; what comes back is in UTC.
 What happened, as frozen values.
 
 The engine emits them, telemetry writes them down, and nobody acts on them. Each says in
-`sentence` what a person needs to know.
+`message` what a person needs to know.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Event:
     at: datetime
     tenant: TenantId | None = None
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Say what happened, in one line."""
         raise TypeError(f"{type(self).__name__} does not say what happened")
 
@@ -49,7 +49,7 @@ class RunStarted(Event):
     run: str
     kind: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"{self.kind} run {self.run} started"
 
 
@@ -62,7 +62,7 @@ class StepEnded(Event):
     seconds: float
     items: int
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"run {self.run}: {self.step} took {self.seconds:.3f} s for {self.items} items"
 
 
@@ -75,7 +75,7 @@ class RunEnded(Event):
     state: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         because = f": {self.reason}" if self.reason else ""
         return f"{self.kind} run {self.run} ended {self.state}{because}"
 
@@ -89,7 +89,7 @@ class RunAskedToStop(Event):
     run: str
     by: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"run {self.run} begins nothing new: {self.by} asked it to stop"
 
 
@@ -102,7 +102,7 @@ class RunGivenUp(Event):
     run: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"run {self.run} is closed as FAILED: {self.reason}"
 
 
@@ -117,7 +117,7 @@ class SlotPassed(Event):
     state: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"{self.schedule} at {self.instant:%Y-%m-%d %H:%M} UTC {self.state}: {self.reason}"
 
 
@@ -128,7 +128,7 @@ class DuplicateWindow(Event):
     schedule: str
     instant: datetime
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"DUPLICATE_WINDOW: {self.schedule} at {self.instant:%Y-%m-%d %H:%M} UTC "
             "was started by another scheduler"
@@ -143,7 +143,7 @@ class LeaseLost(Event):
 
     lease: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"the lease {self.lease} was lost to another process; this run stops"
 
 
@@ -155,7 +155,7 @@ class ClockWentBack(Event):
 
     seen: datetime
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"the clock says {self.at:%Y-%m-%d %H:%M:%S} UTC, but {self.seen:%Y-%m-%d %H:%M:%S} "
             "was already recorded; nothing is started until it catches up"
@@ -170,7 +170,7 @@ class TenantFailed(Event):
 
     error: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"skipped this time: {self.error}"
 
 
@@ -182,7 +182,7 @@ class RunsPruned(Event):
     rows: int
     bytes: int
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"retention removed {self.runs} runs, {self.rows} rows, {self.bytes} bytes"
 
 
@@ -192,7 +192,7 @@ class Migrated(Event):
 
     step: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"schema: {self.step}"
 
 
@@ -206,7 +206,7 @@ class Overrun(Event):
     connector: str
     over: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"{self.connector} charged {self.over} more than was promised for {self.key}"
 
 
@@ -220,7 +220,7 @@ class OutcomeUncertain(Event):
     connector: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"whether {self.connector} charged for {self.key} is not known ({self.reason}); "
             "its promise stands until somebody says: stoker holds"
@@ -236,7 +236,7 @@ class ConnectorOff(Event):
     connector: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"{self.connector} is not asked any more in this run: {self.reason}"
 
 
@@ -249,7 +249,7 @@ class ConnectorRests(Event):
     connector: str
     until: datetime
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"{self.connector} asked to be left alone; "
             f"it is asked nothing before {self.until:%H:%M:%S} UTC"
@@ -269,7 +269,7 @@ class RegisterRead(Event):
     rejected: int
     gone: int
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"register {self.release}, {self.part}: {self.rows} rows read from {self.source}, "
             f"{self.new} new, {self.changed} changed, {self.rejected} rejected, {self.gone} gone"
@@ -286,7 +286,7 @@ class SourceFailed(Event):
     source: str
     reason: str
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"run {self.run}: {self.source} could not be read: {self.reason}"
 
 
@@ -301,7 +301,7 @@ class NightPlanned(Event):
     taken_over_from: str  # an earlier run of the same day; empty: chosen anew
     deadline: datetime
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         chosen = f"{self.companies} companies, {self.deep} of them looked at deeply"
         origin = (
             f"left by run {self.taken_over_from}"
@@ -325,13 +325,13 @@ class NightProgress(Event):
     waits_for: str = ""  # a vendor that wants to be left alone
     waits_until: datetime | None = None
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"run {self.run}: {self.ended} done, {self.under_way} under way, {self.left} left; "
-            f"{self._through()}"
+            f"{self._format_finish()}"
         )
 
-    def _through(self) -> str:
+    def _format_finish(self) -> str:
         late = ", after its deadline" if self.late else ""
         if self.finish is None:
             passed = ", and its deadline has passed" if self.late else ""
@@ -356,7 +356,7 @@ class UnitsShed(Event):
     run: str
     units: int
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"run {self.run}: {self.units} companies are left out to end in time"
 
 
@@ -369,7 +369,7 @@ class CompanyEnded(Event):
     state: str
     reasons: tuple[str, ...]
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         because = f": {'; '.join(self.reasons)}" if self.reasons else ""
         return f"run {self.run}: {self.company} {self.state}{because}"
 

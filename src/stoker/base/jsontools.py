@@ -17,50 +17,50 @@ from math import ceil, isfinite
 from stoker.base.types import Json, clean_text
 
 # Made once: making an encoder costs about as much as a small value takes to encode.
-_COMPACT = json.JSONEncoder(
+_COMPACT_ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
 
 
 def compact_json(value: Json) -> str:
     """Return the one way we write JSON down: sorted keys, no spaces, ASCII, no NaN."""
-    return _COMPACT.encode(value)
+    return _COMPACT_ENCODER.encode(value)
 
 
-def object_in(data: Json, name: str = "") -> Mapping[str, Json]:
+def get_object(data: Json, name: str = "") -> Mapping[str, Json]:
     """Return the object under a name, or the data itself without one; empty when it is none."""
-    found = object_in(data).get(name) if name else data
+    found = get_object(data).get(name) if name else data
     return found if isinstance(found, Mapping) else {}
 
 
-def list_in(data: Json, name: str, *, most: int) -> list[Json]:
+def get_list(data: Json, name: str, *, most: int) -> list[Json]:
     """Return the first values of the list under a name; empty when it is none."""
-    found = object_in(data).get(name)
+    found = get_object(data).get(name)
     return list(found[:most]) if isinstance(found, list | tuple) else []
 
 
 def has_list(data: Json, name: str) -> bool:
     """Say whether there is a list under a name, be it empty."""
-    return isinstance(object_in(data).get(name), list | tuple)
+    return isinstance(get_object(data).get(name), list | tuple)
 
 
-def text_in(data: Json, name: str, *, longest: int = 300) -> str:
+def get_line(data: Json, name: str, *, longest: int = 300) -> str:
     """Return the text under a name on one line, cleaned and cut; empty when it is none."""
-    return " ".join(words_in(data, name, longest=longest).split())
+    return " ".join(get_text(data, name, longest=longest).split())
 
 
-def words_in(data: Json, name: str, *, longest: int) -> str:
+def get_text(data: Json, name: str, *, longest: int) -> str:
     """Return the text under a name with its lines as they are, cleaned and cut."""
-    found = object_in(data).get(name)
+    found = get_object(data).get(name)
     return clean_text(found[:longest]) if isinstance(found, str) else ""
 
 
-def whole_in(data: Json, name: str) -> int | None:
+def get_count(data: Json, name: str) -> int | None:
     """Return the number under a name, rounded up; None when there is none that counts something.
 
     A number written as a text counts too; some vendors write theirs so.
     """
-    found = object_in(data).get(name)
+    found = get_object(data).get(name)
     if isinstance(found, str) and len(found) <= 20:
         try:
             found = float(found)

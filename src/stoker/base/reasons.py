@@ -12,13 +12,13 @@ from enum import StrEnum
 class Reason(StrEnum):
     """One code, and what it means to whoever reads it."""
 
-    sentence: str
+    message: str
 
     def __new__(cls, code: str, sentence: str) -> Reason:
         """Make a code that carries its sentence."""
         reason = str.__new__(cls, code)
         reason._value_ = code
-        reason.sentence = sentence
+        reason.message = sentence
         return reason
 
     # Chosen or not

@@ -16,34 +16,34 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-LONGEST_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
+MAX_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
 
-WORTH_TELLING = timedelta(seconds=5)  # people need not know of shorter waits
+MIN_REPORTED_WAIT = timedelta(seconds=5)  # people need not know of shorter waits
 
-SAME_WISH = timedelta(minutes=1)  # between answers to calls that were under way together
+SAME_WAIT_TOLERANCE = timedelta(minutes=1)  # between answers to calls that were under way together
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 
 _HTTP_DATE = re.compile(r"[A-Za-z]{3,9},? [0-9A-Za-z :+-]{10,40}")
 
 
-def retry_after(headers: Mapping[str, str]) -> timedelta | None:
+def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Return how long a server asks us to wait, at most an hour; None if it says nothing usable.
 
     Milliseconds where a vendor gives them, seconds, or a date. A date counts from the server's own
     clock, its Date header; without one it says nothing. What is over already says nothing either.
     """
-    wait = _number(headers.get("retry-after-ms", ""), unit=timedelta(milliseconds=1))
+    wait = _parse_number(headers.get("retry-after-ms", ""), unit=timedelta(milliseconds=1))
     if wait is None:
         asked = headers.get("retry-after", "")
-        wait = _number(asked, unit=timedelta(seconds=1))
+        wait = _parse_number(asked, unit=timedelta(seconds=1))
         if wait is None:
-            until, sent_at = _http_date(asked), _http_date(headers.get("date", ""))
+            until, sent_at = _parse_http_date(asked), _parse_http_date(headers.get("date", ""))
             wait = until - sent_at if until is not None and sent_at is not None else None
-    return min(wait, LONGEST_WAIT) if wait is not None and wait > timedelta(0) else None
+    return min(wait, MAX_WAIT) if wait is not None and wait > timedelta(0) else None
 
 
-def backoff(
+def compute_backoff(
     attempt: int,
     *,
     chance: float,
@@ -60,24 +60,24 @@ def backoff(
     return longest * min(max(chance, 0.0), 1.0)
 
 
-def is_news(until: datetime, *, now: datetime, told: datetime | None) -> bool:
+def is_worth_reporting(until: datetime, *, now: datetime, told: datetime | None) -> bool:
     """Say whether people should hear that somebody wants to be left alone until then.
 
     Once for each such wish: `told` is until when they last heard, and what others hear who had
     asked before that is the same wish. Waits of a few seconds are not worth it.
     """
-    if until - now <= WORTH_TELLING:
+    if until - now <= MIN_REPORTED_WAIT:
         return False
-    return told is None or told <= now or until - told > SAME_WISH
+    return told is None or told <= now or until - told > SAME_WAIT_TOLERANCE
 
 
-def _number(text: str, *, unit: timedelta) -> timedelta | None:
+def _parse_number(text: str, *, unit: timedelta) -> timedelta | None:
     if not _NUMBER.fullmatch(text.strip()):
         return None
-    return unit * min(float(text), LONGEST_WAIT / unit)
+    return unit * min(float(text), MAX_WAIT / unit)
 
 
-def _http_date(text: str) -> datetime | None:
+def _parse_http_date(text: str) -> datetime | None:
     if not _HTTP_DATE.fullmatch(text.strip()):
         return None
     try:
@@ -100,17 +100,17 @@ class Quota:
     """So many calls are left, and have to last for so long; an hour at most."""
 
     left: int
-    lasts: timedelta
+    window: timedelta
 
 
-def quota(left: str, *, lasts: timedelta) -> Quota | None:
+def parse_quota(left: str, *, lasts: timedelta) -> Quota | None:
     """Return what a header says is left; None for -1, nonsense, or when it is over already."""
     if not _WHOLE.fullmatch(left.strip()) or lasts <= timedelta(0):
         return None
-    return Quota(left=int(left), lasts=min(lasts, LONGEST_WAIT))
+    return Quota(left=int(left), window=min(lasts, MAX_WAIT))
 
 
-def duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Return a duration as headers have it: 6ms, 1.5s, 2m30s, 1h. Nonsense is no time at all."""
     text = text.strip()[:30]
     if short := _MILLISECONDS.fullmatch(text):
@@ -122,14 +122,14 @@ def duration(text: str) -> timedelta:
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-def scarce(left: str, *, limit: str) -> bool:
+def is_scarce(left: str, *, limit: str) -> bool:
     """Say whether less than a quarter of a limit is left, or nobody knows of how much."""
     if not _WHOLE.fullmatch(left.strip()) or not _WHOLE.fullmatch(limit.strip()):
         return True
     return int(left) * 4 < int(limit)
 
 
-def tightest(quotas: Iterable[Quota | None]) -> Quota | None:
+def choose_tightest_quota(quotas: Iterable[Quota | None]) -> Quota | None:
     """Return the quota that leaves the longest time between calls."""
     told = [each for each in quotas if each is not None]
-    return max(told, key=lambda each: each.lasts / (each.left + 1), default=None)
+    return max(told, key=lambda each: each.window / (each.left + 1), default=None)

@@ -27,12 +27,12 @@ LEVELS = ("debug", "info", "warning", "error")
 
 REDACTED = "[secret]"
 
-SHORTEST_SECRET = 6  # shorter ones would black out ordinary words
+MIN_SECRET_LENGTH = 6  # shorter ones would black out ordinary words
 
 # Control characters, DEL and C1; soft hyphen, Arabic letter mark, Mongolian vowel separator;
 # zero-width, bidi and invisible operators; line and paragraph separators; BOM, interlinear marks;
 # variation selectors, surrogates and the tag characters that smuggle ASCII unseen.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -43,32 +43,32 @@ _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31"}
 _NOISY = ("httpx", "httpcore")  # they log whole URLs at INFO, and URLs can carry keys
 
 
-def inert(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return text in which every character is seen as itself, on one line."""
-    return _UNSEEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+    return _INVISIBLE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 class Redactor:
     """Takes known secrets out of anything that is about to be shown."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        shapes = {shape for secret in secrets for shape in _shapes(secret)}
+        shapes = {shape for secret in secrets for shape in _list_encodings(secret)}
         # The longest first: a secret may be part of another.
         ordered = sorted(shapes, key=lambda shape: (-len(shape), shape))
-        self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._secrets = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text with every known secret replaced, also where it was URL-quoted."""
-        return self._known.sub(REDACTED, text) if self._known else text
+        return self._secrets.sub(REDACTED, text) if self._secrets else text
 
-    def redacted_json(self, value: Json) -> Json:
+    def redact_json(self, value: Json) -> Json:
         """Return the value with every text in it redacted, keys as well."""
         if isinstance(value, str):
-            return self.redacted(value)
+            return self.redact(value)
         if isinstance(value, Mapping):
-            return {self.redacted(key): self.redacted_json(item) for key, item in value.items()}
+            return {self.redact(key): self.redact_json(item) for key, item in value.items()}
         if isinstance(value, Sequence):
-            return [self.redacted_json(item) for item in value]
+            return [self.redact_json(item) for item in value]
         return value
 
 
@@ -80,13 +80,13 @@ class Telemetry:
     ) -> None:
         self._stream = stream
         self._human = human
-        self._least = LEVELS.index(level)
+        self._min_level = LEVELS.index(level)
         self._colour = colour
         self.redactor = redactor
         self.level = level
 
     def __call__(self, event: Event) -> None:
-        known = {field.name: _json(getattr(event, field.name)) for field in fields(event)}
+        known = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
         known.pop("at")
         known.pop("tenant")
         self.write(
@@ -94,7 +94,7 @@ class Telemetry:
             level=event.level.value,
             what=type(event).__name__,
             tenant=event.tenant,
-            sentence=event.sentence(),
+            sentence=event.message(),
             known=known,
         )
 
@@ -109,13 +109,13 @@ class Telemetry:
         known: Mapping[str, Json] | None = None,
     ) -> None:
         """Write one line, if it is important enough."""
-        if LEVELS.index(level) < self._least:
+        if LEVELS.index(level) < self._min_level:
             return
         at = at.astimezone(UTC)
         if self._human:
-            line = self._for_people(at, level, tenant, sentence)
+            line = self._format_human(at, level, tenant, sentence)
         else:
-            line = self._for_programs(
+            line = self._format_json(
                 {
                     "at": at.isoformat(),
                     "level": level,
@@ -132,16 +132,17 @@ class Telemetry:
             # A full disk, a closed pipe or a closed stream: the work matters more than its log.
             return
 
-    def _for_people(self, at: datetime, level: str, tenant: str | None, sentence: str) -> str:
+    def _format_human(self, at: datetime, level: str, tenant: str | None, sentence: str) -> str:
         shown = level.upper() if level in ("warning", "error") else level
         if self._colour:
             shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
         whose = f"{tenant}: " if tenant else ""
-        return f"{at:%Y-%m-%d %H:%M:%S}Z {shown} {inert(self.redactor.redacted(whose + sentence))}"
+        text = escape_invisible(self.redactor.redact(whose + sentence))
+        return f"{at:%Y-%m-%d %H:%M:%S}Z {shown} {text}"
 
-    def _for_programs(self, line: Mapping[str, Json]) -> str:
+    def _format_json(self, line: Mapping[str, Json]) -> str:
         # ASCII only, so every unseen character is written as an escape.
-        return json.dumps(self.redactor.redacted_json(line), ensure_ascii=True)
+        return json.dumps(self.redactor.redact_json(line), ensure_ascii=True)
 
 
 class RedactingFilter(logging.Filter):
@@ -158,12 +159,12 @@ class RedactingFilter(logging.Filter):
             text = f"{record.msg} {record.args!r}"
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
-        record.msg, record.args = self._redactor.redacted(text), None
+        record.msg, record.args = self._redactor.redact(text), None
         record.exc_info = record.exc_text = record.stack_info = None
         return True
 
 
-def telemetry_to(
+def build_telemetry(
     stream: TextIO,
     *,
     form: str = "auto",
@@ -190,7 +191,7 @@ def telemetry_to(
     )
 
 
-class LoggingWishes(Protocol):
+class LoggingOptions(Protocol):
     """How somebody wants lines to be written: the part of the settings that concerns us."""
 
     @property
@@ -209,34 +210,34 @@ class LoggingWishes(Protocol):
         ...
 
 
-class Wishes(Protocol):
+class TelemetryOptions(Protocol):
     """What an observer needs of the settings; no more of them is known here."""
 
     @property
-    def logging(self) -> LoggingWishes:
+    def logging(self) -> LoggingOptions:
         """How lines are written."""
         ...
 
-    def secret_values(self) -> frozenset[str]:
+    def list_secret_values(self) -> frozenset[str]:
         """Every text that must not be shown."""
         ...
 
 
-def observer_for(wishes: Wishes, stream: TextIO) -> Telemetry:
+def build_observer(wishes: TelemetryOptions, stream: TextIO) -> Telemetry:
     """Return the observer that writes to a stream as the settings wish."""
-    return telemetry_to(
+    return build_telemetry(
         stream,
         form=wishes.logging.format,
         level=wishes.logging.level,
-        secrets=wishes.secret_values(),
+        secrets=wishes.list_secret_values(),
         no_colour=wishes.logging.no_color,
     )
 
 
 @contextmanager
-def library_logs(telemetry: Telemetry) -> Iterator[None]:
+def capture_library_logs(telemetry: Telemetry) -> Iterator[None]:
     """Send what libraries log to the same place, redacted, until the block ends."""
-    handler = _ToTelemetry(telemetry)
+    handler = _TelemetryHandler(telemetry)
     handler.addFilter(RedactingFilter(telemetry.redactor))
     root = logging.getLogger()
     before = [(root, root.level)]
@@ -254,7 +255,7 @@ def library_logs(telemetry: Telemetry) -> Iterator[None]:
             logger.setLevel(level)
 
 
-class _ToTelemetry(logging.Handler):
+class _TelemetryHandler(logging.Handler):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__()
         self._telemetry = telemetry
@@ -269,14 +270,14 @@ class _ToTelemetry(logging.Handler):
         )
 
 
-def _shapes(secret: str) -> set[str]:
-    if len(secret) < SHORTEST_SECRET:
+def _list_encodings(secret: str) -> set[str]:
+    if len(secret) < MIN_SECRET_LENGTH:
         return set()
     as_json = json.dumps(secret)[1:-1]
     return {secret, as_json, repr(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)}
 
 
-def _json(value: object) -> Json:
+def _to_json(value: object) -> Json:
     if isinstance(value, datetime):
         return value.isoformat()
     if value is None or isinstance(value, bool | int | float | str):

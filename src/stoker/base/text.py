@@ -1,7 +1,8 @@
 """Text from outside, made harmless for the programs that will open an export.
 
 A spreadsheet takes a cell that begins like a formula for one, and a browser may take JSON for a
-page. Nothing is lost: `restored` gives back what `cell` was given, except NUL, which no store
+page. Nothing is lost: `unescape_cell` gives back what `escape_cell` was given, except NUL, which
+no store
 keeps.
 """
 
@@ -13,16 +14,16 @@ from string import ascii_letters, digits
 
 from stoker.base.types import Json
 
-_BEGINS_A_FORMULA = frozenset("=+-@\t\r\n|%")
+_FORMULA_STARTS = frozenset("=+-@\t\r\n|%")
 
 _HARMLESS = frozenset(ascii_letters + digits)  # most text there is, told at its first letter
 
-_MARK = "'"  # spreadsheets read on as text after it, and do not show it
+_ESCAPE_MARK = "'"  # spreadsheets read on as text after it, and do not show it
 
-_IN_A_PAGE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+_HTML_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def cell(value: str | float | None) -> str | float:
+def escape_cell(value: str | float | None) -> str | float:
     """Return a value as it may stand in a CSV cell; numbers stay numbers, nothing is empty text.
 
     Text that could be taken for a formula gets a mark in front. So does text that begins with the
@@ -35,30 +36,30 @@ def cell(value: str | float | None) -> str | float:
     if value[:1] in _HARMLESS and "\0" not in value:
         return value
     text = value.replace("\0", "")
-    return _MARK + text if text.startswith(_MARK) or _formula_like(text) else text
+    return _ESCAPE_MARK + text if text.startswith(_ESCAPE_MARK) or _is_formula_like(text) else text
 
 
-def restored(text: str) -> str:
+def unescape_cell(text: str) -> str:
     """Return the text a cell was made of."""
-    return text.removeprefix(_MARK)
+    return text.removeprefix(_ESCAPE_MARK)
 
 
-def page_safe_json(value: Json) -> str:
+def to_html_safe_json(value: Json) -> str:
     """Return compact JSON, in ASCII, that stays inert even where it is taken for HTML or script."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     # Outside of strings JSON has none of these letters, so inside is where they are.
-    for letter, escaped in _IN_A_PAGE.items():
+    for letter, escaped in _HTML_ESCAPES.items():
         text = text.replace(letter, escaped)
     return text
 
 
-def _formula_like(text: str) -> bool:
+def _is_formula_like(text: str) -> bool:
     for letter in text:
-        if letter in _BEGINS_A_FORMULA:
+        if letter in _FORMULA_STARTS:
             return True
         # Programs that import pass over blanks and invisible letters (NBSP, BOM, ZWSP and their
         # kin, controls), and some read full-width signs as plain ones.
         if letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf"):
             continue
-        return unicodedata.normalize("NFKC", letter)[:1] in _BEGINS_A_FORMULA
+        return unicodedata.normalize("NFKC", letter)[:1] in _FORMULA_STARTS
     return False

@@ -26,7 +26,7 @@ JobId = NewType("JobId", str)
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
-LONGEST_TEXT = 100_000  # characters in one value; more than any real title, URL or page excerpt
+MAX_TEXT_LENGTH = 100_000  # characters in one value; more than any real title, URL or page excerpt
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -36,7 +36,7 @@ OPERATORS = TenantId("0-operators")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def tenant_id(text: str) -> TenantId:
+def parse_tenant_id(text: str) -> TenantId:
     """Return the text as a tenant's id, or say what an id looks like.
 
     Ids end up in file names, log lines and database settings, so they are kept plain.
@@ -51,7 +51,7 @@ def tenant_id(text: str) -> TenantId:
     return TenantId(text)
 
 
-def in_utc(moment: datetime, *, what: str = "the time") -> datetime:
+def to_utc(moment: datetime, *, what: str = "the time") -> datetime:
     """Return the same moment in UTC; a datetime without a zone is refused, never guessed."""
     if moment.tzinfo is UTC:
         return moment  # nearly always: what we keep is in UTC
@@ -73,20 +73,20 @@ def clean_text(text: str) -> str:
 
     NUL goes, half a surrogate pair becomes U+FFFD, and what is over the longest length is cut.
     """
-    if text.isascii() and "\0" not in text and len(text) <= LONGEST_TEXT:
+    if text.isascii() and "\0" not in text and len(text) <= MAX_TEXT_LENGTH:
         return text  # nearly always, and told without looking at each letter
-    kept = text[:LONGEST_TEXT]
+    kept = text[:MAX_TEXT_LENGTH]
     return _UNSTORABLE.sub(lambda bad: "" if bad[0] == "\0" else "\ufffd", kept)
 
 
-def storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Say whether every store would keep this text letter for letter."""
-    if len(text) > LONGEST_TEXT:
+    if len(text) > MAX_TEXT_LENGTH:
         return False
     return "\0" not in text if text.isascii() else not _UNSTORABLE.search(text)
 
 
-def job_id(*, source: str, url: str) -> JobId:
+def compute_job_id(*, source: str, url: str) -> JobId:
     """Return the id of a posting: the same source and address give the same id, always."""
     # Cleaned here too, so that the id of what was found is the id of what is kept.
     named = f"{clean_text(source)}|{clean_text(url)}"
@@ -95,7 +95,7 @@ def job_id(*, source: str, url: str) -> JobId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job posting found by discovery. Build it with `found`, which cleans its texts."""
+    """A job posting found by discovery. Build it with `create`, which cleans its texts."""
 
     id: JobId
     source: str
@@ -107,10 +107,10 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.posted_at is not None:
-            in_utc(self.posted_at, what="posted_at")
+            to_utc(self.posted_at, what="posted_at")
 
     @staticmethod
-    def found(
+    def create(
         *,
         source: str,
         url: str,
@@ -124,7 +124,7 @@ class Job:
         if not source.strip() or not url.strip():
             raise PermanentError("a posting needs a source and a url; this one has none")
         return Job(
-            id=job_id(source=source, url=url),
+            id=compute_job_id(source=source, url=url),
             source=source,
             url=url,
             title=clean_text(title),
@@ -135,7 +135,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enriched:
+class EnrichedJob:
     """What the title and text of a posting say, in words that can be compared."""
 
     job: JobId

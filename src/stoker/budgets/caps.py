@@ -19,14 +19,14 @@ from enum import StrEnum
 from functools import lru_cache
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
+from stoker.base.types import to_utc
 from stoker.budgets.windows import WindowKind
 
-LARGEST = 10**15  # of anything; a request beyond it is a mistake, not a purchase
+MAX_AMOUNT = 10**15  # of anything; a request beyond it is a mistake, not a purchase
 
-_UNIT = re.compile(r"calls|pull_units|tokens|credits|money:[A-Z]{3}")
+_UNIT_PATTERN = re.compile(r"calls|pull_units|tokens|credits|money:[A-Z]{3}")
 
-_CONNECTOR = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_CONNECTOR_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
 class Scope(StrEnum):
@@ -37,15 +37,19 @@ class Scope(StrEnum):
     CONNECTOR = "connector"  # everybody's, with one connector: one key, one contract
 
 
-_WHO = {Scope.TENANT: "TENANT", Scope.TENANT_CONNECTOR: "CONNECTOR", Scope.CONNECTOR: "SHARED"}
+_REASON_PARTS = {
+    Scope.TENANT: "TENANT",
+    Scope.TENANT_CONNECTOR: "CONNECTOR",
+    Scope.CONNECTOR: "SHARED",
+}
 
 
-def unit(text: str) -> str:
+def validate_unit(text: str) -> str:
     """Return the unit of an amount, or say which there are.
 
     `calls`, `pull_units`, `tokens`, `credits`, or money in minor units: `money:USD`.
     """
-    if not _UNIT.fullmatch(text):
+    if not _UNIT_PATTERN.fullmatch(text):
         raise ConfigError(
             f"{text!r} is no unit; use calls, pull_units, tokens, credits, or money in minor "
             "units of a currency, e.g. money:USD"
@@ -53,16 +57,16 @@ def unit(text: str) -> str:
     return text
 
 
-def amount(number: int, *, what: str = "an amount") -> int:
+def validate_amount(number: int, *, what: str = "an amount") -> int:
     """Return an amount that can be meant: a whole number from 0 to 10^15."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST:
-        raise ConfigError(f"{what} is {number!r}; allowed: whole numbers from 0 to {LARGEST}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_AMOUNT:
+        raise ConfigError(f"{what} is {number!r}; allowed: whole numbers from 0 to {MAX_AMOUNT}")
     return number
 
 
-def connector_name(text: str) -> str:
+def validate_connector(text: str) -> str:
     """Return a connector's name, or say what one looks like."""
-    if not _CONNECTOR.fullmatch(text):
+    if not _CONNECTOR_PATTERN.fullmatch(text):
         raise ConfigError(
             f"{text!r} is no connector; names are 1 to 63 of a-z, 0-9, '-' and '_', "
             "beginning with a letter"
@@ -85,10 +89,10 @@ class Cap:
     id: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        unit(self.unit)
-        amount(self.limit, what=f"the limit of {self.unit}")
+        validate_unit(self.unit)
+        validate_amount(self.limit, what=f"the limit of {self.unit}")
         if self.scope is not Scope.TENANT:
-            connector_name(self.connector)
+            validate_connector(self.connector)
         elif self.connector:
             raise ConfigError(
                 f"a cap of scope {self.scope} counts all connectors; leave out "
@@ -105,10 +109,10 @@ class Cap:
     @property
     def reason(self) -> str:
         """The reason code of a refusal by this cap."""
-        return f"CAP_{_WHO[self.scope]}_{self.window.name}"
+        return f"CAP_{_REASON_PARTS[self.scope]}_{self.window.name}"
 
 
-def cap_unit(cap: str) -> str:
+def get_cap_unit(cap: str) -> str:
     """Return the unit that the cap of this id counts."""
     return cap.split("/")[2]
 
@@ -124,15 +128,15 @@ class CapChange:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            amount(self.limit, what=f"the limit of {self.cap}")
+            validate_amount(self.limit, what=f"the limit of {self.cap}")
         if (self.raised_to is None) != (self.raised_until is None):
             raise ConfigError(f"{self.cap} is raised to a number and until a time; give both")
         if self.raised_to is not None and self.raised_until is not None:
-            amount(self.raised_to, what=f"the raised limit of {self.cap}")
-            in_utc(self.raised_until, what="raised_until")
+            validate_amount(self.raised_to, what=f"the raised limit of {self.cap}")
+            to_utc(self.raised_until, what="raised_until")
 
 
-def said_together(before: CapChange | None, change: CapChange) -> CapChange:
+def merge_changes(before: CapChange | None, change: CapChange) -> CapChange:
     """Return what stands after a further word about the same cap; None leaves what was said."""
     if before is None:
         return change
@@ -142,7 +146,7 @@ def said_together(before: CapChange | None, change: CapChange) -> CapChange:
     return replace(merged, raised_to=change.raised_to, raised_until=change.raised_until)
 
 
-def said_of(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
+def list_custom_limits(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
     """Return the limits people have given caps, as they are at this moment, by cap."""
     said = {}
     for name, change in changes.items():
@@ -153,7 +157,7 @@ def said_of(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int
     return said
 
 
-def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
+def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
     """Return how much this cap allows at this moment. A raise never makes it less."""
     if change is None:
         return cap.limit
@@ -164,7 +168,7 @@ def limit_in_force(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowances:
+class DailyAllowances:
     """What a tenant may use in one of its days, as settings say it. Money is in minor units."""
 
     tavily_calls: int
@@ -180,24 +184,24 @@ class Allowances:
     currency: str
 
 
-def default_caps(daily: Allowances) -> tuple[Cap, ...]:
+def build_default_caps(daily: DailyAllowances) -> tuple[Cap, ...]:
     """Return the caps these allowances mean, sorted by id."""
     caps = [
-        _with("tavily", "calls", daily.tavily_calls),
-        _with("tavily", "credits", daily.tavily_credits),
-        _with("lusha", "calls", daily.lusha_calls),
-        _with("lusha", "credits", daily.lusha_credits),
-        _with("zerobounce", "calls", daily.zerobounce_calls),
-        _with("zerobounce", "credits", daily.zerobounce_credits),
-        _with("openai", "calls", daily.openai_calls),
-        _with("openai", "tokens", daily.openai_tokens),
-        _of_tenant("pull_units", daily.pull_units),
-        _of_tenant(f"money:{daily.currency}", daily.money),
+        _build_vendor_cap("tavily", "calls", daily.tavily_calls),
+        _build_vendor_cap("tavily", "credits", daily.tavily_credits),
+        _build_vendor_cap("lusha", "calls", daily.lusha_calls),
+        _build_vendor_cap("lusha", "credits", daily.lusha_credits),
+        _build_vendor_cap("zerobounce", "calls", daily.zerobounce_calls),
+        _build_vendor_cap("zerobounce", "credits", daily.zerobounce_credits),
+        _build_vendor_cap("openai", "calls", daily.openai_calls),
+        _build_vendor_cap("openai", "tokens", daily.openai_tokens),
+        _build_tenant_cap("pull_units", daily.pull_units),
+        _build_tenant_cap(f"money:{daily.currency}", daily.money),
     ]
     return tuple(sorted(caps, key=lambda cap: cap.id))
 
 
-def cap_named(cap_id: str, *, limit: int) -> Cap:
+def parse_cap(cap_id: str, *, limit: int) -> Cap:
     """Return the cap of this id with this limit, or say what an id looks like."""
     parts = cap_id.split("/")
     scopes, windows = {scope.value for scope in Scope}, {kind.value for kind in WindowKind}
@@ -220,22 +224,22 @@ def cap_named(cap_id: str, *, limit: int) -> Cap:
     return cap
 
 
-def caps_in_force(
+def list_effective_caps(
     given: Iterable[Cap], changes: Mapping[str, CapChange], *, shared: bool
 ) -> tuple[Cap, ...]:
     """Return the caps that were given and those a person added by naming a limit, sorted by id.
 
     `changes` are what was said about caps that tenants share, or about one tenant's own. Changed
-    limits are not in it: `limit_in_force` tells those at the moment they are needed.
+    limits are not in it: `compute_effective_limit` tells those at the moment they are needed.
     """
     caps = {cap.id: cap for cap in given if cap.shared is shared}
     for cap_id, change in changes.items():
         if cap_id not in caps and change.limit is not None:
-            caps[cap_id] = cap_named(cap_id, limit=change.limit)
+            caps[cap_id] = parse_cap(cap_id, limit=change.limit)
     return tuple(caps[cap_id] for cap_id in sorted(caps))
 
 
-def added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
+def list_added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
     """Return the caps people added by naming a limit that are not among those given.
 
     Asked with every reservation, so that a cap binds whoever was already at work when it came.
@@ -244,18 +248,18 @@ def added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[C
         return []
     known = {cap.id for cap in given}
     return [
-        _once_named(cap_id, change.limit)
+        _parse_cap_cached(cap_id, change.limit)
         for cap_id, change in changes.items()
         if cap_id not in known and change.limit is not None
     ]
 
 
 @lru_cache(maxsize=1024)  # reading a name takes longer than all the rest of a reservation's caps
-def _once_named(cap_id: str, limit: int) -> Cap:
-    return cap_named(cap_id, limit=limit)
+def _parse_cap_cached(cap_id: str, limit: int) -> Cap:
+    return parse_cap(cap_id, limit=limit)
 
 
-def _with(connector: str, unit: str, limit: int) -> Cap:
+def _build_vendor_cap(connector: str, unit: str, limit: int) -> Cap:
     return Cap(
         scope=Scope.TENANT_CONNECTOR,
         connector=connector,
@@ -265,5 +269,5 @@ def _with(connector: str, unit: str, limit: int) -> Cap:
     )
 
 
-def _of_tenant(unit: str, limit: int) -> Cap:
+def _build_tenant_cap(unit: str, limit: int) -> Cap:
     return Cap(scope=Scope.TENANT, unit=unit, window=WindowKind.DAY, limit=limit)

@@ -13,21 +13,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from stoker.base.clock import went_back
+from stoker.base.clock import clock_went_backwards
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import in_utc, storable
-from stoker.budgets.caps import Cap, CapChange, amount, connector_name, limit_in_force, unit
-from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, window_at, window_named
+from stoker.base.types import is_storable, to_utc
+from stoker.budgets.caps import (
+    Cap,
+    CapChange,
+    compute_effective_limit,
+    validate_amount,
+    validate_connector,
+    validate_unit,
+)
+from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, compute_window, parse_window
 
-Place = tuple[str, str]
+CapWindow = tuple[str, str]
 """A cap, and one of its windows."""
 
-LONGEST_KEY = 500  # characters; a key stands in logs, pages and one index
+MAX_KEY_LENGTH = 500  # characters; a key stands in logs, pages and one index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SpendRequest:
     """What somebody wants to spend, under a name that is good for one attempt."""
 
     key: str
@@ -38,17 +45,17 @@ class Request:
     sends_at_once: bool = True  # the promise may be acted on the moment it is given
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.key) <= LONGEST_KEY or not self.key.isprintable():
+        if not 1 <= len(self.key) <= MAX_KEY_LENGTH or not self.key.isprintable():
             raise ConfigError(
-                f"a key is 1 to {LONGEST_KEY} printable characters, not {self.key[:60]!r}"
+                f"a key is 1 to {MAX_KEY_LENGTH} printable characters, not {self.key[:60]!r}"
             )
-        if not storable(f"{self.run}{self.account}"):
+        if not is_storable(f"{self.run}{self.account}"):
             raise ConfigError(f"{self.key}: its run or account has characters no store can keep")
-        connector_name(self.connector)
+        validate_connector(self.connector)
         if not self.amounts:
             raise ConfigError(f"{self.key} asks for nothing; say how much of what")
         for name, number in self.amounts.items():
-            amount(number, what=f"{self.key}: the amount of {unit(name)}")
+            validate_amount(number, what=f"{self.key}: the amount of {validate_unit(name)}")
 
     @property
     def fingerprint(self) -> str:
@@ -70,11 +77,11 @@ class Charge:
     reason: str
     # What windows that overlap this one had given away by themselves. It bears on granting alone,
     # so a promise that was granted is the same with it and without.
-    carried: int = field(default=0, compare=False)
+    overlap_amount: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class Totals:
     """What one cap has given away in one window: spent, and promised."""
 
     settled: int = 0
@@ -86,14 +93,14 @@ class Used:
         return self.settled + self.reserved
 
 
-def charges(
-    request: Request,
+def list_charges(
+    request: SpendRequest,
     caps: Iterable[Cap],
     changes: Mapping[str, CapChange],
     *,
     reset: ResetRule,
     now: datetime,
-    opened: Mapping[Place, Used] | None = None,
+    opened: Mapping[CapWindow, Totals] | None = None,
 ) -> list[Charge]:
     """Return what a request must be charged, in the one order everybody charges in.
 
@@ -108,14 +115,14 @@ def charges(
     uncapped = dict.fromkeys(request.amounts)
     wanted: dict[str, list[Charge]] = {}
     for cap in caps:
-        if not counts_for(cap, request):
+        if not cap_applies(cap, request):
             continue
         if cap.id in wanted:
             raise ConfigError(f"the cap {cap.id} is set twice; keep one of the two")
         uncapped.pop(cap.unit, None)
-        limit = limit_in_force(cap, changes.get(cap.id), now=now)
-        window = window_at(cap.window, now, reset=reset_for(cap, reset), run=request.run)
-        wanted[cap.id] = _charges(request, cap, limit, window, opened or {})
+        limit = compute_effective_limit(cap, changes.get(cap.id), now=now)
+        window = compute_window(cap.window, now, reset=get_reset_rule(cap, reset), run=request.run)
+        wanted[cap.id] = _list_cap_charges(request, cap, limit, window, opened or {})
     for name in uncapped:
         raise ConfigError(
             f"{request.key}: no cap covers {name} of {request.connector}; set one with: "
@@ -127,12 +134,14 @@ def charges(
     )
 
 
-def counts_for(cap: Cap, request: Request) -> bool:
+def cap_applies(cap: Cap, request: SpendRequest) -> bool:
     """Say whether a request falls under a cap."""
     return cap.unit in request.amounts and cap.connector in ("", request.connector)
 
 
-def overlapping(cap: Cap, window: BudgetWindow, opened: Mapping[Place, Used]) -> list[BudgetWindow]:
+def list_overlapping_windows(
+    cap: Cap, window: BudgetWindow, opened: Mapping[CapWindow, Totals]
+) -> list[BudgetWindow]:
     """Return the other windows of this cap that share a moment with this one, in order of names.
 
     There are none unless the rule for resetting was changed. Those of caps that tenants share
@@ -141,22 +150,22 @@ def overlapping(cap: Cap, window: BudgetWindow, opened: Mapping[Place, Used]) ->
     if cap.shared or cap.window is WindowKind.RUN:
         return []
     named = sorted(name for cap_id, name in opened if cap_id == cap.id and name != window.name)
-    return [other for other in map(window_named, named) if other.overlaps(window)]
+    return [other for other in map(parse_window, named) if other.overlaps(window)]
 
 
-def carried(own: Used, others: Iterable[tuple[BudgetWindow, Used]]) -> Used:
+def compute_overlap(own: Totals, others: Iterable[tuple[BudgetWindow, Totals]]) -> Totals:
     """Return what windows that overlap one gave away by themselves.
 
     Whatever is given away is charged to all windows that overlap: what this one gave is in theirs
     too, and of others that overlap each other one has it all. So this is the most that others
     which do not overlap each other add up to, without what was charged here.
     """
-    most = [Used()]
+    most = [Totals()]
     ends: list[datetime] = []
     for window, used in sorted(others, key=lambda other: (other[0].end, other[0].start)):
         before = most[bisect_right(ends, window.start)]
         ends.append(window.end)
-        taken = Used(
+        taken = Totals(
             settled=before.settled + max(used.settled - own.settled, 0),
             reserved=before.reserved + max(used.reserved - own.reserved, 0),
         )
@@ -165,31 +174,31 @@ def carried(own: Used, others: Iterable[tuple[BudgetWindow, Used]]) -> Used:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refusal:
     """No, and why: what refused, how full it is, and when asking again makes sense."""
 
     reason: str
-    sentence: str
+    message: str
     cap: str = ""
     used: int = 0
     limit: int = 0
     resets_at: datetime | None = None
 
 
-def first_refusal(wanted: Iterable[Charge], used: Mapping[Place, Used]) -> Refused | None:
+def find_refusal(wanted: Iterable[Charge], used: Mapping[CapWindow, Totals]) -> Refusal | None:
     """Return the refusal of the first cap that would be exceeded, or None when all have room.
 
     Of a cap that tenants share, no numbers are told: they would speak of the others.
     """
     for charge in wanted:
-        gone = used.get((charge.cap, charge.window), Used()).total + charge.carried
+        gone = used.get((charge.cap, charge.window), Totals()).total + charge.overlap_amount
         if gone + charge.amount <= charge.limit:
             continue
         left = max(charge.limit - gone, 0)
         room = "not enough" if charge.shared else f"{left} of {charge.limit}"
-        return Refused(
+        return Refusal(
             reason=charge.reason,
-            sentence=f"{charge.cap} has {room} left, {charge.amount} needed",
+            message=f"{charge.cap} has {room} left, {charge.amount} needed",
             cap=charge.cap,
             used=0 if charge.shared else gone,
             limit=0 if charge.shared else charge.limit,
@@ -198,34 +207,38 @@ def first_refusal(wanted: Iterable[Charge], used: Mapping[Place, Used]) -> Refus
     return None
 
 
-def clock_refusal(now: datetime, *, latest: datetime | None) -> Refused | None:
+def find_clock_refusal(now: datetime, *, latest: datetime | None) -> Refusal | None:
     """Return a refusal when the clock is earlier than what is already written down.
 
     Otherwise yesterday's budget, or this morning's, could be opened a second time. A difference
     that honest clocks can have is let pass.
     """
-    if latest is None or not went_back(now, latest=latest):
+    if latest is None or not clock_went_backwards(now, latest=latest):
         return None
-    return Refused(
+    return Refusal(
         reason="CLOCK_WENT_BACK",
-        sentence=f"the clock says {in_utc(now):%Y-%m-%d %H:%M:%S} UTC, but "
-        f"{in_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
+        message=f"the clock says {to_utc(now):%Y-%m-%d %H:%M:%S} UTC, but "
+        f"{to_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
         resets_at=latest,
     )
 
 
-def reset_for(cap: Cap, reset: ResetRule) -> ResetRule:
+def get_reset_rule(cap: Cap, reset: ResetRule) -> ResetRule:
     """Return where a cap's windows begin, for a tenant with this rule."""
     # What tenants in many zones share must begin at one moment for all of them.
     return ResetRule() if cap.shared else reset
 
 
-def _charges(
-    request: Request, cap: Cap, limit: int, window: BudgetWindow, opened: Mapping[Place, Used]
+def _list_cap_charges(
+    request: SpendRequest,
+    cap: Cap,
+    limit: int,
+    window: BudgetWindow,
+    opened: Mapping[CapWindow, Totals],
 ) -> list[Charge]:
-    others = overlapping(cap, window, opened)
-    own = opened.get((cap.id, window.name), Used())
-    before = carried(own, ((other, opened[cap.id, other.name]) for other in others))
+    others = list_overlapping_windows(cap, window, opened)
+    own = opened.get((cap.id, window.name), Totals())
+    before = compute_overlap(own, ((other, opened[cap.id, other.name]) for other in others))
     return [
         Charge(
             cap=cap.id,
@@ -235,7 +248,7 @@ def _charges(
             limit=limit,
             ends_at=window.end,
             reason=cap.reason,
-            carried=before.total if one is window else 0,
+            overlap_amount=before.total if one is window else 0,
         )
         for one in (window, *others)
     ]

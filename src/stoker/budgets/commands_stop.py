@@ -10,116 +10,122 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.budgets.caps import connector_name
-from stoker.budgets.commands_holds import hold_json, show_holds
-from stoker.budgets.views import open_holds, show_stops, stop_json
-from stoker.cli.options import one_tenant
-from stoker.cli.output import pass_asked, run_async, say, show_json, takes_json
+from stoker.budgets.caps import validate_connector
+from stoker.budgets.commands_holds import show_reservations, to_reservation_json
+from stoker.budgets.views import list_open_reservations, print_stops, to_stop_json
+from stoker.cli.options import choose_tenant
+from stoker.cli.output import json_option, pass_context, print_json, print_text, run_async
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import TenantId
     from stoker.budgets.model import Stop
-    from stoker.budgets.reservations import Hold
-    from stoker.cli.output import Asked
+    from stoker.budgets.reservations import Reservation
+    from stoker.cli.output import CommandContext
 
-_TENANT = click.option("--tenant", metavar="ID", help="Only this tenant. Default: everybody.")
+_TENANT_OPTION = click.option(
+    "--tenant", metavar="ID", help="Only this tenant. Default: everybody."
+)
 
-_CONNECTOR = click.option(
+_CONNECTOR_OPTION = click.option(
     "--connector", default="", metavar="NAME", help="Only this connector. Default: all."
 )
 
 
 @click.command()
-@_TENANT
-@_CONNECTOR
+@_TENANT_OPTION
+@_CONNECTOR_OPTION
 @click.option("--reason", default="", metavar="TEXT", help="Why; whoever is refused reads it.")
-@takes_json
-@pass_asked
-def stop(asked: Asked, tenant: str | None, connector: str, reason: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def stop(
+    asked: CommandContext, tenant: str | None, connector: str, reason: str, as_json: bool
+) -> None:
     """Grant nothing more, and show what is in flight. Stopping twice is once."""
-    run_async(_stop(asked, tenant, connector, reason=reason, as_json=as_json))
+    run_async(_stop_spending(asked, tenant, connector, reason=reason, as_json=as_json))
 
 
-async def _stop(
-    asked: Asked, tenant: str | None, connector: str, *, reason: str, as_json: bool
+async def _stop_spending(
+    asked: CommandContext, tenant: str | None, connector: str, *, reason: str, as_json: bool
 ) -> None:
     if connector:
-        connector_name(connector)
-    async with asked.app() as app:
+        validate_connector(connector)
+    async with asked.open_app() as app:
         now = app.clock.now()
         if tenant is not None:
-            whose = one_tenant(app.settings, tenant)
+            whose = choose_tenant(app.settings, tenant)
             await app.backend.tenant(whose).money.stop(connector, reason=reason, now=now)
             tenants: tuple[TenantId, ...] = (whose,)
         else:
             tenants = tuple(known.id for known in app.settings.tenants)
             await app.backend.shared().stop(connector, reason=reason, now=now)
-        going = [(name, await _in_flight(app, name, connector)) for name in tenants]
-        stops = await _in_force(app, tenant)
-        strange = connector and connector not in await _connectors(app, tenants)
+        going = [(name, await _list_in_flight(app, name, connector)) for name in tenants]
+        stops = await _list_active_stops(app, tenant)
+        strange = connector and connector not in await _list_connectors(app, tenants)
     flat = [(name, hold) for name, holds in going for hold in holds]
     if as_json:
-        show_json(
+        print_json(
             {
-                "stops": [stop_json(each) for each in stops],
-                "in_flight": [hold_json(name, hold) for name, hold in flat],
+                "stops": [to_stop_json(each) for each in stops],
+                "in_flight": [to_reservation_json(name, hold) for name, hold in flat],
             }
         )
         return
-    show_stops(stops)
+    print_stops(stops)
     if strange:
-        say(f"There is no connector {connector}; check its name with: stoker connector list")
+        print_text(f"There is no connector {connector}; check its name with: stoker connector list")
     if flat:
-        say(f"In flight, {len(flat)} promises given before:")
-    show_holds(flat, now=now, empty="Nothing is in flight.")
+        print_text(f"In flight, {len(flat)} promises given before:")
+    show_reservations(flat, now=now, empty="Nothing is in flight.")
 
 
 @click.command()
-@_TENANT
-@_CONNECTOR
-@takes_json
-@pass_asked
-def resume(asked: Asked, tenant: str | None, connector: str, as_json: bool) -> None:
+@_TENANT_OPTION
+@_CONNECTOR_OPTION
+@json_option
+@pass_context
+def resume(asked: CommandContext, tenant: str | None, connector: str, as_json: bool) -> None:
     """Take a stop back, the one with the same --tenant and --connector."""
-    run_async(_resume(asked, tenant, connector, as_json=as_json))
+    run_async(_resume_spending(asked, tenant, connector, as_json=as_json))
 
 
-async def _resume(asked: Asked, tenant: str | None, connector: str, *, as_json: bool) -> None:
+async def _resume_spending(
+    asked: CommandContext, tenant: str | None, connector: str, *, as_json: bool
+) -> None:
     if connector:
-        connector_name(connector)
-    async with asked.app() as app:
+        validate_connector(connector)
+    async with asked.open_app() as app:
         now = app.clock.now()
         if tenant is not None:
-            whose = one_tenant(app.settings, tenant)
+            whose = choose_tenant(app.settings, tenant)
             was = await app.backend.tenant(whose).money.resume(connector, now=now)
         else:
             was = await app.backend.shared().resume(connector, now=now)
-        stops = await _in_force(app, tenant)
+        stops = await _list_active_stops(app, tenant)
     if as_json:
-        show_json({"resumed": was, "stops": [stop_json(each) for each in stops]})
+        print_json({"resumed": was, "stops": [to_stop_json(each) for each in stops]})
         return
     what = f"{connector or 'spending'} for {tenant or 'everybody'}"
-    say(f"Resumed: {what}." if was else f"There was no stop of {what}.")
-    show_stops(stops)
+    print_text(f"Resumed: {what}." if was else f"There was no stop of {what}.")
+    print_stops(stops)
 
 
-async def _in_flight(app: App, tenant: TenantId, connector: str) -> list[Hold]:
-    return await open_holds(app.backend.tenant(tenant).money, connector=connector)
+async def _list_in_flight(app: App, tenant: TenantId, connector: str) -> list[Reservation]:
+    return await list_open_reservations(app.backend.tenant(tenant).money, connector=connector)
 
 
-async def _in_force(app: App, tenant: str | None) -> list[Stop]:
+async def _list_active_stops(app: App, tenant: str | None) -> list[Stop]:
     if tenant is not None:
-        return await app.backend.tenant(one_tenant(app.settings, tenant)).money.stops()
-    everybody = await app.backend.shared().stops()
+        return await app.backend.tenant(choose_tenant(app.settings, tenant)).money.list_stops()
+    everybody = await app.backend.shared().list_stops()
     for known in app.settings.tenants:
-        stops = await app.backend.tenant(known.id).money.stops()
+        stops = await app.backend.tenant(known.id).money.list_stops()
         everybody += [each for each in stops if each.tenant]
     return everybody
 
 
-async def _connectors(app: App, tenants: tuple[TenantId, ...]) -> set[str]:
+async def _list_connectors(app: App, tenants: tuple[TenantId, ...]) -> set[str]:
     """Return the connectors there are, and those that somebody's caps speak of."""
     from stoker.connectors import NEEDS
 
-    return {*NEEDS} | {cap.connector for name in tenants for cap in await app.caps_for(name)}
+    return {*NEEDS} | {cap.connector for name in tenants for cap in await app.list_caps(name)}

@@ -12,27 +12,27 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from stoker.base.types import TenantId, in_utc
-from stoker.budgets.caps import Cap, CapChange, added_caps
-from stoker.budgets.charges import Charge, Request, Used, counts_for
-from stoker.budgets.gate import Standing, kept_change, kept_stop
-from stoker.budgets.ledger_entries import cap_note, resume_note, stop_note
-from stoker.budgets.model import Stop, Usage
-from stoker.budgets.rows import change_of, change_values, stops_of, usage_of
-from stoker.budgets.shared_store import SHARED_STOPS
-from stoker.budgets.windows import WindowKind, names_about, window_named
+from stoker.base.types import TenantId, to_utc
+from stoker.budgets.caps import Cap, CapChange, list_added_caps
+from stoker.budgets.charges import Charge, SpendRequest, Totals, cap_applies
+from stoker.budgets.gate import BudgetState, validate_change, validate_stop
+from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
+from stoker.budgets.model import CapUsage, Stop
+from stoker.budgets.rows import parse_cap_change, parse_stops, parse_usage, to_cap_change_values
+from stoker.budgets.shared_store import SELECT_SHARED_STOPS
+from stoker.budgets.windows import WindowKind, compute_name_range, parse_window
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    moment,
-    moment_text,
-    refusing_garbage,
+    from_db_time,
+    to_db_time,
+    wrap_row_errors,
 )
-from stoker.ledger.store import added_as_they_are
+from stoker.ledger.store import append_checked
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
-STANDING = """
+SELECT_BUDGET_STATE = """
 SELECT 'change' AS what, cap, new_limit, raised_to, raised_until, '' AS reason
 FROM cap_changes WHERE tenant_id = :tenant
 UNION ALL
@@ -49,7 +49,7 @@ FROM (SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1)
 """
 
 # Windows of one cap near a moment, as further lines of the same question.
-WINDOWS = """
+SELECT_WINDOWS = """
 UNION ALL
 SELECT 'window', cap, settled, reserved, NULL, window_name FROM budgets
 WHERE tenant_id = :tenant AND cap = :cap_{n}
@@ -57,32 +57,32 @@ WHERE tenant_id = :tenant AND cap = :cap_{n}
 """
 
 # The row without a window is nobody's budget: holding it still is having the cap to oneself.
-DOOR = """
+LOCK_CAP = """
 INSERT INTO budgets (tenant_id, cap, window_name, settled, reserved)
 VALUES (:tenant, :cap, '', 0, 0)
 ON CONFLICT (tenant_id, cap, window_name) DO UPDATE SET settled = budgets.settled
 """
 
-USED = """
+SELECT_TOTALS = """
 SELECT settled, reserved FROM budgets
 WHERE tenant_id = :tenant AND cap = :cap AND window_name = :window
 """
 
-SHARED_USED = """
+SELECT_SHARED_TOTALS = """
 SELECT settled, reserved FROM shared_budgets WHERE cap = :cap AND window_name = :window
 """
 
-USAGE = """
+SELECT_USAGE = """
 SELECT cap, window_name, settled, reserved FROM budgets
 WHERE tenant_id = :tenant AND window_name <> ''
 ORDER BY cap, window_name
 """
 
-CHANGES = """
+SELECT_CAP_CHANGES = """
 SELECT cap, new_limit, raised_to, raised_until FROM cap_changes WHERE tenant_id = :tenant
 """
 
-SAY = """
+UPSERT_CAP_CHANGE = """
 INSERT INTO cap_changes (tenant_id, cap, new_limit, raised_to, raised_until)
 VALUES (:tenant, :cap, :new_limit, :raised_to, :raised_until)
 ON CONFLICT (tenant_id, cap) DO UPDATE SET
@@ -91,99 +91,103 @@ ON CONFLICT (tenant_id, cap) DO UPDATE SET
     raised_until = COALESCE(excluded.raised_until, cap_changes.raised_until)
 """
 
-STOPS = """
+SELECT_STOPS = """
 SELECT connector, since_at, reason FROM stops WHERE tenant_id = :tenant ORDER BY connector
 """
 
-STOP = """
+INSERT_STOP = """
 INSERT INTO stops (tenant_id, connector, since_at, reason)
 VALUES (:tenant, :connector, :since_at, :reason) ON CONFLICT DO NOTHING
 """
 
-RESUME = "DELETE FROM stops WHERE tenant_id = :tenant AND connector = :connector"
+DELETE_STOP = "DELETE FROM stops WHERE tenant_id = :tenant AND connector = :connector"
 
-LAST_MOMENT = "the moment of the last ledger entry"
+LAST_ENTRY_TIME = "the moment of the last ledger entry"
 
 
-class SqlStanding:
+class SqlLimitStore:
     """The part of a `MoneyStore` that is about limits, stops and totals."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def usage(self) -> list[Usage]:
-        rows = await self._database.read(lambda tx: tx.rows(USAGE, tenant=self._tenant))
-        return usage_of(rows)
+    async def list_usage(self) -> list[CapUsage]:
+        rows = await self._database.read(lambda tx: tx.query(SELECT_USAGE, tenant=self._tenant))
+        return parse_usage(rows)
 
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        change, now = kept_change(change, shared=False), in_utc(now)
+        change, now = validate_change(change, shared=False), to_utc(now)
 
         def say(tx: Transaction) -> None:
-            tx.change(SAY, tenant=self._tenant, **change_values(change))
-            moment = standing(tx, self._tenant).moment(now)
-            added_as_they_are(tx, self._tenant, [cap_note(change, now=moment)])
+            tx.execute(UPSERT_CAP_CHANGE, tenant=self._tenant, **to_cap_change_values(change))
+            moment = read_budget_state(tx, self._tenant).to_ledger_time(now)
+            append_checked(tx, self._tenant, [build_cap_entry(change, now=moment)])
 
         await self._database.write(say)
 
-    async def cap_changes(self) -> dict[str, CapChange]:
-        rows = await self._database.read(lambda tx: tx.rows(CHANGES, tenant=self._tenant))
-        return {row[0]: change_of(row) for row in rows}
+    async def list_cap_changes(self) -> dict[str, CapChange]:
+        rows = await self._database.read(
+            lambda tx: tx.query(SELECT_CAP_CHANGES, tenant=self._tenant)
+        )
+        return {row[0]: parse_cap_change(row) for row in rows}
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector, now = kept_stop(connector, reason=reason), in_utc(now)
+        connector, now = validate_stop(connector, reason=reason), to_utc(now)
 
         def stop(tx: Transaction) -> None:
-            since = standing(tx, self._tenant).moment(now)
-            values = {"connector": connector, "since_at": moment_text(since), "reason": reason}
-            if tx.change(STOP, tenant=self._tenant, **values):
-                added_as_they_are(
-                    tx, self._tenant, [stop_note(connector, reason=reason, now=since)]
+            since = read_budget_state(tx, self._tenant).to_ledger_time(now)
+            values = {"connector": connector, "since_at": to_db_time(since), "reason": reason}
+            if tx.execute(INSERT_STOP, tenant=self._tenant, **values):
+                append_checked(
+                    tx, self._tenant, [build_stop_entry(connector, reason=reason, now=since)]
                 )
 
         await self._database.write(stop)
 
     async def resume(self, connector: str, *, now: datetime) -> bool:
-        connector, now = kept_stop(connector), in_utc(now)
+        connector, now = validate_stop(connector), to_utc(now)
 
         def resume(tx: Transaction) -> bool:
-            if not tx.change(RESUME, tenant=self._tenant, connector=connector):
+            if not tx.execute(DELETE_STOP, tenant=self._tenant, connector=connector):
                 return False
-            moment = standing(tx, self._tenant).moment(now)
-            added_as_they_are(tx, self._tenant, [resume_note(connector, now=moment)])
+            moment = read_budget_state(tx, self._tenant).to_ledger_time(now)
+            append_checked(tx, self._tenant, [build_resume_entry(connector, now=moment)])
             return True
 
         return await self._database.write(resume)
 
-    async def stops(self) -> list[Stop]:
+    async def list_stops(self) -> list[Stop]:
         def look(tx: Transaction) -> list[Stop]:
-            everybody = stops_of(tx.rows(SHARED_STOPS), tenant=None)
-            return everybody + stops_of(tx.rows(STOPS, tenant=self._tenant), tenant=self._tenant)
+            everybody = parse_stops(tx.query(SELECT_SHARED_STOPS), tenant=None)
+            return everybody + parse_stops(
+                tx.query(SELECT_STOPS, tenant=self._tenant), tenant=self._tenant
+            )
 
         return await self._database.read(look)
 
 
-def standing(tx: Transaction, tenant: TenantId) -> Standing:
+def read_budget_state(tx: Transaction, tenant: TenantId) -> BudgetState:
     """Return what stands for a tenant at this moment, apart from its windows."""
-    return _stands(tx.rows(STANDING, tenant=tenant, key=""))[0]
+    return _to_budget_state(tx.query(SELECT_BUDGET_STATE, tenant=tenant, key=""))[0]
 
 
-def asked(
-    tx: Transaction, tenant: TenantId, request: Request, caps: Sequence[Cap], *, now: datetime
-) -> tuple[Standing, bool]:
+def read_request_state(
+    tx: Transaction, tenant: TenantId, request: SpendRequest, caps: Sequence[Cap], *, now: datetime
+) -> tuple[BudgetState, bool]:
     """Return what stands for a request, and whether something was promised under its key before."""
-    query, values = _question(request, caps, now=now)
-    found, known = _stands(tx.rows(query, tenant=tenant, key=request.key, **values))
-    added = added_caps(caps, found.changes)
+    query, values = _build_query(request, caps, now=now)
+    found, known = _to_budget_state(tx.query(query, tenant=tenant, key=request.key, **values))
+    added = list_added_caps(caps, found.changes)
     if not known and added:
-        query, values = _question(request, added, now=now)
-        also, _ = _stands(tx.rows(query, tenant=tenant, key="", **values))
-        found = replace(found, opened={**found.opened, **also.opened})
+        query, values = _build_query(request, added, now=now)
+        also, _ = _to_budget_state(tx.query(query, tenant=tenant, key="", **values))
+        found = replace(found, open_windows={**found.open_windows, **also.open_windows})
     return found, known
 
 
-def hold_doors(
-    tx: Transaction, tenant: TenantId, charges: Iterable[Charge], stands: Standing
+def lock_window_creation(
+    tx: Transaction, tenant: TenantId, charges: Iterable[Charge], stands: BudgetState
 ) -> bool:
     """Keep others from opening windows of caps that are to have a new one; say if there are any.
 
@@ -193,66 +197,66 @@ def hold_doors(
     opening = [
         charge.cap
         for charge in charges
-        if not charge.shared and (charge.cap, charge.window) not in stands.opened
+        if not charge.shared and (charge.cap, charge.window) not in stands.open_windows
     ]
     timed = sorted({cap for cap in opening if not cap.endswith(f"/{WindowKind.RUN}")})
     for cap in timed:
-        tx.change(DOOR, tenant=tenant, cap=cap)
+        tx.execute(LOCK_CAP, tenant=tenant, cap=cap)
     return bool(timed)
 
 
-def used(
+def read_totals(
     tx: Transaction, tenant: TenantId, charges: Sequence[Charge]
-) -> dict[tuple[str, str], Used]:
+) -> dict[tuple[str, str], Totals]:
     """Return what these caps have given away already."""
     found = {}
     for charge in charges:
         place = {"cap": charge.cap, "window": charge.window}
         rows = (
-            tx.rows(SHARED_USED, **place)
+            tx.query(SELECT_SHARED_TOTALS, **place)
             if charge.shared
-            else tx.rows(USED, tenant=tenant, **place)
+            else tx.query(SELECT_TOTALS, tenant=tenant, **place)
         )
         for settled, reserved in rows:
-            found[charge.cap, charge.window] = Used(settled=settled, reserved=reserved)
+            found[charge.cap, charge.window] = Totals(settled=settled, reserved=reserved)
     return found
 
 
-def _question(
-    request: Request, caps: Iterable[Cap], *, now: datetime
+def _build_query(
+    request: SpendRequest, caps: Iterable[Cap], *, now: datetime
 ) -> tuple[str, dict[str, Value]]:
     timed = [
         cap
         for cap in caps
-        if counts_for(cap, request) and not cap.shared and cap.window is not WindowKind.RUN
+        if cap_applies(cap, request) and not cap.shared and cap.window is not WindowKind.RUN
     ]
     values: dict[str, Value] = {}
     for n, cap in enumerate(timed):
-        since, until = names_about(cap.window, now)
+        since, until = compute_name_range(cap.window, now)
         values |= {f"cap_{n}": cap.id, f"since_{n}": since, f"until_{n}": until}
-    return _question_about(len(timed)), values
+    return _build_query_text(len(timed)), values
 
 
 @lru_cache(maxsize=64)
-def _question_about(caps: int) -> str:
-    return STANDING + "".join(WINDOWS.format(n=n) for n in range(caps))
+def _build_query_text(caps: int) -> str:
+    return SELECT_BUDGET_STATE + "".join(SELECT_WINDOWS.format(n=n) for n in range(caps))
 
 
-def _stands(rows: Iterable[tuple[Any, ...]]) -> tuple[Standing, bool]:
+def _to_budget_state(rows: Iterable[tuple[Any, ...]]) -> tuple[BudgetState, bool]:
     latest, changes, stops, opened, known = None, {}, {}, {}, False
     for what, name, first, second, at, text in rows:
         match what:
             case "change":
-                changes[name] = change_of((name, first, second, at))
+                changes[name] = parse_cap_change((name, first, second, at))
             case "stop":
                 stops[name] = text
             case "hold":
                 known = True
             case "window":
-                with refusing_garbage(f"a window of {name}"):
-                    window_named(text)
-                opened[name, text] = Used(settled=first, reserved=second)
+                with wrap_row_errors(f"a window of {name}"):
+                    parse_window(text)
+                opened[name, text] = Totals(settled=first, reserved=second)
             case _:
-                with refusing_garbage(LAST_MOMENT):
-                    latest = moment(at)
-    return Standing(latest=latest, changes=changes, stops=stops, opened=opened), known
+                with wrap_row_errors(LAST_ENTRY_TIME):
+                    latest = from_db_time(at)
+    return BudgetState(latest=latest, changes=changes, stops=stops, open_windows=opened), known

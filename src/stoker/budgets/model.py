@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from stoker.base.retry import Quota
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, CapChange
-from stoker.budgets.charges import Refused, Request, Used
-from stoker.budgets.reservations import Hold, Phase
+from stoker.budgets.charges import Refusal, SpendRequest, Totals
+from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.budgets.windows import ResetRule
 from stoker.ledger.chain import LedgerStore
 
 if TYPE_CHECKING:
-    from stoker.rate_limits.rate_limit import Rate, Turn
+    from stoker.rate_limits.rate_limit import Rate, RateDecision
 
 Answer = TypeVar("Answer")
 
-Question_contra = TypeVar("Question_contra", contravariant=True)
+Query_contra = TypeVar("Query_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[Answer]):
+class Paid(Generic[Answer]):
     """What a step did: the answer it got, what that cost by unit, and what it left of a quota."""
 
     answer: Answer
@@ -45,7 +45,7 @@ class Health:
     detail: str
 
 
-class Connector(Protocol[Question_contra, Answer]):
+class Connector(Protocol[Query_contra, Answer]):
     """One need, answered by one vendor. Its caps, rates and stops go by its name."""
 
     @property
@@ -53,14 +53,14 @@ class Connector(Protocol[Question_contra, Answer]):
         """The connector's name, as in caps: `tavily`."""
         ...
 
-    def price(self, question: Question_contra) -> Mapping[str, int]:
+    def price(self, question: Query_contra) -> Mapping[str, int]:
         """Return the most that one call with this question may cost, by unit.
 
         It is promised before the call. Raises PermanentError for a question no vendor can answer.
         """
         ...
 
-    async def ask(self, question: Question_contra, *, key: str) -> Done[Answer]:
+    async def ask(self, question: Query_contra, *, key: str) -> Paid[Answer]:
         """Ask once, and return the answer with what it cost; the key goes along where it counts.
 
         It never tries again by itself. Raises TransientError when nothing was done and later may
@@ -77,12 +77,12 @@ class Connector(Protocol[Question_contra, Answer]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class CapUsage:
     """What one cap has given away in one window."""
 
     cap: str
     window: str
-    used: Used
+    used: Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Stop:
     reason: str
 
 
-class MoneyStore(Protocol):
+class BudgetStore(Protocol):
     """One tenant's promises and what became of them: the gate everything that costs goes through.
 
     After every commit, on every cap, settled + reserved <= limit, except by what a vendor charged
@@ -105,14 +105,14 @@ class MoneyStore(Protocol):
 
     async def reserve(
         self,
-        request: Request,
+        request: SpendRequest,
         *,
         caps: Sequence[Cap],
         reset: ResetRule,
         owner: str,
         until: datetime,
         now: datetime,
-    ) -> Hold | Refused:
+    ) -> Reservation | Refusal:
         """Promise to spend, if it fits into all the caps it falls under; otherwise into none.
 
         Atomic: of two callers racing for the last of a budget, one is told no. The same key again
@@ -123,11 +123,11 @@ class MoneyStore(Protocol):
         """
         ...
 
-    async def sent(self, key: str, *, now: datetime) -> Hold:
+    async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
         """Say that a HELD promise may be acted on from now on. As `core.holds.sent`."""
         ...
 
-    async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Hold:
+    async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
         """Turn a promise into what it really cost. As `core.holds.settled`.
 
         A promise that was given back meanwhile is settled late. Raises ConflictError when there
@@ -135,39 +135,39 @@ class MoneyStore(Protocol):
         """
         ...
 
-    async def release(self, key: str, *, reason: str, now: datetime) -> Hold:
+    async def release(self, key: str, *, reason: str, now: datetime) -> Reservation:
         """Give a promise back whole: nothing was done. As `core.holds.released`."""
         ...
 
-    async def keep_aside(self, key: str, *, reason: str, now: datetime) -> Hold:
+    async def mark_uncertain(self, key: str, *, reason: str, now: datetime) -> Reservation:
         """Keep a promise whose outcome nobody knows. As `core.holds.uncertain`."""
         ...
 
-    async def renew(self, owner: str, *, until: datetime, now: datetime) -> int:
+    async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:
         """Lengthen the lease of everything this owner has HELD or SENT; return how many.
 
         By as much as lies between `now` and `until`, also for an owner whose clock is behind.
         """
         ...
 
-    async def expire(self, *, now: datetime) -> list[Hold]:
+    async def expire_reservations(self, *, now: datetime) -> list[Reservation]:
         """Deal with every promise whose owner fell silent; return them as they now stand.
 
         As `core.holds.lapsed`: never sent comes back, maybe sent is kept aside.
         """
         ...
 
-    async def hold(self, key: str) -> Hold | None:
+    async def find_reservation(self, key: str) -> Reservation | None:
         """Return a promise by its key."""
         ...
 
-    async def holds(
-        self, *, phases: Sequence[Phase], after: str = "", limit: int = 1000
-    ) -> list[Hold]:
+    async def list_reservations(
+        self, *, phases: Sequence[ReservationStatus], after: str = "", limit: int = 1000
+    ) -> list[Reservation]:
         """Return one page of the promises in these phases, in key order."""
         ...
 
-    async def usage(self) -> list[Usage]:
+    async def list_usage(self) -> list[CapUsage]:
         """Return what every cap of this tenant has given away, window by window, sorted.
 
         Shared caps are not among them.
@@ -181,7 +181,7 @@ class MoneyStore(Protocol):
         """
         ...
 
-    async def cap_changes(self) -> dict[str, CapChange]:
+    async def list_cap_changes(self) -> dict[str, CapChange]:
         """Return what was said about caps, by cap."""
         ...
 
@@ -193,7 +193,7 @@ class MoneyStore(Protocol):
         """Take a stop back; say whether there was one."""
         ...
 
-    async def stops(self) -> list[Stop]:
+    async def list_stops(self) -> list[Stop]:
         """Return the stops in force for this tenant, those for everybody included."""
         ...
 
@@ -210,29 +210,29 @@ class SharedStore(Protocol):
         """What operators did for everybody, chained like a tenant's ledger."""
         ...
 
-    async def turn(self, key: str, rate: Rate, *, now: datetime) -> Turn:
+    async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
         """Ask whether a call may go now, and use the turn up if so. Atomic across workers.
 
         As `core.limits.turn`: what no clock that is about right can have left is not believed.
         """
         ...
 
-    async def push_back(self, key: str, *, until: datetime) -> None:
+    async def delay_until(self, key: str, *, until: datetime) -> None:
         """Let nothing go under this key before then; it never makes it sooner.
 
         For a rate with a burst, `until` is what `core.limits.rest` says: otherwise the burst
-        would come early. A moment further off than `turn` believes is not waited for.
+        would come early. A moment further off than `acquire_call` believes is not waited for.
         """
         ...
 
-    async def next_at(self, key: str) -> datetime | None:
+    async def find_next_at(self, key: str) -> datetime | None:
         """Return what is remembered of a key for `core.limits.turn`, using nothing up.
 
         None when nothing ever went under it.
         """
         ...
 
-    async def take_place(
+    async def acquire_slot(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
     ) -> bool:
         """Take one of so many places, if one is free or its holder's lease has ended.
@@ -241,7 +241,7 @@ class SharedStore(Protocol):
         """
         ...
 
-    async def leave_place(self, name: str, *, owner: str) -> None:
+    async def release_slot(self, name: str, *, owner: str) -> None:
         """Make the owner's place free. Leaving twice is once."""
         ...
 
@@ -253,7 +253,7 @@ class SharedStore(Protocol):
         """Take a stop for everybody back; say whether there was one."""
         ...
 
-    async def stops(self) -> list[Stop]:
+    async def list_stops(self) -> list[Stop]:
         """Return the stops in force for everybody."""
         ...
 
@@ -261,15 +261,15 @@ class SharedStore(Protocol):
         """Remember what an operator said about a cap that tenants share, with a ledger entry."""
         ...
 
-    async def cap_changes(self) -> dict[str, CapChange]:
+    async def list_cap_changes(self) -> dict[str, CapChange]:
         """Return what was said about shared caps, by cap."""
         ...
 
-    async def usage(self) -> list[Usage]:
+    async def list_usage(self) -> list[CapUsage]:
         """Return what every shared cap has given away, for operators only."""
         ...
 
 
-def concerning(stops: Iterable[Stop], asked: Collection[str]) -> tuple[Stop, ...]:
+def filter_stops(stops: Iterable[Stop], asked: Collection[str]) -> tuple[Stop, ...]:
     """Return the stops by which whoever asks these connectors is refused, in part or altogether."""
     return tuple(stop for stop in stops if asked and stop.connector in {"", *asked})

@@ -10,52 +10,61 @@ from collections.abc import Sequence
 
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json, TenantId
-from stoker.budgets.reservations import Move, TotalChange, notes, total_changes
-from stoker.budgets.rows import charges_json
-from stoker.db.database import Transaction, moment_text, optional_moment_text
-from stoker.ledger.chain import Note, unnumbered
+from stoker.budgets.reservations import (
+    ReservationChange,
+    TotalChange,
+    list_entries,
+    list_total_changes,
+)
+from stoker.budgets.rows import to_charges_json
+from stoker.db.database import Transaction, to_db_time, to_optional_db_time
+from stoker.ledger.chain import NewEntry, to_canonical_text
 
 
-def write_moves_at_once(tx: Transaction, tenant: TenantId, moves: Sequence[Move]) -> None:
+def write_changes_on_server(
+    tx: Transaction, tenant: TenantId, moves: Sequence[ReservationChange]
+) -> None:
     """Write moves with one call of the server's function of that name. As `write_moves`."""
     if not moves:
         return
     asked: dict[str, Json] = {
-        "holds": [_hold_json(move) for move in sorted(moves, key=lambda move: move.after.key)],
-        "totals": [_total_json(change) for change in total_changes(moves)],
-        "notes": [_note_json(note) for note in notes(moves)],
+        "holds": [
+            _to_reservation_json(move) for move in sorted(moves, key=lambda move: move.after.key)
+        ],
+        "totals": [_to_total_json(change) for change in list_total_changes(moves)],
+        "notes": [_to_entry_json(note) for note in list_entries(moves)],
     }
-    tx.at_commit("SELECT write_moves(:asked)", asked=compact_json(asked))
+    tx.execute_with_commit("SELECT write_moves(:asked)", asked=compact_json(asked))
 
 
-def _hold_json(move: Move) -> Json:
+def _to_reservation_json(move: ReservationChange) -> Json:
     hold = move.after
     changed: dict[str, Json] = {
         "key": hold.key,
-        "phase": hold.phase.value,
-        "closed_at": optional_moment_text(hold.closed_at),
+        "phase": hold.status.value,
+        "closed_at": to_optional_db_time(hold.closed_at),
         "reason": hold.reason,
         "actual": dict(hold.actual),
     }
     if move.before is not None:
         return changed | {
-            "seen_phase": move.before.phase.value,
-            "seen_until_at": moment_text(move.before.until),
+            "seen_phase": move.before.status.value,
+            "seen_until_at": to_db_time(move.before.until),
         }
     return changed | {
         "connector": hold.connector,
         "fingerprint": hold.fingerprint,
         "owner": hold.owner,
-        "until_at": moment_text(hold.until),
-        "reserved_at": moment_text(hold.reserved_at),
+        "until_at": to_db_time(hold.until),
+        "reserved_at": to_db_time(hold.reserved_at),
         "run": hold.run,
         "account": hold.account,
         "amounts": dict(hold.amounts),
-        "charges": charges_json(hold),
+        "charges": to_charges_json(hold),
     }
 
 
-def _total_json(change: TotalChange) -> Json:
+def _to_total_json(change: TotalChange) -> Json:
     return {
         "shared": change.shared,
         "cap": change.cap,
@@ -66,12 +75,12 @@ def _total_json(change: TotalChange) -> Json:
     }
 
 
-def _note_json(note: Note) -> Json:
+def _to_entry_json(note: NewEntry) -> Json:
     return {
-        "at": moment_text(note.at),
+        "at": to_db_time(note.at),
         "kind": note.kind,
         "subject": note.subject,
         "reason": note.reason,
         "data": note.data,
-        "unnumbered": unnumbered(note),
+        "unnumbered": to_canonical_text(note),
     }

@@ -1,7 +1,7 @@
 """Totals and open promises, worked out from nothing but the ledger.
 
 Entries are the truth and totals are a cache: what a store says it has spent must be what its
-entries add up to, and `differences` says where it is not. Reads the notes of `money_notes` and
+entries add up to, and `find_differences` says where it is not. Reads the notes of `money_notes` and
 passes over all other kinds; whether the chain itself is sound is `ledger`'s business.
 
 What operators ordered for everybody, worked out from the ledger of their orders alone.
@@ -18,14 +18,14 @@ from datetime import datetime
 from typing import Any
 
 from stoker.base.errors import ConfigError
-from stoker.budgets.caps import CapChange, cap_unit, said_together
-from stoker.budgets.charges import Place, Used
-from stoker.budgets.reservations import OPEN, Phase
-from stoker.ledger.chain import Entry
-from stoker.ledger.query import ANY_CONNECTOR, MoneyKind
+from stoker.budgets.caps import CapChange, get_cap_unit, merge_changes
+from stoker.budgets.charges import CapWindow, Totals
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.ledger.chain import LedgerEntry
+from stoker.ledger.query import ANY_CONNECTOR, EntryKind
 
 
-class Orders:
+class OperatorSettings:
     """What stands after every entry read so far."""
 
     def __init__(self) -> None:
@@ -33,30 +33,30 @@ class Orders:
         self.changes: dict[str, CapChange] = {}
         self.faults: list[str] = []
 
-    def read(self, entries: Iterable[Entry]) -> None:
+    def read(self, entries: Iterable[LedgerEntry]) -> None:
         """Read on. An entry that cannot be understood is a fault, and changes nothing."""
         for entry in entries:
             try:
-                self._read(entry)
+                self._apply_entry(entry)
             except (ConfigError, TypeError, ValueError) as error:
                 self.faults.append(f"entry {entry.seq} cannot be understood: {error}")
 
-    def _read(self, entry: Entry) -> None:
+    def _apply_entry(self, entry: LedgerEntry) -> None:
         connector = "" if entry.subject == ANY_CONNECTOR else entry.subject
         match entry.kind:
-            case MoneyKind.STOPPED:
+            case EntryKind.STOPPED:
                 self.stops.add(connector)
-            case MoneyKind.RESUMED:
+            case EntryKind.RESUMED:
                 self.stops.discard(connector)
-            case MoneyKind.CAP_CHANGED | MoneyKind.CAP_RAISED:
+            case EntryKind.CAP_CHANGED | EntryKind.CAP_RAISED:
                 before = self.changes.get(entry.subject)
-                self.changes[entry.subject] = said_together(before, _change(entry))
+                self.changes[entry.subject] = merge_changes(before, _parse_change(entry))
             case _:
                 return  # something that orders nothing
 
 
-def order_differences(
-    orders: Orders, *, stops: Iterable[str], changes: Mapping[str, CapChange]
+def find_operator_mismatches(
+    orders: OperatorSettings, *, stops: Iterable[str], changes: Mapping[str, CapChange]
 ) -> list[str]:
     """Return where a store's stops and caps differ from what was ordered, one sentence each."""
     in_force = set(stops)
@@ -69,15 +69,15 @@ def order_differences(
         for connector in sorted(in_force - orders.stops)
     ]
     found += [
-        f"{cap}: orders say {_said(orders.changes.get(cap))}, the store says "
-        f"{_said(changes.get(cap))}"
+        f"{cap}: orders say {_format_change(orders.changes.get(cap))}, the store says "
+        f"{_format_change(changes.get(cap))}"
         for cap in sorted(orders.changes.keys() | changes.keys())
         if orders.changes.get(cap) != changes.get(cap)
     ]
     return found
 
 
-def _change(entry: Entry) -> CapChange:
+def _parse_change(entry: LedgerEntry) -> CapChange:
     limit, raised_to = entry.data.get("limit"), entry.data.get("raised_to")
     until = entry.data.get("raised_until")
     whole = all(number is None or isinstance(number, int) for number in (limit, raised_to))
@@ -91,7 +91,7 @@ def _change(entry: Entry) -> CapChange:
     )
 
 
-def _said(change: CapChange | None) -> str:
+def _format_change(change: CapChange | None) -> str:
     if change is None:
         return "nothing"
     limit = "its own limit" if change.limit is None else f"limit {change.limit}"
@@ -100,17 +100,19 @@ def _said(change: CapChange | None) -> str:
     return f"{limit}, {change.raised_to} until {change.raised_until:%Y-%m-%d %H:%M:%S} UTC"
 
 
-_LATER = frozenset(phase.value for phase in Phase if phase is not Phase.HELD)
+_LATER_KINDS = frozenset(
+    phase.value for phase in ReservationStatus if phase is not ReservationStatus.RESERVED
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class ReplayedReservation:
     """A promise as far as the ledger tells: what it takes, and where it stands."""
 
     key: str
-    phase: Phase
-    charges: Mapping[Place, int]
-    shared: Mapping[Place, int]  # out of caps that tenants share
+    status: ReservationStatus
+    charges: Mapping[CapWindow, int]
+    shared: Mapping[CapWindow, int]  # out of caps that tenants share
 
 
 @dataclass(slots=True)
@@ -123,73 +125,83 @@ class Replay:
     they count for nothing.
     """
 
-    own: dict[Place, Used] = field(default_factory=dict)
-    shared: dict[Place, Used] = field(default_factory=dict)
-    open: dict[str, Promise] = field(default_factory=dict)
+    own: dict[CapWindow, Totals] = field(default_factory=dict)
+    shared: dict[CapWindow, Totals] = field(default_factory=dict)
+    open: dict[str, ReplayedReservation] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     _settled: set[str] = field(default_factory=set)
-    _returned: dict[str, Promise] = field(default_factory=dict)  # given back; may turn out done
+    _returned: dict[str, ReplayedReservation] = field(
+        default_factory=dict
+    )  # given back; may turn out done
 
-    def read(self, entries: Iterable[Entry]) -> None:
+    def read(self, entries: Iterable[LedgerEntry]) -> None:
         """Go on reading where the last page ended."""
         for entry in entries:
             try:
-                if entry.kind == MoneyKind.RESERVED:
-                    self._promised(entry)
-                elif entry.kind in _LATER:
-                    self._moved_on(entry)
+                if entry.kind == EntryKind.RESERVED:
+                    self._add_reservation(entry)
+                elif entry.kind in _LATER_KINDS:
+                    self._change_status(entry)
             except (LookupError, ValueError, TypeError, AttributeError):
-                self._fault(entry, "does not say what was charged")
+                self._add_fault(entry, "does not say what was charged")
 
-    def _promised(self, entry: Entry) -> None:
+    def _add_reservation(self, entry: LedgerEntry) -> None:
         key = entry.subject
         if key in self.open or key in self._returned or key in self._settled:
-            self._fault(entry, f"promises {key} a second time")
+            self._add_fault(entry, f"promises {key} a second time")
             return
-        promise = Promise(
+        promise = ReplayedReservation(
             key=key,
-            phase=Phase(_said_replaying(entry)["phase"]),
-            charges=_charges(_said_replaying(entry)["charges"]),
-            shared=_charges(_said_replaying(entry).get("shared", [])),
+            status=ReservationStatus(_said_replaying(entry)["phase"]),
+            charges=_parse_charges(_said_replaying(entry)["charges"]),
+            shared=_parse_charges(_said_replaying(entry).get("shared", [])),
         )
         self.open[key] = promise
-        self._count(promise, {}, promised=1)
+        self._add_totals(promise, {}, promised=1)
 
-    def _moved_on(self, entry: Entry) -> None:
-        key, phase = entry.subject, Phase(entry.kind)
+    def _change_status(self, entry: LedgerEntry) -> None:
+        key, phase = entry.subject, ReservationStatus(entry.kind)
         promise, counted = self.open.get(key), 1
-        if promise is None and phase in (Phase.SETTLED, Phase.UNCERTAIN):
+        if promise is None and phase in (ReservationStatus.SETTLED, ReservationStatus.UNCERTAIN):
             promise, counted = self._returned.get(key), 0
         if promise is None:
             known = key in self._settled or key in self._returned
             what = "was closed before" if known else "was never promised"
-            self._fault(entry, f"says {phase} of {key}, which {what}")
+            self._add_fault(entry, f"says {phase} of {key}, which {what}")
             return
-        actual = _actual(_said_replaying(entry)["actual"]) if phase is Phase.SETTLED else {}
+        actual = (
+            _parse_actual(_said_replaying(entry)["actual"])
+            if phase is ReservationStatus.SETTLED
+            else {}
+        )
         self.open.pop(key, None)
         self._returned.pop(key, None)
-        if phase in OPEN:
-            self.open[key] = replace(promise, phase=phase)
-        elif phase is Phase.SETTLED:
+        if phase in OPEN_STATUSES:
+            self.open[key] = replace(promise, status=phase)
+        elif phase is ReservationStatus.SETTLED:
             self._settled.add(key)
         else:
             self._returned[key] = promise
-        self._count(promise, actual, promised=(phase in OPEN) - counted)
+        self._add_totals(promise, actual, promised=(phase in OPEN_STATUSES) - counted)
 
-    def _count(self, promise: Promise, actual: Mapping[str, int], *, promised: int) -> None:
+    def _add_totals(
+        self, promise: ReplayedReservation, actual: Mapping[str, int], *, promised: int
+    ) -> None:
         for charges, totals in ((promise.charges, self.own), (promise.shared, self.shared)):
             for place, amount in charges.items():
-                there = totals.get(place, Used())
-                totals[place] = Used(
-                    settled=there.settled + actual.get(cap_unit(place[0]), 0),
+                there = totals.get(place, Totals())
+                totals[place] = Totals(
+                    settled=there.settled + actual.get(get_cap_unit(place[0]), 0),
                     reserved=there.reserved + promised * amount,
                 )
 
-    def _fault(self, entry: Entry, what: str) -> None:
+    def _add_fault(self, entry: LedgerEntry, what: str) -> None:
         self.faults.append(f"entry {entry.seq} {what}")
 
 
-def replayed(entries: Iterable[Entry], *, shared: bool = False) -> dict[Place, Used]:
+def rebuild_totals(
+    entries: Iterable[LedgerEntry], *, shared: bool = False
+) -> dict[CapWindow, Totals]:
     """Return what a tenant's caps have given away in each window, by its entries from the start.
 
     With `shared`, what this tenant took out of the caps it shares instead.
@@ -199,21 +211,23 @@ def replayed(entries: Iterable[Entry], *, shared: bool = False) -> dict[Place, U
     return replay.shared if shared else replay.own
 
 
-def open_holds(entries: Iterable[Entry]) -> dict[str, Promise]:
+def rebuild_open_reservations(entries: Iterable[LedgerEntry]) -> dict[str, ReplayedReservation]:
     """Return the promises whose outcome is not known yet, by key, by the entries from the start."""
     replay = Replay()
     replay.read(entries)
     return replay.open
 
 
-def differences(truth: Mapping[Place, Used], cache: Mapping[Place, Used]) -> list[str]:
+def find_differences(
+    truth: Mapping[CapWindow, Totals], cache: Mapping[CapWindow, Totals]
+) -> list[str]:
     """Return a sentence for each cap and window where the cache is not what the entries add up to.
 
     Sorted. One that nothing was ever taken from may be missing on either side.
     """
     found = []
     for place in sorted(truth.keys() | cache.keys()):
-        entries, kept = truth.get(place, Used()), cache.get(place, Used())
+        entries, kept = truth.get(place, Totals()), cache.get(place, Totals())
         if entries != kept:
             found.append(
                 f"{place[0]} in {place[1]}: its entries add up to {entries.settled} settled and "
@@ -222,15 +236,15 @@ def differences(truth: Mapping[Place, Used], cache: Mapping[Place, Used]) -> lis
     return found
 
 
-def _said_replaying(entry: Entry) -> Mapping[str, Any]:
+def _said_replaying(entry: LedgerEntry) -> Mapping[str, Any]:
     return entry.data
 
 
-def _charges(said: Iterable[tuple[str, str, int]]) -> dict[Place, int]:
+def _parse_charges(said: Iterable[tuple[str, str, int]]) -> dict[CapWindow, int]:
     for cap, _, _ in said:
-        cap_unit(cap)  # found out now, before anything is counted
+        get_cap_unit(cap)  # found out now, before anything is counted
     return {(cap, window): int(amount) for cap, window, amount in said}
 
 
-def _actual(said: Mapping[str, Any]) -> dict[str, int]:
+def _parse_actual(said: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(number) for name, number in said.items()}

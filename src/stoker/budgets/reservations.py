@@ -32,15 +32,15 @@ from stoker.base.errors import ConflictError
 from stoker.base.events import Event, OutcomeUncertain, Overrun
 from stoker.base.reasons import Reason
 from stoker.base.types import TenantId
-from stoker.budgets.caps import amount, cap_unit, unit
-from stoker.budgets.charges import Charge, Request
-from stoker.ledger.chain import Note
+from stoker.budgets.caps import get_cap_unit, validate_amount, validate_unit
+from stoker.budgets.charges import Charge, SpendRequest
+from stoker.ledger.chain import NewEntry
 
 
-class Phase(StrEnum):
+class ReservationStatus(StrEnum):
     """Where a promise stands."""
 
-    HELD = "HELD"
+    RESERVED = "HELD"
     SENT = "SENT"
     UNCERTAIN = "UNCERTAIN"
     SETTLED = "SETTLED"
@@ -48,13 +48,15 @@ class Phase(StrEnum):
     EXPIRED = "EXPIRED"
 
 
-OPEN = frozenset({Phase.HELD, Phase.SENT, Phase.UNCERTAIN})
+OPEN_STATUSES = frozenset(
+    {ReservationStatus.RESERVED, ReservationStatus.SENT, ReservationStatus.UNCERTAIN}
+)
 
-RETURNED = frozenset({Phase.RELEASED, Phase.EXPIRED})
+RETURNED_STATUSES = frozenset({ReservationStatus.RELEASED, ReservationStatus.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Reservation:
     """One promise. While it is open, its charges count as reserved."""
 
     key: str
@@ -62,7 +64,7 @@ class Hold:
     fingerprint: str
     amounts: Mapping[str, int]
     charges: tuple[Charge, ...]
-    phase: Phase
+    status: ReservationStatus
     owner: str
     until: datetime
     reserved_at: datetime
@@ -73,17 +75,17 @@ class Hold:
     reason: str = ""
 
 
-def held(
-    request: Request, wanted: tuple[Charge, ...], *, owner: str, until: datetime, now: datetime
-) -> Hold:
+def build_reservation(
+    request: SpendRequest, wanted: tuple[Charge, ...], *, owner: str, until: datetime, now: datetime
+) -> Reservation:
     """Return the promise a granted request becomes."""
-    return Hold(
+    return Reservation(
         key=request.key,
         connector=request.connector,
         fingerprint=request.fingerprint,
         amounts=dict(request.amounts),
         charges=wanted,
-        phase=Phase.SENT if request.sends_at_once else Phase.HELD,
+        status=ReservationStatus.SENT if request.sends_at_once else ReservationStatus.RESERVED,
         owner=owner,
         until=until,
         reserved_at=now,
@@ -92,18 +94,20 @@ def held(
     )
 
 
-def sent(hold: Hold) -> Hold:
+def mark_sent(hold: Reservation) -> Reservation:
     """Return the promise once the request may be on its way. The second time is the first."""
-    if hold.phase is Phase.SENT:
+    if hold.status is ReservationStatus.SENT:
         return hold
-    if hold.phase is not Phase.HELD:
+    if hold.status is not ReservationStatus.RESERVED:
         raise ConflictError(
-            f"{hold.key} is {hold.phase}; it cannot be sent any more, reserve under a new key"
+            f"{hold.key} is {hold.status}; it cannot be sent any more, reserve under a new key"
         )
-    return replace(hold, phase=Phase.SENT)
+    return replace(hold, status=ReservationStatus.SENT)
 
 
-def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
+def settle_reservation(
+    hold: Reservation, actual: Mapping[str, int], *, now: datetime
+) -> Reservation:
     """Return the promise with what it really cost, be it more than was promised.
 
     Settling again with the same numbers changes nothing; with others it is a conflict. What was
@@ -112,89 +116,97 @@ def settled(hold: Hold, actual: Mapping[str, int], *, now: datetime) -> Hold:
     was not. That it cost nothing is what giving it back had said.
     """
     said = {
-        unit(name): amount(number, what=f"{hold.key}: {name}") for name, number in actual.items()
+        validate_unit(name): validate_amount(number, what=f"{hold.key}: {name}")
+        for name, number in actual.items()
     }
     if unknown := set(said) - set(hold.amounts):
         raise ConflictError(f"{hold.key} was not promised any {', '.join(sorted(unknown))}")
     cost = {name: said.get(name, 0) for name in hold.amounts}
-    if hold.phase is Phase.SETTLED:
+    if hold.status is ReservationStatus.SETTLED:
         if dict(hold.actual) == cost:
             return hold
-        raise ConflictError(f"{hold.key} is {hold.phase} already; it cannot be settled otherwise")
-    if hold.phase in RETURNED:
+        raise ConflictError(f"{hold.key} is {hold.status} already; it cannot be settled otherwise")
+    if hold.status in RETURNED_STATUSES:
         if not any(cost.values()):
             return hold
         hold = replace(hold, reason=Reason.SETTLED_LATE.value)
-    return replace(hold, phase=Phase.SETTLED, actual=cost, closed_at=now)
+    return replace(hold, status=ReservationStatus.SETTLED, actual=cost, closed_at=now)
 
 
-def released(hold: Hold, *, now: datetime, reason: str) -> Hold:
+def release_reservation(hold: Reservation, *, now: datetime, reason: str) -> Reservation:
     """Return the promise given back whole. The second time is the first."""
-    if hold.phase in RETURNED:
+    if hold.status in RETURNED_STATUSES:
         return hold
-    if hold.phase is Phase.SETTLED:
+    if hold.status is ReservationStatus.SETTLED:
         raise ConflictError(f"{hold.key} is settled already; it cannot be released")
-    return replace(hold, phase=Phase.RELEASED, closed_at=now, reason=reason)
+    return replace(hold, status=ReservationStatus.RELEASED, closed_at=now, reason=reason)
 
 
-def uncertain(hold: Hold, *, reason: str) -> Hold:
+def mark_uncertain(hold: Reservation, *, reason: str) -> Reservation:
     """Return the promise kept aside until somebody finds out. The second time is the first.
 
     One that had been given back counts as promised again: whoever acted on it is unsure, so the
     money may be gone.
     """
-    if hold.phase is Phase.UNCERTAIN:
+    if hold.status is ReservationStatus.UNCERTAIN:
         return hold
-    if hold.phase is Phase.SETTLED:
-        raise ConflictError(f"{hold.key} is {hold.phase} already; its outcome is known")
-    return replace(hold, phase=Phase.UNCERTAIN, reason=reason, closed_at=None)
+    if hold.status is ReservationStatus.SETTLED:
+        raise ConflictError(f"{hold.key} is {hold.status} already; its outcome is known")
+    return replace(hold, status=ReservationStatus.UNCERTAIN, reason=reason, closed_at=None)
 
 
-def lapsed(hold: Hold, *, now: datetime) -> Hold:
+def expire_reservation(hold: Reservation, *, now: datetime) -> Reservation:
     """Return what becomes of a promise whose owner has not been heard of since its lease ended.
 
     One that was never acted on expires and comes back; one that may have been acted on is kept
     aside. One whose lease has not ended, or whose outcome is known, stays as it is.
     """
-    if now < hold.until or hold.phase not in (Phase.HELD, Phase.SENT):
+    if now < hold.until or hold.status not in (ReservationStatus.RESERVED, ReservationStatus.SENT):
         return hold
-    if hold.phase is Phase.HELD:
+    if hold.status is ReservationStatus.RESERVED:
         return replace(
-            hold, phase=Phase.EXPIRED, closed_at=now, reason="its owner was not heard of in time"
+            hold,
+            status=ReservationStatus.EXPIRED,
+            closed_at=now,
+            reason="its owner was not heard of in time",
         )
-    return uncertain(hold, reason="its owner was not heard of after it may have been sent")
+    return mark_uncertain(hold, reason="its owner was not heard of after it may have been sent")
 
 
-def counts(hold: Hold) -> dict[tuple[str, str], tuple[int, int]]:
+def compute_totals(hold: Reservation) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what a promise adds to (settled, reserved), by cap and window."""
     added = {}
     for charge in hold.charges:
-        used = hold.actual.get(cap_unit(charge.cap), 0) if hold.phase is Phase.SETTLED else 0
-        promised = charge.amount if hold.phase in OPEN else 0
+        used = (
+            hold.actual.get(get_cap_unit(charge.cap), 0)
+            if hold.status is ReservationStatus.SETTLED
+            else 0
+        )
+        promised = charge.amount if hold.status in OPEN_STATUSES else 0
         added[charge.cap, charge.window] = (used, promised)
     return added
 
 
-def overrun(hold: Hold) -> dict[str, int]:
+def compute_overrun(hold: Reservation) -> dict[str, int]:
     """Return by how much the real cost was above the promise, by unit; empty when it was not.
 
     Of a promise that had been given back nothing was left, so all of its cost is.
     """
-    if hold.phase is not Phase.SETTLED:
+    if hold.status is not ReservationStatus.SETTLED:
         return {}
-    promised = dict.fromkeys(hold.amounts, 0) if settled_late(hold) else hold.amounts
+    promised = dict.fromkeys(hold.amounts, 0) if is_settled_late(hold) else hold.amounts
     over = {name: cost - promised[name] for name, cost in hold.actual.items()}
     return {name: more for name, more in over.items() if more > 0}
 
 
-def settled_late(hold: Hold) -> bool:
+def is_settled_late(hold: Reservation) -> bool:
     """Say whether a promise had been given back before its cost became known."""
-    return hold.phase is Phase.SETTLED and hold.reason == Reason.SETTLED_LATE
+    return hold.status is ReservationStatus.SETTLED and hold.reason == Reason.SETTLED_LATE
 
 
-def news_of(hold: Hold, *, tenant: TenantId | None, at: datetime) -> Event | None:
+def find_alert(hold: Reservation, *, tenant: TenantId | None, at: datetime) -> Event | None:
     """Return what there is to tell about a promise that has just come to this, or None."""
-    if hold.phase is Phase.UNCERTAIN:
+    if hold.status is ReservationStatus.UNCERTAIN:
         return OutcomeUncertain(
             at=at,
             tenant=tenant,
@@ -202,19 +214,19 @@ def news_of(hold: Hold, *, tenant: TenantId | None, at: datetime) -> Event | Non
             connector=hold.connector,
             reason=hold.reason or "no reason was given",
         )
-    if hold.phase is Phase.SETTLED and (over := overrun(hold)):
+    if hold.status is ReservationStatus.SETTLED and (over := compute_overrun(hold)):
         amounts = ", ".join(f"{number} {unit}" for unit, number in sorted(over.items()))
         return Overrun(at=at, tenant=tenant, key=hold.key, connector=hold.connector, over=amounts)
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class ReservationChange:
     """One promise before and after, and the note the ledger keeps of it."""
 
-    before: Hold | None  # None: it is being given
-    after: Hold
-    note: Note
+    before: Reservation | None  # None: it is being given
+    after: Reservation
+    entry: NewEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +244,13 @@ class TotalChange:
     limit: int | None = None
 
 
-def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
+def list_total_changes(moves: Iterable[ReservationChange]) -> list[TotalChange]:
     """Return what these moves change, each cap and window once, shared caps first, by name."""
     added: dict[tuple[bool, str, str], tuple[int, int]] = {}
     limits: dict[tuple[bool, str, str], int] = {}
     for move in moves:
-        before = counts(move.before) if move.before else {}
-        after = counts(move.after)
+        before = compute_totals(move.before) if move.before else {}
+        after = compute_totals(move.after)
         for charge in move.after.charges:
             place = (not charge.shared, charge.cap, charge.window)
             was, is_now = before.get(place[1:], (0, 0)), after[place[1:]]
@@ -246,7 +258,7 @@ def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
             added[place] = (settled + is_now[0] - was[0], reserved + is_now[1] - was[1])
             # Only a new promise is held to the limit: what was charged already has happened.
             if move.before is None:
-                limits[place] = charge.limit - charge.carried
+                limits[place] = charge.limit - charge.overlap_amount
     return [
         TotalChange(
             shared=not place[0],
@@ -261,6 +273,6 @@ def total_changes(moves: Iterable[Move]) -> list[TotalChange]:
     ]
 
 
-def notes(moves: Sequence[Move]) -> list[Note]:
+def list_entries(moves: Sequence[ReservationChange]) -> list[NewEntry]:
     """Return what the ledger keeps of these moves, in order."""
-    return [move.note for move in moves]
+    return [move.entry for move in moves]

@@ -19,22 +19,22 @@ from stoker.base.events import Observer
 from stoker.base.reasons import Reason
 from stoker.base.types import TenantId, clean_text
 from stoker.budgets.caps import Cap
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.model import MoneyStore
-from stoker.budgets.reservations import Hold, Phase, news_of
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.model import BudgetStore
+from stoker.budgets.reservations import Reservation, ReservationStatus, find_alert
 from stoker.budgets.windows import ResetRule
-from stoker.context import Store
+from stoker.context import TenantStores
 
-BEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
+HEARTBEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
 
-PAUSES = tuple(timedelta(seconds=wait) for wait in (0.05, 0.25, 1))
+RETRY_DELAYS = tuple(timedelta(seconds=wait) for wait in (0.05, 0.25, 1))
 
-LONGEST_REASON = 500
+MAX_REASON_LENGTH = 500
 
-Ending = Callable[[], Awaitable[Hold]]
+CloseAction = Callable[[], Awaitable[Reservation]]
 
 
-class Promises:
+class Reservations:
     """What one owner has promised of one tenant's money. Open it with `async with`.
 
     `owner` must be unlike that of any other process of this tenant, also of those long gone: a
@@ -44,7 +44,7 @@ class Promises:
 
     def __init__(
         self,
-        money: MoneyStore,
+        money: BudgetStore,
         *,
         caps: Sequence[Cap],
         reset: ResetRule,
@@ -62,68 +62,75 @@ class Promises:
         self._owner = owner
         self._clock = clock
         self._lease = lease
-        self._going: set[str] = set()  # acted on, and their end is not written yet
-        self._owed: dict[str, Ending] = {}  # over, but the store has not heard of it
-        self._not_acted_on: dict[str, timedelta] = {}  # perhaps promised; and when we gave up
-        self._endings: dict[str, asyncio.Task[Hold]] = {}  # being written at this moment
+        self._in_flight: set[str] = set()  # acted on, and their end is not written yet
+        self._unwritten_closes: dict[
+            str, CloseAction
+        ] = {}  # over, but the store has not heard of it
+        self._abandoned: dict[str, timedelta] = {}  # perhaps promised; and when we gave up
+        self._closing_tasks: dict[
+            str, asyncio.Task[Reservation]
+        ] = {}  # being written at this moment
         self._alive_at = clock.elapsed()
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
 
-    def begin(self, key: str) -> bool:
+    def claim_key(self, key: str) -> bool:
         """Set a key aside for one caller of this process; False while another one has it."""
-        if key in self._going:
+        if key in self._in_flight:
             return False
-        self._going.add(key)
+        self._in_flight.add(key)
         return True
 
-    def leave(self, key: str) -> None:
+    def release_key(self, key: str) -> None:
         """Let go of a key under which nothing was done this time."""
-        self._going.discard(key)
+        self._in_flight.discard(key)
 
-    def are_ours(self, hold: Hold) -> bool:
+    def is_owner(self, hold: Reservation) -> bool:
         """Say whether we, and nobody else, may act on this promise."""
-        return hold.owner == self._owner and hold.phase in (Phase.HELD, Phase.SENT)
+        return hold.owner == self._owner and hold.status in (
+            ReservationStatus.RESERVED,
+            ReservationStatus.SENT,
+        )
 
-    def surely_alive(self, *, since: timedelta) -> bool:
+    def is_lease_valid(self, *, since: timedelta) -> bool:
         """Say whether nobody can have taken us for dead; `since` is when the promise was asked."""
         return self._clock.elapsed() - max(since, self._alive_at) < self._lease
 
-    async def given(self, request: Request) -> Hold | Refused:
+    async def reserve(self, request: SpendRequest) -> Reservation | Refusal:
         """Return the promise, or the refusal. A budget that cannot be read refuses."""
         try:
-            hold = await self._reserved(request)
+            hold = await self._reserve_with_retry(request)
         except (TransientError, UncertainError) as error:
-            self._not_acted_on[request.key] = self._clock.elapsed()
+            self._abandoned[request.key] = self._clock.elapsed()
             unreadable = Reason.BUDGET_UNREADABLE
-            return Refused(reason=unreadable, sentence=f"{unreadable.sentence} ({error})")
+            return Refusal(reason=unreadable, message=f"{unreadable.message} ({error})")
         except StokerError:
             raise
         except BaseException:
             # Cancelled, and the store may go on without us.
-            self._not_acted_on[request.key] = self._clock.elapsed()
+            self._abandoned[request.key] = self._clock.elapsed()
             raise
-        self._not_acted_on.pop(request.key, None)
+        self._abandoned.pop(request.key, None)
         return hold
 
-    async def sent(self, key: str) -> Hold:
+    async def mark_sent(self, key: str) -> Reservation:
         """Say that a promise is acted on from now on."""
-        return await self._money.sent(key, now=self._clock.now())
+        return await self._money.mark_sent(key, now=self._clock.now())
 
-    async def standing(self, key: str) -> Hold:
+    async def get_reservation(self, key: str) -> Reservation:
         """Return the promise as it is. Raises ConflictError while it is still being asked for."""
-        hold = await self._money.hold(key)
+        hold = await self._money.find_reservation(key)
         if hold is None:
             raise ConflictError(f"{key} is being asked for at this moment; read it again later")
         return hold
 
-    async def settle(self, key: str, cost: Mapping[str, int]) -> Hold:
+    async def settle(self, key: str, cost: Mapping[str, int]) -> Reservation:
         """Write down what was spent. If the store will not have it now, it stays owed.
 
         Raises UncertainError when it could not be written; ConfigError or ConflictError, with the
         promise kept aside, when the cost is nothing that can be settled.
         """
         try:
-            return await self._end(
+            return await self._close(
                 key, lambda: self._money.settle(key, cost, now=self._clock.now())
             )
         except (TransientError, UncertainError) as error:
@@ -133,43 +140,43 @@ class Promises:
             ) from error
         except StokerError as error:
             with suppress(StokerError):  # its end may be written by somebody else
-                await self.keep_aside(key, reason=f"its cost cannot be settled: {error}")
+                await self.mark_uncertain(key, reason=f"its cost cannot be settled: {error}")
             raise
 
-    async def give_back(self, key: str, *, reason: str) -> Hold:
+    async def release(self, key: str, *, reason: str) -> Reservation:
         """Give a promise back whole: nothing was done."""
-        said = _one_line(reason)
-        return await self._end(
+        said = _to_one_line(reason)
+        return await self._close(
             key, lambda: self._money.release(key, reason=said, now=self._clock.now())
         )
 
-    async def keep_aside(self, key: str, *, reason: str) -> Hold:
+    async def mark_uncertain(self, key: str, *, reason: str) -> Reservation:
         """Keep a promise whose outcome nobody knows."""
-        said = _one_line(reason)
-        return await self._end(
-            key, lambda: self._money.keep_aside(key, reason=said, now=self._clock.now())
+        said = _to_one_line(reason)
+        return await self._close(
+            key, lambda: self._money.mark_uncertain(key, reason=said, now=self._clock.now())
         )
 
-    async def tend(self) -> list[Hold]:
+    async def heartbeat(self) -> list[Reservation]:
         """Show a sign of life, write what is still owed, and see to promises of silent owners.
 
         Returns those promises as they now stand. While open, this happens by itself.
         """
         now, alive_at = self._clock.now(), self._clock.elapsed()
-        if self._going:
-            await self._money.renew(self._owner, until=now + self._lease, now=now)
+        if self._in_flight:
+            await self._money.renew_leases(self._owner, until=now + self._lease, now=now)
             self._alive_at = alive_at
-        for key in self._owed.keys() - self._endings.keys():
-            await self._written(key)
-        for key in list(self._not_acted_on):
-            await self._taken_back(key)
-        lapsed = await self._money.expire(now=now)
+        for key in self._unwritten_closes.keys() - self._closing_tasks.keys():
+            await self._write_close(key)
+        for key in list(self._abandoned):
+            await self._release_abandoned(key)
+        lapsed = await self._money.expire_reservations(now=now)
         for hold in lapsed:
-            self._tell(hold)
+            self._report_alert(hold)
         return lapsed
 
-    async def __aenter__(self) -> Promises:
-        self._beating = asyncio.create_task(self._beat())
+    async def __aenter__(self) -> Reservations:
+        self._heartbeat_task = asyncio.create_task(self._run_heartbeats())
         return self
 
     async def __aexit__(
@@ -178,21 +185,21 @@ class Promises:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._endings:
-            await asyncio.wait(self._endings.values())
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._closing_tasks:
+            await asyncio.wait(self._closing_tasks.values())
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._beating
+                await self._heartbeat_task
 
-    async def _beat(self) -> None:
+    async def _run_heartbeats(self) -> None:
         while True:
             # Real seconds, not the injected clock's: a sign of life is for other processes.
-            await asyncio.sleep(self._lease.total_seconds() / BEATS_PER_LEASE)
+            await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS_PER_LEASE)
             with suppress(StokerError):  # the next beat tries again, and silence is safe
-                await self.tend()
+                await self.heartbeat()
 
-    async def _reserved(self, request: Request) -> Hold | Refused:
+    async def _reserve_with_retry(self, request: SpendRequest) -> Reservation | Refusal:
         now = self._clock.now()
         until = now + self._lease
         for again in (True, False):
@@ -211,67 +218,69 @@ class Promises:
                     raise
         raise AssertionError("asked twice, and neither answered nor failed")
 
-    async def _end(self, key: str, ending: Ending) -> Hold:
-        self._owed[key] = ending
+    async def _close(self, key: str, ending: CloseAction) -> Reservation:
+        self._unwritten_closes[key] = ending
         # Shielded: whoever cancels the caller must not also lose what has to be written.
-        self._endings[key] = asyncio.create_task(self._insisted(key))
-        return await asyncio.shield(self._endings[key])
+        self._closing_tasks[key] = asyncio.create_task(self._close_with_retries(key))
+        return await asyncio.shield(self._closing_tasks[key])
 
-    async def _insisted(self, key: str) -> Hold:
+    async def _close_with_retries(self, key: str) -> Reservation:
         try:
-            for pause in PAUSES:
+            for pause in RETRY_DELAYS:
                 with suppress(TransientError, UncertainError):
-                    return await self._written(key)
+                    return await self._write_close(key)
                 await self._clock.sleep(pause)
-            return await self._written(key)
+            return await self._write_close(key)
         finally:
-            del self._endings[key]
+            del self._closing_tasks[key]
 
-    async def _written(self, key: str) -> Hold:
+    async def _write_close(self, key: str) -> Reservation:
         try:
-            hold = await self._owed[key]()
+            hold = await self._unwritten_closes[key]()
         except (TransientError, UncertainError):
             raise  # still owed
         except StokerError:
-            self._ended(key)  # saying it again would be refused again
+            self._forget_key(key)  # saying it again would be refused again
             raise
-        self._ended(key)
-        self._tell(hold)
+        self._forget_key(key)
+        self._report_alert(hold)
         return hold
 
-    async def _taken_back(self, key: str) -> None:
-        if not self.begin(key):
+    async def _release_abandoned(self, key: str) -> None:
+        if not self.claim_key(key):
             return  # somebody asks for it again, and finds out by that
         try:
-            hold = await self._money.hold(key)
-            if hold is None and self._clock.elapsed() - self._not_acted_on[key] < self._lease:
+            hold = await self._money.find_reservation(key)
+            if hold is None and self._clock.elapsed() - self._abandoned[key] < self._lease:
                 return  # what we asked for may be on its way yet
-            if hold is not None and self.are_ours(hold):
+            if hold is not None and self.is_owner(hold):
                 reason = "it was never acted on"
                 await self._money.release(key, reason=reason, now=self._clock.now())
-            del self._not_acted_on[key]
+            del self._abandoned[key]
         finally:
-            self.leave(key)
+            self.release_key(key)
 
-    def _tell(self, hold: Hold) -> None:
+    def _report_alert(self, hold: Reservation) -> None:
         """Let the observer know what a person may have to look at."""
-        news = news_of(hold, tenant=self._tenant, at=self._clock.now())
+        news = find_alert(hold, tenant=self._tenant, at=self._clock.now())
         if self._observer is not None and news is not None:
             self._observer(news)
 
-    def _ended(self, key: str) -> None:
-        self._owed.pop(key, None)
-        self._going.discard(key)
+    def _forget_key(self, key: str) -> None:
+        self._unwritten_closes.pop(key, None)
+        self._in_flight.discard(key)
 
 
-async def see_to_lapsed(store: Store, *, now: datetime, observer: Observer) -> list[Hold]:
+async def expire_reservations(
+    store: TenantStores, *, now: datetime, observer: Observer
+) -> list[Reservation]:
     """See to what dead processes had promised, and tell of it; return those promises."""
-    lapsed = await store.money.expire(now=now)
+    lapsed = await store.money.expire_reservations(now=now)
     for hold in lapsed:
-        if (news := news_of(hold, tenant=store.tenant, at=now)) is not None:
+        if (news := find_alert(hold, tenant=store.tenant, at=now)) is not None:
             observer(news)
     return lapsed
 
 
-def _one_line(reason: str) -> str:
-    return " ".join(clean_text(reason).split())[:LONGEST_REASON]
+def _to_one_line(reason: str) -> str:
+    return " ".join(clean_text(reason).split())[:MAX_REASON_LENGTH]

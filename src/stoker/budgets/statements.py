@@ -2,7 +2,7 @@
 
 The numbers add up: settled + reserved + free = limit, unless more was charged than promised or a
 cap was lowered, and then the statement says by how much it is over. What is reserved must be what
-the open promises add up to, and `unaccounted` says where it is not.
+the open promises add up to, and `find_mismatches` says where it is not.
 
 What was spent under a run, by the entries of a ledger: what was settled, what nobody knows.
 
@@ -17,22 +17,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.base.jsontools import object_in
-from stoker.budgets.caps import Cap, CapChange, limit_in_force
-from stoker.budgets.charges import Place, Used, carried, overlapping, reset_for
-from stoker.budgets.reservations import OPEN, Hold, Phase
-from stoker.budgets.windows import ResetRule, WindowKind, resets_text, window_at
-from stoker.ledger.chain import Entry
-from stoker.ledger.query import MoneyKind, Selection, said
+from stoker.base.jsontools import get_object
+from stoker.budgets.caps import Cap, CapChange, compute_effective_limit
+from stoker.budgets.charges import (
+    CapWindow,
+    Totals,
+    compute_overlap,
+    get_reset_rule,
+    list_overlapping_windows,
+)
+from stoker.budgets.reservations import OPEN_STATUSES, Reservation, ReservationStatus
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window, format_reset
+from stoker.ledger.chain import LedgerEntry
+from stoker.ledger.query import EntryKind, LedgerFilter, get_data_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class CapBalance:
     """One cap in one window."""
 
     cap: str
     window: str
-    used: Used
+    used: Totals
     limit: int | None  # None: there is no such cap any more, only promises under it
     resets: str
     raised_until: datetime | None = None  # set while a raise is in force
@@ -48,59 +54,61 @@ class Statement:
         return 0 if self.limit is None else max(self.used.total - self.limit, 0)
 
 
-def statements(
+def list_balances(
     caps: Iterable[Cap],
     changes: Mapping[str, CapChange],
-    used: Mapping[Place, Used],
+    used: Mapping[CapWindow, Totals],
     *,
     reset: ResetRule,
     now: datetime,
-) -> list[Statement]:
+) -> list[CapBalance]:
     """Return the window each cap is in now, and every other that still has something reserved.
 
     Sorted by cap. What windows that overlap the one of now gave away is in it: they began under
     another rule for resetting, and it counts against the limit. A cap per run is in many windows
     at once; one that is in none yet has a line with nothing used.
     """
-    found: list[Statement] = []
+    found: list[CapBalance] = []
     known = set()
     for cap in sorted(caps, key=lambda cap: cap.id):
         known.add(cap.id)
-        found += _of_cap(cap, changes.get(cap.id), used, reset=reset_for(cap, reset), now=now)
+        found += _list_cap_balances(
+            cap, changes.get(cap.id), used, reset=get_reset_rule(cap, reset), now=now
+        )
     for (cap_id, window), there in sorted(used.items()):
         if cap_id not in known and there.reserved:
             gone = "there is no such cap any more"
-            found.append(Statement(cap=cap_id, window=window, used=there, limit=None, resets=gone))
+            found.append(CapBalance(cap=cap_id, window=window, used=there, limit=None, resets=gone))
     return sorted(found, key=lambda line: (line.cap, line.window))
 
 
-def of_now(
+def list_current_balances(
     caps: Iterable[Cap],
     changes: Mapping[str, CapChange],
-    used: Mapping[Place, Used],
+    used: Mapping[CapWindow, Totals],
     *,
     reset: ResetRule,
     now: datetime,
-) -> list[tuple[Cap, Statement, datetime]]:
+) -> list[tuple[Cap, CapBalance, datetime]]:
     """Return a tenant's own caps as they stand in the window of now, and when that ends.
 
     Caps per run are left out, as the next run has its own; and those that tenants share.
     """
     own = {cap.id: cap for cap in caps if cap.window is not WindowKind.RUN and not cap.shared}
     found = []
-    for line in statements(own.values(), changes, used, reset=reset, now=now):
+    for line in list_balances(own.values(), changes, used, reset=reset, now=now):
         if line.cap in own:
-            window = window_at(own[line.cap].window, now, reset=reset)
+            window = compute_window(own[line.cap].window, now, reset=reset)
             if line.window == window.name:
                 found.append((own[line.cap], line, window.end))
     return found
 
 
-def left_of(
+def compute_left(
     connectors: Iterable[str],
     caps: Iterable[Cap],
     changes: Mapping[str, CapChange],
-    used: Mapping[Place, Used],
+    used: Mapping[CapWindow, Totals],
     *,
     reset: ResetRule,
     now: datetime,
@@ -115,10 +123,10 @@ def left_of(
     for cap in caps:
         change = changes.get(cap.id)
         if cap.window is WindowKind.RUN:
-            free = limit_in_force(cap, change, now=now)
+            free = compute_effective_limit(cap, change, now=now)
         else:
-            window = window_at(cap.window, now, reset=reset_for(cap, reset)).name
-            lines = _of_cap(cap, change, used, reset=reset_for(cap, reset), now=now)
+            window = compute_window(cap.window, now, reset=get_reset_rule(cap, reset)).name
+            lines = _list_cap_balances(cap, change, used, reset=get_reset_rule(cap, reset), now=now)
             free = next(line.free for line in lines if line.window == window)
         for name, units in found.items():
             if cap.connector in ("", name):
@@ -126,33 +134,33 @@ def left_of(
     return found
 
 
-def unaccounted(holds: Iterable[Hold], used: Mapping[Place, Used]) -> list[str]:
+def find_mismatches(holds: Iterable[Reservation], used: Mapping[CapWindow, Totals]) -> list[str]:
     """Return a sentence for each window whose reserved total is not what open promises add up to.
 
     Caps that tenants share are passed over: one tenant's promises cannot explain them.
     """
-    promised: dict[Place, int] = {}
+    promised: dict[CapWindow, int] = {}
     for hold in holds:
-        for charge in hold.charges if hold.phase in OPEN else ():
+        for charge in hold.charges if hold.status in OPEN_STATUSES else ():
             if not charge.shared:
                 place = (charge.cap, charge.window)
                 promised[place] = promised.get(place, 0) + charge.amount
     return [
-        f"{place[0]} in {place[1]}: {used.get(place, Used()).reserved} is reserved, but its open "
+        f"{place[0]} in {place[1]}: {used.get(place, Totals()).reserved} is reserved, but its open "
         f"promises add up to {promised.get(place, 0)}"
         for place in sorted(promised.keys() | used.keys())
-        if promised.get(place, 0) != used.get(place, Used()).reserved
+        if promised.get(place, 0) != used.get(place, Totals()).reserved
     ]
 
 
-def _of_cap(
+def _list_cap_balances(
     cap: Cap,
     change: CapChange | None,
-    used: Mapping[Place, Used],
+    used: Mapping[CapWindow, Totals],
     *,
     reset: ResetRule,
     now: datetime,
-) -> Iterator[Statement]:
+) -> Iterator[CapBalance]:
     windows = {
         window: "this window has ended"
         for (cap_id, window), there in used.items()
@@ -162,89 +170,89 @@ def _of_cap(
         last = max((window for cap_id, window in used if cap_id == cap.id), default="run")
         windows |= dict.fromkeys([last, *windows], "does not reset; the next run has its own")
     else:
-        current = window_at(cap.window, now, reset=reset)
-        others = overlapping(cap, current, used)
+        current = compute_window(cap.window, now, reset=reset)
+        others = list_overlapping_windows(cap, current, used)
         for other in others:
             if other.name in windows:
                 windows[other.name] = "counts in the window of now too"
-        windows[current.name] = resets_text(current, now=now, reset=reset)
+        windows[current.name] = format_reset(current, now=now, reset=reset)
         place = (cap.id, current.name)
-        own = used.get(place, Used())
-        before = carried(own, ((other, used[cap.id, other.name]) for other in others))
-        both = Used(settled=own.settled + before.settled, reserved=own.reserved + before.reserved)
+        own = used.get(place, Totals())
+        before = compute_overlap(own, ((other, used[cap.id, other.name]) for other in others))
+        both = Totals(settled=own.settled + before.settled, reserved=own.reserved + before.reserved)
         used = {**used, place: both}
     until = change.raised_until if change else None
     for window, resets in windows.items():
-        yield Statement(
+        yield CapBalance(
             cap=cap.id,
             window=window,
-            used=used.get((cap.id, window), Used()),
-            limit=limit_in_force(cap, change, now=now),
+            used=used.get((cap.id, window), Totals()),
+            limit=compute_effective_limit(cap, change, now=now),
             resets=resets,
             raised_until=until if until is not None and now < until else None,
         )
 
 
-_OPENS = (MoneyKind.RESERVED.value, MoneyKind.UNCERTAIN.value)
+_OPENING_KINDS = (EntryKind.RESERVED.value, EntryKind.UNCERTAIN.value)
 
-_CLOSES = (MoneyKind.SETTLED.value, MoneyKind.RELEASED.value, MoneyKind.EXPIRED.value)
+_CLOSING_KINDS = (EntryKind.SETTLED.value, EntryKind.RELEASED.value, EntryKind.EXPIRED.value)
 
-_MAYBE_SPENT = (Phase.SENT, Phase.UNCERTAIN)
+_MAYBE_SPENT_STATUSES = (ReservationStatus.SENT, ReservationStatus.UNCERTAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class RunCost:
     """What was spent, by connector and unit: tavily/calls."""
 
     settled: Mapping[str, int]
     unknown: Mapping[str, int]  # promised besides, and nobody knows what became of it
 
 
-class Spending:
+class RunCostCounter:
     """Adds up what a run spent, for one account or for all. Memory is that of open promises."""
 
     def __init__(self, run: str, *, account: str | None = None) -> None:
-        self._wanted = Selection(run=run, account=account)
+        self._filter = LedgerFilter(run=run, account=account)
         self._settled: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._open: dict[str, None] = {}
 
     @property
-    def open(self) -> tuple[str, ...]:
+    def open_keys(self) -> tuple[str, ...]:
         """The keys of promises of which the entries so far do not say how they ended."""
         return tuple(self._open)
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[LedgerEntry]) -> None:
         """Count these entries too; they come in the ledger's order."""
         for entry in entries:
-            if not self._wanted.wants(entry):
+            if not self._filter.matches(entry):
                 continue
-            if entry.kind in _OPENS:
+            if entry.kind in _OPENING_KINDS:
                 self._open[entry.subject] = None
-            elif entry.kind in _CLOSES:
+            elif entry.kind in _CLOSING_KINDS:
                 self._open.pop(entry.subject, None)
-            if entry.kind == MoneyKind.SETTLED:
-                actual = object_in(entry.data.get("actual"))
-                _count(self._settled, said(entry, "connector"), actual)
+            if entry.kind == EntryKind.SETTLED:
+                actual = get_object(entry.data.get("actual"))
+                _add_amounts(self._settled, get_data_text(entry, "connector"), actual)
 
-    def stands(self, hold: Hold) -> None:
+    def add_open_reservation(self, hold: Reservation) -> None:
         """Count an open promise as it stands by now: one never sent is not spent."""
         if hold.key not in self._open:
             return
         del self._open[hold.key]
-        if hold.phase is Phase.SETTLED:
-            _count(self._settled, hold.connector, hold.actual)
-        elif hold.phase in _MAYBE_SPENT:
-            _count(self._unknown, hold.connector, hold.amounts)
+        if hold.status is ReservationStatus.SETTLED:
+            _add_amounts(self._settled, hold.connector, hold.actual)
+        elif hold.status in _MAYBE_SPENT_STATUSES:
+            _add_amounts(self._unknown, hold.connector, hold.amounts)
 
-    def spent(self) -> Spent:
+    def get_cost(self) -> RunCost:
         """Return what it comes to so far; what is still open is not in it."""
-        return Spent(
+        return RunCost(
             settled=dict(sorted(self._settled.items())), unknown=dict(sorted(self._unknown.items()))
         )
 
 
-def _count(total: Counter[str], connector: str, amounts: Mapping[str, object]) -> None:
+def _add_amounts(total: Counter[str], connector: str, amounts: Mapping[str, object]) -> None:
     for unit, amount in amounts.items():
         if isinstance(amount, int):
             total[f"{connector}/{unit}"] += amount

@@ -15,19 +15,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stoker.base.errors import TransientError
-from stoker.budgets.charges import Place, Used
-from stoker.budgets.model import MoneyStore, SharedStore, Usage
-from stoker.budgets.replay import Orders, Replay, differences, order_differences
-from stoker.budgets.reservations import OPEN, Phase
-from stoker.context import Store
-from stoker.ledger.chain import Entry, LedgerStore, first_break
-from stoker.ledger.read import PAGE, pages
+from stoker.budgets.charges import CapWindow, Totals
+from stoker.budgets.model import BudgetStore, CapUsage, SharedStore
+from stoker.budgets.replay import (
+    OperatorSettings,
+    Replay,
+    find_differences,
+    find_operator_mismatches,
+)
+from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.context import TenantStores
+from stoker.ledger.chain import LedgerEntry, LedgerStore, find_first_break
+from stoker.ledger.read import PAGE_SIZE, read_pages
 
-ROUNDS = 50  # looks at a store that is being written to, before we say that it never stood still
+MAX_READS = 50  # looks at a store that is being written to, before we say that it never stood still
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Checkpoint:
     """How far a ledger had come, as somebody remembers who does not keep it."""
 
     seq: int
@@ -35,16 +40,16 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LedgerReport:
     """What reading one ledger from its beginning showed."""
 
     entries: int
     problems: tuple[str, ...]
-    shared: Mapping[Place, Used]  # what this tenant took out of caps that tenants share
-    head: Mark | None = None  # None: there are no entries
+    shared: Mapping[CapWindow, Totals]  # what this tenant took out of caps that tenants share
+    head: Checkpoint | None = None  # None: there are no entries
 
 
-async def verified(store: Store, *, mark: Mark | None = None) -> Verdict:
+async def verify_ledger(store: TenantStores, *, mark: Checkpoint | None = None) -> LedgerReport:
     """Read a tenant's whole ledger and compare.
 
     With a mark, the ledger must have come as far and still say the same there: entries taken off
@@ -53,15 +58,15 @@ async def verified(store: Store, *, mark: Mark | None = None) -> Verdict:
     """
     reader = _TenantReader(mark)
     await reader.read_on(store)
-    for _ in range(ROUNDS):
-        cache = places(await store.money.usage())
-        phases = await _open_phases(store.money)
+    for _ in range(MAX_READS):
+        cache = to_totals(await store.money.list_usage())
+        phases = await _list_open_statuses(store.money)
         # Whatever changes a total writes an entry with it: no new entry, nothing has changed.
         if not await reader.read_on(store):
             problems = [*reader.problems, *reader.missing(), *reader.replay.faults]
-            problems += differences(reader.replay.own, cache)
-            problems += _promises_differ(reader.replay, phases)
-            return Verdict(
+            problems += find_differences(reader.replay.own, cache)
+            problems += _find_reservation_mismatches(reader.replay, phases)
+            return LedgerReport(
                 entries=reader.count,
                 problems=tuple(problems),
                 shared=reader.replay.shared,
@@ -72,8 +77,11 @@ async def verified(store: Store, *, mark: Mark | None = None) -> Verdict:
     )
 
 
-async def shared_differences(
-    shared: SharedStore, verdicts: Sequence[Verdict], *, before: Sequence[Usage] | None = None
+async def find_shared_mismatches(
+    shared: SharedStore,
+    verdicts: Sequence[LedgerReport],
+    *,
+    before: Sequence[CapUsage] | None = None,
 ) -> list[str]:
     """Return where caps that tenants share say something else than tenants took out of them.
 
@@ -81,18 +89,18 @@ async def shared_differences(
     as it was before the ledgers were read, and with the verdicts of all tenants there are, it may
     also be too high.
     """
-    taken: dict[Place, int] = {}
+    taken: dict[CapWindow, int] = {}
     for verdict in verdicts:
         for place, used in verdict.shared.items():
             taken[place] = taken.get(place, 0) + used.settled
     # Only what is settled is compared: it never becomes less. So ledgers have at least what totals
     # said before they were read, and at most what totals say after, whoever spends meanwhile. What
     # is reserved comes and goes.
-    first, last = places(before or ()), places(await shared.usage())
+    first, last = to_totals(before or ()), to_totals(await shared.list_usage())
     found = []
     for place in sorted(taken.keys() | first.keys()):
         took = taken.get(place, 0)
-        least, most = first.get(place, Used()).settled, last.get(place, Used()).settled
+        least, most = first.get(place, Totals()).settled, last.get(place, Totals()).settled
         if took > most:
             found.append(f"{place[0]} in {place[1]}: tenants took {took}, its total says {most}")
         elif took < least:
@@ -103,24 +111,24 @@ async def shared_differences(
     return found
 
 
-def places(usages: Iterable[Usage]) -> dict[Place, Used]:
+def to_totals(usages: Iterable[CapUsage]) -> dict[CapWindow, Totals]:
     """Return totals by cap and window."""
     return {(usage.cap, usage.window): usage.used for usage in usages}
 
 
 class _TenantReader:
-    def __init__(self, mark: Mark | None) -> None:
+    def __init__(self, mark: Checkpoint | None) -> None:
         self._mark = mark
         self.replay = Replay()
         self.problems: list[str] = []
         self.count = 0
-        self._last: Entry | None = None
+        self._last: LedgerEntry | None = None
         self._broken = False
 
-    async def read_on(self, store: Store) -> int:
+    async def read_on(self, store: TenantStores) -> int:
         """Read what is new since the last time; return how many entries that was."""
         before = self.count
-        async for page in pages(store.ledger, after=self._last.seq if self._last else 0):
+        async for page in read_pages(store.ledger, after=self._last.seq if self._last else 0):
             self._look_at_chain(page)
             self._look_at_mark(page)
             self.replay.read(page)
@@ -129,9 +137,9 @@ class _TenantReader:
         return self.count - before
 
     @property
-    def head(self) -> Mark | None:
+    def head(self) -> Checkpoint | None:
         """How far the ledger has come."""
-        return Mark(self._last.seq, self._last.digest) if self._last else None
+        return Checkpoint(self._last.seq, self._last.digest) if self._last else None
 
     def missing(self) -> list[str]:
         """Return a sentence when the ledger does not reach as far as it once did."""
@@ -140,16 +148,16 @@ class _TenantReader:
             return []
         return [f"it ends with entry {end}, but had come to {self._mark.seq}: the rest is gone"]
 
-    def _look_at_mark(self, page: list[Entry]) -> None:
+    def _look_at_mark(self, page: list[LedgerEntry]) -> None:
         self.problems += [
             f"entry {entry.seq} is not what it was: its digest is {entry.digest}"
             for entry in page
             if self._mark and entry.seq == self._mark.seq and entry.digest != self._mark.digest
         ]
 
-    def _look_at_chain(self, page: list[Entry]) -> None:
+    def _look_at_chain(self, page: list[LedgerEntry]) -> None:
         # One break is the finding; whatever follows it cannot be judged any more.
-        at = None if self._broken else first_break(page, after=self._last)
+        at = None if self._broken else find_first_break(page, after=self._last)
         if at is not None:
             self._broken = True
             self.problems.append(
@@ -157,17 +165,21 @@ class _TenantReader:
             )
 
 
-async def _open_phases(money: MoneyStore) -> dict[str, Phase]:
-    found: dict[str, Phase] = {}
+async def _list_open_statuses(money: BudgetStore) -> dict[str, ReservationStatus]:
+    found: dict[str, ReservationStatus] = {}
     after = ""
-    while page := await money.holds(phases=sorted(OPEN), after=after, limit=PAGE):
-        found |= {hold.key: hold.phase for hold in page}
+    while page := await money.list_reservations(
+        phases=sorted(OPEN_STATUSES), after=after, limit=PAGE_SIZE
+    ):
+        found |= {hold.key: hold.status for hold in page}
         after = page[-1].key
     return found
 
 
-def _promises_differ(replay: Replay, phases: Mapping[str, Phase]) -> list[str]:
-    truth = {key: promise.phase for key, promise in replay.open.items()}
+def _find_reservation_mismatches(
+    replay: Replay, phases: Mapping[str, ReservationStatus]
+) -> list[str]:
+    truth = {key: promise.status for key, promise in replay.open.items()}
     return [
         f"the promise {key}: its entries say {truth.get(key, 'that it is closed')}, the store says "
         f"{phases.get(key, 'that it is closed')}"
@@ -176,22 +188,26 @@ def _promises_differ(replay: Replay, phases: Mapping[str, Phase]) -> list[str]:
     ]
 
 
-async def verified_orders(shared: SharedStore, *, mark: Mark | None = None) -> Verdict:
+async def verify_operator_ledger(
+    shared: SharedStore, *, mark: Checkpoint | None = None
+) -> LedgerReport:
     """Read the whole ledger of what was done for everybody, and compare.
 
     With a mark, the ledger must have come as far and still say the same there. Raises
     TransientError when the store never stands still for long enough.
     """
-    reader = _Reader(mark)
-    await reader.read_on(shared.ledger)
-    for _ in range(ROUNDS):
-        stops = [stop.connector for stop in await shared.stops()]
-        changes = await shared.cap_changes()
+    reader = _LedgerReader(mark)
+    await reader.read_new(shared.ledger)
+    for _ in range(MAX_READS):
+        stops = [stop.connector for stop in await shared.list_stops()]
+        changes = await shared.list_cap_changes()
         # Whatever changes one of them writes an entry with it: no new entry, nothing has changed.
-        if not await reader.read_on(shared.ledger):
-            problems = [*reader.problems(), *reader.orders.faults]
-            problems += order_differences(reader.orders, stops=stops, changes=changes)
-            return Verdict(
+        if not await reader.read_new(shared.ledger):
+            problems = [*reader.list_problems(), *reader.operator_settings.faults]
+            problems += find_operator_mismatches(
+                reader.operator_settings, stops=stops, changes=changes
+            )
+            return LedgerReport(
                 entries=reader.count, problems=tuple(problems), shared={}, head=reader.head
             )
     raise TransientError(
@@ -199,35 +215,35 @@ async def verified_orders(shared: SharedStore, *, mark: Mark | None = None) -> V
     )
 
 
-class _Reader:
-    def __init__(self, mark: Mark | None) -> None:
-        self._mark = mark
-        self._last: Entry | None = None
+class _LedgerReader:
+    def __init__(self, mark: Checkpoint | None) -> None:
+        self._checkpoint = mark
+        self._last: LedgerEntry | None = None
         self._broken_at: int | None = None
-        self._changed_at_mark = False
-        self.orders = Orders()
+        self._changed_at_checkpoint = False
+        self.operator_settings = OperatorSettings()
         self.count = 0
 
-    async def read_on(self, ledger: LedgerStore) -> int:
+    async def read_new(self, ledger: LedgerStore) -> int:
         """Read what is new since the last time; return how many entries that was."""
         before = self.count
-        async for page in pages(ledger, after=self._last.seq if self._last else 0):
+        async for page in read_pages(ledger, after=self._last.seq if self._last else 0):
             if self._broken_at is None:
-                self._broken_at = first_break(page, after=self._last)
+                self._broken_at = find_first_break(page, after=self._last)
             for entry in page:
-                if self._mark and entry.seq == self._mark.seq:
-                    self._changed_at_mark = entry.digest != self._mark.digest
-            self.orders.read(page)
+                if self._checkpoint and entry.seq == self._checkpoint.seq:
+                    self._changed_at_checkpoint = entry.digest != self._checkpoint.digest
+            self.operator_settings.read(page)
             self.count += len(page)
             self._last = page[-1]
         return self.count - before
 
     @property
-    def head(self) -> Mark | None:
+    def head(self) -> Checkpoint | None:
         """How far the ledger has come."""
-        return Mark(self._last.seq, self._last.digest) if self._last else None
+        return Checkpoint(self._last.seq, self._last.digest) if self._last else None
 
-    def problems(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """Return what is wrong with the chain itself, one sentence each."""
         end = self._last.seq if self._last else 0
         found = []
@@ -236,10 +252,11 @@ class _Reader:
                 f"the chain breaks at entry {self._broken_at}: it was changed or taken out, or "
                 "the one before it"
             )
-        if self._mark and self._changed_at_mark:
-            found.append(f"entry {self._mark.seq} is not what it was")
-        if self._mark and end < self._mark.seq:
+        if self._checkpoint and self._changed_at_checkpoint:
+            found.append(f"entry {self._checkpoint.seq} is not what it was")
+        if self._checkpoint and end < self._checkpoint.seq:
             found.append(
-                f"it ends with entry {end}, but had come to {self._mark.seq}: the rest is gone"
+                f"it ends with entry {end}, but had come to {self._checkpoint.seq}: the rest is "
+                f"gone"
             )
         return found

@@ -14,13 +14,13 @@ from functools import lru_cache
 
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.recurrence import Cron, compute_next_run, latest_instant
-from stoker.calendar.timezones import Fold, Gap, duration_text, zone_named
+from stoker.base.types import to_utc
+from stoker.calendar.recurrence import Cron, compute_next_run, get_latest_occurrence
+from stoker.calendar.timezones import Fold, Gap, format_duration, get_zone
 
-FOR_EVER = datetime(9000, 1, 1, tzinfo=UTC)
+FAR_FUTURE = datetime(9000, 1, 1, tzinfo=UTC)
 
-_TO = " to "
+_NAME_SEPARATOR = " to "
 
 
 class WindowKind(StrEnum):
@@ -32,13 +32,13 @@ class WindowKind(StrEnum):
     RUN = "run"  # from a run's first reservation on; a run's budget does not start anew
 
 
-_USUAL = {
+_USUAL_LENGTHS = {
     WindowKind.HOUR: timedelta(hours=1),
     WindowKind.DAY: timedelta(days=1),
     WindowKind.WEEK: timedelta(weeks=1),
 }
 
-_LONGEST = {  # that any zone makes them
+_MAX_LENGTHS = {  # that any zone makes them
     WindowKind.HOUR: timedelta(hours=2),
     WindowKind.DAY: timedelta(hours=26),
     WindowKind.WEEK: timedelta(days=7, hours=2),
@@ -66,7 +66,7 @@ class ResetRule:
     at: time = time(0, 0)
 
     def __post_init__(self) -> None:
-        zone_named(self.zone)
+        get_zone(self.zone)
         if self.at.tzinfo is not None or self.at.second or self.at.microsecond:
             raise ConfigError(
                 f"a budget resets at a whole minute on the wall, HH:MM, not {self.at}; "
@@ -74,81 +74,81 @@ class ResetRule:
             )
 
 
-def window_at(
+def compute_window(
     kind: WindowKind, now: datetime, *, reset: ResetRule, run: str | None = None
 ) -> BudgetWindow:
     """Return the window a moment falls into. A run's window needs the run's name.
 
     Moments in [start, end) have this window and no others do.
     """
-    moment = in_utc(now)
+    moment = to_utc(now)
     if kind is WindowKind.RUN:
         if not run:
             raise ConfigError("a cap per run is in force; say which run the reservation is for")
-        return BudgetWindow(f"run {run}", datetime(1970, 1, 1, tzinfo=UTC), FOR_EVER)
-    return _timed_window(kind, moment.replace(microsecond=0), reset)
+        return BudgetWindow(f"run {run}", datetime(1970, 1, 1, tzinfo=UTC), FAR_FUTURE)
+    return _compute_timed_window(kind, moment.replace(microsecond=0), reset)
 
 
 @lru_cache(maxsize=4096)
-def window_named(name: str) -> BudgetWindow:
+def parse_window(name: str) -> BudgetWindow:
     """Return the hour, day or week of this name, whatever rule it began under.
 
     Raises ConfigError when it is no such name.
     """
     kind, _, said = name.partition(" ")
-    start, _, end = said.partition(_TO)
+    start, _, end = said.partition(_NAME_SEPARATOR)
     try:
-        begins = _moment(start)
+        begins = _parse_time(start)
         return BudgetWindow(
-            name, begins, _moment(end) if end else begins + _USUAL[WindowKind(kind)]
+            name, begins, _parse_time(end) if end else begins + _USUAL_LENGTHS[WindowKind(kind)]
         )
     except (ValueError, LookupError, OverflowError) as error:
         raise ConfigError(f"{name[:80]!r} is no window of time") from error
 
 
-def names_about(kind: WindowKind, now: datetime) -> tuple[str, str]:
+def compute_name_range(kind: WindowKind, now: datetime) -> tuple[str, str]:
     """Return two names between which, as text, stand all windows that can matter at a moment.
 
     These are the windows it may fall into, under any rule and for any clock that is believed, and
     all that overlap one of them. The second name itself is not among them.
     """
-    return _names_about(kind, in_utc(now).replace(microsecond=0))
+    return _compute_name_range(kind, to_utc(now).replace(microsecond=0))
 
 
-def resets_text(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> str:
+def format_reset(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> str:
     """Say when a window ends, as tenants read it: `resets in 3 h 12 m (00:00 SGT)`."""
-    if window.end == FOR_EVER:
+    if window.end == FAR_FUTURE:
         return "does not reset; the next run has its own"
-    wall = window.end.astimezone(zone_named(reset.zone))
-    left = max(window.end - in_utc(now), timedelta(0))
-    return f"resets in {duration_text(left)} ({wall:%H:%M %Z})"
+    wall = window.end.astimezone(get_zone(reset.zone))
+    left = max(window.end - to_utc(now), timedelta(0))
+    return f"resets in {format_duration(left)} ({wall:%H:%M %Z})"
 
 
 # Windows begin at whole seconds, so all that is asked within one second has one answer.
 @lru_cache(maxsize=4096)
-def _timed_window(kind: WindowKind, second: datetime, reset: ResetRule) -> BudgetWindow:
-    boundaries = _boundaries(kind, reset)
-    start, end = latest_instant(second, boundaries), compute_next_run(second, boundaries)
+def _compute_timed_window(kind: WindowKind, second: datetime, reset: ResetRule) -> BudgetWindow:
+    boundaries = _build_boundaries(kind, reset)
+    start, end = get_latest_occurrence(second, boundaries), compute_next_run(second, boundaries)
     # The end is said only where clocks are set: everywhere else it follows from the start.
-    odd = "" if end - start == _USUAL[kind] else f"{_TO}{end.isoformat()}"
+    odd = "" if end - start == _USUAL_LENGTHS[kind] else f"{_NAME_SEPARATOR}{end.isoformat()}"
     return BudgetWindow(f"{kind} {start.isoformat()}{odd}", start, end)
 
 
 @lru_cache(maxsize=4096)
-def _names_about(kind: WindowKind, second: datetime) -> tuple[str, str]:
-    longest = _LONGEST[kind]
+def _compute_name_range(kind: WindowKind, second: datetime) -> tuple[str, str]:
+    longest = _MAX_LENGTHS[kind]
     since, until = second - 2 * longest, second + longest + 2 * CLOCK_TOLERANCE
     return f"{kind} {since.isoformat()}", f"{kind} {until.isoformat()}"
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.isoformat() != text or moment.tzinfo is not UTC:
         raise ValueError(text)
     return moment
 
 
-def _boundaries(kind: WindowKind, reset: ResetRule) -> Cron:
+def _build_boundaries(kind: WindowKind, reset: ResetRule) -> Cron:
     minute, hour = reset.at.minute, reset.at.hour
     if kind is WindowKind.HOUR:
         # An hour that the wall shows twice is two hours, and one it never shows is none: so an

@@ -19,7 +19,7 @@ _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT",
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
-_LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MAX_DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _DAY = timedelta(days=1)
 
@@ -37,7 +37,7 @@ ALIASES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CronLine:
+class CronSpec:
     """A cron line, understood. There is always a day on which it runs."""
 
     times: tuple[timedelta, ...]  # since the day's midnight on the wall, ascending, never empty
@@ -53,7 +53,7 @@ class CronLine:
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return (by_date or by_weekday) if self.either_day else (by_date and by_weekday)
 
-    def day_from(self, day: date) -> date:
+    def get_next_day(self, day: date) -> date:
         """Return the first day the line names, this one or later."""
         # It ends: the rarest line, 29 February on one weekday, comes round within forty years.
         while not self.runs_on(day):
@@ -63,7 +63,7 @@ class CronLine:
                 day = (day.replace(day=1) + 31 * _DAY).replace(day=1)
         return day
 
-    def day_until(self, day: date) -> date:
+    def get_previous_day(self, day: date) -> date:
         """Return the last day the line names, this one or earlier."""
         while not self.runs_on(day):
             day = (day if day.month in self.months else day.replace(day=1)) - _DAY
@@ -82,7 +82,7 @@ class _Field:
         named = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
         return f"{self.lowest}-{self.highest}{named}, ranges a-b, steps */n and a-b/n, and lists"
 
-    def values(self, text: str) -> frozenset[int]:
+    def parse_values(self, text: str) -> frozenset[int]:
         """Return what the field names; an item that names nothing is refused."""
         chosen: set[int] = set()
         for item in text.split(","):
@@ -91,38 +91,40 @@ class _Field:
                 first, last = self.lowest, self.highest
             else:
                 low, dash, high = span.partition("-")
-                first = self._number(low, item)
-                last = self._number(high, item, ends_range=True) if dash else first
+                first = self._parse_number(low, item)
+                last = self._parse_number(high, item, ends_range=True) if dash else first
                 if slash and not dash:
-                    raise self._refused(item, f"write {low}-{self.highest}/{step}")
+                    raise self._build_error(item, f"write {low}-{self.highest}/{step}")
             if first > last:
-                raise self._refused(item, "the range is empty")
-            chosen.update(range(first, last + 1, self._step(step, item) if slash else 1))
+                raise self._build_error(item, "the range is empty")
+            chosen.update(range(first, last + 1, self._parse_step(step, item) if slash else 1))
         return frozenset(chosen)
 
-    def _number(self, text: str, item: str, *, ends_range: bool = False) -> int:
+    def _parse_number(self, text: str, item: str, *, ends_range: bool = False) -> int:
         name = text.upper()
         if name in self.names:
             # A week may be said to end on Sunday: FRI-SUN is 5-7.
-            return 7 if ends_range and name == "SUN" else self.names.index(name) + self._first_name
+            return (
+                7 if ends_range and name == "SUN" else self.names.index(name) + self._get_first_name
+            )
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else -1
         if not self.lowest <= number <= self.highest:
-            raise self._refused(item)
+            raise self._build_error(item)
         return number
 
-    def _step(self, text: str, item: str) -> int:
+    def _parse_step(self, text: str, item: str) -> int:
         most = self.highest - self.lowest
         step = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
         if not 1 <= step <= most:
             # A longer step would quietly mean "once"; `*/90` is not every ninety minutes.
-            raise self._refused(item, f"a step here is 1-{most}")
+            raise self._build_error(item, f"a step here is 1-{most}")
         return step
 
     @property
-    def _first_name(self) -> int:
+    def _get_first_name(self) -> int:
         return 1 if self.names is _MONTHS else 0
 
-    def _refused(self, item: str, why: str = "") -> ConfigError:
+    def _build_error(self, item: str, why: str = "") -> ConfigError:
         because = f"; {why}" if why else ""
         return ConfigError(
             f"cron {self.name} {item!r} cannot work{because}: allowed {self.allowed}"
@@ -139,7 +141,7 @@ _FIELDS = (
 
 
 @lru_cache(maxsize=1024)
-def cron_line(expression: str) -> CronLine:
+def parse_cron(expression: str) -> CronSpec:
     """Return what a cron line says, or raise ConfigError naming the field that cannot work.
 
     As in classic cron, a day-of-month and a day-of-week that are both restricted mean either:
@@ -155,15 +157,15 @@ def cron_line(expression: str) -> CronLine:
             f"or one of {', '.join(ALIASES)}"
         )
     minutes, hours, days, months, weekdays = (
-        field.values(text) for field, text in zip(_FIELDS, texts, strict=True)
+        field.parse_values(text) for field, text in zip(_FIELDS, texts, strict=True)
     )
     either_day = not texts[2].startswith("*") and not texts[4].startswith("*")
-    if not either_day and all(min(days) > _LONGEST_MONTH[month - 1] for month in months):
+    if not either_day and all(min(days) > _MAX_DAYS_IN_MONTH[month - 1] for month in months):
         raise ConfigError(
             f"cron {expression!r} never runs: day-of-month {texts[2]!r} does not occur in "
             f"month {texts[3]!r}; choose a day that month has"
         )
-    return CronLine(
+    return CronSpec(
         times=tuple(
             _MINUTES[hour * 60 + minute] for hour in sorted(hours) for minute in sorted(minutes)
         ),

@@ -16,13 +16,13 @@ from functools import lru_cache
 from itertools import islice, takewhile
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.cron import cron_line
-from stoker.calendar.timezones import Fold, Gap, WallPattern, zone_named
+from stoker.base.types import to_utc
+from stoker.calendar.cron import parse_cron
+from stoker.calendar.timezones import Fold, Gap, LocalTimePattern, get_zone
 
-MOST_MISSED = 20_000  # missed instants listed one by one; older ones are only counted
+MAX_MISSED = 20_000  # missed instants listed one by one; older ones are only counted
 
-_SHORTEST, _LONGEST = timedelta(minutes=1), timedelta(days=3660)
+_MIN_INTERVAL, _MAX_INTERVAL = timedelta(minutes=1), timedelta(days=3660)
 
 _HOUR_MINUTE = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
@@ -36,8 +36,10 @@ class Interval:
     every: timedelta
 
     def __post_init__(self) -> None:
-        if not _SHORTEST <= self.every <= _LONGEST:
-            raise ConfigError(f"an interval is 1 minute to {_LONGEST.days} days, not {self.every}")
+        if not _MIN_INTERVAL <= self.every <= _MAX_INTERVAL:
+            raise ConfigError(
+                f"an interval is 1 minute to {_MAX_INTERVAL.days} days, not {self.every}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Window:
 class Cron:
     """Due when the wall clock of a zone shows a minute that the cron line names.
 
-    With fold `first` or `last` a repeated hour counts once, also for a line that runs every few
+    With fold `first` or `last_statement` a repeated hour counts once, also for a line that runs
+    every few
     minutes; such a line usually wants `both`.
     """
 
@@ -72,8 +75,8 @@ class Cron:
     fold: Fold = Fold.FIRST
 
     def __post_init__(self) -> None:
-        cron_line(self.expression)
-        zone_named(self.zone)
+        parse_cron(self.expression)
+        get_zone(self.zone)
 
 
 Schedule = Interval | Window | Cron
@@ -88,7 +91,7 @@ class CatchUp(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class DueOccurrences:
     """What to do now: the instants to run and those that are missed, oldest first, and why."""
 
     run: tuple[datetime, ...] = ()
@@ -98,60 +101,62 @@ class Due:
 
 def compute_next_run(now_utc: datetime, schedule: Schedule) -> datetime:
     """Return the first instant strictly after now; for an interval, now plus the interval."""
-    now = _moment(now_utc)
+    now = _validate_time(now_utc)
     if isinstance(schedule, Interval):
         return now + schedule.every
-    return next(_pattern(schedule).forward(now + _TICK))
+    return next(_build_pattern(schedule).iter_forward(now + _TICK))
 
 
 def should_run(now_utc: datetime, last_run_at: datetime | None, schedule: Schedule) -> bool:
     """Say whether something is due that the last run has not answered; never run is always due."""
-    now = _moment(now_utc)
+    now = _validate_time(now_utc)
     if last_run_at is None:
         return True
-    last = _moment(last_run_at, what="the last run's time")
+    last = _validate_time(last_run_at, what="the last run's time")
     if isinstance(schedule, Interval):
         return now - last >= schedule.every
-    return latest_instant(now, schedule) > last
+    return get_latest_occurrence(now, schedule) > last
 
 
 def preview(now_utc: datetime, schedule: Schedule, count: int) -> list[datetime]:
     """Return the next instants after now, as many as asked for, soonest first."""
-    now = _moment(now_utc)
+    now = _validate_time(now_utc)
     if isinstance(schedule, Interval):
         return [now + schedule.every * step for step in range(1, count + 1)]
-    return list(islice(_pattern(schedule).forward(now + _TICK), max(count, 0)))
+    return list(islice(_build_pattern(schedule).iter_forward(now + _TICK), max(count, 0)))
 
 
-def upcoming(
+def list_upcoming(
     now: datetime, schedule: Schedule, count: int, *, last: datetime | None
 ) -> list[datetime]:
     """Return when the next runs will start, given the last decided instant (None: never)."""
     if not isinstance(schedule, Interval):
         return preview(now, schedule, count)
-    moment = _moment(now)
-    first = moment if last is None else max(moment, _moment(last) + schedule.every)
+    moment = _validate_time(now)
+    first = moment if last is None else max(moment, _validate_time(last) + schedule.every)
     return [first + schedule.every * step for step in range(count)]
 
 
-def instants(schedule: Window | Cron, *, after: datetime, until: datetime) -> Iterator[datetime]:
+def iter_occurrences(
+    schedule: Window | Cron, *, after: datetime, until: datetime
+) -> Iterator[datetime]:
     """Yield every instant with after < instant <= until, in order, each once."""
-    first, end = _moment(after) + _TICK, _moment(until)
-    return takewhile(lambda instant: instant <= end, _pattern(schedule).forward(first))
+    first, end = _validate_time(after) + _TICK, _validate_time(until)
+    return takewhile(lambda instant: instant <= end, _build_pattern(schedule).iter_forward(first))
 
 
-def latest_instant(now: datetime, schedule: Schedule) -> datetime:
+def get_latest_occurrence(now: datetime, schedule: Schedule) -> datetime:
     """Return the latest instant at or before now.
 
     An interval is always due from its last run on; without one, that is now, to the second.
     """
-    moment = _moment(now)
+    moment = _validate_time(now)
     if isinstance(schedule, Interval):
         return moment.replace(microsecond=0)
-    return next(_pattern(schedule).backward(moment + _TICK))
+    return next(_build_pattern(schedule).iter_backward(moment + _TICK))
 
 
-def due(
+def compute_due(
     now: datetime,
     last: datetime | None,
     schedule: Schedule,
@@ -159,45 +164,49 @@ def due(
     catch_up: CatchUp = CatchUp.LATEST,
     at_most: int = 24,
     grace: timedelta = timedelta(minutes=5),
-) -> Due:
+) -> DueOccurrences:
     """Decide every instant after the last decided one, up to now, as run or missed.
 
-    Never decided (`last` is None) runs once, for the latest instant, whatever `catch_up` says.
-    A `last` ahead of now means that the clock went back: nothing is due until it catches up.
+    Never decided (`last_statement` is None) runs once, for the latest instant, whatever `catch_up`
+    says.
+    A `last_statement` ahead of now means that the clock went back: nothing is due until it catches
+    up.
     `at_most` is how many `CatchUp.ALL` runs; `grace` is how late an instant may be for
     `CatchUp.NONE` to run it. An interval's run answers for the moment it starts, so that the next
-    one is a whole interval away. The newest `MOST_MISSED` missed instants are listed; if there are
+    one is a whole interval away. The newest `MAX_MISSED` missed instants are listed; if there are
     more, the reason says how many.
     """
     if at_most < 1:
         raise ConfigError(f"catch_up all needs a maximum of at least 1, not {at_most}")
-    moment = _moment(now)
+    moment = _validate_time(now)
     if last is None:
-        first = latest_instant(moment, schedule)
-        return Due(run=(first,), reason="never decided before; runs once, now")
-    since = _moment(last, what="the last decided instant")
+        first = get_latest_occurrence(moment, schedule)
+        return DueOccurrences(run=(first,), reason="never decided before; runs once, now")
+    since = _validate_time(last, what="the last decided instant")
     if since > moment:
-        return Due(
+        return DueOccurrences(
             reason=f"{since:%Y-%m-%d %H:%M} UTC is already decided, but the clock says "
             f"{moment:%Y-%m-%d %H:%M}; nothing is due until it catches up"
         )
     wanted = at_most if catch_up is CatchUp.ALL else 1
-    newest, total = _passed(schedule, since=since, now=moment, most=wanted + MOST_MISSED)
+    newest, total = _list_past(schedule, since=since, now=moment, most=wanted + MAX_MISSED)
     if not newest:
-        return Due(reason="nothing is due yet")
+        return DueOccurrences(reason="nothing is due yet")
     late = catch_up is CatchUp.NONE and moment - newest[0] > grace
     if isinstance(schedule, Interval) and not late:
-        newest[0] = max(newest[0], latest_instant(moment, schedule))
+        newest[0] = max(newest[0], get_latest_occurrence(moment, schedule))
     run, missed = ([], newest) if late else (newest[:wanted], newest[wanted:])
-    missed = missed[:MOST_MISSED]
-    return Due(
+    missed = missed[:MAX_MISSED]
+    return DueOccurrences(
         run=tuple(reversed(run)),
         missed=tuple(reversed(missed)),
-        reason=_because(newest[0], runs=len(run), missed=total - len(run), listed=len(missed)),
+        reason=_format_reason(
+            newest[0], runs=len(run), missed=total - len(run), listed=len(missed)
+        ),
     )
 
 
-def _because(newest: datetime, *, runs: int, missed: int, listed: int) -> str:
+def _format_reason(newest: datetime, *, runs: int, missed: int, listed: int) -> str:
     if not missed:
         since = f"due since {newest:%Y-%m-%d %H:%M} UTC"
         return since if runs == 1 else f"{runs} instants passed; all of them run"
@@ -207,7 +216,7 @@ def _because(newest: datetime, *, runs: int, missed: int, listed: int) -> str:
     return f"{were} missed while nothing was running; {does}{beyond}"
 
 
-def _passed(
+def _list_past(
     schedule: Schedule, *, since: datetime, now: datetime, most: int
 ) -> tuple[list[datetime], int]:
     """Return the newest instants of (since, now], newest first, and how many there are in all."""
@@ -215,8 +224,10 @@ def _passed(
         total = (now - since) // schedule.every
         steps = range(total, max(total - most, 0), -1)
         return [since + schedule.every * step for step in steps], total
-    pattern = _pattern(schedule)
-    newest = list(islice(takewhile(lambda at: at > since, pattern.backward(now + _TICK)), most))
+    pattern = _build_pattern(schedule)
+    newest = list(
+        islice(takewhile(lambda at: at > since, pattern.iter_backward(now + _TICK)), most)
+    )
     if len(newest) < most:
         return newest, len(newest)
     # After years of downtime the rest is counted by the day, not walked through.
@@ -224,20 +235,20 @@ def _passed(
 
 
 @lru_cache(maxsize=1024)
-def _pattern(schedule: Window | Cron) -> WallPattern:
+def _build_pattern(schedule: Window | Cron) -> LocalTimePattern:
     if isinstance(schedule, Window):
         daily = f"{schedule.at.minute} {schedule.at.hour} * * *"
-        return _pattern(Cron(daily, "UTC"))
-    return WallPattern(
-        line=cron_line(schedule.expression),
-        zone=zone_named(schedule.zone),
+        return _build_pattern(Cron(daily, "UTC"))
+    return LocalTimePattern(
+        line=parse_cron(schedule.expression),
+        zone=get_zone(schedule.zone),
         gap=schedule.gap,
         fold=schedule.fold,
     )
 
 
-def _moment(moment: datetime, *, what: str = "the time") -> datetime:
-    utc = in_utc(moment, what=what)
+def _validate_time(moment: datetime, *, what: str = "the time") -> datetime:
+    utc = to_utc(moment, what=what)
     if not 1900 <= utc.year <= 9000:
         raise ConfigError(f"{what} {utc:%Y-%m-%d} cannot be meant; set the clock and try again")
     return utc

@@ -18,16 +18,16 @@ from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.cron import CronLine
+from stoker.base.types import to_utc
+from stoker.calendar.cron import CronSpec
 
 _DAY = timedelta(days=1)
 
 _SECOND = timedelta(seconds=1)
 
-_INSTANT = timedelta.resolution
+_RESOLUTION = timedelta.resolution
 
-_NONE = timedelta(0)
+_ZERO = timedelta(0)
 
 _MIDNIGHT = time()
 
@@ -48,75 +48,77 @@ class Fold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WallPattern:
+class LocalTimePattern:
     """A cron line on the walls of one zone, with its rules for gaps and folds."""
 
-    line: CronLine
+    line: CronSpec
     zone: ZoneInfo
     gap: Gap
     fold: Fold
 
-    def forward(self, start: datetime) -> Iterator[datetime]:
+    def iter_forward(self, start: datetime) -> Iterator[datetime]:
         """Yield every instant from start on, in order, for as long as it is asked for more."""
         while True:
             # A wall time runs within two days of the same date in UTC, a shift over a lost day
             # included, so stretches far from any day of the line are stepped over.
-            day = self.line.day_from(start.date() - 2 * _DAY)
+            day = self.line.get_next_day(start.date() - 2 * _DAY)
             start = max(start, datetime.combine(day - _DAY, _MIDNIGHT, UTC))
-            yield from self.between(start, start + _DAY)
+            yield from self.iter_between(start, start + _DAY)
             start += _DAY
 
-    def backward(self, end: datetime) -> Iterator[datetime]:
+    def iter_backward(self, end: datetime) -> Iterator[datetime]:
         """Yield every instant before end, the latest first, for as long as it is asked for more."""
         while True:
-            day = self.line.day_until(end.date() + 2 * _DAY)
+            day = self.line.get_previous_day(end.date() + 2 * _DAY)
             end = min(end, datetime.combine(day + 3 * _DAY, _MIDNIGHT, UTC))
-            yield from reversed(list(self.between(end - _DAY, end)))
+            yield from reversed(list(self.iter_between(end - _DAY, end)))
             end -= _DAY
 
-    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+    def iter_between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """Yield the instants with start <= instant < end, in order, each once.
 
         Start and end are at most a day apart.
         """
-        offset, changes = _around(self.zone, start.date())
+        offset, changes = _find_changes_around(self.zone, start.date())
         opening = start
         for change in changes:
-            overlap = max(change.before - change.after, _NONE)
+            overlap = max(change.before - change.after, _ZERO)
             closing = change.at - overlap if self.fold is Fold.LAST else change.at
-            yield from self._plain(opening, min(end, closing), offset)
+            yield from self._iter_plain(opening, min(end, closing), offset)
             opening, offset = max(start, change.at), change.after
             if self.fold is Fold.FIRST:
                 opening = max(start, change.at + overlap)
             if change.after > change.before and self.gap is Gap.SHIFT:
                 # The moment after the gap answers for itself and all that was jumped over.
                 lost_from = change.at - (change.after - change.before)
-                lost = self._plain(lost_from, change.at + _INSTANT, change.after)
+                lost = self._iter_plain(lost_from, change.at + _RESOLUTION, change.after)
                 if start <= change.at < end and any(True for _ in lost):
                     yield change.at
-                opening = max(start, change.at + _INSTANT)
-        yield from self._plain(opening, end, offset)
+                opening = max(start, change.at + _RESOLUTION)
+        yield from self._iter_plain(opening, end, offset)
 
     def count(self, start: datetime, end: datetime) -> int:
         """Return how many instants there are with start <= instant < end."""
         total = 0
         while start < end:
             stop = min(end, start + _DAY)
-            offset, changes = _around(self.zone, start.date())
+            offset, changes = _find_changes_around(self.zone, start.date())
             if changes:
-                total += sum(1 for _ in self.between(start, stop))
+                total += sum(1 for _ in self.iter_between(start, stop))
             else:
-                total += sum(last - first for _, first, last in self._days(start, stop, offset))
+                total += sum(
+                    last - first for _, first, last in self._iter_days(start, stop, offset)
+                )
             start = stop
         return total
 
-    def _plain(self, start: datetime, end: datetime, offset: timedelta) -> Iterator[datetime]:
+    def _iter_plain(self, start: datetime, end: datetime, offset: timedelta) -> Iterator[datetime]:
         times = self.line.times
-        for midnight, first, last in self._days(start, end, offset):
+        for midnight, first, last in self._iter_days(start, end, offset):
             for place in range(first, last):
                 yield midnight + times[place]
 
-    def _days(
+    def _iter_days(
         self, start: datetime, end: datetime, offset: timedelta
     ) -> Iterator[tuple[datetime, int, int]]:
         """Yield each day's midnight, and which of its times fall between start and end.
@@ -134,17 +136,17 @@ class WallPattern:
 
 
 @cache
-def zone_named(name: str) -> ZoneInfo:
+def get_zone(name: str) -> ZoneInfo:
     """Return the IANA zone of this name, or say which one may have been meant."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        near = _near(name)
+        near = _suggest_zone(name)
         hint = f"did you mean {near}?" if near else "use a name such as Europe/Paris or UTC"
         raise ConfigError(f"there is no time zone {name!r}; {hint}") from None
 
 
-def _near(name: str) -> str:
+def _suggest_zone(name: str) -> str:
     wanted = name.strip().replace(" ", "_").casefold()
     known = {known.casefold(): known for known in sorted(available_timezones())}
     by_city = {folded.rpartition("/")[2]: known[folded] for folded in sorted(known, reverse=True)}
@@ -155,64 +157,64 @@ def _near(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _OffsetChange:
     at: datetime
     before: timedelta
     after: timedelta
 
 
-def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or _NONE
+def _get_offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or _ZERO
 
 
 @lru_cache(maxsize=4096)
-def _around(zone: ZoneInfo, day: date) -> tuple[timedelta, tuple[_Change, ...]]:
+def _find_changes_around(zone: ZoneInfo, day: date) -> tuple[timedelta, tuple[_OffsetChange, ...]]:
     """Return the offset a day before this UTC day, and the changes from there to two days after it.
 
     That is all that can matter to the day and the one after it: a fold reaches back before the
     moment a clock is set, and on after it, by a day at the most.
     """
     start = datetime.combine(day, _MIDNIGHT, UTC) - _DAY
-    return _offset(zone, start), tuple(_changes(zone, start, start + 4 * _DAY))
+    return _get_offset(zone, start), tuple(_find_changes(zone, start, start + 4 * _DAY))
 
 
-def _changes(zone: ZoneInfo, start: datetime, end: datetime) -> list[_Change]:
+def _find_changes(zone: ZoneInfo, start: datetime, end: datetime) -> list[_OffsetChange]:
     """Return where the offset changes between two whole seconds, in order.
 
     Ends that agree are taken to have no change between them. Asked about a few days at a time,
     that holds: no zone has changed and changed back within them since 1939.
     """
-    before, after = _offset(zone, start), _offset(zone, end)
+    before, after = _get_offset(zone, start), _get_offset(zone, end)
     if before == after:
         return []
     seconds = (end - start) // _SECOND
     if seconds == 1:
-        return [_Change(end, before, after)]
+        return [_OffsetChange(end, before, after)]
     middle = start + seconds // 2 * _SECOND
-    return _changes(zone, start, middle) + _changes(zone, middle, end)
+    return _find_changes(zone, start, middle) + _find_changes(zone, middle, end)
 
 
-def local_text(moment: datetime, zone: str) -> str:
+def format_local_time(moment: datetime, zone: str) -> str:
     """Return the moment as that zone's wall shows it, with the zone's name for its time."""
-    return f"{in_utc(moment).astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
+    return f"{to_utc(moment).astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
 
 
-def clocks_change(moment: datetime, zone: str) -> timedelta:
+def compute_clock_change(moment: datetime, zone: str) -> timedelta:
     """Return by how much that zone's clocks are moved on the moment's local day; zero is usual."""
-    here = in_utc(moment).astimezone(ZoneInfo(zone))
+    here = to_utc(moment).astimezone(ZoneInfo(zone))
     morning = here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     next_day = (morning.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=here.tzinfo)
     before, after = morning.utcoffset(), next_day.utcoffset()
     return (after or timedelta(0)) - (before or timedelta(0))
 
 
-def clock_note(moment: datetime, zone: str) -> str:
+def format_clock_note(moment: datetime, zone: str) -> str:
     """Return what is unusual about clocks on the moment's local day; empty on a usual one."""
-    moved = clocks_change(moment, zone)
+    moved = compute_clock_change(moment, zone)
     return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
 
 
-def duration_text(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """Return a duration in the two largest units that matter: `3 h 12 m`, `41 s`."""
     seconds = int(duration.total_seconds())
     if seconds < 60:

@@ -11,100 +11,104 @@ from datetime import UTC, datetime
 import click
 
 from stoker import app as wiring
-from stoker.base.clock import Clock, went_back
+from stoker.base.clock import Clock, clock_went_backwards
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.types import Json, TenantId
 from stoker.calendar.recurrence import Interval, compute_next_run
-from stoker.calendar.timezones import duration_text, zone_named
+from stoker.calendar.timezones import format_duration, get_zone
 from stoker.cli.output import (
-    Asked,
+    CommandContext,
     Exit,
-    pass_asked,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
 )
-from stoker.config.tenants import joined
-from stoker.connectors import NEEDS, addresses, why_off
+from stoker.config.tenants import add_stored_tenants
+from stoker.connectors import NEEDS, get_off_reason, list_addresses
 from stoker.context import Backend
 from stoker.db.database import Check
-from stoker.http.fields import is_make_believe
+from stoker.http.fields import is_sandbox_url
 from stoker.settings import Settings
-from stoker.touches.checks import touch_checks
+from stoker.touches.checks import check_touches
 
-EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
+MIN_PLAUSIBLE_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
 
-LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+MAX_PLAUSIBLE_TIME = datetime(2100, 1, 1, tzinfo=UTC)
 
-VENDORS = ("openai", "tavily", "lusha", "zerobounce")
+PAID_VENDORS = ("openai", "tavily", "lusha", "zerobounce")
 
 
 @click.command()
-@takes_json
-@pass_asked
-def doctor(asked: Asked, *, as_json: bool) -> Exit:
+@json_option
+@pass_context
+def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
     """Check settings, keys, store, time zones, clock and schedule; list every cap.
 
     Exits with 1 when something is wrong. Values of keys are never printed.
     """
     caps: dict[str, dict[str, int]] = {}
     try:
-        settings = asked.settings()
+        settings = asked.read_settings()
     except ConfigError as error:
         checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
     else:
-        settings = run_async(_with_known_tenants(settings))
-        checks = run_async(examined(settings, clock=wiring.system_clock()))
+        settings = run_async(_add_stored_tenants(settings))
+        checks = run_async(run_checks(settings, clock=wiring.system_clock()))
         caps = {
-            tenant: settings.for_tenant(tenant).caps_in_force()
-            for tenant in settings.active_tenants()
+            tenant: settings.for_tenant(tenant).list_cap_values()
+            for tenant in settings.list_active_tenants()
         }
     healthy = all(check.ok for check in checks)
     if as_json:
         found: Json = [{"what": c.what, "ok": c.ok, "detail": c.detail} for c in checks]
-        show_json({"ok": healthy, "checks": found, "caps": caps})
+        print_json({"ok": healthy, "checks": found, "caps": caps})
     else:
-        _print(checks, caps)
+        _print_checks(checks, caps)
     return Exit.OK if healthy else Exit.PROBLEMS
 
 
-async def _with_known_tenants(settings: Settings) -> Settings:
+async def _add_stored_tenants(settings: Settings) -> Settings:
     """Return the settings with the tenants the store knows, if it can be asked."""
     try:
-        backend = wiring.backend_for(settings)
+        backend = wiring.build_backend(settings)
     except StokerError:
         return settings  # the checks say what is wrong
     try:
         there = await backend.schema_version() > 0
-        return joined(settings, await backend.directory().tenants()) if there else settings
+        return (
+            add_stored_tenants(settings, await backend.directory().list_tenants())
+            if there
+            else settings
+        )
     except StokerError:
         return settings  # as above
     finally:
         await backend.close()
 
 
-async def examined(settings: Settings, *, clock: Clock) -> list[Check]:
+async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
     """Return what every check found, in the order people think about them."""
     now = clock.now()
-    checks = [_settings(settings), *_sandbox(settings)]
-    checks += [_key(settings, vendor) for vendor in VENDORS]
-    checks += [_connectors(settings, tenant) for tenant in settings.active_tenants()]
-    checks += [*_zones(settings, now), _plausible(now)]
+    checks = [_check_settings(settings), *_check_sandbox(settings)]
+    checks += [_check_key(settings, vendor) for vendor in PAID_VENDORS]
+    checks += [_check_connectors(settings, tenant) for tenant in settings.list_active_tenants()]
+    checks += [*_check_zones(settings, now), _check_plausible_time(now)]
     try:
-        backend = wiring.backend_for(settings)
+        backend = wiring.build_backend(settings)
     except StokerError as error:
         checks.append(Check(what="store", ok=False, detail=str(error)))
     else:
         try:
-            checks += await _store(backend, settings, now)
+            checks += await _check_store(backend, settings, now)
         finally:
             await backend.close()
-    return checks + touch_checks(settings, now) + _next_runs(settings, now)
+    return checks + check_touches(settings, now) + _check_next_runs(settings, now)
 
 
-async def _store(backend: Backend, settings: Settings, now: datetime) -> list[Check]:
+async def _check_store(backend: Backend, settings: Settings, now: datetime) -> list[Check]:
     checks = [Check(what="store", ok=True, detail=settings.storage.backend)]
     try:
         if await backend.schema_version() == 0 and settings.storage.backend in ("sqlite", "json"):
@@ -112,19 +116,19 @@ async def _store(backend: Backend, settings: Settings, now: datetime) -> list[Ch
             return [*checks, Check(what="schema version", ok=True, detail=new)]
         checks += await backend.checks()
         if all(check.ok for check in checks):
-            tenants = settings.active_tenants()
-            checks += [await _clock_against(backend, tenant, now) for tenant in tenants]
+            tenants = settings.list_active_tenants()
+            checks += [await _check_clock(backend, tenant, now) for tenant in tenants]
     except StokerError as error:
         checks.append(Check(what="store opens", ok=False, detail=str(error)))
     return checks
 
 
-async def _clock_against(backend: Backend, tenant: TenantId, now: datetime) -> Check:
-    seen = await backend.tenant(tenant).schedule.latest_decision_at()
+async def _check_clock(backend: Backend, tenant: TenantId, now: datetime) -> Check:
+    seen = await backend.tenant(tenant).schedule.find_latest_entry_at()
     what = f"clock, {tenant}"
     if seen is None:
         return Check(what=what, ok=True, detail="nothing decided yet")
-    if went_back(now, latest=seen):
+    if clock_went_backwards(now, latest=seen):
         detail = (
             f"{seen:%Y-%m-%d %H:%M} UTC is already recorded and lies ahead; set the clock, or if "
             "it is right now: stoker schedule accept-clock"
@@ -133,12 +137,12 @@ async def _clock_against(backend: Backend, tenant: TenantId, now: datetime) -> C
     return Check(what=what, ok=True, detail=f"last decision {seen:%Y-%m-%d %H:%M} UTC")
 
 
-def _settings(settings: Settings) -> Check:
-    given = sum(1 for line in settings.shown() if line.origin != "default")
+def _check_settings(settings: Settings) -> Check:
+    given = sum(1 for line in settings.list_shown() if line.origin != "default")
     return Check(what="settings", ok=True, detail=f"readable; {given} differ from the defaults")
 
 
-def _sandbox(settings: Settings) -> list[Check]:
+def _check_sandbox(settings: Settings) -> list[Check]:
     address = settings.sandbox.address
     if address is None:
         return []
@@ -146,10 +150,10 @@ def _sandbox(settings: Settings) -> list[Check]:
     return [Check(what="SANDBOX", ok=True, detail=f"{loud}unset sandbox.address")]
 
 
-def _connectors(settings: Settings, tenant: TenantId) -> Check:
+def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
     """Say which connectors are on, and whether some of them are real while others rehearse."""
     own = settings.for_tenant(tenant)
-    off = [name for name in NEEDS if why_off(own, name)]
+    off = [name for name in NEEDS if get_off_reason(own, name)]
     on = [name for name in NEEDS if name not in off]
     told = f"on: {', '.join(on)}"
     if off:
@@ -157,66 +161,68 @@ def _connectors(settings: Settings, tenant: TenantId) -> Check:
     real = [
         name
         for name in on
-        if name != "crawl" and not any(map(is_make_believe, addresses(own, name)))
+        if name != "crawl" and not any(map(is_sandbox_url, list_addresses(own, name)))
     ]
     if settings.sandbox.address is not None and real:
         told += f"; REAL although the sandbox is on: {', '.join(real)}"
     return Check(what=f"connectors, {tenant}", ok=True, detail=told)
 
 
-def _key(settings: Settings, vendor: str) -> Check:
+def _check_key(settings: Settings, vendor: str) -> Check:
     key = f"keys.{vendor}"
-    if settings.value(key) is None:
+    if settings.get_value(key) is None:
         return Check(what=key, ok=True, detail="not set; the vendor is not called")
-    return Check(what=key, ok=True, detail=f"set, from {settings.origin(key)}")
+    return Check(what=key, ok=True, detail=f"set, from {settings.get_origin(key)}")
 
 
-def _zones(settings: Settings, now: datetime) -> list[Check]:
-    tenants = settings.active_tenants()
+def _check_zones(settings: Settings, now: datetime) -> list[Check]:
+    tenants = settings.list_active_tenants()
     names = {settings.for_tenant(tenant).scheduling.timezone for tenant in tenants}
     return [
         Check(
             what="time zone",
             ok=True,
-            detail=f"{name}, where it is {now.astimezone(zone_named(name)):%Y-%m-%d %H:%M %z}",
+            detail=f"{name}, where it is {now.astimezone(get_zone(name)):%Y-%m-%d %H:%M %z}",
         )
         for name in sorted(names)
     ]
 
 
-def _plausible(now: datetime) -> Check:
-    ok = EARLIEST <= now < LATEST
+def _check_plausible_time(now: datetime) -> Check:
+    ok = MIN_PLAUSIBLE_TIME <= now < MAX_PLAUSIBLE_TIME
     detail = f"{now:%Y-%m-%d %H:%M:%S} UTC" + ("" if ok else "; set the machine's clock")
     return Check(what="clock", ok=ok, detail=detail)
 
 
-def _next_runs(settings: Settings, now: datetime) -> list[Check]:
-    tenants = settings.active_tenants()
+def _check_next_runs(settings: Settings, now: datetime) -> list[Check]:
+    tenants = settings.list_active_tenants()
     if not tenants:
         return [Check(what="tenants", ok=False, detail="none takes part; see tenant_include")]
     return [
-        Check(what=f"next run, {tenant}", ok=True, detail=_next_run(settings, tenant, now))
+        Check(what=f"next run, {tenant}", ok=True, detail=_format_next_run(settings, tenant, now))
         for tenant in tenants
     ]
 
 
-def _next_run(settings: Settings, tenant: TenantId, now: datetime) -> str:
+def _format_next_run(settings: Settings, tenant: TenantId, now: datetime) -> str:
     scheduling = settings.for_tenant(tenant).scheduling
     if not scheduling.enabled:
         return "scheduling.enabled is false; runs start by hand only"
-    schedule = settings.schedule_for(tenant)
+    schedule = settings.get_schedule(tenant)
     if isinstance(schedule, Interval):
-        return f"{duration_text(schedule.every)} after the last one; see: stoker schedule next"
+        return f"{format_duration(schedule.every)} after the last one; see: stoker schedule next"
     at = compute_next_run(now, schedule)
-    there = at.astimezone(zone_named(scheduling.timezone))
+    there = at.astimezone(get_zone(scheduling.timezone))
     return f"{at:%Y-%m-%d %H:%M} UTC ({there:%H:%M} in {scheduling.timezone})"
 
 
-def _print(checks: list[Check], caps: dict[str, dict[str, int]]) -> None:
+def _print_checks(checks: list[Check], caps: dict[str, dict[str, int]]) -> None:
     marks = {True: "ok", False: "WRONG"}
-    show_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
+    print_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
     for tenant, own in caps.items():
-        say(f"\nCaps that will be enforced for {tenant}:")
-        show_table(("cap", "at most"), own.items())
+        print_text(f"\nCaps that will be enforced for {tenant}:")
+        print_table(("cap", "at most"), own.items())
     wrong = sum(not check.ok for check in checks)
-    say(f"\n{wrong} of {len(checks)} checks found a problem." if wrong else "\nAll is in place.")
+    print_text(
+        f"\n{wrong} of {len(checks)} checks found a problem." if wrong else "\nAll is in place."
+    )

@@ -21,13 +21,13 @@ from typing import Any, BinaryIO, Protocol
 
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
-from stoker.base.telemetry import inert
-from stoker.base.text import cell, page_safe_json
+from stoker.base.telemetry import escape_invisible
+from stoker.base.text import escape_cell, to_html_safe_json
 from stoker.base.types import Json
 
 
 @contextmanager
-def new_file(path: Path, *, replace: bool) -> Iterator[BinaryIO]:
+def create_file(path: Path, *, replace: bool) -> Iterator[BinaryIO]:
     """Lend a stream; when the block ends well, its bytes are durably at the path.
 
     Raises ConfigError when something is there already, or nothing can be.
@@ -53,7 +53,7 @@ def new_file(path: Path, *, replace: bool) -> Iterator[BinaryIO]:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-ROWS_PER_GROUP = 10_000  # of a Parquet file; what is waiting for a group to be full is kept
+BATCH_SIZE = 10_000  # of a Parquet file; what is waiting for a group to be full is kept
 
 Row = Mapping[str, Json | datetime]
 
@@ -61,7 +61,7 @@ Columns = Mapping[str, type]
 """Every column by its name, as `str`, `int`, `datetime`, or `dict` for JSON."""
 
 
-class Export(Protocol):
+class ExportWriter(Protocol):
     """A file being written."""
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -73,7 +73,7 @@ class Export(Protocol):
         ...
 
 
-class JsonExport:
+class JsonWriter:
     """One JSON array, a row to a line; every row an object."""
 
     def __init__(self, stream: BinaryIO, columns: Columns) -> None:
@@ -82,25 +82,27 @@ class JsonExport:
 
     def add(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            plain = {name: _json(value) for name, value in row.items()}
-            self._stream.write(self._between + page_safe_json(plain).encode())
+            plain = {name: _to_json_value(value) for name, value in row.items()}
+            self._stream.write(self._between + to_html_safe_json(plain).encode())
             self._between = b",\n"
 
     def close(self) -> None:
         self._stream.write(b"[]\n" if self._between == b"[\n" else b"\n]\n")
 
 
-class CsvExport:
+class CsvWriter:
     """CSV with a head line, every cell quoted, lines ended as spreadsheets end them."""
 
     def __init__(self, stream: BinaryIO, columns: Columns) -> None:
         self._stream = stream
         self._columns = columns
-        self._cell = _seen_cell if stream.isatty() else cell
+        self._cell = _to_cell if stream.isatty() else escape_cell
         self._write([list(columns)])
 
     def add(self, rows: Sequence[Row]) -> None:
-        self._write([[self._cell(_flat(row.get(name))) for name in self._columns] for row in rows])
+        self._write(
+            [[self._cell(_to_flat_value(row.get(name))) for name in self._columns] for row in rows]
+        )
 
     def close(self) -> None:
         """Do nothing: a CSV file ends where it ends."""
@@ -111,7 +113,7 @@ class CsvExport:
         self._stream.write(text.getvalue().encode())
 
 
-class ParquetExport:
+class ParquetWriter:
     """Parquet, with text, whole numbers and UTC moments as such; JSON as text."""
 
     def __init__(self, stream: BinaryIO, columns: Columns) -> None:
@@ -136,11 +138,11 @@ class ParquetExport:
         for row in rows:
             self._waiting.append(
                 {
-                    name: value if name in self._moments else _flat(value)
+                    name: value if name in self._moments else _to_flat_value(value)
                     for name, value in row.items()
                 }
             )
-        if len(self._waiting) >= ROWS_PER_GROUP:
+        if len(self._waiting) >= BATCH_SIZE:
             self._write()
 
     def close(self) -> None:
@@ -154,15 +156,17 @@ class ParquetExport:
         self._waiting = []
 
 
-FORMATS: Mapping[str, Callable[[BinaryIO, Columns], Export]] = {
-    "json": JsonExport,
-    "csv": CsvExport,
-    "parquet": ParquetExport,
+FORMATS: Mapping[str, Callable[[BinaryIO, Columns], ExportWriter]] = {
+    "json": JsonWriter,
+    "csv": CsvWriter,
+    "parquet": ParquetWriter,
 }
 
 
 @contextmanager
-def export(kind: str, columns: Columns, *, out: Path | None, replace: bool) -> Iterator[Export]:
+def open_export(
+    kind: str, columns: Columns, *, out: Path | None, replace: bool
+) -> Iterator[ExportWriter]:
     """Open an export of a kind, to a file or to stdout, and finish it when all went well.
 
     Without `replace`, never over another file. Raises ConfigError when it cannot be written.
@@ -170,30 +174,33 @@ def export(kind: str, columns: Columns, *, out: Path | None, replace: bool) -> I
     if out is None:
         if kind == "parquet":
             raise ConfigError("Parquet is not for terminals; say where it goes with --out FILE")
-        with _finished(kind, sys.stdout.buffer, columns) as writing:
+        with _open_writer(kind, sys.stdout.buffer, columns) as writing:
             yield writing
         return
-    with new_file(out, replace=replace) as stream, _finished(kind, stream, columns) as writing:
+    with (
+        create_file(out, replace=replace) as stream,
+        _open_writer(kind, stream, columns) as writing,
+    ):
         yield writing
 
 
 @contextmanager
-def _finished(kind: str, stream: BinaryIO, columns: Columns) -> Iterator[Export]:
+def _open_writer(kind: str, stream: BinaryIO, columns: Columns) -> Iterator[ExportWriter]:
     writing = FORMATS[kind](stream, columns)
     yield writing
     writing.close()
 
 
-def _seen_cell(value: str | float | None) -> str | float:
-    shown = cell(value)
-    return inert(shown) if isinstance(shown, str) else shown
+def _to_cell(value: str | float | None) -> str | float:
+    shown = escape_cell(value)
+    return escape_invisible(shown) if isinstance(shown, str) else shown
 
 
-def _json(value: Json | datetime) -> Json:
+def _to_json_value(value: Json | datetime) -> Json:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _flat(value: Json | datetime) -> str | float | None:
+def _to_flat_value(value: Json | datetime) -> str | float | None:
     if value is None or isinstance(value, str | int | float):
         return value
     return value.isoformat() if isinstance(value, datetime) else compact_json(value)

@@ -19,13 +19,13 @@ import click
 
 from stoker import __version__
 from stoker.base.errors import StokerError
-from stoker.cli.options import refuse_empty
-from stoker.cli.output import Asked, Exit, complain, exit_for_error
+from stoker.cli.options import check_not_empty
+from stoker.cli.output import CommandContext, Exit, print_error, to_error_exit
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """Where a command is, and the line `stoker --help` shows about it."""
 
     where: str
@@ -33,74 +33,94 @@ class Lazy(NamedTuple):
 
 
 COMMANDS = {
-    "init": Lazy("stoker.config.commands:init", "Write a commented stoker.toml with small caps."),
-    "doctor": Lazy("stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."),
-    "config": Lazy("stoker.config.commands:config", "Show every setting and where it came from."),
-    "tenant": Lazy("stoker.accounts.commands:tenant", "Add, list, show and switch off tenants."),
-    "icp": Lazy(
+    "init": LazyCommand(
+        "stoker.config.commands:init", "Write a commented stoker.toml with small caps."
+    ),
+    "doctor": LazyCommand(
+        "stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."
+    ),
+    "config": LazyCommand(
+        "stoker.config.commands:config", "Show every setting and where it came from."
+    ),
+    "tenant": LazyCommand(
+        "stoker.accounts.commands:tenant", "Add, list, show and switch off tenants."
+    ),
+    "icp": LazyCommand(
         "stoker.accounts.commands_icp:icp", "Say and see which companies a tenant looks for."
     ),
-    "crm": Lazy("stoker.crm.commands:crm", "Say and see where a tenant's results go."),
-    "nightly": Lazy(
+    "crm": LazyCommand("stoker.crm.commands:crm", "Say and see where a tenant's results go."),
+    "nightly": LazyCommand(
         "stoker.nightly.commands:nightly", "Do tenants' nights now; quote them before."
     ),
-    "leads": Lazy("stoker.leads.commands:leads", "List the best leads, with reasons."),
-    "why": Lazy("stoker.pulls.commands_why:why", "Say what happened to one company, and why."),
-    "db": Lazy("stoker.db.commands:db", "Set up, migrate and describe the store."),
-    "schedule": Lazy("stoker.scheduling.commands:schedule", "Run, preview and audit the schedule."),
-    "upkeep": Lazy("stoker.scheduling.commands:upkeep", "Do one upkeep run now."),
-    "runs": Lazy("stoker.runs.commands:runs", "List, show, compare, repeat and stop runs."),
-    "prune": Lazy("stoker.runs.commands:prune", "Forget the runs that retention lets go."),
-    "caps": Lazy(
+    "leads": LazyCommand("stoker.leads.commands:leads", "List the best leads, with reasons."),
+    "why": LazyCommand(
+        "stoker.pulls.commands_why:why", "Say what happened to one company, and why."
+    ),
+    "db": LazyCommand("stoker.db.commands:db", "Set up, migrate and describe the store."),
+    "schedule": LazyCommand(
+        "stoker.scheduling.commands:schedule", "Run, preview and audit the schedule."
+    ),
+    "upkeep": LazyCommand("stoker.scheduling.commands:upkeep", "Do one upkeep run now."),
+    "runs": LazyCommand("stoker.runs.commands:runs", "List, show, compare, repeat and stop runs."),
+    "prune": LazyCommand("stoker.runs.commands:prune", "Forget the runs that retention lets go."),
+    "caps": LazyCommand(
         "stoker.budgets.commands_caps:caps", "List, set and raise caps; see what is used and free."
     ),
-    "holds": Lazy(
+    "holds": LazyCommand(
         "stoker.budgets.commands_holds:holds", "List open promises; say what became of one."
     ),
-    "stop": Lazy(
+    "stop": LazyCommand(
         "stoker.budgets.commands_stop:stop", "Grant nothing more; show what is in flight."
     ),
-    "resume": Lazy("stoker.budgets.commands_stop:resume", "Take a stop back."),
-    "ledger": Lazy("stoker.ledger.commands:ledger", "List, show, verify and export the ledger."),
-    "export": Lazy(
+    "resume": LazyCommand("stoker.budgets.commands_stop:resume", "Take a stop back."),
+    "ledger": LazyCommand(
+        "stoker.ledger.commands:ledger", "List, show, verify and export the ledger."
+    ),
+    "export": LazyCommand(
         "stoker.leads.commands_export:export_files", "Write leads to a file, with their sources."
     ),
-    "undo": Lazy("stoker.crm.commands_undo:undo", "Take back what a run wrote into the CRM."),
-    "touches": Lazy(
+    "undo": LazyCommand(
+        "stoker.crm.commands_undo:undo", "Take back what a run wrote into the CRM."
+    ),
+    "touches": LazyCommand(
         "stoker.touches.commands:touches", "Stay in touch: a weekly plan, today's queue, outcomes."
     ),
-    "registry": Lazy(
+    "registry": LazyCommand(
         "stoker.registry.commands:registry", "Read, download and look at the register of companies."
     ),
-    "heat": Lazy("stoker.heat.commands:heat", "Say which accounts are hot, and because of what."),
-    "pulls": Lazy("stoker.pulls.commands:pulls", "Look at accounts where it is worth most."),
-    "quote": Lazy(
+    "heat": LazyCommand(
+        "stoker.heat.commands:heat", "Say which accounts are hot, and because of what."
+    ),
+    "pulls": LazyCommand("stoker.pulls.commands:pulls", "Look at accounts where it is worth most."),
+    "quote": LazyCommand(
         "stoker.pulls.commands:quote", "Say what pulls would take now, and why not others."
     ),
-    "replay": Lazy(
+    "replay": LazyCommand(
         "stoker.pulls.commands_replay:replay", "Make a plan of pulls again; change one number."
     ),
-    "price": Lazy(
+    "price": LazyCommand(
         "stoker.pulls.commands_price:price", "Say what more or less budget for pulls would buy."
     ),
-    "signals": Lazy("stoker.heat.commands:signals", "Tell what happened at accounts."),
-    "discover": Lazy(
+    "signals": LazyCommand("stoker.heat.commands:signals", "Tell what happened at accounts."),
+    "discover": LazyCommand(
         "stoker.discovery.commands:discover", "Find who hires: read job boards, feeds and files."
     ),
-    "sources": Lazy(
+    "sources": LazyCommand(
         "stoker.discovery.commands_sources:sources", "List and try sources of job postings."
     ),
-    "sandbox": Lazy(
+    "sandbox": LazyCommand(
         "stoker.sandbox.commands:sandbox", "Serve a make-believe internet to try things on."
     ),
-    "connector": Lazy(
+    "connector": LazyCommand(
         "stoker.vendors.commands:connector", "List connectors; see whether each is there."
     ),
-    "crawl": Lazy("stoker.crawl.commands:crawl", "Visit one site and show what was found."),
-    "simulate": Lazy(
+    "crawl": LazyCommand("stoker.crawl.commands:crawl", "Visit one site and show what was found."),
+    "simulate": LazyCommand(
         "stoker.simulation.commands:simulate", "Rehearse touch plans and looks; see what they do."
     ),
-    "demo": Lazy("stoker.sandbox.demo:demo", "See it work: two tenants, no keys, no network."),
+    "demo": LazyCommand(
+        "stoker.sandbox.demo:demo", "See it work: two tenants, no keys, no network."
+    ),
 }
 
 
@@ -167,42 +187,42 @@ def stoker(
     log_level: str | None,
 ) -> None:
     """Decides which accounts to look at, when, how deep and at what cost, and says why."""
-    flags = dict(_assigned(assignment) for assignment in assignments)
+    flags = dict(_parse_assignment(assignment) for assignment in assignments)
     if log_level is not None:
         flags["logging.level"] = log_level
-    ctx.obj = Asked(directory=directory, config=config, flags=flags, secrets=ctx.obj)
+    ctx.obj = CommandContext(directory=directory, config=config, flags=flags, secrets=ctx.obj)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. No error leaves a traceback unless asked for."""
     try:
-        code = _answered(arguments, secrets=set())
+        code = _run_command(arguments, secrets=set())
         if code == Exit.INTERRUPTED and arguments is None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is on its way out already
         sys.stdout.flush()
     except BrokenPipeError:
-        _let_stdout_go()
+        _detach_stdout()
         return Exit.BROKEN_PIPE
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _DISK_FULL_ERRORS:
             raise
-        _let_stdout_go()
+        _detach_stdout()
         why = os.strerror(error.errno)
-        complain(f"what was to be printed is not all there ({why}); make room, and look again")
+        print_error(f"what was to be printed is not all there ({why}); make room, and look again")
         return Exit.UNCERTAIN
     return code
 
 
-def _let_stdout_go() -> None:
+def _detach_stdout() -> None:
     # Python flushes stdout once more while it shuts down; let that go nowhere, quietly.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
+def _run_command(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
     try:
         # Not click's standalone mode: exit codes and one-line errors are decided here.
         given = list(sys.argv[1:] if arguments is None else arguments)
-        refuse_empty(given)
+        check_not_empty(given)
         with stoker.make_context("stoker", given, obj=secrets) as ctx:
             return int(stoker.invoke(ctx) or Exit.OK)
     except click.exceptions.Exit as asked:
@@ -211,49 +231,51 @@ def _answered(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
         error.show()
         return Exit.CONFIG
     except click.UsageError as error:
-        complain(_usage(error))
+        print_error(_format_usage_error(error))
         return Exit.CONFIG
     except click.ClickException as error:
-        complain(error.format_message())
+        print_error(error.format_message())
         return Exit.CONFIG
     except (KeyboardInterrupt, click.Abort):
-        complain("stopped")
+        print_error("stopped")
         return Exit.INTERRUPTED
     except StokerError as error:
-        complain(_redacted(str(error), secrets))
-        return exit_for_error(error)
+        print_error(_redact(str(error), secrets))
+        return to_error_exit(error)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or error.errno in _NO_ROOM:
+        if isinstance(error, BrokenPipeError) or error.errno in _DISK_FULL_ERRORS:
             raise
-        return _bug(error, secrets)
+        return _report_bug(error, secrets)
     except Exception as error:  # noqa: BLE001 - the one place a fault of ours becomes a sentence
-        return _bug(error, secrets)
+        return _report_bug(error, secrets)
 
 
-def _bug(error: Exception, secrets: set[str]) -> Exit:
+def _report_bug(error: Exception, secrets: set[str]) -> Exit:
     # Read here and not through wiring: wiring may be what is broken.
     if os.environ.get("STOKER_DEBUG"):
         import traceback
 
-        click.echo(_redacted("".join(traceback.format_exception(error)), secrets), err=True)
+        click.echo(_redact("".join(traceback.format_exception(error)), secrets), err=True)
     what = f"{type(error).__name__}: {error}".splitlines()[0]
-    complain(_redacted(f"a fault in Stoker itself: {what} (STOKER_DEBUG=1 shows details)", secrets))
+    print_error(
+        _redact(f"a fault in Stoker itself: {what} (STOKER_DEBUG=1 shows details)", secrets)
+    )
     return Exit.BUG
 
 
-def _redacted(text: str, secrets: set[str]) -> str:
+def _redact(text: str, secrets: set[str]) -> str:
     from stoker.base.telemetry import Redactor
 
-    return Redactor(secrets).redacted(text)
+    return Redactor(secrets).redact(text)
 
 
-def _usage(error: click.UsageError) -> str:
+def _format_usage_error(error: click.UsageError) -> str:
     command = error.ctx.command_path if error.ctx else "stoker"
     said = " ".join(error.format_message().split())  # click lists choices on lines of their own
     return f"{said.rstrip('.')}; see `{command} --help`"
 
 
-def _assigned(assignment: str) -> tuple[str, str]:
+def _parse_assignment(assignment: str) -> tuple[str, str]:
     key, equals, value = assignment.partition("=")
     if not equals or not key.strip():
         # What was given is not repeated: half of it may be a secret.

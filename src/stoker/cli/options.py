@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
 
 
-def moment(text: str, *, what: str) -> datetime:
+def parse_time(text: str, *, what: str) -> datetime:
     """Return the moment a user wrote: a date is midnight UTC, a time needs its zone."""
-    from stoker.base.types import in_utc
+    from stoker.base.types import to_utc
 
     try:
         if len(text) == len("2026-02-07"):
@@ -39,23 +39,25 @@ def moment(text: str, *, what: str) -> datetime:
         ) from None
     if written.tzinfo is None:
         raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
-    return in_utc(written, what=what)
+    return to_utc(written, what=what)
 
 
-FREE_TEXT = frozenset({"--reason", "--name", "--inject"})  # options that may well say nothing
+FREE_TEXT_OPTIONS = frozenset(
+    {"--reason", "--name", "--inject"}
+)  # options that may well say nothing
 
-_OPTION = re.compile(r"(--?[A-Za-z][A-Za-z-]*)(?:=(.*))?", re.DOTALL)
+_OPTION_PATTERN = re.compile(r"(--?[A-Za-z][A-Za-z-]*)(?:=(.*))?", re.DOTALL)
 
 
-def refuse_empty(words: Sequence[str]) -> None:
+def check_not_empty(words: Sequence[str]) -> None:
     """Raise ConfigError when a word, or the value an option brings along, is empty."""
     option = ""  # that the next word may be the value of
     for word in words:
-        given = _OPTION.fullmatch(word)
+        given = _OPTION_PATTERN.fullmatch(word)
         option, value = (given[1], given[2]) if given else (option, word)
         if value is None:
             continue
-        if not value.strip() and option not in FREE_TEXT:
+        if not value.strip() and option not in FREE_TEXT_OPTIONS:
             what = option or "a word of the command"
             raise ConfigError(
                 f"{what} is empty, as an unset variable leaves it; say what is meant, or leave "
@@ -67,7 +69,7 @@ def refuse_empty(words: Sequence[str]) -> None:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def takes_tenants(command: _Command) -> _Command:
+def tenants_option(command: _Command) -> _Command:
     """Give a command `--tenant`, passed to it as `tenants`; it may be repeated."""
     return click.option(
         "--tenant",
@@ -78,18 +80,20 @@ def takes_tenants(command: _Command) -> _Command:
     )(command)
 
 
-def takes_tenant(command: _Command) -> _Command:
+def tenant_option(command: _Command) -> _Command:
     """Give a command `--tenant` for exactly one, passed to it as `tenant`."""
     return click.option(
         "--tenant", metavar="ID", help="Whose. Needed when there is more than one tenant."
     )(command)
 
 
-def chosen_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
+def choose_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
     """Return the tenants asked for, or all active ones; an unknown one is a ConfigError."""
     if named:
-        return tuple(settings.tenant(known_id(name)).id for name in dict.fromkeys(named))
-    active = settings.active_tenants()
+        return tuple(
+            settings.get_tenant(parse_tenant_argument(name)).id for name in dict.fromkeys(named)
+        )
+    active = settings.list_active_tenants()
     if not active:
         raise ConfigError(
             "no tenant is active; look at the tenants tables and scheduling.tenant_include "
@@ -98,39 +102,39 @@ def chosen_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId
     return active
 
 
-def one_tenant(settings: Settings, named: str | None) -> TenantId:
+def choose_tenant(settings: Settings, named: str | None) -> TenantId:
     """Return the one tenant a command is about."""
     if named is not None:
-        return settings.tenant(known_id(named)).id
-    default = settings.default_tenant()
+        return settings.get_tenant(parse_tenant_argument(named)).id
+    default = settings.find_default_tenant()
     if default is None:
         names = ", ".join(tenant.id for tenant in settings.tenants)
         raise ConfigError(f"say whose with --tenant (one of {names}), or set DEFAULT_TENANT_ID")
     return default
 
 
-def working_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
+def choose_active_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
     """Return the tenants asked for, to run something for them; one that takes no part is refused.
 
     That is one that is switched off, is in `scheduling.tenant_exclude`, or is not among those that
     `scheduling.tenant_include` names.
     """
-    return tuple(_working(settings, tenant) for tenant in chosen_tenants(settings, named))
+    return tuple(_check_active(settings, tenant) for tenant in choose_tenants(settings, named))
 
 
-def working_tenant(settings: Settings, named: str | None) -> TenantId:
+def choose_active_tenant(settings: Settings, named: str | None) -> TenantId:
     """Return the one tenant something is run for; one that takes no part is refused."""
-    return _working(settings, one_tenant(settings, named))
+    return _check_active(settings, choose_tenant(settings, named))
 
 
-def still_on(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
+def filter_active(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of the tenants named that take part; all of them when none does."""
-    off = {tenant.id for tenant in settings.tenants} - {*settings.active_tenants()}
+    off = {tenant.id for tenant in settings.tenants} - {*settings.list_active_tenants()}
     return tuple(name for name in named if name not in off) or named
 
 
-def _working(settings: Settings, tenant: TenantId) -> TenantId:
-    if not settings.tenant(tenant).enabled:
+def _check_active(settings: Settings, tenant: TenantId) -> TenantId:
+    if not settings.get_tenant(tenant).enabled:
         raise ConfigError(
             f"{tenant} is switched off, so nothing is run for it; "
             f"switch it on with: stoker tenant enable {tenant}"
@@ -139,30 +143,30 @@ def _working(settings: Settings, tenant: TenantId) -> TenantId:
     if tenant in scheduling.tenant_exclude:
         raise ConfigError(
             f"{tenant} is in scheduling.tenant_exclude "
-            f"({settings.origin('scheduling.tenant_exclude')}), so nothing is run for it; "
+            f"({settings.get_origin('scheduling.tenant_exclude')}), so nothing is run for it; "
             "take it out there, if it is meant to run"
         )
     if scheduling.tenant_include and tenant not in scheduling.tenant_include:
         raise ConfigError(
             f"{tenant} is not in scheduling.tenant_include "
-            f"({settings.origin('scheduling.tenant_include')}), so nothing is run for it; "
+            f"({settings.get_origin('scheduling.tenant_include')}), so nothing is run for it; "
             "name it there too, if it is meant to run"
         )
     return tenant
 
 
-def one_account(settings: Settings, which: str) -> tuple[TenantId, CompanyId]:
+def parse_account(settings: Settings, which: str) -> tuple[TenantId, CompanyId]:
     """Return the tenant and the account that TENANT/ACCOUNT, or ACCOUNT alone, names."""
     from stoker.accounts.model import CompanyId
 
     whose, slash, account = which.partition("/")
     if not slash:
-        return one_tenant(settings, None), CompanyId(which)
-    return one_tenant(settings, whose), CompanyId(account)
+        return choose_tenant(settings, None), CompanyId(which)
+    return choose_tenant(settings, whose), CompanyId(account)
 
 
-def known_id(name: str) -> TenantId:
+def parse_tenant_argument(name: str) -> TenantId:
     """Return the name as a tenant's id, or say what an id looks like."""
-    from stoker.base.types import tenant_id
+    from stoker.base.types import parse_tenant_id
 
-    return tenant_id(name)
+    return parse_tenant_id(name)

@@ -1,6 +1,7 @@
 """How a command answers: tables or JSON on stdout, one line about trouble on stderr, an exit code.
 
-Every command is handed an `Asked` and prints through this file, so that all of them look alike.
+Every command is handed an `CommandContext` and prints through this file, so that all of them look
+alike.
 Nothing slow is imported before it is needed: `stoker --help` must feel instant.
 """
 
@@ -59,10 +60,10 @@ class Exit(IntEnum):
     @property
     def meaning(self) -> str:
         """Say what happened, for the reference page."""
-        return _MEANINGS[self]
+        return _EXIT_TEXTS[self]
 
 
-_MEANINGS = {
+_EXIT_TEXTS = {
     Exit.OK: "done; a run ended DONE",
     Exit.PROBLEMS: "the command worked and found problems (`doctor`, `ledger verify`, …)",
     Exit.CONFIG: "a setting, a file or the command itself must be changed first (ConfigError)",
@@ -76,15 +77,17 @@ _MEANINGS = {
     Exit.BROKEN_PIPE: "whoever read the output stopped reading",
 }
 
-_PATIENCE = 2  # times a command may be told to stop before it is gone at once
+_MAX_SIGNALS = 2  # times a command may be told to stop before it is gone at once
 
-_SAYS_SO_AFTER = 1.0  # seconds; whatever stops sooner needs no words
+_NOTICE_SECONDS = 1.0  # seconds; whatever stops sooner needs no words
 
-_STOPPING = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
+_STOPPING_TEXT = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
 
-_AT_ONCE = "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
+_STOPPED_TEXT = (
+    "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
+)
 
-_ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
+_EXIT_BY_ERROR: tuple[tuple[type[StokerError], Exit], ...] = (
     (ConfigError, Exit.CONFIG),
     (PermanentError, Exit.FAILED),
     (TransientError, Exit.LATER),
@@ -94,7 +97,7 @@ _ERRORS: tuple[tuple[type[StokerError], Exit], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CommandContext:
     """What was asked before the command's name: where, with which file, with which flags."""
 
     directory: Path
@@ -102,13 +105,13 @@ class Asked:
     flags: Mapping[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # learnt with the settings; never printed
 
-    def on_sandbox(self, address: str | None) -> Asked:
+    def use_sandbox(self, address: str | None) -> CommandContext:
         """Return the same, asked on the sandbox at an address; without one, as settings say."""
         if address is None:
             return self
         return replace(self, flags={**self.flags, "sandbox.address": address})
 
-    def command(self) -> str:
+    def format_command(self) -> str:
         """Return the words a command for the same place begins with, as one would type them."""
         from shlex import quote
 
@@ -119,25 +122,27 @@ class Asked:
             words += ["--config", quote(str(self.config))]
         return " ".join(words)
 
-    def settings(self) -> Settings:
+    def read_settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""
         from stoker import app as wiring
 
-        settings = wiring.settings(directory=self.directory, config=self.config, flags=self.flags)
-        self.secrets.update(settings.secret_values())
+        settings = wiring.read_settings(
+            directory=self.directory, config=self.config, flags=self.flags
+        )
+        self.secrets.update(settings.list_secret_values())
         return settings
 
-    def app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[App]:
+    def open_app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[App]:
         """Read the settings and open everything they name: `async with asked.app() as app`."""
         from stoker import app as wiring
 
-        return wiring.opened(self.settings(), only_to_read=only_to_read)
+        return wiring.open_app(self.read_settings(), only_to_read=only_to_read)
 
 
-pass_asked = click.make_pass_decorator(Asked)
+pass_context = click.make_pass_decorator(CommandContext)
 
 
-def takes_json(command: _Command) -> _Command:
+def json_option(command: _Command) -> _Command:
     """Give a command `--json`, passed to it as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
 
@@ -157,20 +162,20 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
         def stop() -> None:
             nonlocal told
             told += 1
-            if told > _PATIENCE:
-                complain(_AT_ONCE)
+            if told > _MAX_SIGNALS:
+                print_error(_STOPPED_TEXT)
                 os._exit(Exit.INTERRUPTED)
             doing.cancel()
             if told == 1:
-                asyncio.get_running_loop().call_later(_SAYS_SO_AFTER, say_so)
+                asyncio.get_running_loop().call_later(_NOTICE_SECONDS, say_so)
 
         def say_so() -> None:
             if not doing.done() and told == 1:
-                complain(_STOPPING)
+                print_error(_STOPPING_TEXT)
 
         # Without this a run would be left for dead by every shutdown, not CANCELLED; and a second
         # Ctrl-C would break off whatever is being written down then.
-        when_told_to_stop(stop)
+        on_stop_signal(stop)
         return await doing
 
     try:
@@ -179,7 +184,7 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
         raise KeyboardInterrupt from None
 
 
-def when_told_to_stop(stop: Callable[[], None]) -> None:
+def on_stop_signal(stop: Callable[[], None]) -> None:
     """Have something done at every Ctrl-C and SIGTERM, but for those the process is to ignore."""
     import asyncio
     import signal
@@ -189,49 +194,50 @@ def when_told_to_stop(stop: Callable[[], None]) -> None:
             asyncio.get_running_loop().add_signal_handler(name, stop)
 
 
-def exit_for_error(error: StokerError) -> Exit:
+def to_error_exit(error: StokerError) -> Exit:
     """Return the exit code that tells a script what to do next about this error."""
-    return next((code for kind, code in _ERRORS if isinstance(error, kind)), Exit.FAILED)
+    return next((code for kind, code in _EXIT_BY_ERROR if isinstance(error, kind)), Exit.FAILED)
 
 
-def exit_for_run(state: RunState) -> Exit:
+def to_run_exit(state: RunState) -> Exit:
     """Return the exit code of a command whose run ended like this."""
     ends = {"DONE": Exit.OK, "PARTIAL": Exit.PARTIAL, "CANCELLED": Exit.CANCELLED}
     return ends.get(state.value, Exit.FAILED)
 
 
-def say(text: str = "") -> None:
+def print_text(text: str = "") -> None:
     """Print lines of our own for a person; anything that could move the cursor is made visible."""
-    from stoker.base.telemetry import inert
+    from stoker.base.telemetry import escape_invisible
 
-    click.echo("\n".join(inert(line) for line in text.split("\n")))
+    click.echo("\n".join(escape_invisible(line) for line in text.split("\n")))
 
 
-def show_json(value: Json) -> None:
+def print_json(value: Json) -> None:
     """Print one JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
-def show_table(
+def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none"
 ) -> None:
     """Print rows under their headers, columns aligned; with no rows, say so in a word."""
-    from stoker.base.telemetry import inert
+    from stoker.base.telemetry import escape_invisible
 
-    lines = [[inert("" if cell is None else str(cell)) for cell in row] for row in rows]
+    lines = [[escape_invisible("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not lines:
         click.echo(empty)
         return
     lines.insert(0, [header.upper() for header in headers])
-    widths = [max(_width(line[place]) for line in lines) for place in range(len(headers))]
+    widths = [max(_compute_width(line[place]) for line in lines) for place in range(len(headers))]
     for line in lines:
         padded = (
-            cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)
+            cell + " " * (width - _compute_width(cell))
+            for cell, width in zip(line, widths, strict=True)
         )
         click.echo("  ".join(padded).rstrip())
 
 
-def progress(
+def show_progress(
     items: Iterable[_Item], *, label: str, length: int | None = None
 ) -> AbstractContextManager[Iterable[_Item]]:
     """Show on a terminal how far a loop is: `with progress(…) as items: for item in items`."""
@@ -240,13 +246,13 @@ def progress(
     )
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Say on stderr what is wrong, each line on its own and marked as ours."""
-    from stoker.base.telemetry import inert
+    from stoker.base.telemetry import escape_invisible
 
     for line in text.split("\n"):
-        click.echo(f"stoker: {inert(line)}", err=True)
+        click.echo(f"stoker: {escape_invisible(line)}", err=True)
 
 
-def _width(text: str) -> int:
+def _compute_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -19,33 +19,33 @@ from stoker.base import errors, events
 from stoker.base.errors import StokerError
 from stoker.base.events import Event
 from stoker.cli.main import COMMANDS, stoker
-from stoker.cli.output import Exit, complain, exit_for_error
-from stoker.config.fields import show
-from stoker.settings import KNOWN, SECTIONS, TENANT_KEYS, Settings, TenantTable
+from stoker.cli.output import Exit, print_error, to_error_exit
+from stoker.config.fields import format_value
+from stoker.settings import FIELDS, SECTIONS, TENANT_KEYS, Settings, TenantTable
 
-_MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
+_GENERATED_NOTE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 
 
-def pages() -> dict[str, str]:
+def build_pages() -> dict[str, str]:
     """Return every generated page by its file name."""
     return {
-        "settings.md": _page(_settings()),
-        "commands.md": _page(_commands()),
-        "errors-and-events.md": _page(_errors_and_events()),
+        "settings.md": _join_page(_iterate_settings()),
+        "commands.md": _join_page(_iterate_command_lines()),
+        "errors-and-events.md": _join_page(_iterate_errors_and_events()),
     }
 
 
-def every_command() -> Iterator[tuple[str, click.Command]]:
+def iterate_commands() -> Iterator[tuple[str, click.Command]]:
     """Yield every command by the words one types for it, groups before their commands."""
     root = click.Context(stoker, info_name="stoker")
     yield "stoker", stoker
     for name in COMMANDS:
         command = stoker.get_command(root, name)
         if command is not None:
-            yield from _below(f"stoker {name}", command)
+            yield from _iterate_below(f"stoker {name}", command)
 
 
-def every_event() -> list[type[Event]]:
+def list_events() -> list[type[Event]]:
     """Return every kind of event, in the order they are defined."""
     return [
         kind
@@ -54,7 +54,7 @@ def every_event() -> list[type[Event]]:
     ]
 
 
-def every_error() -> list[type[StokerError]]:
+def list_errors() -> list[type[StokerError]]:
     """Return every kind of error, in the order they are defined."""
     return [
         kind
@@ -71,30 +71,30 @@ def reference(*, write: Path | None, check: Path | None) -> None:
     if (write is None) == (check is None):
         raise click.UsageError("give --write DIR or --check DIR")
     if write is not None:
-        for name, text in pages().items():
+        for name, text in build_pages().items():
             (write / name).write_text(text, encoding="utf-8")
         return
-    old = outdated(check) if check is not None else []
+    old = find_outdated(check) if check is not None else []
     if old:
-        complain(f"out of date: {', '.join(old)}; run: make docs")
+        print_error(f"out of date: {', '.join(old)}; run: make docs")
         sys.exit(Exit.PROBLEMS)
 
 
-def outdated(directory: Path) -> list[str]:
+def find_outdated(directory: Path) -> list[str]:
     """Return the pages in a directory that no longer say what the code says."""
     return [
         name
-        for name, text in pages().items()
+        for name, text in build_pages().items()
         if not (directory / name).is_file()
         or (directory / name).read_text(encoding="utf-8") != text
     ]
 
 
-def _page(lines: Iterator[str]) -> str:
-    return _MADE + "\n".join(lines) + "\n"
+def _join_page(lines: Iterator[str]) -> str:
+    return _GENERATED_NOTE + "\n".join(lines) + "\n"
 
 
-def _settings() -> Iterator[str]:
+def _iterate_settings() -> Iterator[str]:
     yield "# Settings\n"
     yield (
         "Weakest first: defaults, `stoker.toml`, `.env`, environment, `--set KEY=VALUE`. "
@@ -107,12 +107,13 @@ def _settings() -> Iterator[str]:
         yield "| key | default | allowed | in the environment | what it is |\n|---|---|---|---|---|"
         for setting in fields(kind):
             key = f"{section}.{setting.name}"
-            about = KNOWN[key]
+            about = FIELDS[key]
             names = ", ".join(f"`{name}`" for name in about.env)
-            default = f"`{_cell(show(defaults.value(key)))}`"
+            default = f"`{_escape_cell(format_value(defaults.get_value(key)))}`"
             secret = " Secret: masked wherever it is shown." if about.kind.secret else ""
-            allowed = _cell(about.kind.allowed)
-            yield f"| `{key}` | {default} | {allowed} | {names} | {_cell(about.help)}{secret} |"
+            allowed = _escape_cell(about.kind.allowed)
+            text = _escape_cell(about.help)
+            yield f"| `{key}` | {default} | {allowed} | {names} | {text}{secret} |"
     yield "\n## tenants\n"
     yield (
         "`[tenants.ID]`, one table per tenant. Without any there is one tenant: "
@@ -121,16 +122,16 @@ def _settings() -> Iterator[str]:
     yield "| key | allowed | what it is |\n|---|---|---|"
     for setting in fields(TenantTable):
         about = TENANT_KEYS[setting.name]
-        allowed = _cell(about.kind.allowed)
-        yield f"| `tenants.ID.{setting.name}` | {allowed} | {_cell(about.help)} |"
-    own = ", ".join(f"`{key}`" for key in TENANT_KEYS if key in KNOWN)
+        allowed = _escape_cell(about.kind.allowed)
+        yield f"| `tenants.ID.{setting.name}` | {allowed} | {_escape_cell(about.help)} |"
+    own = ", ".join(f"`{key}`" for key in TENANT_KEYS if key in FIELDS)
     yield f"\nA tenant may set these for itself, as `tenants.ID.KEY`: {own}."
 
 
-def _commands() -> Iterator[str]:
+def _iterate_command_lines() -> Iterator[str]:
     yield "# Commands\n"
     yield "Options before the command's name go for every command.\n"
-    for words, command in every_command():
+    for words, command in iterate_commands():
         context = click.Context(command, info_name=words)
         yield f"## `{words}`\n"
         yield inspect.cleandoc(command.help or "") + "\n"
@@ -144,37 +145,37 @@ def _commands() -> Iterator[str]:
             yield ""
     yield "## Exit codes\n\n| code | name | meaning |\n|---|---|---|"
     for code in Exit:
-        yield f"| {code.value} | {code.name} | {_cell(code.meaning)} |"
+        yield f"| {code.value} | {code.name} | {_escape_cell(code.meaning)} |"
 
 
-def _errors_and_events() -> Iterator[str]:
+def _iterate_errors_and_events() -> Iterator[str]:
     yield "# Errors and events\n\n## Errors\n"
     yield "Sorted by what the caller does next. Each is one line that says what to do.\n"
     yield "| error | what it says | exit code |\n|---|---|---|"
-    for kind in every_error():
-        code = exit_for_error(kind("…"))
-        yield f"| `{kind.__name__}` | {_cell(inspect.getdoc(kind) or '')} | {code.value} |"
+    for kind in list_errors():
+        code = to_error_exit(kind("…"))
+        yield f"| `{kind.__name__}` | {_escape_cell(inspect.getdoc(kind) or '')} | {code.value} |"
     yield "\n## Events\n"
     yield (
         "Every line of the log is one of these, or what a library said. As JSON a line has `at`, "
         "`level`, `event`, `tenant`, `message`, and the fields named here.\n"
     )
     yield "| event | level | what happened | fields |\n|---|---|---|---|"
-    for event in every_event():
+    for event in list_events():
         own = [field.name for field in fields(event) if field.name not in ("at", "tenant")]
         names = ", ".join(f"`{name}`" for name in own)
-        about = _cell(inspect.getdoc(event) or "")
+        about = _escape_cell(inspect.getdoc(event) or "")
         yield f"| `{event.__name__}` | {event.level.value} | {about} | {names} |"
 
 
-def _below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def _iterate_below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     yield words, command
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            yield from _below(f"{words} {name}", inner)
+            yield from _iterate_below(f"{words} {name}", inner)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.export import new_file
-from stoker.cli.output import pass_asked, say, show_json, show_table, takes_json
-from stoker.config.fields import as_json
-from stoker.settings import KNOWN, SECTIONS, Settings
+from stoker.cli.export import create_file
+from stoker.cli.output import json_option, pass_context, print_json, print_table, print_text
+from stoker.config.fields import to_json_value
+from stoker.settings import FIELDS, SECTIONS, Settings
 
 if TYPE_CHECKING:
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
 
-SMALL_CAPS = {
+STARTER_CAPS = {
     "scheduling.daily_cap_per_tenant": 100,
     "caps.openai_daily_tokens": 15_000,
     "caps.openai_calls": 200,
@@ -36,13 +36,13 @@ SMALL_CAPS = {
 }
 """What a first file allows: enough to see it work, too little to hurt."""
 
-_HEAD = """\
+_FILE_HEAD = """\
 # Stoker's settings. Everything is optional: a line that begins with `#` shows its default.
 # Stronger than this file are, in this order: .env, the environment, --set KEY=VALUE.
 # `stoker config show` prints every value and where it came from.
 """
 
-_TENANTS = """
+_TENANTS_EXAMPLE = """
 # One table per tenant; without any there is one tenant, called "default".
 # [tenants.acme]
 # name = "Acme"
@@ -54,23 +54,23 @@ _TENANTS = """
 
 @click.command()
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
-@takes_json
-@pass_asked
-def init(asked: Asked, *, force: bool, as_json: bool) -> None:
+@json_option
+@pass_context
+def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     """Write a commented stoker.toml with small caps switched on.
 
     A file that is already there is left alone, unless --force is given.
     """
     path = asked.config or asked.directory / "stoker.toml"
-    with new_file(path, replace=force) as stream:
-        stream.write(first_file().encode())
+    with create_file(path, replace=force) as stream:
+        stream.write(build_first_file().encode())
     if as_json:
-        show_json({"wrote": str(path)})
+        print_json({"wrote": str(path)})
         return
-    say(f"Wrote {path}, with small caps switched on. Next:")
-    say("  stoker doctor           check that everything is in place")
-    say("  stoker schedule next    see when runs will start")
-    say("  stoker demo             see it work without keys or network")
+    print_text(f"Wrote {path}, with small caps switched on. Next:")
+    print_text("  stoker doctor           check that everything is in place")
+    print_text("  stoker schedule next    see when runs will start")
+    print_text("  stoker demo             see it work without keys or network")
 
 
 @click.group()
@@ -79,42 +79,42 @@ def config() -> None:
 
 
 @config.command()
-@takes_json
-@pass_asked
-def show(asked: Asked, *, as_json: bool) -> None:
+@json_option
+@pass_context
+def show(asked: CommandContext, *, as_json: bool) -> None:
     """Print every value and its origin; secrets are masked."""
-    lines = asked.settings().shown()
+    lines = asked.read_settings().list_shown()
     if as_json:
-        show_json({line.key: {"value": line.value, "origin": line.origin} for line in lines})
+        print_json({line.key: {"value": line.value, "origin": line.origin} for line in lines})
     else:
-        show_table(("setting", "value", "from"), ((s.key, s.value, s.origin) for s in lines))
+        print_table(("setting", "value", "from"), ((s.key, s.value, s.origin) for s in lines))
 
 
-def first_file() -> str:
+def build_first_file() -> str:
     """Return the settings file a new installation begins with. Reading it back gives no error."""
-    return _HEAD + "".join(_section(name) for name in SECTIONS) + _TENANTS
+    return _FILE_HEAD + "".join(_format_section(name) for name in SECTIONS) + _TENANTS_EXAMPLE
 
 
-def _section(section: str) -> str:
+def _format_section(section: str) -> str:
     lines = [f"[{section}]  # {SECTIONS[section].__doc__}"]
     lines += [
         line
         for setting in fields(SECTIONS[section])
-        for line in _setting(f"{section}.{setting.name}")
+        for line in _format_setting(f"{section}.{setting.name}")
     ]
     return "\n" + "\n".join(lines) + "\n"
 
 
-def _setting(key: str) -> Iterator[str]:
-    about, name = KNOWN[key], key.partition(".")[2]
-    default = Settings().value(key)
+def _format_setting(key: str) -> Iterator[str]:
+    about, name = FIELDS[key], key.partition(".")[2]
+    default = Settings().get_value(key)
     yield f"# {about.help} Allowed: {about.kind.allowed}. In the environment: {about.env[0]}"
     if about.kind.secret:
         yield f"# {name}: keep it out of this file; put {about.env[0]}=... into .env"
-    elif key in SMALL_CAPS:
-        yield f"{name} = {SMALL_CAPS[key]}  # small on purpose; the default is {default}"
+    elif key in STARTER_CAPS:
+        yield f"{name} = {STARTER_CAPS[key]}  # small on purpose; the default is {default}"
     elif default is None:
         yield f"# {name} is not set"
     else:
         # JSON's way of writing text, numbers, truth and lists is TOML's as well.
-        yield f"# {name} = {json.dumps(as_json(default), ensure_ascii=False)}"
+        yield f"# {name} = {json.dumps(to_json_value(default), ensure_ascii=False)}"

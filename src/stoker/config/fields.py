@@ -20,17 +20,17 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from stoker.base.types import Json, TenantId, storable, tenant_id
-from stoker.calendar.cron import cron_line
-from stoker.calendar.timezones import zone_named
+from stoker.base.types import Json, TenantId, is_storable, parse_tenant_id
+from stoker.calendar.cron import parse_cron
+from stoker.calendar.timezones import get_zone
 
 _Type = TypeVar("_Type")
 
 MASK = "[secret]"
 
-_YES_NO = {"true": True, "yes": True, "on": True, "1": True}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
 
-_YES_NO |= {"false": False, "no": False, "off": False, "0": False}
+_BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
 
 # A URL that holds no surprise; anything else is masked as a whole.
 _PLAIN_URL = re.compile(
@@ -55,7 +55,7 @@ class Secret:
         """Return the value itself, to hand to the one who needs it and nobody else."""
         return self._value
 
-    def masked(self) -> str:
+    def mask(self) -> str:
         """Return what may be shown: nothing, or a URL without its password and parameters."""
         url = _PLAIN_URL.fullmatch(self._value)
         if url is None:
@@ -63,7 +63,7 @@ class Secret:
         user = "" if url["user"] is None else url["user"] + (f":{MASK}" if url["colon"] else "")
         return f"{url['scheme']}://{user}{'@' if url['user'] is not None else ''}{url['place']}"
 
-    def parts(self) -> list[str]:
+    def list_parts(self) -> list[str]:
         """Return every text that must never be shown: the value, and a URL's passwords."""
         from urllib.parse import unquote
 
@@ -93,49 +93,49 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FieldType:
     """One kind of value: what it is called, what it allows, how it is read."""
 
     name: str
     allowed: str
     read: Callable[[Any, bool], Any] = field(repr=False)  # (given, typed) -> value or ValueError
     secret: bool = False
-    shown: Callable[[str], str] = field(default=str, repr=False)  # as an error may repeat it
+    format: Callable[[str], str] = field(default=str, repr=False)  # as an error may repeat it
 
 
-def _boolean(given: Any, typed: bool) -> bool:
+def _parse_boolean(given: Any, typed: bool) -> bool:
     if typed:
-        return _exactly(bool, given)
-    if str(given).strip().lower() not in _YES_NO:
+        return _require_type(bool, given)
+    if str(given).strip().lower() not in _BOOLEANS:
         raise ValueError
-    return _YES_NO[str(given).strip().lower()]
+    return _BOOLEANS[str(given).strip().lower()]
 
 
-BOOLEAN = Kind(name="true or false", allowed="true, false", read=_boolean)
+BOOLEAN = FieldType(name="true or false", allowed="true, false", read=_parse_boolean)
 
 # NO_COLOR's own convention: that it is there counts, not what it says.
-PRESENT = Kind(
+FLAG_IF_SET = FieldType(
     name="true or false",
     allowed="true, false; in the environment anything means true",
-    read=lambda given, typed: _exactly(bool, given) if typed else _YES_NO.get(given, True),
+    read=lambda given, typed: _require_type(bool, given) if typed else _BOOLEANS.get(given, True),
 )
 
 
-def integer(low: int, high: int) -> Kind:
+def integer(low: int, high: int) -> FieldType:
     """A whole number within a range, both ends allowed."""
 
     def read(given: Any, typed: bool) -> int:
         if typed and isinstance(given, bool):
             raise ValueError
-        value = _exactly(int, given) if typed else _whole(str(given))
+        value = _require_type(int, given) if typed else _parse_whole(str(given))
         if not low <= value <= high:
             raise ValueError
         return value
 
-    return Kind(name="whole number", allowed=f"a whole number, {low} to {high}", read=read)
+    return FieldType(name="whole number", allowed=f"a whole number, {low} to {high}", read=read)
 
 
-def number(low: float, high: float) -> Kind:
+def number(low: float, high: float) -> FieldType:
     """A number within a range, both ends allowed."""
 
     def read(given: Any, typed: bool) -> float:
@@ -146,153 +146,167 @@ def number(low: float, high: float) -> Kind:
             raise ValueError
         return value
 
-    return Kind(name="number", allowed=f"a number, {low:g} to {high:g}", read=read)
+    return FieldType(name="number", allowed=f"a number, {low:g} to {high:g}", read=read)
 
 
-def choice(*allowed: str) -> Kind:
+def choice(*allowed: str) -> FieldType:
     """One of a few words."""
 
     def read(given: Any, typed: bool) -> str:
-        if _exactly(str, given).strip() not in allowed:
+        if _require_type(str, given).strip() not in allowed:
             raise ValueError
         return str(given).strip()
 
-    return Kind(name="choice", allowed=", ".join(allowed), read=read)
+    return FieldType(name="choice", allowed=", ".join(allowed), read=read)
 
 
-def member(kind: type[StrEnum]) -> Kind:
+def member(kind: type[StrEnum]) -> FieldType:
     """One member of an enumeration, said by its value."""
     words = choice(*(item.value for item in kind))
-    return Kind(
+    return FieldType(
         name=words.name,
         allowed=words.allowed,
         read=lambda given, typed: kind(words.read(given, typed)),
     )
 
 
-def _text(given: Any, typed: bool) -> str:
-    text = _exactly(str, given).strip()
-    if not text or not storable(text) or not text.isprintable():
+def _parse_text(given: Any, typed: bool) -> str:
+    text = _require_type(str, given).strip()
+    if not text or not is_storable(text) or not text.isprintable():
         raise ValueError
     return text
 
 
-TEXT = Kind(name="text", allowed="text on one line", read=_text)
+TEXT = FieldType(name="text", allowed="text on one line", read=_parse_text)
 
-PATH = Kind(name="path", allowed="a path", read=lambda given, typed: Path(_text(given, typed)))
+PATH = FieldType(
+    name="path", allowed="a path", read=lambda given, typed: Path(_parse_text(given, typed))
+)
 
-SECRET = Kind(
+SECRET = FieldType(
     name="secret",
     allowed="text",
-    read=lambda given, typed: Secret(_text(given, typed)),
+    read=lambda given, typed: Secret(_parse_text(given, typed)),
     secret=True,
 )
 
 
-def _postgres_url(given: Any, typed: bool) -> Secret:
-    text = _text(given, typed)
+def _parse_postgres_url(given: Any, typed: bool) -> Secret:
+    text = _parse_text(given, typed)
     if not text.startswith(("postgresql://", "postgres://")):
         raise ValueError
     return Secret(text)
 
 
-POSTGRES_URL = Kind(
+POSTGRES_URL = FieldType(
     name="secret URL",
     allowed="postgresql://user:password@host:port/database",
-    read=_postgres_url,
+    read=_parse_postgres_url,
     secret=True,
 )
 
 
-def _cron(given: Any, typed: bool) -> str:
-    text = _text(given, typed)
-    cron_line(text)
+def _parse_cron_line(given: Any, typed: bool) -> str:
+    text = _parse_text(given, typed)
+    parse_cron(text)
     return text
 
 
-CRON = Kind(name="cron line", allowed="five cron fields, e.g. 0 1 * * *", read=_cron)
+CRON = FieldType(
+    name="cron line", allowed="five cron fields, e.g. 0 1 * * *", read=_parse_cron_line
+)
 
 
-def _zone(given: Any, typed: bool) -> str:
-    return zone_named(_text(given, typed)).key
+def _parse_zone(given: Any, typed: bool) -> str:
+    return get_zone(_parse_text(given, typed)).key
 
 
-ZONE = Kind(name="time zone", allowed="an IANA zone, e.g. Asia/Singapore or UTC", read=_zone)
+ZONE = FieldType(
+    name="time zone", allowed="an IANA zone, e.g. Asia/Singapore or UTC", read=_parse_zone
+)
 
 
-def _hour_minute(given: Any, typed: bool) -> time:
-    found = _HOUR_MINUTE.fullmatch(_exactly(str, given).strip())
+def _parse_hour_minute(given: Any, typed: bool) -> time:
+    found = _HOUR_MINUTE.fullmatch(_require_type(str, given).strip())
     if not found:
         raise ValueError
     return time(int(found[1]), int(found[2]))
 
 
-HOUR_MINUTE = Kind(name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", read=_hour_minute)
+HOUR_MINUTE = FieldType(
+    name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", read=_parse_hour_minute
+)
 
-WALL_TIME = Kind(
-    name="time of day", allowed="HH:MM on the tenant's wall, 00:00 to 23:59", read=_hour_minute
+LOCAL_TIME = FieldType(
+    name="time of day",
+    allowed="HH:MM on the tenant's wall, 00:00 to 23:59",
+    read=_parse_hour_minute,
 )
 
 
-def _currency(given: Any, typed: bool) -> str:
-    text = _exactly(str, given).strip()
+def _parse_currency(given: Any, typed: bool) -> str:
+    text = _require_type(str, given).strip()
     if not re.fullmatch(r"[A-Z]{3}", text):
         raise ValueError
     return text
 
 
-CURRENCY = Kind(name="currency", allowed="three capital letters, e.g. USD", read=_currency)
+CURRENCY = FieldType(
+    name="currency", allowed="three capital letters, e.g. USD", read=_parse_currency
+)
 
 
-def _tenant(given: Any, typed: bool) -> TenantId:
-    return tenant_id(_exactly(str, given).strip())
+def _parse_tenant(given: Any, typed: bool) -> TenantId:
+    return parse_tenant_id(_require_type(str, given).strip())
 
 
-TENANT = Kind(name="tenant id", allowed="the id of a tenant", read=_tenant)
+TENANT = FieldType(name="tenant id", allowed="the id of a tenant", read=_parse_tenant)
 
 
-def _tenants(given: Any, typed: bool) -> tuple[TenantId, ...]:
+def _parse_tenants(given: Any, typed: bool) -> tuple[TenantId, ...]:
     parts: Sequence[Any] = given if typed and isinstance(given, list) else str(given).split(",")
     wanted = [part for part in parts if not isinstance(part, str) or part.strip()]
-    return tuple(dict.fromkeys(_tenant(part, typed) for part in wanted))
+    return tuple(dict.fromkeys(_parse_tenant(part, typed) for part in wanted))
 
 
-TENANTS = Kind(name="tenant ids", allowed="tenant ids separated by commas", read=_tenants)
+TENANTS = FieldType(
+    name="tenant ids", allowed="tenant ids separated by commas", read=_parse_tenants
+)
 
 
-def _exactly(kind: type[_Type], given: Any) -> _Type:
+def _require_type(kind: type[_Type], given: Any) -> _Type:
     if not isinstance(given, kind):
         raise ValueError("wrong type")  # noqa: TRY004 - to the reader of a setting it is a value
     return given
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     # int() alone would also take "1_000" and digits of other alphabets.
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
         raise ValueError
     return int(text)
 
 
-def show(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as a person may read it."""
     if value is None:
         return "not set"
     if isinstance(value, Secret):
-        return value.masked()
-    plain = _plain(value)
+        return value.mask()
+    plain = _to_plain(value)
     if isinstance(plain, bool):
         return str(plain).lower()
     return (", ".join(map(str, plain)) or "none") if isinstance(plain, list) else str(plain)
 
 
-def as_json(value: object, *, secret: bool = False) -> Json:
+def to_json_value(value: object, *, secret: bool = False) -> Json:
     """Return a value as JSON; of a secret, only whether it is set."""
     if secret:
         return "not set" if value is None else "set"
-    return _plain(value)
+    return _to_plain(value)
 
 
-def _plain(value: object) -> Json:
+def _to_plain(value: object) -> Json:
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, tuple):
@@ -305,21 +319,21 @@ def _plain(value: object) -> Json:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class FieldInfo:
     """What is known about one setting besides its value."""
 
-    kind: Kind
+    kind: FieldType
     help: str
     env: tuple[str, ...] = ()  # the first is its name, the rest are aliases
     per_tenant: bool = False  # a tenant's own table may say otherwise
 
 
-def setting(kind: Kind, default: Any, help: str, *env: str, per_tenant: bool = False) -> Any:  # noqa: A002 - it is what the sentence is
+def setting(kind: FieldType, default: Any, help: str, *env: str, per_tenant: bool = False) -> Any:  # noqa: A002 - it is what the sentence is
     """Return a section's field: of this kind, with this default, explained in this sentence."""
-    about = Explained(kind=kind, help=help, env=env, per_tenant=per_tenant)
+    about = FieldInfo(kind=kind, help=help, env=env, per_tenant=per_tenant)
     return field(default=default, metadata={"about": about})
 
 
-def tenant_setting(kind: Kind, default: Any, help: str, *env: str) -> Any:  # noqa: A002 - as above
+def tenant_setting(kind: FieldType, default: Any, help: str, *env: str) -> Any:  # noqa: A002 - as above
     """As `setting`, for one that a tenant's own table may say otherwise."""
     return setting(kind, default, help, *env, per_tenant=True)

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.http.fields import is_make_believe
-from stoker.settings import KNOWN
+from stoker.http.fields import is_sandbox_url
+from stoker.settings import FIELDS
 
 if TYPE_CHECKING:
     from stoker.settings import Settings
 
 ORIGIN = "sandbox.address"
 
-WORD = "sandbox"  # what tells a make-believe key from one that may cost somebody something
+SANDBOX_WORD = "sandbox"  # what tells a make-believe key from one that may cost somebody something
 
-ADDRESSES: Mapping[str, str] = MappingProxyType(
+SANDBOX_URLS: Mapping[str, str] = MappingProxyType(
     {
         "tavily.base_url": "http://tavily.test",
         "openai.base_url": "http://openai.test",
@@ -41,7 +41,7 @@ ADDRESSES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-STAND_INS: Mapping[str, str | None] = MappingProxyType(
+SANDBOX_KEYS: Mapping[str, str | None] = MappingProxyType(
     {
         "keys.tavily": "tvly-sandbox",
         "keys.openai": "sk-sandbox",
@@ -52,7 +52,7 @@ STAND_INS: Mapping[str, str | None] = MappingProxyType(
 )
 """What stands in for each key where its vendor is make-believe."""
 
-FILES: Mapping[str, Path] = MappingProxyType(
+SANDBOX_FILES: Mapping[str, Path] = MappingProxyType(
     {
         "storage.sqlite_path": Path("stoker-sandbox.db"),
         "storage.json_dir": Path("stoker-sandbox-data"),
@@ -63,70 +63,80 @@ FILES: Mapping[str, Path] = MappingProxyType(
 """Where a rehearsal remembers, so that it uses up no real cap and nothing real is made of it."""
 
 
-def rehearsed(settings: Settings) -> Settings:
+def apply_sandbox(settings: Settings) -> Settings:
     """Return the settings with the sandbox in place of what nobody set; unchanged without one."""
     if settings.sandbox.address is None:
         return settings
     unset = {
-        key: value for key, value in {**ADDRESSES, **FILES}.items() if key not in settings.origins
+        key: value
+        for key, value in {**SANDBOX_URLS, **SANDBOX_FILES}.items()
+        if key not in settings.origins
     }
     settings = settings.with_values(unset, dict.fromkeys(unset, ORIGIN))
-    replaced = _replaced(settings, {key: settings.value(key) for key in STAND_INS})
-    settings = settings.with_values(replaced, {key: _instead_of(settings, key) for key in replaced})
+    replaced = _choose_sandbox_keys(
+        settings, {key: settings.get_value(key) for key in SANDBOX_KEYS}
+    )
+    settings = settings.with_values(
+        replaced, {key: _format_origin(settings, key) for key in replaced}
+    )
     for tenant in settings.tenants:
-        settings = _with_own(settings, tenant.id, _replaced(settings, tenant.overrides))
-        settings = _with_own(settings, tenant.id, _own_odoo(settings, tenant.id))
+        settings = _with_overrides(
+            settings, tenant.id, _choose_sandbox_keys(settings, tenant.overrides)
+        )
+        settings = _with_overrides(settings, tenant.id, _choose_sandbox_odoo(settings, tenant.id))
     return settings
 
 
-def contradictions(settings: Settings) -> Iterator[str]:
+def find_sandbox_contradictions(settings: Settings) -> Iterator[str]:
     """Yield every address that leads nowhere because there is no sandbox, each as one line."""
     if settings.sandbox.address is not None:
         return
-    name = KNOWN[ORIGIN].env[0]
+    name = FIELDS[ORIGIN].env[0]
     told = "is a make-believe address, but sandbox.address is not set; set"
-    for key in ADDRESSES:
-        if is_make_believe(settings.value(key)):
-            yield f"{settings.origin(key)}: {key} {told} {name}"
+    for key in SANDBOX_URLS:
+        if is_sandbox_url(settings.get_value(key)):
+            yield f"{settings.get_origin(key)}: {key} {told} {name}"
         for tenant in settings.tenants:
-            if is_make_believe(tenant.overrides.get(key)):
+            if is_sandbox_url(tenant.overrides.get(key)):
                 own = f"tenants.{tenant.id}.{key}"
-                yield f"{settings.origin(own)}: {own} {told} {name}"
+                yield f"{settings.get_origin(own)}: {own} {told} {name}"
 
 
-def is_stand_in(key: Secret | None) -> bool:
+def is_sandbox_key(key: Secret | None) -> bool:
     """Say whether a key may be shown to a make-believe vendor."""
-    return key is not None and WORD in key.reveal()
+    return key is not None and SANDBOX_WORD in key.reveal()
 
 
-def _replaced(settings: Settings, keys: Mapping[str, Secret | None]) -> dict[str, Secret | None]:
+def _choose_sandbox_keys(
+    settings: Settings, keys: Mapping[str, Secret | None]
+) -> dict[str, Secret | None]:
     """Return what stands in for those of these keys that do not go where they would go."""
     found: dict[str, Secret | None] = {}
-    for key, stand_in in STAND_INS.items():
+    for key, stand_in in SANDBOX_KEYS.items():
         vendor = key.partition(".")[2]
-        goes_to = [settings.value(url) for url in ADDRESSES if url.startswith(vendor)]
+        goes_to = [settings.get_value(url) for url in SANDBOX_URLS if url.startswith(vendor)]
         other = None if stand_in is None else Secret(stand_in)
-        rehearses = key in keys and any(map(is_make_believe, goes_to))
-        if rehearses and not is_stand_in(keys[key]) and keys[key] != other:
+        rehearses = key in keys and any(map(is_sandbox_url, goes_to))
+        if rehearses and not is_sandbox_key(keys[key]) and keys[key] != other:
             found[key] = other
     return found
 
 
-def _own_odoo(settings: Settings, tenant: TenantId) -> dict[str, Any]:
+def _choose_sandbox_odoo(settings: Settings, tenant: TenantId) -> dict[str, Any]:
     """Return where a tenant's rehearsals go: a database of its own, opened by its own key."""
     own = settings.for_tenant(tenant)
-    if not is_make_believe(own.odoo.url):
+    if not is_sandbox_url(own.odoo.url):
         return {}
     database = own.odoo.database or tenant
     said: dict[str, Any] = {} if own.odoo.database else {"odoo.database": database}
     said |= {} if own.odoo.login else {"odoo.login": "stoker"}
-    if not is_stand_in(own.keys.odoo):
+    if not is_sandbox_key(own.keys.odoo):
         said["keys.odoo"] = Secret(f"odoo-{database}-sandbox")
     return said
 
 
-def _with_own(settings: Settings, tenant: TenantId, said: Mapping[str, Any]) -> Settings:
-    origins = {f"tenants.{tenant}.{key}": _instead_of(settings, key, tenant) for key in said}
+def _with_overrides(settings: Settings, tenant: TenantId, said: Mapping[str, Any]) -> Settings:
+    origins = {f"tenants.{tenant}.{key}": _format_origin(settings, key, tenant) for key in said}
     tenants = tuple(
         replace(each, overrides=MappingProxyType({**each.overrides, **said}))
         if each.id == tenant
@@ -136,7 +146,7 @@ def _with_own(settings: Settings, tenant: TenantId, said: Mapping[str, Any]) -> 
     return replace(settings, tenants=tenants).with_values({}, origins)
 
 
-def _instead_of(settings: Settings, key: str, tenant: TenantId | None = None) -> str:
+def _format_origin(settings: Settings, key: str, tenant: TenantId | None = None) -> str:
     """Say where a value came from, and which one of somebody's is not used because of it."""
     own = f"tenants.{tenant}.{key}"
     was = settings.origins.get(own) or settings.origins.get(key)

@@ -17,7 +17,7 @@ from typing import Any
 
 from stoker.base.errors import ConfigError
 
-LARGEST_FILE = 1_000_000  # bytes; a settings file is never this long, a wrong path often is
+MAX_FILE_BYTES = 1_000_000  # bytes; a settings file is never this long, a wrong path often is
 
 _AT_LINE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"\s*\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class RawValue:
     """One value as it was given. Text sources give text; TOML gives numbers, lists and so on."""
 
     key: str  # dotted, or the name of an environment variable
@@ -34,27 +34,27 @@ class Given:
     typed: bool = False  # TOML says what type a value has; elsewhere everything is text
 
 
-def toml_values(path: Path) -> list[Given]:
+def read_toml(path: Path) -> list[RawValue]:
     """Return every value of a TOML file under its dotted key, in the order of the file.
 
     A table's heading is given as well, as an empty table: that it is there can mean something.
     Raises ConfigError naming the file and line when it cannot be read.
     """
-    text = _text(path)
+    text = _read_text(path)
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_what_is_wrong(path, text, str(error))) from error
-    return list(_statements(path.name, text))
+        raise ConfigError(_format_toml_error(path, text, str(error))) from error
+    return list(_iter_statements(path.name, text))
 
 
-def env_file_values(path: Path) -> list[Given]:
+def read_env_file(path: Path) -> list[RawValue]:
     """Return every NAME=VALUE of a .env file, letter for letter: `$` stands for itself."""
     from dotenv.parser import parse_stream  # here, because most commands never need it
 
     seen: dict[str, int] = {}
     values = []
-    for binding in parse_stream(io.StringIO(_text(path))):
+    for binding in parse_stream(io.StringIO(_read_text(path))):
         line = binding.original.line
         if binding.error:
             raise ConfigError(f"{path.name}:{line}: this is not NAME=VALUE; fix or remove the line")
@@ -66,29 +66,29 @@ def env_file_values(path: Path) -> list[Given]:
                 f"{seen[binding.key]}; keep one"
             )
         seen[binding.key] = line
-        values.append(Given(key=binding.key, value=binding.value, origin=f"{path.name}:{line}"))
+        values.append(RawValue(key=binding.key, value=binding.value, origin=f"{path.name}:{line}"))
     return values
 
 
-def environment_values(environment: Mapping[str, str]) -> list[Given]:
+def read_environment(environment: Mapping[str, str]) -> list[RawValue]:
     """Return the environment's variables."""
     return [
-        Given(key=name, value=value, origin=f"environment {name}")
+        RawValue(key=name, value=value, origin=f"environment {name}")
         for name, value in environment.items()
     ]
 
 
-def flag_values(flags: Mapping[str, str]) -> list[Given]:
+def read_flags(flags: Mapping[str, str]) -> list[RawValue]:
     """Return what was said on the command line, by dotted key."""
-    return [Given(key=key, value=value, origin="flag") for key, value in flags.items()]
+    return [RawValue(key=key, value=value, origin="flag") for key, value in flags.items()]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(raw) > LARGEST_FILE:
+    if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: {len(raw)} bytes is too long for a settings file; wrong path?")
     try:
         # Editors on Windows put a byte order mark in front; it is not part of the first key.
@@ -99,7 +99,7 @@ def _text(path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _what_is_wrong(path: Path, text: str, message: str) -> str:
+def _format_toml_error(path: Path, text: str, message: str) -> str:
     found = _AT_LINE.search(message)
     line = found["line"] if found and found["line"] else text.rstrip("\n").count("\n") + 1
     what = _AT_LINE.sub("", message)
@@ -108,7 +108,7 @@ def _what_is_wrong(path: Path, text: str, message: str) -> str:
     return f"{path.name}:{line}: not TOML: {what}"
 
 
-def _statements(name: str, text: str) -> Iterator[Given]:
+def _iter_statements(name: str, text: str) -> Iterator[RawValue]:
     """Walk a document known to be sound, one statement at a time, to learn each one's line."""
     table = ""
     chunk, started = "", 0
@@ -120,21 +120,21 @@ def _statements(name: str, text: str) -> Iterator[Given]:
             parsed = tomllib.loads(chunk)
         except tomllib.TOMLDecodeError:
             continue  # a value that goes on in the next line
-        for key, value in _flat(parsed):
+        for key, value in _flatten(parsed):
             if _TABLE.match(chunk):
                 table = key
                 # An empty table, or for [[…]] a list with one in it, which no setting is.
-                yield Given(key=key, value=value, origin=f"{name}:{started}", typed=True)
+                yield RawValue(key=key, value=value, origin=f"{name}:{started}", typed=True)
             else:
                 dotted = f"{table}.{key}" if table else key
-                yield Given(key=dotted, value=value, origin=f"{name}:{started}", typed=True)
+                yield RawValue(key=dotted, value=value, origin=f"{name}:{started}", typed=True)
         chunk = ""
 
 
-def _flat(parsed: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(parsed: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in parsed.items():
         dotted = f"{above}.{key}" if above else key
         if isinstance(value, dict) and value:
-            yield from _flat(value, above=dotted)
+            yield from _flatten(value, above=dotted)
         else:
             yield dotted, value

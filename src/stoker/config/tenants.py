@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoker.config.sandbox import ORIGIN, rehearsed
+from stoker.config.sandbox import ORIGIN, apply_sandbox
 from stoker.settings import DEFAULT_TENANT, Tenant
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
 
 
-def joined(settings: Settings, known: Sequence[accounts.Tenant]) -> Settings:
+def add_stored_tenants(settings: Settings, known: Sequence[accounts.Tenant]) -> Settings:
     """Return the settings with every tenant the store knows among theirs.
 
     The one called "default", there only because nobody named any, makes way for the first that
@@ -27,7 +27,7 @@ def joined(settings: Settings, known: Sequence[accounts.Tenant]) -> Settings:
     if not known:
         return settings
     told = {tenant.id: tenant for tenant in known}
-    named = {each.id: each for each in settings.tenants if not _is_stopgap(settings, each)}
+    named = {each.id: each for each in settings.tenants if not _is_placeholder(settings, each)}
     both = {
         id_: Tenant(id=id_, name=tenant.name or id_, enabled=tenant.active)
         for id_, tenant in told.items()
@@ -39,10 +39,10 @@ def joined(settings: Settings, known: Sequence[accounts.Tenant]) -> Settings:
             continue
         name = tenant.name if tenant.name != id_ else other.name or id_
         both[id_] = replace(tenant, name=name, enabled=tenant.enabled and other.active)
-    return rehearsed(replace(settings, tenants=tuple(both[id_] for id_ in sorted(both))))
+    return apply_sandbox(replace(settings, tenants=tuple(both[id_] for id_ in sorted(both))))
 
 
-def _is_stopgap(settings: Settings, tenant: Tenant) -> bool:
+def _is_placeholder(settings: Settings, tenant: Tenant) -> bool:
     own = f"tenants.{tenant.id}."
     said = [where for key, where in settings.origins.items() if key.startswith(own)]
     return (

@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import TransientError
-from stoker.cli.options import takes_tenant, working_tenant
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, show_table, takes_json
-from stoker.crawl.model import Outcome
+from stoker.cli.options import choose_active_tenant, tenant_option
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
+from stoker.crawl.model import VisitOutcome
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.crawl.model import SiteVisit
 
-_GOOD = (Outcome.READ, Outcome.UNCHANGED, Outcome.THIN)
+_SUCCESSES = (VisitOutcome.READ, VisitOutcome.UNCHANGED, VisitOutcome.THIN)
 
 
 @click.command()
@@ -35,11 +43,11 @@ _GOOD = (Outcome.READ, Outcome.UNCHANGED, Outcome.THIN)
     metavar="HOST:PORT",
     help="Where names ending in .test lead. Default: sandbox.address.",
 )
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 def crawl(
-    asked: Asked,
+    asked: CommandContext,
     url: str,
     max_pages: int | None,
     again: bool,
@@ -52,64 +60,64 @@ def crawl(
     robots.txt is obeyed and requests keep their distance. It counts as one shallow look. Exit
     code 1 when the site is gone, blocked or failed, 6 when a cap or a stop does not allow a look.
     """
-    visit = run_async(_visited(asked.on_sandbox(sandbox), url, max_pages, again, tenant))
+    visit = run_async(_visit_site(asked.use_sandbox(sandbox), url, max_pages, again, tenant))
     if as_json:
-        show_json(_json(visit))
+        print_json(_visit_to_json(visit))
     else:
-        _show(visit)
-    return Exit.OK if visit.outcome in _GOOD else Exit.PROBLEMS
+        _print_visit(visit)
+    return Exit.OK if visit.outcome in _SUCCESSES else Exit.PROBLEMS
 
 
-async def _visited(
-    asked: Asked, url: str, max_pages: int | None, again: bool, tenant: str | None
+async def _visit_site(
+    asked: CommandContext, url: str, max_pages: int | None, again: bool, tenant: str | None
 ) -> SiteVisit:
-    from stoker.budgets.charges import Refused
-    from stoker.crawl.service import look_at
-    from stoker.crawl.visit import site_named
+    from stoker.budgets.charges import Refusal
+    from stoker.crawl.service import visit_site
+    from stoker.crawl.visit import parse_site
 
-    async with asked.app() as app:
-        whose, site = working_tenant(app.settings, tenant), site_named(url)
+    async with asked.open_app() as app:
+        whose, site = choose_active_tenant(app.settings, tenant), parse_site(url)
         crawler = app.connectors.crawl(whose, max_pages=max_pages)
-        visit = await look_at(
+        visit = await visit_site(
             url,
             site=site,
             crawler=crawler,
             pages=app.backend.tenant(whose).pages,
-            gate=await app.gate(whose),
-            passage=app.passages(whose).through(crawler.name),
+            gate=await app.get_gate(whose),
+            passage=app.get_limiter(whose).acquire_slot(crawler.name),
             unlike_others=secrets.token_hex(8),
             again=again,
         )
-    if isinstance(visit, Refused):
-        raise TransientError(f"{visit.sentence}; {site} was not visited")
+    if isinstance(visit, Refusal):
+        raise TransientError(f"{visit.message}; {site} was not visited")
     return visit
 
 
-def _show(visit: SiteVisit) -> None:
-    say(f"{visit.site}: {visit.outcome} – {visit.reason}")
+def _print_visit(visit: SiteVisit) -> None:
+    print_text(f"{visit.site}: {visit.outcome} – {visit.reason}")
     requests = "1 request" if visit.requests == 1 else f"{visit.requests} requests"
-    say(
+    print_text(
         f"{requests}, {visit.bytes:,} bytes, {visit.not_modified} not modified"
         + (f", limits reached: {', '.join(visit.limits_hit)}" if visit.limits_hit else "")
     )
     if visit.pages:
-        say()
-        show_table(
+        print_text()
+        print_table(
             ("kind", "letters", "title", "url"),
             [(page.kind, len(page.text), page.title[:60], page.url) for page in visit.pages],
         )
-    if visit.findings:
-        say()
-        show_table(
+    if visit.facts:
+        print_text()
+        print_table(
             ("found", "value", "how", "sure", "source"),
             [
-                (each.field, each.value, each.how, f"{each.confidence:.2f}", each.source)
-                for each in visit.findings
+                (each.field, each.value, each.method, f"{each.confidence:.2f}", each.source)
+                for each in visit.facts
             ],
         )
 
 
-def _json(visit: SiteVisit) -> Json:
+def _visit_to_json(visit: SiteVisit) -> Json:
     return {
         "site": visit.site,
         "outcome": visit.outcome,
@@ -133,10 +141,10 @@ def _json(visit: SiteVisit) -> Json:
                 "field": each.field,
                 "value": each.value,
                 "source": each.source,
-                "how": each.how,
+                "how": each.method,
                 "confidence": each.confidence,
                 "evidence": each.evidence,
             }
-            for each in visit.findings
+            for each in visit.facts
         ],
     }

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from urllib.parse import unquote
 
-from stoker.accounts.facts import Field, Finding, How
-from stoker.crawl.page import Reading
+from stoker.accounts.facts import Fact, FactField, Method
+from stoker.crawl.page import ParsedPage
 
-MOST_EMAILS = 30
+MAX_EMAILS = 30
 
-MOST_PHONES = 20
+MAX_PHONES = 20
 
-MOST_SOCIAL = 20
+MAX_SOCIAL_PAGES = 20
 
 REGION = "SG"  # where a number without a country code is taken to be
 
@@ -34,7 +34,7 @@ _DOT = r"\s{0,3}(?:\(dot\)|\[dot\]|\{dot\}|\sdot\s|\.)\s{0,3}"
 
 _LABEL = r"[A-Za-z0-9-]{1,63}"
 
-_VEILED = re.compile(
+_OBFUSCATED = re.compile(
     rf"(?<![A-Za-z0-9._%+-]){_LOCAL}{_AT}{_LABEL}(?:{_DOT}{_LABEL}){{1,4}}", re.IGNORECASE
 )
 
@@ -42,7 +42,7 @@ _AT_SIGN = re.compile(_AT, re.IGNORECASE)
 
 _DOT_SIGN = re.compile(_DOT, re.IGNORECASE)
 
-_FILE = re.compile(r"\.(?:png|jpe?g|gif|webp|svg|ico|css|js|mp4|woff2?)$", re.IGNORECASE)
+_FILE_NAME = re.compile(r"\.(?:png|jpe?g|gif|webp|svg|ico|css|js|mp4|woff2?)$", re.IGNORECASE)
 
 _EXAMPLES = ("@example.", "@domain.", "@yourdomain", "@email.", "@sentry", "@mysite.", "user@")
 
@@ -55,22 +55,22 @@ _SOCIAL = re.compile(
     re.IGNORECASE,
 )
 
-_NOT_PAGES = frozenset(
+_NO_PROFILES = frozenset(
     ["share", "sharer", "sharer.php", "intent", "tr", "plugins", "dialog", "home", "login", "watch"]
 )
 
 
-def contacts(reading: Reading, *, url: str) -> list[Finding]:
+def find_contacts(reading: ParsedPage, *, url: str) -> list[Fact]:
     """Return how a page says its company can be reached, each value once, the surest first."""
     return [
-        *_once(_emails(reading, url), MOST_EMAILS),
-        *_once(_phones(reading, url), MOST_PHONES),
-        *_once(_social(reading, url), MOST_SOCIAL),
+        *_dedupe_facts(_find_emails(reading, url), MAX_EMAILS),
+        *_dedupe_facts(_find_phones(reading, url), MAX_PHONES),
+        *_dedupe_facts(_find_social_pages(reading, url), MAX_SOCIAL_PAGES),
     ]
 
 
-def _once(findings: Iterable[Finding], most: int) -> list[Finding]:
-    found: dict[str, Finding] = {}
+def _dedupe_facts(findings: Iterable[Fact], most: int) -> list[Fact]:
+    found: dict[str, Fact] = {}
     for finding in findings:
         if finding.value not in found:
             found[finding.value] = finding
@@ -79,35 +79,40 @@ def _once(findings: Iterable[Finding], most: int) -> list[Finding]:
     return list(found.values())
 
 
-def _emails(reading: Reading, url: str) -> Iterator[Finding]:
-    for text, evidence, how, confidence in _written_emails(reading):
-        if (address := email_address(text, make_believe=is_make_believe(url))) is not None:
-            yield Finding.found(
-                Field.EMAIL, address, source=url, how=how, confidence=confidence, evidence=evidence
+def _find_emails(reading: ParsedPage, url: str) -> Iterator[Fact]:
+    for text, evidence, how, confidence in _scan_emails(reading):
+        if (address := parse_email(text, make_believe=is_sandbox_url(url))) is not None:
+            yield Fact.build(
+                FactField.EMAIL,
+                address,
+                source=url,
+                how=how,
+                confidence=confidence,
+                evidence=evidence,
             )
 
 
-def _written_emails(reading: Reading) -> Iterator[tuple[str, str, How, float]]:
+def _scan_emails(reading: ParsedPage) -> Iterator[tuple[str, str, Method, float]]:
     for link in reading.links:
         if link.href[:7].lower() == "mailto:":
             for text in unquote(unescape(link.href[7:500])).partition("?")[0].split(","):
-                yield text.strip(), link.href[:200], How.LINK, 0.95
-    for code in reading.hidden_emails:
-        if (plain := uncovered(code)) is not None:
-            yield plain, f"data-cfemail {code[:100]}", How.LINK, 0.9
+                yield text.strip(), link.href[:200], Method.LINK, 0.95
+    for code in reading.protected_emails:
+        if (plain := decode_protected_email(code)) is not None:
+            yield plain, f"data-cfemail {code[:100]}", Method.LINK, 0.9
     for match in _PLAIN.finditer(reading.text):
-        yield match[0].strip(".'"), match[0], How.TEXT, 0.85
-    for match in _VEILED.finditer(reading.text):
+        yield match[0].strip(".'"), match[0], Method.TEXT, 0.85
+    for match in _OBFUSCATED.finditer(reading.text):
         local, _, rest = _AT_SIGN.sub("@", match[0], count=1).partition("@")
-        yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], How.TEXT, 0.75
+        yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], Method.TEXT, 0.75
 
 
-def email_address(text: str, *, make_believe: bool = False) -> str | None:
+def parse_email(text: str, *, make_believe: bool = False) -> str | None:
     """Return an address as mail programs write it, or None when it is none to write to."""
     from email_validator import EmailNotValidError, validate_email
 
     small = text.lower()
-    if len(text) > 254 or _FILE.search(small) or any(part in small for part in _EXAMPLES):
+    if len(text) > 254 or _FILE_NAME.search(small) or any(part in small for part in _EXAMPLES):
         return None
     try:
         checked = validate_email(
@@ -118,7 +123,7 @@ def email_address(text: str, *, make_believe: bool = False) -> str | None:
     return checked.normalized.lower()
 
 
-def uncovered(code: str) -> str | None:
+def decode_protected_email(code: str) -> str | None:
     """Return the address behind a code that a guard against harvesters put in its place."""
     try:
         data = bytes.fromhex(code[:600])
@@ -129,25 +134,25 @@ def uncovered(code: str) -> str | None:
     return bytes(byte ^ data[0] for byte in data[1:]).decode("utf-8", "replace")
 
 
-def _phones(reading: Reading, url: str) -> Iterator[Finding]:
+def _find_phones(reading: ParsedPage, url: str) -> Iterator[Fact]:
     for link in reading.links:
         if link.href[:4].lower() == "tel:":
-            number = phone_number(unquote(link.href[4:60]))
+            number = parse_phone(unquote(link.href[4:60]))
             if number is not None:
-                yield _phone(number, url, How.LINK, 0.95, link.href[:100])
+                yield _build_phone_fact(number, url, Method.LINK, 0.95, link.href[:100])
     for match in _DIGITS.finditer(reading.text):
-        if (number := phone_number(match[0])) is not None:
+        if (number := parse_phone(match[0])) is not None:
             sure = 0.8 if match[0].startswith(("+", "(+")) else 0.6
-            yield _phone(number, url, How.TEXT, sure, match[0])
+            yield _build_phone_fact(number, url, Method.TEXT, sure, match[0])
 
 
-def _phone(number: str, url: str, how: How, confidence: float, evidence: str) -> Finding:
-    return Finding.found(
-        Field.PHONE, number, source=url, how=how, confidence=confidence, evidence=evidence
+def _build_phone_fact(number: str, url: str, how: Method, confidence: float, evidence: str) -> Fact:
+    return Fact.build(
+        FactField.PHONE, number, source=url, how=how, confidence=confidence, evidence=evidence
     )
 
 
-def phone_number(text: str) -> str | None:
+def parse_phone(text: str) -> str | None:
     """Return a number in international form, or None when it is no number one can call."""
     import phonenumbers
 
@@ -162,27 +167,27 @@ def phone_number(text: str) -> str | None:
     return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
 
 
-def _social(reading: Reading, url: str) -> Iterator[Finding]:
+def _find_social_pages(reading: ParsedPage, url: str) -> Iterator[Fact]:
     for link in reading.links:
-        if (page := social_page(link.href)) is not None:
-            yield Finding.found(
-                Field.SOCIAL,
+        if (page := parse_social_page(link.href)) is not None:
+            yield Fact.build(
+                FactField.SOCIAL,
                 page,
                 source=url,
-                how=How.LINK,
+                how=Method.LINK,
                 confidence=0.9,
                 evidence=link.href[:200],
             )
 
 
-def social_page(href: str) -> str | None:
+def parse_social_page(href: str) -> str | None:
     """Return a page at a social network, written one way, or None when it is nobody's page."""
     match = _SOCIAL.match(href)
     if match is None:
         return None
     network, path = match[1].lower(), match[2].strip("/")
     first = path.partition("/")[0]
-    if not first or first.lower() in _NOT_PAGES:
+    if not first or first.lower() in _NO_PROFILES:
         return None
     place = path if network == "youtube.com" else first
     if network in ("x.com", "twitter.com"):
@@ -190,6 +195,6 @@ def social_page(href: str) -> str | None:
     return f"https://www.{network}/{place}"
 
 
-def is_make_believe(url: str) -> bool:
+def is_sandbox_url(url: str) -> bool:
     """Whether a page is in the sandbox, whose names end in a word no real address may end in."""
     return url.partition("://")[2].partition("/")[0].endswith(".test")

@@ -14,12 +14,12 @@ from datetime import timedelta
 
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError
-from stoker.budgets.model import Done, Health
-from stoker.crawl.fetch import GAP, PageAsking
-from stoker.crawl.model import Outcome, Pacer, PageSeen, SiteQuestion, SiteVisit
-from stoker.crawl.visit import CrawlLimits, Visiting
-from stoker.http.client import Http
-from stoker.http.url import web_address
+from stoker.budgets.model import Health, Paid
+from stoker.crawl.fetch import MIN_DELAY, PoliteFetcher
+from stoker.crawl.model import HostPacer, PageState, SiteVisit, VisitOutcome, VisitRequest
+from stoker.crawl.visit import CrawlLimits, SiteCrawler
+from stoker.http.client import HttpClient
+from stoker.http.url import parse_url
 
 # A word and a colon, and no port after it: javascript:, mailto:, data:. A host has a dot.
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*:(?![0-9]{1,5}(?:[/?#]|$))")
@@ -30,19 +30,19 @@ class Crawler:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
-        pacer: Pacer,
+        pacer: HostPacer,
         clock: Clock,
         user_agent: str,
         limits: CrawlLimits | None = None,
-        gap: timedelta = GAP,
+        gap: timedelta = MIN_DELAY,
     ) -> None:
         self._clock = clock
         self._limits = limits or CrawlLimits()
-        self._asking = PageAsking(http, pacer=pacer, clock=clock, user_agent=user_agent, gap=gap)
+        self._asking = PoliteFetcher(http, pacer=pacer, clock=clock, user_agent=user_agent, gap=gap)
 
-    async def visit(self, url: str, *, known: Sequence[PageSeen] = ()) -> SiteVisit:
+    async def visit(self, url: str, *, known: Sequence[PageState] = ()) -> SiteVisit:
         """Visit a site, beginning at this address or, without a scheme, at this host.
 
         With what is `known` of its pages only changes are asked for: a page that is as it was is
@@ -50,20 +50,26 @@ class Crawler:
         hosts for many processes may raise its own.
         """
         try:
-            starts = [web_address(start) for start in _starts(url)]
+            starts = [parse_url(start) for start in _list_start_urls(url)]
         except PermanentError as error:
-            return SiteVisit(site=url[:200], outcome=Outcome.GONE, reason=str(error))
+            return SiteVisit(site=url[:200], outcome=VisitOutcome.GONE, reason=str(error))
         for start in starts:
-            visiting = Visiting(self._asking, start, known, limits=self._limits, clock=self._clock)
+            visiting = SiteCrawler(
+                self._asking, start, known, limits=self._limits, clock=self._clock
+            )
             try:
                 async with asyncio.timeout(self._limits.site.total_seconds()):
-                    ending = await visiting.go()
+                    ending = await visiting.run_visit()
             except TimeoutError:
                 visiting.limits_hit.add("time")
-                ending = visiting.cut_short()
-            if start is starts[-1] or ending.outcome is not Outcome.FAILED or visiting.answered:
+                ending = visiting.get_timeout_end()
+            if (
+                start is starts[-1]
+                or ending.outcome is not VisitOutcome.FAILED
+                or visiting.has_response
+            ):
                 break
-        return visiting.told(ending)
+        return visiting.build_visit(ending)
 
 
 class CrawlConnector:
@@ -75,20 +81,20 @@ class CrawlConnector:
         self._crawler = crawler
         self._units = units
 
-    def price(self, question: SiteQuestion) -> Mapping[str, int]:
-        for start in _starts(question.url):
-            web_address(start)
+    def price(self, question: VisitRequest) -> Mapping[str, int]:
+        for start in _list_start_urls(question.url):
+            parse_url(start)
         return {"pull_units": self._units}
 
-    async def ask(self, question: SiteQuestion, *, key: str) -> Done[SiteVisit]:
+    async def ask(self, question: VisitRequest, *, key: str) -> Paid[SiteVisit]:
         visit = await self._crawler.visit(question.url, known=question.known)
-        return Done(answer=visit, cost={"pull_units": self._units})
+        return Paid(answer=visit, cost={"pull_units": self._units})
 
     async def check(self) -> Health:
         return Health(ok=True, detail="sites are visited without a key")
 
 
-def _starts(url: str) -> list[str]:
+def _list_start_urls(url: str) -> list[str]:
     """Return where a visit may begin: at the address, or at a host's safer door first."""
     text = url.strip()
     if "://" in text[:12] or _OTHER_SCHEME.match(text):

@@ -7,7 +7,7 @@ The extractor that needs no model: what pages say for programs, and what their w
 
 Free, quick, the same every time, and no network. Each value comes with its page, the means, the
 words it was taken from and how sure we are; values that contradict each other all stay, and
-`Extracted.best` chooses. Bounded for pages of any kind.
+`ExtractedFacts.find_best` chooses. Bounded for pages of any kind.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ from dataclasses import replace
 
 from selectolax.lexbor import LexborHTMLParser
 
-from stoker.accounts.facts import Extracted, Field, Finding, How, surest
-from stoker.accounts.identifiers import employee_range, founding_year, postal_code, uen_number
-from stoker.crawl.contacts import contacts
+from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, dedupe_facts
+from stoker.accounts.identifiers import (
+    parse_employee_range,
+    parse_founding_year,
+    parse_postal_code,
+    parse_uen,
+)
+from stoker.crawl.contacts import find_contacts
 from stoker.crawl.model import Excerpt, Page
-from stoker.crawl.page import Metas, Reading, read_page
-from stoker.crawl.structured_data import structured_findings
+from stoker.crawl.page import MetaTags, ParsedPage, parse_page
+from stoker.crawl.structured_data import find_structured_facts
 
-MOST_LINES = 4_000
+MAX_LINES = 4_000
 
-LONGEST_LINE = 1_000
+MAX_LINE_LENGTH = 1_000
 
-MOST_PEOPLE = 40
+MAX_PEOPLE = 40
 
 _UEN = re.compile(
     r"(?<![0-9A-Z])(?:[0-9]{8,9}[A-Z]|[TSR][0-9]{2}[A-Z]{2}[0-9]{4}[A-Z])(?![0-9A-Z])"
 )
 
-_SAYS_UEN = re.compile(r"(?i)\b(?:uen|co(?:mpany|\.)? ?reg|registration|reg\.? ?no|gst)")
+_UEN_LABEL = re.compile(r"(?i)\b(?:uen|co(?:mpany|\.)? ?reg|registration|reg\.? ?no|gst)")
 
 _POSTAL = re.compile(r"(?i)\b(?:singapore|s\'?pore|s)[ ,]{0,2}\(?([0-9]{6})(?![0-9])")
 
@@ -95,66 +100,70 @@ _NO_NAMES = frozenset(
 
 _SPLIT = re.compile(r", | – | — | - | \| |: ")
 
-_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
+_PAGES_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
 
 
-def word_findings(text: str, *, url: str, kind: str) -> Iterator[Finding]:
+def find_text_facts(text: str, *, url: str, kind: str) -> Iterator[Fact]:
     """Return what a page's words give away, in the order they stand there."""
-    lines = [line.strip()[:LONGEST_LINE] for line in text.split("\n", MOST_LINES)[:MOST_LINES]]
+    lines = [line.strip()[:MAX_LINE_LENGTH] for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
     for line in lines:
-        for field, value, confidence, evidence in _of_line(line):
-            yield _found(field, value, url, confidence, evidence)
-    if kind in _WITH_PEOPLE:
-        for value, evidence in _people(lines):
-            yield _found(Field.PERSON, value, url, 0.75 if kind == "team" else 0.6, evidence)
+        for field, value, confidence, evidence in _scan_line(line):
+            yield _build_text_fact(field, value, url, confidence, evidence)
+    if kind in _PAGES_WITH_PEOPLE:
+        for value, evidence in _find_people(lines):
+            yield _build_text_fact(
+                FactField.PERSON, value, url, 0.75 if kind == "team" else 0.6, evidence
+            )
 
 
-def _found(field: Field, value: str, url: str, confidence: float, evidence: str) -> Finding:
-    return Finding.found(
+def _build_text_fact(
+    field: FactField, value: str, url: str, confidence: float, evidence: str
+) -> Fact:
+    return Fact.build(
         field,
         value,
         source=url,
-        how=How.TEXT,
+        how=Method.TEXT,
         confidence=confidence,
         evidence=evidence[:300],
     )
 
 
-def _of_line(line: str) -> Iterator[tuple[Field, str, float, str]]:
-    named = bool(_SAYS_UEN.search(line))
+def _scan_line(line: str) -> Iterator[tuple[FactField, str, float, str]]:
+    named = bool(_UEN_LABEL.search(line))
     for match in _UEN.finditer(line):
-        if (number := uen_number(match[0])) is not None:
-            yield Field.UEN, number, 0.9 if named else 0.7, _around(line, match)
+        if (number := parse_uen(match[0])) is not None:
+            yield FactField.UEN, number, 0.9 if named else 0.7, _get_context(line, match)
     for match in _POSTAL.finditer(line):
-        if (code := postal_code(match[1])) is not None:
-            yield Field.POSTAL_CODE, code, 0.8, _around(line, match)
-            yield Field.COUNTRY, "SG", 0.7, match[0]
-            if place := _place(line, match):
-                yield Field.ADDRESS, place, 0.6, _around(line, match)
+        if (code := parse_postal_code(match[1])) is not None:
+            yield FactField.POSTAL_CODE, code, 0.8, _get_context(line, match)
+            yield FactField.COUNTRY, "SG", 0.7, match[0]
+            if place := _find_address(line, match):
+                yield FactField.ADDRESS, place, 0.6, _get_context(line, match)
     for match in _SINCE.finditer(line):
-        if (year := founding_year(match[1])) is not None:
-            yield Field.FOUNDED, year, 0.6, _around(line, match)
+        if (year := parse_founding_year(match[1])) is not None:
+            yield FactField.FOUNDED, year, 0.6, _get_context(line, match)
     for pattern, confidence in ((_TEAM_OF, 0.65), (_EMPLOYEES, 0.6), (_PEOPLE, 0.45)):
         for match in pattern.finditer(line):
-            if (employees := employee_range(match[1])) is not None:
-                yield Field.EMPLOYEES, employees, confidence, _around(line, match)
+            if (employees := parse_employee_range(match[1])) is not None:
+                yield FactField.EMPLOYEES, employees, confidence, _get_context(line, match)
     for match in _LEGAL.finditer(line):
         sure = 0.75 if named or "©" in line or "copyright" in line.lower() else 0.5
-        yield Field.LEGAL_NAME, match[1].strip(" ,©("), sure, _around(line, match)
+        yield FactField.LEGAL_NAME, match[1].strip(" ,©("), sure, _get_context(line, match)
 
 
-def _place(line: str, match: re.Match[str]) -> str:
+def _find_address(line: str, match: re.Match[str]) -> str:
     """Return the part of a line that is an address, when a number and a street lead to its code."""
     before = re.split(r"[·|•:©]| {3,}", line[: match.start()])[-1].strip(" ,(")
     has_number = re.search(r"[0-9]", before) is not None
     return f"{before}, Singapore {match[1]}" if has_number and 6 <= len(before) <= 150 else ""
 
 
-def _people(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _find_people(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Return names with their roles: on one line, or a role on the line under a name."""
     many = 0
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if len(line) > 120 or many >= MOST_PEOPLE:
+        if len(line) > 120 or many >= MAX_PEOPLE:
             continue
         parts = _SPLIT.split(line, maxsplit=1)
         name, role = (parts[0], parts[1]) if len(parts) == 2 else (line, after)
@@ -174,70 +183,75 @@ def _is_role(text: str) -> bool:
     return len(text) <= 80 and bool(_ROLE.search(text)) and _TITLE.fullmatch(text) is not None
 
 
-def _around(line: str, match: re.Match[str]) -> str:
+def _get_context(line: str, match: re.Match[str]) -> str:
     return line[max(0, match.start() - 60) : match.end() + 60].strip()
 
 
-MOST_FINDINGS = 300
+MAX_FACTS = 300
 
-SECOND_HAND = 0.6  # how much is left of our trust when another site speaks of the company
+SECOND_HAND_FACTOR = 0.6  # how much is left of our trust when another site speaks of the company
 
 _SEPARATORS = ("|", " – ", " — ", " - ", "·", "»", ": ")
 
-_LONGEST_NAME = 80
+_MAX_NAME_LENGTH = 80
 
 
-def plainly_extracted(pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> Extracted:
+def extract_facts(pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
     """Return what a company's own pages say, and what other pages tell of it, surest word each.
 
     `told` are words without markup, from pages a search led to. Never raises.
     """
-    found: list[Finding] = []
+    found: list[Fact] = []
     for page in pages:
-        found += _of_page(page)
+        found += _extract_page(page)
     for excerpt in told:
-        found += _of_excerpt(excerpt)
+        found += _extract_excerpt(excerpt)
     # Where a company says things of itself, its home page says them best; order keeps that.
-    return Extracted(findings=tuple(surest(found)[:MOST_FINDINGS]))
+    return ExtractedFacts(facts=tuple(dedupe_facts(found)[:MAX_FACTS]))
 
 
-def _of_page(page: Page) -> Iterator[Finding]:
+def _extract_page(page: Page) -> Iterator[Fact]:
     tree = LexborHTMLParser(page.markup.decode("utf-8", "replace"))
-    yield from structured_findings(tree, url=page.url)
-    reading = read_page(page.markup, content_type="text/html; charset=utf-8")
-    yield from contacts(reading, url=page.url)
-    yield from word_findings(page.text, url=page.url, kind=page.kind)
-    if page.kind == "home" and (name := _named(page.title)):
-        yield Finding.found(
-            Field.NAME, name, source=page.url, how=How.META, confidence=0.4, evidence=page.title
+    yield from find_structured_facts(tree, url=page.url)
+    reading = parse_page(page.markup, content_type="text/html; charset=utf-8")
+    yield from find_contacts(reading, url=page.url)
+    yield from find_text_facts(page.text, url=page.url, kind=page.kind)
+    if page.kind == "home" and (name := _get_title_name(page.title)):
+        yield Fact.build(
+            FactField.NAME,
+            name,
+            source=page.url,
+            how=Method.META,
+            confidence=0.4,
+            evidence=page.title,
         )
 
 
-def _of_excerpt(excerpt: Excerpt) -> Iterator[Finding]:
-    reading = Reading(
+def _extract_excerpt(excerpt: Excerpt) -> Iterator[Fact]:
+    reading = ParsedPage(
         title="",
         text=excerpt.text,
         links=(),
-        metas=Metas(),
+        meta_tags=MetaTags(),
         markup="",
-        hidden_emails=(),
+        protected_emails=(),
         scripts=(),
         asks_for_password=False,
-        wants_script=False,
+        needs_javascript=False,
     )
     found = [
-        *contacts(reading, url=excerpt.url),
-        *word_findings(excerpt.text, url=excerpt.url, kind=excerpt.kind),
+        *find_contacts(reading, url=excerpt.url),
+        *find_text_facts(excerpt.text, url=excerpt.url, kind=excerpt.kind),
     ]
     for finding in found:
-        yield replace(finding, confidence=round(finding.confidence * SECOND_HAND, 3))
+        yield replace(finding, confidence=round(finding.confidence * SECOND_HAND_FACTOR, 3))
 
 
-def _named(title: str) -> str:
+def _get_title_name(title: str) -> str:
     """Return what a home page's title calls the company, if it calls it anything."""
     name = title
     for separator in _SEPARATORS:
         name = name.partition(separator)[0]
     name = name.strip().removeprefix("Welcome to ").strip()
     generic = name.lower() in {"home", "homepage", "welcome", "index", "untitled", "main"}
-    return "" if generic or not 2 <= len(name) <= _LONGEST_NAME else name
+    return "" if generic or not 2 <= len(name) <= _MAX_NAME_LENGTH else name

@@ -14,274 +14,294 @@ from weakref import WeakValueDictionary
 
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
-from stoker.base.retry import retry_after
+from stoker.base.retry import parse_retry_after
 from stoker.base.types import clean_text
-from stoker.crawl.model import Outcome, Pacer, PageSeen
-from stoker.crawl.outcomes import Ending
-from stoker.crawl.robots import CLOSED, MOST_BYTES, OPEN, Access, Robots, product_token, read_robots
-from stoker.http.client import MOST_HOPS, REDIRECTS, Call, Http, Reply
-from stoker.http.url import WebAddress, joined, web_address
+from stoker.crawl.model import HostPacer, PageState, VisitOutcome
+from stoker.crawl.outcomes import VisitEnd
+from stoker.crawl.robots import (
+    CLOSED_ROBOTS,
+    MAX_ROBOTS_BYTES,
+    OPEN_ROBOTS,
+    Access,
+    Robots,
+    get_product_token,
+    parse_robots,
+)
+from stoker.http.client import MAX_REDIRECTS, REDIRECT_STATUSES, HttpClient, Request, Response
+from stoker.http.url import Url, parse_url, resolve_link
 
-GAP = timedelta(seconds=0.5)  # between two requests to a host, unless it wants longer
+MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it wants longer
 
-ROBOTS_GOOD_FOR = timedelta(hours=24)  # RFC 9309: not longer
+ROBOTS_TTL = timedelta(hours=24)  # RFC 9309: not longer
 
-LATER = timedelta(seconds=60)  # for a host that says "later" without saying when
+DEFAULT_RETRY_DELAY = timedelta(seconds=60)  # for a host that says "later" without saying when
 
-_MOST_ROBOTS = 256  # of the sites asked last: a visit is soon over, and rules take some memory
+_MAX_CACHED_ROBOTS = (
+    256  # of the sites asked last: a visit is soon over, and rules take some memory
+)
 
-MOST_RULES = 16_000_000  # characters of all of them together
+MAX_CACHED_RULES = 16_000_000  # characters of all of them together
 
-_LONGEST_VALIDATOR = 300
+_MAX_VALIDATOR_LENGTH = 300
 
 SameSite = Callable[[str], bool]
 """Says whether a host belongs to the site that is visited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchResult:
     """One address as it was answered, or why it was not."""
 
-    address: WebAddress  # where it ended
-    reply: Reply | None = None
-    ending: Ending | None = None  # why there is no reply; a sentence
+    address: Url  # where it ended
+    reply: Response | None = None
+    end: VisitEnd | None = None  # why there is no reply; a sentence
 
 
 @dataclass(slots=True)
-class Toll:
+class CrawlUsage:
     """What a visit has taken so far."""
 
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
-    seen: dict[str, PageSeen] = field(default_factory=dict)
+    seen: dict[str, PageState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedRobots:
     robots: Robots
     at: timedelta
 
 
-class PageAsking:
+class PoliteFetcher:
     """Asks for pages for every visit of a process, so that hosts are paced and rules are shared."""
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
-        pacer: Pacer,
+        pacer: HostPacer,
         clock: Clock,
         user_agent: str,
-        gap: timedelta = GAP,
-        most_rules: int = MOST_RULES,
+        gap: timedelta = MIN_DELAY,
+        most_rules: int = MAX_CACHED_RULES,
     ) -> None:
         self.gap = gap
         self._most_rules = most_rules
         self._http = http
         self._pacer = pacer
         self._clock = clock
-        self._product = product_token(user_agent)
-        self._robots: dict[str, _Kept] = {}
-        self._rules_kept = 0  # characters
+        self._product = get_product_token(user_agent)
+        self._robots: dict[str, _CachedRobots] = {}
+        self._cached_rules = 0  # characters
         # One request at a time to a host, also when two tenants want its pages.
-        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def fetch(
         self,
-        address: WebAddress,
+        address: Url,
         *,
-        toll: Toll,
-        known: dict[str, PageSeen],
+        toll: CrawlUsage,
+        known: dict[str, PageState],
         same_site: SameSite,
         deadline: timedelta,
         most_bytes: int,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Ask for one address; with what is known of it, only for what changed."""
-        for _ in range(MOST_HOPS + 1):
-            robots = await self.robots(address, toll=toll, known=known, deadline=deadline)
+        for _ in range(MAX_REDIRECTS + 1):
+            robots = await self.get_robots(address, toll=toll, known=known, deadline=deadline)
             if not robots.allows(str(address)):
-                return Fetched(address=address, ending=_refused(robots))
+                return FetchResult(address=address, end=_get_refusal(robots))
             seen = known.get(str(address))
             try:
                 reply = await self._send(
-                    address, _conditions(seen), robots, toll, deadline=deadline, most=most_bytes
+                    address,
+                    _build_conditions(seen),
+                    robots,
+                    toll,
+                    deadline=deadline,
+                    most=most_bytes,
                 )
             except PermanentError as error:
-                return Fetched(address=address, ending=Ending(Outcome.GONE, str(error)))
+                return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, str(error)))
             except (TransientError, UncertainError) as error:
-                return Fetched(address=address, ending=Ending(Outcome.FAILED, str(error)))
-            to = reply.headers.get("location") if reply.status in REDIRECTS else None
+                return FetchResult(address=address, end=VisitEnd(VisitOutcome.FAILED, str(error)))
+            to = reply.headers.get("location") if reply.status in REDIRECT_STATUSES else None
             if to is None:
-                return Fetched(address=address, reply=reply)
+                return FetchResult(address=address, reply=reply)
             try:
-                onward = joined(address, to)
+                onward = resolve_link(address, to)
             except PermanentError as error:
-                return Fetched(address=address, ending=Ending(Outcome.GONE, str(error)))
+                return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, str(error)))
             if not same_site(onward.host):
                 away = f"it sends visitors on to another site, {onward.netloc}"
-                return Fetched(address=address, ending=Ending(Outcome.GONE, away))
+                return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, away))
             address = onward
-        circle = f"it sends visitors on more than {MOST_HOPS} times"
-        return Fetched(address=address, ending=Ending(Outcome.FAILED, circle))
+        circle = f"it sends visitors on more than {MAX_REDIRECTS} times"
+        return FetchResult(address=address, end=VisitEnd(VisitOutcome.FAILED, circle))
 
-    async def robots(
+    async def get_robots(
         self,
-        address: WebAddress,
+        address: Url,
         *,
-        toll: Toll,
-        known: dict[str, PageSeen],
+        toll: CrawlUsage,
+        known: dict[str, PageState],
         deadline: timedelta,
     ) -> Robots:
         """Return what an address' host allows us; asked for once a day at most."""
-        where = web_address(f"{address.scheme}://{address.netloc}/robots.txt")
+        where = parse_url(f"{address.scheme}://{address.netloc}/robots.txt")
         kept = self._robots.get(str(where))
         now = self._clock.elapsed()
-        if kept is not None and now - kept.at < ROBOTS_GOOD_FOR:
+        if kept is not None and now - kept.at < ROBOTS_TTL:
             return kept.robots
         seen = known.get(str(where))
-        earlier = OPEN if _said_nothing(seen) else None
+        earlier = OPEN_ROBOTS if _forbids_nothing(seen) else None
         try:
-            ended, reply = await self._rules(where, known, toll, deadline=deadline)
+            ended, reply = await self._fetch_robots(where, known, toll, deadline=deadline)
         except PermanentError:
             # No such host, or a robots.txt that leads nowhere: as if there were none. If it is
             # the host that is missing, its home page will say so.
-            return self._remembered(where, OPEN, None, toll, known)
+            return self._cache_robots(where, OPEN_ROBOTS, None, toll, known)
         except (TransientError, UncertainError) as error:
-            unreachable = replace(CLOSED, unreachable=str(error))
-            return self._unread(seen, earlier, otherwise=unreachable)
-        if reply.status == 304 and _said_nothing(known.get(str(ended))):
+            unreachable = replace(CLOSED_ROBOTS, unreachable=str(error))
+            return self._choose_fallback(seen, earlier, otherwise=unreachable)
+        if reply.status == 304 and _forbids_nothing(known.get(str(ended))):
             toll.not_modified += 1
-            found = OPEN
+            found = OPEN_ROBOTS
         elif reply.status == 200:
-            found = read_robots(reply.body, product=self._product)
+            found = parse_robots(reply.body, product=self._product)
         elif 400 <= reply.status < 500 and reply.status != 429:
-            found = OPEN
+            found = OPEN_ROBOTS
         else:
-            return self._unread(seen, earlier, otherwise=CLOSED)
+            return self._choose_fallback(seen, earlier, otherwise=CLOSED_ROBOTS)
         if ended == where:
-            return self._remembered(where, found, reply, toll, known)
+            return self._cache_robots(where, found, reply, toll, known)
         if ended.target == where.target:
             # Another host's own rules, read on the way to it.
-            self._remembered(ended, found, reply, toll, known)
+            self._cache_robots(ended, found, reply, toll, known)
         # What its answer is known by there says nothing here.
         bare = replace(reply, headers={}, status=200)
-        return self._remembered(where, found, bare, toll, known)
+        return self._cache_robots(where, found, bare, toll, known)
 
-    async def _rules(
-        self, where: WebAddress, known: dict[str, PageSeen], toll: Toll, *, deadline: timedelta
-    ) -> tuple[WebAddress, Reply]:
+    async def _fetch_robots(
+        self, where: Url, known: dict[str, PageState], toll: CrawlUsage, *, deadline: timedelta
+    ) -> tuple[Url, Response]:
         """Return what a robots.txt's address leads to and where that is, each hop in its turn.
 
-        Raises as `Http.send`; also PermanentError when it leads nowhere.
+        Raises as `HttpClient.send`; also PermanentError when it leads nowhere.
         """
         at = where
-        for _ in range(MOST_HOPS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             seen = known.get(str(at))
             # A file that said nothing is known by its fingerprint; of others we need the words.
-            conditions = _conditions(seen if _said_nothing(seen) else None)
-            reply = await self._send(at, conditions, None, toll, deadline=deadline, most=MOST_BYTES)
-            to = reply.headers.get("location") if reply.status in REDIRECTS else None
+            conditions = _build_conditions(seen if _forbids_nothing(seen) else None)
+            reply = await self._send(
+                at, conditions, None, toll, deadline=deadline, most=MAX_ROBOTS_BYTES
+            )
+            to = reply.headers.get("location") if reply.status in REDIRECT_STATUSES else None
             if not to:
                 return at, reply
-            at = joined(at, to)
+            at = resolve_link(at, to)
         raise PermanentError(f"the robots.txt of {where.netloc} leads on and on")
 
-    def _unread(
-        self, seen: PageSeen | None, earlier: Robots | None, *, otherwise: Robots
+    def _choose_fallback(
+        self, seen: PageState | None, earlier: Robots | None, *, otherwise: Robots
     ) -> Robots:
         """Return what holds while a robots.txt cannot be read: what it said, if that was today."""
         if seen is None or earlier is None:
             return otherwise
-        return earlier if self._clock.now() - seen.seen_at < ROBOTS_GOOD_FOR else otherwise
+        return earlier if self._clock.now() - seen.seen_at < ROBOTS_TTL else otherwise
 
-    def _remembered(
+    def _cache_robots(
         self,
-        where: WebAddress,
+        where: Url,
         robots: Robots,
-        reply: Reply | None,
-        toll: Toll,
-        known: dict[str, PageSeen],
+        reply: Response | None,
+        toll: CrawlUsage,
+        known: dict[str, PageState],
     ) -> Robots:
-        self._let_go(str(where))
+        self._drop_cached(str(where))
         while self._robots and (
-            len(self._robots) >= _MOST_ROBOTS
-            or self._rules_kept + len(robots.rules.text) > self._most_rules
+            len(self._robots) >= _MAX_CACHED_ROBOTS
+            or self._cached_rules + len(robots.rules.text) > self._most_rules
         ):
-            self._let_go(next(iter(self._robots)))
-        self._robots[str(where)] = _Kept(robots, self._clock.elapsed())
-        self._rules_kept += len(robots.rules.text)
+            self._drop_cached(next(iter(self._robots)))
+        self._robots[str(where)] = _CachedRobots(robots, self._clock.elapsed())
+        self._cached_rules += len(robots.rules.text)
         if reply is not None:
             now, before = self._clock.now(), known.get(str(where))
-            toll.seen[str(where)] = page_seen(
+            toll.seen[str(where)] = build_page_state(
                 str(where), reply, fingerprint=robots.fingerprint, before=before, now=now
             )
         return robots
 
-    def _let_go(self, where: str) -> None:
+    def _drop_cached(self, where: str) -> None:
         if (kept := self._robots.pop(where, None)) is not None:
-            self._rules_kept -= len(kept.robots.rules.text)
+            self._cached_rules -= len(kept.robots.rules.text)
 
     async def _send(
         self,
-        address: WebAddress,
+        address: Url,
         conditions: dict[str, str],
         robots: Robots | None,
-        toll: Toll,
+        toll: CrawlUsage,
         *,
         deadline: timedelta,
         most: int,
-    ) -> Reply:
-        gap = self.gap if robots is None else robots.gap(self.gap)
-        line = self._lines.get(address.host)
+    ) -> Response:
+        gap = self.gap if robots is None else robots.compute_delay(self.gap)
+        line = self._locks.get(address.host)
         if line is None:
-            line = self._lines[address.host] = asyncio.Lock()
+            line = self._locks[address.host] = asyncio.Lock()
         async with line:
-            await self._pacer.turn(address.host, gap=gap)
+            await self._pacer.acquire(address.host, gap=gap)
             toll.requests += 1
             reply = await self._http.send(
-                Call(
+                Request(
                     method="GET",
                     url=str(address),
                     headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.5", **conditions},
                     deadline=deadline,
-                    most_bytes=most,
+                    max_bytes=most,
                 )
             )
         toll.bytes += reply.wire_bytes
-        wait = robots.delay if robots is not None and robots.one_page_only else None
+        wait = robots.delay if robots is not None and robots.is_home_page_only else None
         if reply.status in (429, 503):
-            wait = max(retry_after(reply.headers) or LATER, wait or LATER)
+            wait = max(
+                parse_retry_after(reply.headers) or DEFAULT_RETRY_DELAY, wait or DEFAULT_RETRY_DELAY
+            )
         if wait is not None:
-            await self._pacer.push_back(address.host, until=self._clock.now() + wait)
+            await self._pacer.delay_until(address.host, until=self._clock.now() + wait)
         return reply
 
 
-def _said_nothing(robots: PageSeen | None) -> bool:
+def _forbids_nothing(robots: PageState | None) -> bool:
     """Say whether a robots.txt is known to have forbidden nothing."""
-    return robots is not None and robots.fingerprint == OPEN.fingerprint
+    return robots is not None and robots.fingerprint == OPEN_ROBOTS.fingerprint
 
 
-def _refused(robots: Robots) -> Ending:
+def _get_refusal(robots: Robots) -> VisitEnd:
     """Return how a visit ends that robots.txt, or its silence, does not allow."""
     if robots.unreachable:
-        return Ending(Outcome.FAILED, robots.unreachable)
+        return VisitEnd(VisitOutcome.FAILED, robots.unreachable)
     if robots.access is Access.CLOSED:
         why = "its robots.txt could not be read, so nothing is asked of it"
-        return Ending(Outcome.BLOCKED, why, unwanted=True)
-    return Ending(Outcome.BLOCKED, "its robots.txt asks us not to", unwanted=True)
+        return VisitEnd(VisitOutcome.BLOCKED, why, unwanted=True)
+    return VisitEnd(VisitOutcome.BLOCKED, "its robots.txt asks us not to", unwanted=True)
 
 
-def page_seen(
-    url: str, reply: Reply, *, fingerprint: str, before: PageSeen | None, now: datetime
-) -> PageSeen:
+def build_page_state(
+    url: str, reply: Response, *, fingerprint: str, before: PageState | None, now: datetime
+) -> PageState:
     """Return what to remember of an answer, given what was known of its address."""
     same = before is not None and before.fingerprint == fingerprint
-    return PageSeen(
+    return PageState(
         url=url,
         status=200 if reply.status == 304 else reply.status,
-        etag=_validator(reply, "etag") or (before.etag if before and reply.status == 304 else ""),
-        last_modified=_validator(reply, "last-modified")
+        etag=_get_validator(reply, "etag")
+        or (before.etag if before and reply.status == 304 else ""),
+        last_modified=_get_validator(reply, "last-modified")
         or (before.last_modified if before and reply.status == 304 else ""),
         fingerprint=fingerprint,
         seen_at=now,
@@ -289,7 +309,7 @@ def page_seen(
     )
 
 
-def _conditions(seen: PageSeen | None) -> dict[str, str]:
+def _build_conditions(seen: PageState | None) -> dict[str, str]:
     """Return the headers that ask for a page only if it changed."""
     if seen is None or not seen.fingerprint:
         return {}
@@ -298,8 +318,8 @@ def _conditions(seen: PageSeen | None) -> dict[str, str]:
     return {"if-modified-since": seen.last_modified} if seen.last_modified else {}
 
 
-def _validator(reply: Reply, name: str) -> str:
+def _get_validator(reply: Response, name: str) -> str:
     """Return a validator that can be sent back as it came; anything odd is as good as none."""
     text = clean_text(reply.headers.get(name, ""))
     plain = all(" " <= letter <= "~" for letter in text)
-    return text if plain and len(text) <= _LONGEST_VALIDATOR else ""
+    return text if plain and len(text) <= _MAX_VALIDATOR_LENGTH else ""

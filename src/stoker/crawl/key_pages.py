@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stoker.base.errors import PermanentError
-from stoker.http.url import WebAddress, joined
+from stoker.http.url import Url, resolve_link
 
-DEEPEST = 4  # segments of a path
+MAX_DEPTH = 4  # segments of a path
 
-_LONGEST_QUERY = 100
+_MAX_QUERY_LENGTH = 100
 
 # In order of what they tell about a company. English, and words of the region's other languages.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -85,7 +85,9 @@ _ENDLESS = re.compile(
     re.IGNORECASE,
 )
 
-_NOISE = re.compile(r"(?:utm_[a-z]+|gclid|fbclid|msclkid|mc_[ce]id|ref|source|session|sid|lang)=")
+_TRACKING = re.compile(
+    r"(?:utm_[a-z]+|gclid|fbclid|msclkid|mc_[ce]id|ref|source|session|sid|lang)="
+)
 
 _TIDY = re.compile(r"(?:/index)?\.(?:html?|php|aspx?|jsp)$|/index$")
 
@@ -108,7 +110,7 @@ class KeyPage:
     kind: str
 
 
-def page_kind(path: str, text: str = "") -> str:
+def get_page_kind(path: str, text: str = "") -> str:
     """Return what kind of page a path and the words on its link promise."""
     tidy = _TIDY.sub("", path.partition("?")[0].lower())
     segments = [segment for segment in tidy.split("/") if segment]
@@ -125,7 +127,7 @@ def page_kind(path: str, text: str = "") -> str:
     return OTHER
 
 
-def page_address(base: WebAddress, href: str) -> WebAddress | None:
+def parse_page_url(base: Url, href: str) -> Url | None:
     """Return where a link leads if that is a page one could read, without what only counts clicks.
 
     None for mail, files, scripts, addresses without end and everything we do not visit.
@@ -133,43 +135,43 @@ def page_address(base: WebAddress, href: str) -> WebAddress | None:
     if href.startswith(("#", "mailto:", "tel:", "javascript:", "data:", "sms:", "whatsapp:")):
         return None
     try:
-        address = joined(base, href)
+        address = resolve_link(base, href)
     except PermanentError:
         return None
     path, _, query = address.target.partition("?")
-    query = "&".join(part for part in query.split("&") if part and not _NOISE.match(part))
+    query = "&".join(part for part in query.split("&") if part and not _TRACKING.match(part))
     segments = [segment for segment in path.split("/") if segment]
     # The same words again in a path are the mark of links that were joined wrongly for ever.
     if (
-        len(query) > _LONGEST_QUERY
-        or len(segments) > DEEPEST
+        len(query) > _MAX_QUERY_LENGTH
+        or len(segments) > MAX_DEPTH
         or len(set(segments)) < len(segments)
         or _FILES.search(path)
         or _ENDLESS.search(path)
     ):
         return None
     target = path + (f"?{query}" if query else "")
-    return WebAddress(address.scheme, address.host, address.port, target)
+    return Url(address.scheme, address.host, address.port, target)
 
 
-def key_pages(
-    links: Iterable[tuple[WebAddress, str]], *, most: int, not_again: Iterable[str] = ()
+def choose_key_pages(
+    links: Iterable[tuple[Url, str]], *, most: int, not_again: Iterable[str] = ()
 ) -> list[KeyPage]:
     """Return at most so many pages in the order they are worth a request.
 
     One of each kind before two of any; shorter addresses first; of addresses that differ only in
     their query, one. `not_again` are addresses that were read already.
     """
-    taken = {_same(url) for url in not_again}
+    taken = {_normalize_url(url) for url in not_again}
     ranked: list[tuple[tuple[int, int, int, int, int], KeyPage]] = []
     times: dict[str, int] = {}
-    options: list[tuple[str, bool, int, int, WebAddress]] = []
+    options: list[tuple[str, bool, int, int, Url]] = []
     for place, (address, text) in enumerate(links):
-        same = _same(str(address))
+        same = _normalize_url(str(address))
         if same in taken:
             continue
         taken.add(same)
-        kind = page_kind(address.target, text)
+        kind = get_page_kind(address.target, text)
         depth = address.target.count("/")
         options.append((kind, "?" in address.target, depth, place, address))
     options.sort(key=lambda option: (option[1], option[2], option[3]))
@@ -184,7 +186,7 @@ def key_pages(
     return [page for _, page in ranked[:most]]
 
 
-def _same(url: str) -> str:
+def _normalize_url(url: str) -> str:
     """Return what two addresses of one page have in common."""
     rest = url.partition("://")[2].lower().removeprefix("www.")
     path = rest.partition("?")[0].rstrip("/")

@@ -18,11 +18,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from stoker.accounts.facts import Finding
+from stoker.accounts.facts import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageSeen:
+class PageState:
     """What is remembered of a page, so that the next visit asks only for what changed."""
 
     url: str
@@ -35,11 +35,11 @@ class PageSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion:
+class VisitRequest:
     """Which site to visit, and what is known of it."""
 
     url: str
-    known: Sequence[PageSeen] = ()
+    known: Sequence[PageState] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ class Page:
     title: str
     text: str
     markup: bytes  # in UTF-8, made harmless for parsers; for extractors; never shown or stored
-    seen: PageSeen
+    seen: PageState
 
 
-class Outcome(StrEnum):
+class VisitOutcome(StrEnum):
     """How a visit to a site ended."""
 
     READ = "read"  # pages were read, and something is new
@@ -70,11 +70,11 @@ class SiteVisit:
     """One visit to one site: what was read, what it took, and why it ended."""
 
     site: str
-    outcome: Outcome
+    outcome: VisitOutcome
     reason: str  # a sentence a tenant can read
     pages: tuple[Page, ...] = ()
-    seen: tuple[PageSeen, ...] = ()  # to be remembered, pages not read this time included
-    findings: tuple[Finding, ...] = ()  # emails, phones, social links, technology
+    seen: tuple[PageState, ...] = ()  # to be remembered, pages not read this time included
+    facts: tuple[Fact, ...] = ()  # emails, phones, social links, technology
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
@@ -82,14 +82,14 @@ class SiteVisit:
     unwanted: bool = False  # its robots.txt asks us, and whoever reads for us, to stay away
 
 
-class Pacer(Protocol):
+class HostPacer(Protocol):
     """Waits for a turn: one clock per host or vendor key, for all tenants and all workers."""
 
-    async def turn(self, host: str, *, gap: timedelta) -> None:
+    async def acquire(self, host: str, *, gap: timedelta) -> None:
         """Wait until a request to this host may go, at least `gap` after the one before."""
         ...
 
-    async def push_back(self, host: str, *, until: datetime) -> None:
+    async def delay_until(self, host: str, *, until: datetime) -> None:
         """Let nothing go to this host before then; it never makes it sooner."""
         ...
 
@@ -97,15 +97,15 @@ class Pacer(Protocol):
 class PageStore(Protocol):
     """What one tenant's earlier visits to sites saw: enough to ask only for what changed."""
 
-    async def pages(self, site: str) -> list[PageSeen]:
+    async def list_pages(self, site: str) -> list[PageState]:
         """Return what is known of a site's pages, by address."""
         ...
 
-    async def remember_pages(self, site: str, pages: Sequence[PageSeen]) -> None:
+    async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
         """Remember pages of a site, each in place of what was known of its address. Atomic."""
         ...
 
-    async def forget_site(self, site: str) -> int:
+    async def delete_site(self, site: str) -> int:
         """Forget a site; return how many pages that were."""
         ...
 

@@ -10,11 +10,13 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stoker.crawl.model import Outcome
+from stoker.crawl.model import VisitOutcome
 
-LITTLE = 200  # characters; a site that says less in all has said next to nothing
+MIN_TEXT_LENGTH = 200  # characters; a site that says less in all has said next to nothing
 
-_WALL = 1_500  # characters; whoever says more than this is not only asking to prove something
+_MAX_WALL_LENGTH = (
+    1_500  # characters; whoever says more than this is not only asking to prove something
+)
 
 _CHALLENGE = re.compile(
     r"just a moment|checking your browser|verify (?:that )?you are (?:a )?human|are you a robot"
@@ -37,7 +39,7 @@ _MISSING = re.compile(
 )
 
 
-class Nature(StrEnum):
+class PageType(StrEnum):
     """What a page turned out to be."""
 
     PAGE = "page"
@@ -50,67 +52,74 @@ class Nature(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class VisitEnd:
     """How a visit ended, in a sentence a tenant can read."""
 
-    outcome: Outcome
+    outcome: VisitOutcome
     reason: str
     unwanted: bool = False  # we were asked to stay away
 
 
-_ENDINGS = {
-    Nature.CHALLENGE: Ending(Outcome.BLOCKED, "the site asks visitors to prove they are human"),
-    Nature.LOGIN: Ending(Outcome.BLOCKED, "the site shows nothing before one logs in"),
-    Nature.COOKIE_WALL: Ending(
-        Outcome.BLOCKED, "the site shows nothing before one agrees to cookies"
+_VISIT_ENDS = {
+    PageType.CHALLENGE: VisitEnd(
+        VisitOutcome.BLOCKED, "the site asks visitors to prove they are human"
     ),
-    Nature.PARKED: Ending(Outcome.GONE, "the domain is parked or for sale; no company is there"),
-    Nature.MISSING: Ending(Outcome.GONE, "the site says that there is no such page"),
-    Nature.SHELL: Ending(
-        Outcome.THIN, "the site is an empty shell that only a browser running scripts would fill"
+    PageType.LOGIN: VisitEnd(VisitOutcome.BLOCKED, "the site shows nothing before one logs in"),
+    PageType.COOKIE_WALL: VisitEnd(
+        VisitOutcome.BLOCKED, "the site shows nothing before one agrees to cookies"
+    ),
+    PageType.PARKED: VisitEnd(
+        VisitOutcome.GONE, "the domain is parked or for sale; no company is there"
+    ),
+    PageType.MISSING: VisitEnd(VisitOutcome.GONE, "the site says that there is no such page"),
+    PageType.SHELL: VisitEnd(
+        VisitOutcome.THIN,
+        "the site is an empty shell that only a browser running scripts would fill",
     ),
 }
 
 
-def page_nature(*, title: str, text: str, asks_for_password: bool, wants_script: bool) -> Nature:
+def classify_page(
+    *, title: str, text: str, asks_for_password: bool, wants_script: bool
+) -> PageType:
     """Return what a page is, by its words and by how few they are."""
-    if len(text) > _WALL:
-        return Nature.PAGE
+    if len(text) > _MAX_WALL_LENGTH:
+        return PageType.PAGE
     said = f"{title}\n{text}".lower()
     if _CHALLENGE.search(said):
-        return Nature.CHALLENGE
+        return PageType.CHALLENGE
     if _PARKED.search(said):
-        return Nature.PARKED
-    if len(text) > _WALL // 2:
-        return Nature.PAGE
+        return PageType.PARKED
+    if len(text) > _MAX_WALL_LENGTH // 2:
+        return PageType.PAGE
     if asks_for_password:
-        return Nature.LOGIN
-    if _MISSING.search(said) and len(text) < _WALL // 3:
-        return Nature.MISSING
+        return PageType.LOGIN
+    if _MISSING.search(said) and len(text) < _MAX_WALL_LENGTH // 3:
+        return PageType.MISSING
     if _COOKIES.search(said):
-        return Nature.COOKIE_WALL
-    return Nature.SHELL if wants_script and len(text) < LITTLE else Nature.PAGE
+        return PageType.COOKIE_WALL
+    return PageType.SHELL if wants_script and len(text) < MIN_TEXT_LENGTH else PageType.PAGE
 
 
-def ending_of(nature: Nature) -> Ending | None:
+def find_page_end(nature: PageType) -> VisitEnd | None:
     """Return how a visit ends whose home page is of this nature; None: it goes on."""
-    return _ENDINGS.get(nature)
+    return _VISIT_ENDS.get(nature)
 
 
-def status_ending(status: int) -> Ending | None:
+def find_status_end(status: int) -> VisitEnd | None:
     """Return how a visit ends whose home page came with this status; None: it goes on."""
     if status in (200, 203, 304):
         return None
     if status in (401, 402, 403, 407, 451):
-        return Ending(Outcome.BLOCKED, f"the site does not let us in (status {status})")
+        return VisitEnd(VisitOutcome.BLOCKED, f"the site does not let us in (status {status})")
     if status in (404, 410):
-        return Ending(Outcome.GONE, f"there is no home page (status {status})")
+        return VisitEnd(VisitOutcome.GONE, f"there is no home page (status {status})")
     if status in (429, 503):
-        return Ending(Outcome.FAILED, f"the site asked us to come later (status {status})")
-    return Ending(Outcome.FAILED, f"the site answered with status {status}")
+        return VisitEnd(VisitOutcome.FAILED, f"the site asked us to come later (status {status})")
+    return VisitEnd(VisitOutcome.FAILED, f"the site answered with status {status}")
 
 
-def visit_ending(*, read: int, changed: int, not_modified: int, letters: int) -> Ending:
+def get_visit_end(*, read: int, changed: int, not_modified: int, letters: int) -> VisitEnd:
     """Return how a visit ended that got past the home page.
 
     `read` pages came whole, `changed` of them say something new, `not_modified` are as they were;
@@ -118,9 +127,11 @@ def visit_ending(*, read: int, changed: int, not_modified: int, letters: int) ->
     """
     if not changed and read + not_modified:
         plural = "page says" if read + not_modified == 1 else "pages say"
-        return Ending(Outcome.UNCHANGED, f"{read + not_modified} {plural} what was said last time")
-    if letters < LITTLE and not not_modified:
-        return Ending(Outcome.THIN, f"the site says next to nothing ({letters} characters)")
+        return VisitEnd(
+            VisitOutcome.UNCHANGED, f"{read + not_modified} {plural} what was said last time"
+        )
+    if letters < MIN_TEXT_LENGTH and not not_modified:
+        return VisitEnd(VisitOutcome.THIN, f"the site says next to nothing ({letters} characters)")
     if not read:
-        return Ending(Outcome.THIN, "no page of the site could be read")
-    return Ending(Outcome.READ, f"{read} pages were read, {changed} of them new or changed")
+        return VisitEnd(VisitOutcome.THIN, "no page of the site could be read")
+    return VisitEnd(VisitOutcome.READ, f"{read} pages were read, {changed} of them new or changed")

@@ -16,15 +16,19 @@ from dataclasses import dataclass
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from stoker.base.types import LONGEST_TEXT, clean_text
+from stoker.base.types import MAX_TEXT_LENGTH, clean_text
 from stoker.crawl.key_pages import Link
-from stoker.crawl.sanitize_html import tamed
+from stoker.crawl.sanitize_html import sanitize_html
 
-LOOKED_AT = 1_024  # bytes in which a page says its encoding, as browsers have it
+SNIFF_BYTES = 1_024  # bytes in which a page says its encoding, as browsers have it
 
-LONGEST = 1_000_000  # bytes of a page that are read
+MAX_PAGE_BYTES = 1_000_000  # bytes of a page that are read
 
-_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BYTE_ORDER_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
 
 _IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 
@@ -58,33 +62,33 @@ _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels
 _GUESSES = ("utf-8", "cp932", "cp1252")
 
 
-def lettered(body: bytes, *, content_type: str = "") -> str:
+def decode_page(body: bytes, *, content_type: str = "") -> str:
     """Return a page's bytes as text that every store can keep."""
-    body = body[:LONGEST]
-    for mark, codec in _MARKS:
+    body = body[:MAX_PAGE_BYTES]
+    for mark, codec in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
-            return _clean(body[len(mark) :].decode(codec, "replace"))
-    said = _said(content_type, body)
+            return _clean_page_text(body[len(mark) :].decode(codec, "replace"))
+    said = _find_declared_codec(content_type, body)
     if said is not None:
         text = body.decode(said, "replace")
         # A page that says UTF-8 and is not was most likely written long ago, or by hand.
         if said != "utf-8" or text.count("\ufffd") < 3:
-            return _clean(text)
-    return _clean(_guessed(body))
+            return _clean_page_text(text)
+    return _clean_page_text(_decode_by_guess(body))
 
 
-def _said(content_type: str, body: bytes) -> str | None:
+def _find_declared_codec(content_type: str, body: bytes) -> str | None:
     header = _IN_HEADER.search(content_type[:200])
     if header is not None and (codec := _CODECS.get(header[1].lower())) is not None:
         return codec
-    markup = _IN_MARKUP.search(body[:LOOKED_AT])
+    markup = _IN_MARKUP.search(body[:SNIFF_BYTES])
     if markup is not None and (codec := _CODECS.get(markup[1].decode().lower())) is not None:
         # Words we could read as ASCII are not in an encoding of two bytes a letter.
         return "utf-8" if codec.startswith("utf-16") else codec
     return None
 
 
-def _guessed(body: bytes) -> str:
+def _decode_by_guess(body: bytes) -> str:
     for codec in _GUESSES:
         try:
             return body.decode(codec)
@@ -95,17 +99,17 @@ def _guessed(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def _clean(text: str) -> str:
+def _clean_page_text(text: str) -> str:
     # Piece by piece, because a page may be longer than any one value that is kept of it.
-    pieces = range(0, len(text), LONGEST_TEXT)
-    return "".join(clean_text(text[at : at + LONGEST_TEXT]) for at in pieces)
+    pieces = range(0, len(text), MAX_TEXT_LENGTH)
+    return "".join(clean_text(text[at : at + MAX_TEXT_LENGTH]) for at in pieces)
 
 
-MOST_LINKS = 2_000
+MAX_LINKS = 2_000
 
-LONGEST_PAGE_TEXT = 100_000  # characters
+MAX_PAGE_TEXT_LENGTH = 100_000  # characters
 
-_LONGEST_TITLE = 300
+_MAX_TITLE_LENGTH = 300
 
 _BLOCKS = frozenset(
     [
@@ -151,7 +155,7 @@ _SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
 
 
 @dataclass(frozen=True, slots=True)
-class Metas:
+class MetaTags:
     """What a page tells programs about itself."""
 
     description: str = ""
@@ -161,28 +165,28 @@ class Metas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedPage:
     """One page as it was understood."""
 
     title: str
     text: str
     links: tuple[Link, ...]
-    metas: Metas
+    meta_tags: MetaTags
     markup: str  # tamed: safe for any parser
-    hidden_emails: tuple[str, ...]  # as a common guard against harvesters writes them
+    protected_emails: tuple[str, ...]  # as a common guard against harvesters writes them
     scripts: tuple[str, ...]  # addresses of what the page loads
     asks_for_password: bool
-    wants_script: bool  # an empty shell that a browser would fill
+    needs_javascript: bool  # an empty shell that a browser would fill
 
 
-def read_page(body: bytes, *, content_type: str = "") -> Reading:
+def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
     """Return what a page says. Never raises: what is no page says nothing."""
-    markup = lettered(body, content_type=content_type)
-    safe = tamed(markup)
+    markup = decode_page(body, content_type=content_type)
+    safe = sanitize_html(markup)
     tree = LexborHTMLParser(safe)
     title = tree.css_first("title")
-    metas = _metas(tree)
-    links = tuple(_links(tree))
+    metas = _extract_meta_tags(tree)
+    links = tuple(_extract_links(tree))
     guarded = tuple(
         code
         for node in tree.css("[data-cfemail]")[:50]
@@ -194,20 +198,20 @@ def read_page(body: bytes, *, content_type: str = "") -> Reading:
     words = "" if title is None else title.text()
     for node in tree.css(_SKIPPED):
         node.decompose()
-    return Reading(
-        title=" ".join(words.split())[:_LONGEST_TITLE],
-        text=_text(tree),
+    return ParsedPage(
+        title=" ".join(words.split())[:_MAX_TITLE_LENGTH],
+        text=_extract_text(tree),
         links=links,
-        metas=metas,
+        meta_tags=metas,
         markup=safe,
-        hidden_emails=guarded,
-        scripts=_scripts(markup),
+        protected_emails=guarded,
+        scripts=_extract_scripts(markup),
         asks_for_password=password,
-        wants_script=shell or "enable javascript" in without_script.lower(),
+        needs_javascript=shell or "enable javascript" in without_script.lower(),
     )
 
 
-def _text(tree: LexborHTMLParser) -> str:
+def _extract_text(tree: LexborHTMLParser) -> str:
     """Return the words a visitor sees, a line per block."""
     if tree.body is None:
         return ""
@@ -219,37 +223,37 @@ def _text(tree: LexborHTMLParser) -> str:
             words = node.text_content or ""
             parts.append(words)
             length += len(words)
-            if length > 2 * LONGEST_PAGE_TEXT:
+            if length > 2 * MAX_PAGE_TEXT_LENGTH:
                 break
         elif tag in _BLOCKS:
             parts.append("\n")
     lines = (" ".join(line.split()) for line in "".join(parts).splitlines())
-    return "\n".join(line for line in lines if line)[:LONGEST_PAGE_TEXT]
+    return "\n".join(line for line in lines if line)[:MAX_PAGE_TEXT_LENGTH]
 
 
-def _links(tree: LexborHTMLParser) -> list[Link]:
+def _extract_links(tree: LexborHTMLParser) -> list[Link]:
     links: dict[str, Link] = {}
     for node in tree.css("a[href], area[href]"):
         href = (node.attributes.get("href") or "").strip()
         if href and href not in links:
-            links[href] = Link(href=href, text=_label(node))
-            if len(links) >= MOST_LINKS:
+            links[href] = Link(href=href, text=_get_link_text(node))
+            if len(links) >= MAX_LINKS:
                 break
     return list(links.values())
 
 
-def _label(node: LexborNode) -> str:
+def _get_link_text(node: LexborNode) -> str:
     return " ".join(node.text(separator=" ").split())[:100]
 
 
-def _metas(tree: LexborHTMLParser) -> Metas:
+def _extract_meta_tags(tree: LexborHTMLParser) -> MetaTags:
     said: dict[str, str] = {}
     for node in tree.css("meta[content]")[:200]:
         attributes = node.attributes
         name = (attributes.get("name") or attributes.get("property") or "").lower()
         said.setdefault(name, " ".join((attributes.get("content") or "").split())[:1_000])
     canonical = tree.css_first('link[rel="canonical"]')
-    return Metas(
+    return MetaTags(
         description=said.get("description") or said.get("og:description", ""),
         generator=said.get("generator", ""),
         robots=said.get("robots", "").lower(),
@@ -260,7 +264,7 @@ def _metas(tree: LexborHTMLParser) -> Metas:
 _SOURCE = re.compile(r"(?:src|href)\s{0,5}=\s{0,5}[\"']([^\"'\s<>]{1,300})", re.IGNORECASE)
 
 
-def _scripts(markup: str) -> tuple[str, ...]:
+def _extract_scripts(markup: str) -> tuple[str, ...]:
     """Return addresses of scripts, styles and pictures, first ones first; for hints, not visits."""
     found = dict.fromkeys(match[1] for match in _SOURCE.finditer(markup[:300_000]))
     return tuple(list(found)[:300])

@@ -12,65 +12,66 @@ from datetime import datetime, timedelta
 
 from stoker.base.clock import Clock
 from stoker.budgets.model import SharedStore
-from stoker.rate_limits.rate_limit import LONGEST_PUSH_BACK, Rate, SharedPace
+from stoker.rate_limits.rate_limit import MAX_DELAY as RATE_LIMIT_MAX_DELAY
+from stoker.rate_limits.rate_limit import Rate, SharedRateLimiter
 
-MOST_HOSTS = 1000  # kept in mind before those that may be asked again are let go
+MAX_HOSTS = 1000  # kept in mind before those that may be asked again are let go
 
-KEPT_FOR = timedelta(minutes=1)  # at least: its robots.txt may yet ask for a longer gap
+MIN_LIFETIME = timedelta(minutes=1)  # at least: its robots.txt may yet ask for a longer gap
 
-LONGEST_GAP = timedelta(hours=1)  # a robots.txt that asks for more is asked again after it
+MAX_DELAY = timedelta(hours=1)  # a robots.txt that asks for more is asked again after it
 
 
 @dataclass(slots=True)
 class _Host:
     last_at: timedelta | None = None
-    gap: timedelta = KEPT_FOR  # the longest anybody was asked to leave
+    gap: timedelta = MIN_LIFETIME  # the longest anybody was asked to leave
     open_at: timedelta = timedelta.min
     waiting: int = 0
-    line: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class OwnHosts:
+class LocalHostPacer:
     """A `Pacer` for hosts that no other process of ours visits."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._hosts: dict[str, _Host] = {}
-        self._let_go_above = MOST_HOSTS
+        self._drop_above = MAX_HOSTS
 
-    async def turn(self, host: str, *, gap: timedelta) -> None:
-        gap = min(gap, LONGEST_GAP)
-        known = self._known(host)
+    async def acquire(self, host: str, *, gap: timedelta) -> None:
+        gap = min(gap, MAX_DELAY)
+        known = self._get_host(host)
         known.waiting += 1
         known.gap = max(known.gap, gap)
         try:
-            async with known.line:
+            async with known.lock:
                 # Asked again after each wait: the host may have been pushed back meanwhile.
-                while (wait := self._wait(known, gap)) > timedelta(0):
+                while (wait := self._compute_wait(known, gap)) > timedelta(0):
                     await self._clock.sleep(wait)
                 known.last_at = self._clock.elapsed()
         finally:
             known.waiting -= 1
 
-    async def push_back(self, host: str, *, until: datetime) -> None:
-        known = self._known(host)
-        wait = min(until - self._clock.now(), LONGEST_PUSH_BACK)
+    async def delay_until(self, host: str, *, until: datetime) -> None:
+        known = self._get_host(host)
+        wait = min(until - self._clock.now(), RATE_LIMIT_MAX_DELAY)
         known.open_at = max(known.open_at, self._clock.elapsed() + wait)
 
-    def _wait(self, known: _Host, gap: timedelta) -> timedelta:
+    def _compute_wait(self, known: _Host, gap: timedelta) -> timedelta:
         opens_at = known.open_at
         if known.last_at is not None:
             opens_at = max(opens_at, known.last_at + gap)
         return opens_at - self._clock.elapsed() if opens_at > timedelta.min else timedelta(0)
 
-    def _known(self, host: str) -> _Host:
+    def _get_host(self, host: str) -> _Host:
         if host not in self._hosts:
-            if len(self._hosts) >= self._let_go_above:
-                self._let_go()
+            if len(self._hosts) >= self._drop_above:
+                self._drop_idle()
             self._hosts[host] = _Host()
         return self._hosts[host]
 
-    def _let_go(self) -> None:
+    def _drop_idle(self) -> None:
         now = self._clock.elapsed()
         self._hosts = {
             host: known
@@ -79,30 +80,30 @@ class OwnHosts:
             or known.open_at > now
             or (known.last_at is not None and known.last_at + known.gap > now)
         }
-        self._let_go_above = max(MOST_HOSTS, 2 * len(self._hosts))
+        self._drop_above = max(MAX_HOSTS, 2 * len(self._hosts))
 
 
-class SharedHosts:
+class SharedHostPacer:
     """A `Pacer` for hosts that many processes visit; the store they share gives the turns."""
 
     def __init__(self, *, shared: SharedStore, clock: Clock) -> None:
         self._shared = shared
         self._clock = clock
         # What a host was promised is in the store; here is only who of us waits for it.
-        self._paces: dict[tuple[str, timedelta], SharedPace] = {}
+        self._limiters: dict[tuple[str, timedelta], SharedRateLimiter] = {}
 
-    async def turn(self, host: str, *, gap: timedelta) -> None:
-        await self._pace(host, min(max(gap, timedelta.resolution), LONGEST_GAP)).turn()
+    async def acquire(self, host: str, *, gap: timedelta) -> None:
+        await self._get_limiter(host, min(max(gap, timedelta.resolution), MAX_DELAY)).acquire()
 
-    async def push_back(self, host: str, *, until: datetime) -> None:
-        await self._pace(host, timedelta.resolution).push_back(until=until)
+    async def delay_until(self, host: str, *, until: datetime) -> None:
+        await self._get_limiter(host, timedelta.resolution).delay_until(until=until)
 
-    def _pace(self, host: str, gap: timedelta) -> SharedPace:
-        if (host, gap) not in self._paces:
-            if len(self._paces) >= MOST_HOSTS:
-                self._paces.clear()
+    def _get_limiter(self, host: str, gap: timedelta) -> SharedRateLimiter:
+        if (host, gap) not in self._limiters:
+            if len(self._limiters) >= MAX_HOSTS:
+                self._limiters.clear()
             rate = Rate(calls=1, per=gap)
-            self._paces[host, gap] = SharedPace(
+            self._limiters[host, gap] = SharedRateLimiter(
                 f"host/{host}", rate, shared=self._shared, clock=self._clock
             )
-        return self._paces[host, gap]
+        return self._limiters[host, gap]

@@ -21,34 +21,36 @@ from urllib.parse import quote
 from protego import Protego
 
 from stoker.base.types import clean_text
-from stoker.crawl.page_text import exact_fingerprint
+from stoker.crawl.page_text import compute_exact_fingerprint
 
-_AS_IT_IS = "A-Za-z0-9_.~/=-"  # stands for itself in addresses and in rules alike
+_LITERAL_CHARACTERS = "A-Za-z0-9_.~/=-"  # stands for itself in addresses and in rules alike
 
-_PATH = re.compile(rf"[a-z]{{1,20}}://[^/?#]*((?:/[{_AS_IT_IS}]*)?)([^#]*)", re.IGNORECASE)
+_PATH = re.compile(
+    rf"[a-z]{{1,20}}://[^/?#]*((?:/[{_LITERAL_CHARACTERS}]*)?)([^#]*)", re.IGNORECASE
+)
 
-_RULE = re.compile(rf"^[^:\n]*: ((?:/[{_AS_IT_IS}]*)?)([^\n]*)$", re.MULTILINE)
+_RULE_LINE = re.compile(rf"^[^:\n]*: ((?:/[{_LITERAL_CHARACTERS}]*)?)([^\n]*)$", re.MULTILINE)
 
-_WORD = re.compile(rf"[{_AS_IT_IS}]+")
+_WORD = re.compile(rf"[{_LITERAL_CHARACTERS}]+")
 
-_PACE = re.compile(r"^(?:crawl|request)[^\n]*$", re.MULTILINE | re.IGNORECASE)
+_DELAY_LINE = re.compile(r"^(?:crawl|request)[^\n]*$", re.MULTILINE | re.IGNORECASE)
 
 _INDEX = "index.html"  # who allows it allows the folder it is in
 
 
 @dataclass(frozen=True, slots=True)
-class SiteRules:
+class RobotsRules:
     """Lines such as "Disallow: /private", all of them meant for us."""
 
     text: str
 
-    def allow(self, url: str) -> bool:
+    def allows(self, url: str) -> bool:
         """Say whether these rules let us ask for an address."""
-        return bool(_understood(self._concerning(url)).can_fetch(url, "*"))
+        return bool(_parse_rules(self._iterate_matching(url)).can_fetch(url, "*"))
 
-    def delay(self) -> timedelta | None:
+    def get_delay(self) -> timedelta | None:
         """Return the longest wait they ask for, bounded to a day."""
-        rules = _understood(line[0] for line in _PACE.finditer(self.text))
+        rules = _parse_rules(line[0] for line in _DELAY_LINE.finditer(self.text))
         waits = []
         if (delay := rules.crawl_delay("*")) is not None:
             waits.append(float(delay))
@@ -58,40 +60,40 @@ class SiteRules:
             return None
         return timedelta(seconds=min(max(waits), 86_400.0))
 
-    def _concerning(self, url: str) -> Iterator[str]:
+    def _iterate_matching(self, url: str) -> Iterator[str]:
         """Yield the rules that can be about this address, going by what stands for itself."""
         found = _PATH.match(url)
         path, rest = (found[1] or "/", found[2]) if found else ("/", url)
         whole = "" if "%" in rest else quote(path + rest, safe="/%=")
-        for rule in _RULE.finditer(self.text):
+        for rule in _RULE_LINE.finditer(self.text):
             begins = rule[1].removesuffix(_INDEX)
             near = path.startswith(begins) or (rest and begins.startswith(path))
-            if near and (not whole or _can_be_in(whole, rule[2])):
+            if near and (not whole or _can_match(whole, rule[2])):
                 yield rule[0]
 
 
-def _can_be_in(whole: str, pattern: str) -> bool:
+def _can_match(whole: str, pattern: str) -> bool:
     """Say whether an address has all the words of a pattern, in whatever order."""
     if not pattern or "%" in pattern or pattern.endswith(_INDEX):
         return True
     return all(word in whole for word in _WORD.findall(pattern))
 
 
-def _understood(lines: Iterable[str]) -> Protego:
+def _parse_rules(lines: Iterable[str]) -> Protego:
     return Protego.parse("\n".join(["User-agent: *", *lines]))
 
 
-MOST_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
+MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
 
-MOST_RULES = 20_000  # a file with more for us is taken as a no to everything
+MAX_RULES = 20_000  # a file with more for us is taken as a no to everything
 
-MOST_PATTERNS = 4_000  # rules that take long to read; what is above is taken at its beginning
+MAX_PATTERNS = 4_000  # rules that take long to read; what is above is taken at its beginning
 
-MOST_SITEMAPS = 10
+MAX_SITEMAPS = 10
 
-LONGEST_DELAY = timedelta(seconds=60)  # a site that wants longer gets one page at most
+MAX_CRAWL_DELAY = timedelta(seconds=60)  # a site that wants longer gets one page at most
 
-_LONGEST_LINE = 2_000
+_MAX_LINE_LENGTH = 2_000
 
 _LINE = re.compile("[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -126,61 +128,63 @@ class Robots:
     sitemaps: tuple[str, ...] = ()
     fingerprint: str = ""
     unreachable: str = ""  # why nobody could be asked, if that is why it is closed
-    rules: SiteRules = field(default=SiteRules(""), compare=False, repr=False)
+    rules: RobotsRules = field(default=RobotsRules(""), compare=False, repr=False)
 
     def allows(self, url: str) -> bool:
         """Say whether we may ask for this address."""
         if self.access is not Access.RULES:
             return self.access is Access.OPEN
-        return self.rules.allow(url)
+        return self.rules.allows(url)
 
-    def gap(self, least: timedelta) -> timedelta:
+    def compute_delay(self, least: timedelta) -> timedelta:
         """Return the wait before the next request: what the site asks for, never less than ours.
 
         Where only one page is read, the wait comes after it: nobody waits an hour to read one.
         """
-        if self.delay is None or self.one_page_only:
+        if self.delay is None or self.is_home_page_only:
             return least
         return max(least, self.delay)
 
     @property
-    def one_page_only(self) -> bool:
+    def is_home_page_only(self) -> bool:
         """Whether the site wants waits so long that we read its home page and leave."""
-        return self.delay is not None and self.delay > LONGEST_DELAY
+        return self.delay is not None and self.delay > MAX_CRAWL_DELAY
 
 
-OPEN = Robots(access=Access.OPEN, fingerprint=exact_fingerprint([]))
+OPEN_ROBOTS = Robots(access=Access.OPEN, fingerprint=compute_exact_fingerprint([]))
 
-CLOSED = Robots(access=Access.CLOSED)
+CLOSED_ROBOTS = Robots(access=Access.CLOSED)
 
 
-def product_token(user_agent: str) -> str:
+def get_product_token(user_agent: str) -> str:
     """Return the name a user agent goes by in robots.txt: its first word, without a version."""
     token = _TOKEN.match(user_agent.strip().lower())
     return token[0] if token else ""
 
 
-def read_robots(body: bytes, *, product: str) -> Robots:
+def parse_robots(body: bytes, *, product: str) -> Robots:
     """Return what a robots.txt says to the product of this token. Never raises.
 
     Whatever is no robots.txt, such as a web page, says nothing and so allows everything.
     """
-    text = body[:MOST_BYTES].decode("utf-8", "replace").removeprefix("\ufeff").replace("\0", "")
-    for_us, for_all, maps = _groups((line[0] for line in _LINE.finditer(text)), product)
+    text = (
+        body[:MAX_ROBOTS_BYTES].decode("utf-8", "replace").removeprefix("\ufeff").replace("\0", "")
+    )
+    for_us, for_all, maps = _split_groups((line[0] for line in _LINE.finditer(text)), product)
     lines = for_all if for_us is None else for_us
-    rules = SiteRules("\n".join(lines))
-    sitemaps = tuple(dict.fromkeys(clean_text(found) for found in maps))[:MOST_SITEMAPS]
+    rules = RobotsRules("\n".join(lines))
+    sitemaps = tuple(dict.fromkeys(clean_text(found) for found in maps))[:MAX_SITEMAPS]
     return Robots(
         access=Access.RULES,
-        delay=rules.delay(),
+        delay=rules.get_delay(),
         sitemaps=sitemaps,
         # Without rules and maps it is the fingerprint of OPEN: a known nothing.
-        fingerprint=exact_fingerprint([*lines, *sitemaps]),
+        fingerprint=compute_exact_fingerprint([*lines, *sitemaps]),
         rules=rules,
     )
 
 
-class _Rules:
+class _RuleGroup:
     """The rules of one group, each once, within bounds that only ever forbid more."""
 
     def __init__(self) -> None:
@@ -194,31 +198,33 @@ class _Rules:
         value = value.strip()
         if not value:
             return
-        if len(self._lines) >= MOST_RULES:
+        if len(self._lines) >= MAX_RULES:
             self._too_many = True
             return
         plain = _PLAIN.match(value)
         if plain is not None and plain.end() < len(value) and value[:1] in "/*$%":
             self._patterns += 1
-            if self._patterns > MOST_PATTERNS:
+            if self._patterns > MAX_PATTERNS:
                 if word[:1] not in "Dd":
                     return
                 value = plain[0] or "/"
         self._lines[f"{word}: {value}"] = None
 
-    def lines(self) -> list[str]:
+    def to_lines(self) -> list[str]:
         """Return the rules as lines of a file."""
         return ["Disallow: /"] if self._too_many else list(self._lines)
 
 
-def _groups(lines: Iterable[str], product: str) -> tuple[list[str] | None, list[str], list[str]]:
+def _split_groups(
+    lines: Iterable[str], product: str
+) -> tuple[list[str] | None, list[str], list[str]]:
     """Return the rules for us (None if nobody speaks to us), those for everybody, the sitemaps."""
-    for_us: _Rules | None = None
-    for_all = _Rules()
+    for_us: _RuleGroup | None = None
+    for_all = _RuleGroup()
     maps: list[str] = []
     ours = everybodys = ended = False
     for whole in lines:
-        line = whole[:_LONGEST_LINE].partition("#")[0]
+        line = whole[:_MAX_LINE_LENGTH].partition("#")[0]
         if (rule := _RULE_ROBOTS.match(line)) is not None:
             ended = True
             text = rule[1].strip()
@@ -232,9 +238,9 @@ def _groups(lines: Iterable[str], product: str) -> tuple[list[str] | None, list[
             named = agent[1].strip().lower()
             if named == "*":
                 everybodys = True
-            elif product and product_token(named) == product:
+            elif product and get_product_token(named) == product:
                 ours = True
-                for_us = for_us or _Rules()
-        elif len(maps) < MOST_SITEMAPS and (found := _MAPS.match(line)) is not None:
+                for_us = for_us or _RuleGroup()
+        elif len(maps) < MAX_SITEMAPS and (found := _MAPS.match(line)) is not None:
             maps.append(found[1])
-    return (None if for_us is None else for_us.lines()), for_all.lines(), maps
+    return (None if for_us is None else for_us.to_lines()), for_all.to_lines(), maps

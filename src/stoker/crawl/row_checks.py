@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stoker.base.types import in_utc
-from stoker.crawl.model import PageSeen
-from stoker.db.codec import kept_text
-from stoker.db.values import kept_name, kept_whole
+from stoker.base.types import to_utc
+from stoker.crawl.model import PageState
+from stoker.db.codec import validate_text
+from stoker.db.values import validate_int64, validate_key
 
-LONGEST_SITE = 300  # bytes; a host name has at most 253
+MAX_SITE_BYTES = 300  # bytes; a host name has at most 253
 
-LONGEST_URL = 2_000  # bytes; site and address together still fit into one key
+MAX_URL_BYTES = 2_000  # bytes; site and address together still fit into one key
 
 
-def kept_page(page: PageSeen) -> PageSeen:
+def validate_page(page: PageState) -> PageState:
     """Return what was seen of a page as a store gives it back."""
-    kept_name(page.url, what="a page's address", longest=LONGEST_URL)
+    validate_key(page.url, what="a page's address", longest=MAX_URL_BYTES)
     for text in (page.etag, page.last_modified, page.fingerprint):
-        kept_text(text, what="what was seen of a page")
-    kept_whole(page.status, what="a page's status")
+        validate_text(text, what="what was seen of a page")
+    validate_int64(page.status, what="a page's status")
     return replace(
         page,
-        seen_at=in_utc(page.seen_at, what="when a page was seen"),
-        changed_at=in_utc(page.changed_at, what="when a page changed"),
+        seen_at=to_utc(page.seen_at, what="when a page was seen"),
+        changed_at=to_utc(page.changed_at, what="when a page changed"),
     )

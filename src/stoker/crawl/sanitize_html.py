@@ -11,15 +11,15 @@ import re
 from collections import Counter
 from html import unescape
 
-LONGEST_MARKUP = 1_000_000  # characters that are looked at
+MAX_MARKUP_LENGTH = 1_000_000  # characters that are looked at
 
-MOST_TAGS = 6_000  # elements; a real page has some hundred, a very large one a few thousand
+MAX_TAGS = 6_000  # elements; a real page has some hundred, a very large one a few thousand
 
-LONGEST_ATTRIBUTE = 2_000
+MAX_ATTRIBUTE_LENGTH = 2_000
 
-_LONGEST_NAME = 40
+_MAX_NAME_LENGTH = 40
 
-LONGEST_DATA = 200_000  # characters of one block of linked data
+MAX_DATA_LENGTH = 200_000  # characters of one block of linked data
 
 # One tag as browsers cut it: quotes only count after an equals sign. Every part is possessive and
 # takes what it looked at, so that no letter is looked at twice.
@@ -37,7 +37,7 @@ _PAIR = re.compile(
 
 _COMMENT_END = re.compile(r"-->|--!>")
 
-_KEPT = frozenset(
+_ALLOWED_ATTRIBUTES = frozenset(
     [
         "href",
         "rel",
@@ -122,16 +122,16 @@ _VOID = frozenset(
     ]
 )
 
-_UNSEEN = re.compile(
+_HIDDEN_STYLE = re.compile(
     r"(?:display:none|visibility:hidden|font-size:0(?![.1-9])|opacity:0(?![.1-9]))"
 )
 
 _BLANKS = re.compile(r"\s+")
 
-_NAME_NOISE = re.compile(r"[^a-z0-9:_-]")
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9:_-]")
 
 
-def tamed(markup: str) -> str:
+def sanitize_html(markup: str) -> str:
     """Return a page's markup with at most so many small tags, in time that grows with its length.
 
     Scripts, styles, drawings and comments go, linked data stays; an element that its own style
@@ -140,16 +140,16 @@ def tamed(markup: str) -> str:
     out: list[str] = []
     opened: Counter[str] = Counter()
     at, tags = 0, 0
-    markup = markup[:LONGEST_MARKUP]
-    while tags < MOST_TAGS and (found := _TAG.search(markup, at)) is not None:
+    markup = markup[:MAX_MARKUP_LENGTH]
+    while tags < MAX_TAGS and (found := _TAG.search(markup, at)) is not None:
         out.append(markup[at : found.start()])
         at = found.end()
         if found[2] is None:
-            at = _after_note(markup, found)
+            at = _find_comment_end(markup, found)
             continue
         name = found[2].lower()
-        if len(name) > _LONGEST_NAME or not name.isalnum():
-            name = _NAME_NOISE.sub("", name[:_LONGEST_NAME]) or "x"
+        if len(name) > _MAX_NAME_LENGTH or not name.isalnum():
+            name = _NOT_IN_NAMES.sub("", name[:_MAX_NAME_LENGTH]) or "x"
         if found[1]:
             # An end without a beginning is ignored by browsers, but only after a long search.
             if opened[name] > 0:
@@ -158,23 +158,25 @@ def tamed(markup: str) -> str:
                 out.append(f"</{name}>" if name in _INLINE else f"</{name}>\n")
             continue
         if name in _OPAQUE:
-            content, at = _content(markup, name, at)
+            content, at = _read_content(markup, name, at)
             if name == "script" and _is_data(found[3]) and "<!--" not in content:
-                out.append(f'<script type="application/ld+json">{content[:LONGEST_DATA]}</script>')
+                out.append(
+                    f'<script type="application/ld+json">{content[:MAX_DATA_LENGTH]}</script>'
+                )
             continue
         tags += 1
-        out.append(_written(name, found[3]))
+        out.append(_write_tag(name, found[3]))
         if name in _WORDS_ONLY:
-            content, at = _content(markup, name, at)
+            content, at = _read_content(markup, name, at)
             out.append(content.replace("<", "&lt;") + f"</{name}>")
         elif name not in _VOID:
             opened[name] += 1
-    if tags < MOST_TAGS:
+    if tags < MAX_TAGS:
         out.append(markup[at:])
     return "".join(out)
 
 
-def _after_note(markup: str, found: re.Match[str]) -> int:
+def _find_comment_end(markup: str, found: re.Match[str]) -> int:
     """Return where a comment, or what browsers take for one, is over."""
     if found[4]:
         if markup.startswith((">", "->"), found.end()):
@@ -185,7 +187,7 @@ def _after_note(markup: str, found: re.Match[str]) -> int:
     return len(markup) if end_at < 0 else end_at + 1
 
 
-def _content(markup: str, name: str, at: int) -> tuple[str, int]:
+def _read_content(markup: str, name: str, at: int) -> tuple[str, int]:
     """Return what stands between a tag and its end, and where that end is over."""
     end = _ENDS[name].search(markup, at)
     if end is None:
@@ -199,10 +201,10 @@ _ENDS: dict[str, re.Pattern[str]] = {
 
 
 def _is_data(attributes: str) -> bool:
-    return "ld+json" in attributes[:LONGEST_ATTRIBUTE].lower()
+    return "ld+json" in attributes[:MAX_ATTRIBUTE_LENGTH].lower()
 
 
-def _written(name: str, attributes: str) -> str:
+def _write_tag(name: str, attributes: str) -> str:
     """Return a tag with the attributes that readers look at, each once, quoted and bounded."""
     if not attributes or attributes.isspace():
         return f"<{name}>"
@@ -211,8 +213,10 @@ def _written(name: str, attributes: str) -> str:
         key = pair[1].lower()
         value = pair[2] or pair[3] or pair[4] or ""
         if key == "style":
-            if _UNSEEN.search(_BLANKS.sub("", unescape(value[:LONGEST_ATTRIBUTE])).lower()):
+            if _HIDDEN_STYLE.search(
+                _BLANKS.sub("", unescape(value[:MAX_ATTRIBUTE_LENGTH])).lower()
+            ):
                 kept["hidden"] = ""
-        elif key in _KEPT and key not in kept:
-            kept[key] = value[:LONGEST_ATTRIBUTE].replace('"', "&quot;")
+        elif key in _ALLOWED_ATTRIBUTES and key not in kept:
+            kept[key] = value[:MAX_ATTRIBUTE_LENGTH].replace('"', "&quot;")
     return f"<{name}" + "".join(f' {key}="{value}"' for key, value in kept.items()) + ">"

@@ -15,53 +15,57 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 from stoker.base.errors import ConflictError
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Gate, Paid
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import BudgetService, SettledCall
 from stoker.budgets.model import Connector
-from stoker.crawl.model import PageStore, SiteQuestion, SiteVisit
+from stoker.crawl.model import PageStore, SiteVisit, VisitRequest
 
-_SITE = 200  # letters of a site in a key; what tells one look from another comes after it
+_MAX_SITE_LENGTH = (
+    200  # letters of a site in a key; what tells one look from another comes after it
+)
 
 
-def look_promised(
+def build_visit_spend(
     site: str, *, connector: str, price: Mapping[str, int], unlike_others: str
-) -> Request:
+) -> SpendRequest:
     """Return what is to be promised for a look at a site; `unlike_others` makes it a new one.
 
     Whatever letters a site is written in, its key can be kept and shown.
     """
-    shown = "".join(letter if letter.isprintable() else "?" for letter in site[:_SITE])
+    shown = "".join(letter if letter.isprintable() else "?" for letter in site[:_MAX_SITE_LENGTH])
     key = f"{connector}/{shown}/{unlike_others}"
-    return Request(key=key, connector=connector, amounts=price, account=shown)
+    return SpendRequest(key=key, connector=connector, amounts=price, account=shown)
 
 
-async def look_at(
+async def visit_site(
     url: str,
     *,
     site: str,
-    crawler: Connector[SiteQuestion, SiteVisit],
+    crawler: Connector[VisitRequest, SiteVisit],
     pages: PageStore,
-    gate: Gate,
+    gate: BudgetService,
     passage: AbstractAsyncContextManager[object],
     unlike_others: str,
     again: bool = False,
-) -> SiteVisit | Refused:
+) -> SiteVisit | Refusal:
     """Visit a site and remember its pages; Refused when a cap or a stop does not allow a look.
 
     Only changes are asked for, unless `again` says that everything is to be read. Raises
     PermanentError for what is no address, before anything is looked up or paid, and ConflictError
     when this very look is under way elsewhere.
     """
-    price = crawler.price(SiteQuestion(url=url))
-    question = SiteQuestion(url=url, known=() if again else await pages.pages(site))
-    request = look_promised(site, connector=crawler.name, price=price, unlike_others=unlike_others)
-    outcome = await gate.pay_for(
+    price = crawler.price(VisitRequest(url=url))
+    question = VisitRequest(url=url, known=() if again else await pages.list_pages(site))
+    request = build_visit_spend(
+        site, connector=crawler.name, price=price, unlike_others=unlike_others
+    )
+    outcome = await gate.spend(
         request, lambda: crawler.ask(question, key=request.key), passage=passage
     )
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Refusal):
         return outcome
-    if not isinstance(outcome, Paid):
+    if not isinstance(outcome, SettledCall):
         raise ConflictError("this very look is under way elsewhere; try again")
     visit: SiteVisit = outcome.answer
-    await pages.remember_pages(visit.site, visit.seen)
+    await pages.save_pages(visit.site, visit.seen)
     return visit

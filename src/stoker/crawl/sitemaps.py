@@ -14,11 +14,11 @@ from html import unescape
 
 from stoker.base.types import clean_text
 
-MOST_BYTES = 5_000_000  # unpacked
+MAX_SITEMAP_BYTES = 5_000_000  # unpacked
 
-MOST_URLS = 50_000  # the format's own limit
+MAX_SITEMAP_URLS = 50_000  # the format's own limit
 
-_LONGEST_URL = 2_000
+_MAX_URL_LENGTH = 2_000
 
 _LOC = re.compile(r"<loc>\s{0,100}(?:<!\[CDATA\[)?([^<\]]{1,2100})", re.IGNORECASE)
 
@@ -36,21 +36,21 @@ class Sitemap:
     refused: str = ""  # why nothing was taken from it
 
 
-def read_sitemap(body: bytes, *, most: int = MOST_URLS) -> Sitemap:
+def parse_sitemap(body: bytes, *, most: int = MAX_SITEMAP_URLS) -> Sitemap:
     """Return what a sitemap lists, at most so many addresses. Never raises."""
-    plain = _unpacked(body)
+    plain = _decompress(body)
     if plain is None:
         return Sitemap(refused="it could not be unpacked")
-    text = plain[:MOST_BYTES].decode("utf-8", "replace")
+    text = plain[:MAX_SITEMAP_BYTES].decode("utf-8", "replace")
     if _ENTITIES.search(text[:10_000]):
         return Sitemap(refused="it declares entities, which no honest sitemap needs")
     if "<" not in text[:1_000]:
         listed = (line.strip() for line in text.splitlines()[:most])
-        return Sitemap(pages=tuple(clean_text(line) for line in listed if _is_address(line)))
+        return Sitemap(pages=tuple(clean_text(line) for line in listed if _is_url(line)))
     found: dict[str, None] = {}
     for match in _LOC.finditer(text):
         address = unescape(match[1].strip())
-        if _is_address(address):
+        if _is_url(address):
             found[clean_text(address)] = None
             if len(found) >= most:
                 break
@@ -59,15 +59,15 @@ def read_sitemap(body: bytes, *, most: int = MOST_URLS) -> Sitemap:
     return Sitemap(pages=tuple(found))
 
 
-def _unpacked(body: bytes) -> bytes | None:
+def _decompress(body: bytes) -> bytes | None:
     """Return the file itself; what is packed is unpacked only as far as we would read."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:
-        return zlib.decompressobj(31).decompress(body, MOST_BYTES)
+        return zlib.decompressobj(31).decompress(body, MAX_SITEMAP_BYTES)
     except zlib.error:
         return None
 
 
-def _is_address(text: str) -> bool:
-    return text.startswith(("http://", "https://")) and len(text) <= _LONGEST_URL
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://")) and len(text) <= _MAX_URL_LENGTH

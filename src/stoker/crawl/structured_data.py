@@ -20,23 +20,28 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from stoker.accounts.facts import Field, Finding, How
-from stoker.accounts.identifiers import employee_range, founding_year, postal_code, uen_number
+from stoker.accounts.facts import Fact, FactField, Method
+from stoker.accounts.identifiers import (
+    parse_employee_range,
+    parse_founding_year,
+    parse_postal_code,
+    parse_uen,
+)
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json, clean_text
-from stoker.crawl.contacts import email_address, is_make_believe, phone_number, social_page
-from stoker.http.strict_json import read_json
-from stoker.http.url import web_address
+from stoker.crawl.contacts import is_sandbox_url, parse_email, parse_phone, parse_social_page
+from stoker.http.strict_json import parse_json
+from stoker.http.url import parse_url
 
-DEEPEST = 12
+MAX_DEPTH = 12
 
-MOST_NODES = 2_000
+MAX_NODES = 2_000
 
-MOST_VALUES = 20  # of one property
+MAX_VALUES = 20  # of one property
 
-_LONGEST = 1_000
+_MAX_TEXT_LENGTH = 1_000
 
-_SURE = {How.JSON_LD: 0.92, How.MICRODATA: 0.85}
+_CONFIDENCES = {Method.JSON_LD: 0.92, Method.MICRODATA: 0.85}
 
 _ORGANIZATION = re.compile(
     r"(?i)organi[sz]ation|corporation|business|company|store|shop|agency|service$|restaurant|hotel"
@@ -48,73 +53,83 @@ _PERSON = re.compile(r"(?i)^person$")
 _NO_ORGANIZATION = re.compile(r"(?i)review|rating|offer|action|article|posting|webservice|howto")
 
 # Where the company a page is about may stand inside something else.
-_INWARDS = ("@graph", "mainEntity", "publisher", "about", "provider", "copyrightHolder", "@list")
+_NESTED_KEYS = (
+    "@graph",
+    "mainEntity",
+    "publisher",
+    "about",
+    "provider",
+    "copyrightHolder",
+    "@list",
+)
 
 _PEOPLE = ("employee", "employees", "founder", "founders", "member", "members")
 
-_TEXTS: Mapping[str, tuple[Field, float]] = {
-    "legalName": (Field.LEGAL_NAME, 0.0),
-    "name": (Field.NAME, 0.0),
-    "alternateName": (Field.NAME, -0.2),
-    "description": (Field.ABOUT, -0.05),
-    "slogan": (Field.ABOUT, -0.3),
-    "industry": (Field.INDUSTRY, 0.0),
+_TEXTS: Mapping[str, tuple[FactField, float]] = {
+    "legalName": (FactField.LEGAL_NAME, 0.0),
+    "name": (FactField.NAME, 0.0),
+    "alternateName": (FactField.NAME, -0.2),
+    "description": (FactField.ABOUT, -0.05),
+    "slogan": (FactField.ABOUT, -0.3),
+    "industry": (FactField.INDUSTRY, 0.0),
 }
 
 _NUMBERS = ("taxID", "vatID", "identifier", "registrationNumber", "uen", "companyRegistration")
 
 
-def organization_findings(data: Json, *, url: str, how: How) -> list[Finding]:
+def find_organization_facts(data: Json, *, url: str, how: Method) -> list[Fact]:
     """Return what these objects say about organizations and their people. Never raises."""
-    known = _by_id(data)
-    found: list[Finding] = []
-    for node in _nodes(data, most=MOST_NODES):
-        if _is(node, _ORGANIZATION) and not _is(node, _NO_ORGANIZATION):
-            found += _Speaker(node, known, url=url, how=how).findings()
-        elif _is(node, _PERSON) and "worksFor" in node:
-            found += _Speaker({"employee": node}, known, url=url, how=how).findings()
+    known = _index_by_id(data)
+    found: list[Fact] = []
+    for node in _list_nodes(data, most=MAX_NODES):
+        if _has_type(node, _ORGANIZATION) and not _has_type(node, _NO_ORGANIZATION):
+            found += _OrganizationReader(node, known, url=url, how=how).list_facts()
+        elif _has_type(node, _PERSON) and "worksFor" in node:
+            found += _OrganizationReader({"employee": node}, known, url=url, how=how).list_facts()
     return found
 
 
-class _Speaker:
+class _OrganizationReader:
     """One organization's object, and how far it is believed."""
 
     def __init__(
-        self, node: Mapping[str, Json], known: Mapping[str, Json], *, url: str, how: How
+        self, node: Mapping[str, Json], known: Mapping[str, Json], *, url: str, how: Method
     ) -> None:
         self._node, self._known, self._url, self._how = node, known, url, how
-        own = next(iter(_texts(node.get("url"))), "")
+        own = next(iter(_list_texts(node.get("url"))), "")
         # A page may describe another company; then it is no first-hand word.
-        self._sure = _SURE[how] if not own or _same_site(own, url) else 0.4
+        self._sure = _CONFIDENCES[how] if not own or _is_same_site(own, url) else 0.4
 
-    def findings(self) -> Iterator[Finding]:
+    def list_facts(self) -> Iterator[Fact]:
         node = self._node
         for name, (field, more) in _TEXTS.items():
-            for text in self._all(name):
-                yield self._found(field, text, more=more)
-        yield from self._ways_to_reach(node)
-        for point in self._objects("contactPoint"):
-            yield from self._ways_to_reach(point)
-        for text in self._all("url"):
-            yield from self._website(text)
-        for text in self._all("sameAs"):
-            if (page := social_page(text)) is not None:
-                yield self._found(Field.SOCIAL, page, said=text)
+            for text in self._get_texts(name):
+                yield self._build_fact(field, text, more=more)
+        yield from self._list_contact_facts(node)
+        for point in self._get_objects("contactPoint"):
+            yield from self._list_contact_facts(point)
+        for text in self._get_texts("url"):
+            yield from self._list_website_facts(text)
+        for text in self._get_texts("sameAs"):
+            if (page := parse_social_page(text)) is not None:
+                yield self._build_fact(FactField.SOCIAL, page, said=text)
         for name in _NUMBERS:
-            for text in (*self._all(name), *self._inner(name, "value")):
-                if (number := uen_number(text)) is not None:
-                    yield self._found(Field.UEN, number, said=text)
-        for text in (*self._all("numberOfEmployees"), *self._ranges()):
-            if (employees := employee_range(text)) is not None:
-                yield self._found(Field.EMPLOYEES, employees, said=text)
-        for text in self._all("foundingDate"):
-            if (year := founding_year(text)) is not None:
-                yield self._found(Field.FOUNDED, year, said=text)
-        yield from self._places()
-        yield from self._people()
+            for text in (*self._get_texts(name), *self._get_inner_texts(name, "value")):
+                if (number := parse_uen(text)) is not None:
+                    yield self._build_fact(FactField.UEN, number, said=text)
+        for text in (*self._get_texts("numberOfEmployees"), *self._list_employee_ranges()):
+            if (employees := parse_employee_range(text)) is not None:
+                yield self._build_fact(FactField.EMPLOYEES, employees, said=text)
+        for text in self._get_texts("foundingDate"):
+            if (year := parse_founding_year(text)) is not None:
+                yield self._build_fact(FactField.FOUNDED, year, said=text)
+        yield from self._list_address_facts()
+        yield from self._list_people_facts()
 
-    def _found(self, field: Field, value: str, *, more: float = 0.0, said: str = "") -> Finding:
-        return Finding.found(
+    def _build_fact(
+        self, field: FactField, value: str, *, more: float = 0.0, said: str = ""
+    ) -> Fact:
+        return Fact.build(
             field,
             value,
             source=self._url,
@@ -123,76 +138,84 @@ class _Speaker:
             evidence=(said or value)[:300],
         )
 
-    def _ways_to_reach(self, node: Mapping[str, Json]) -> Iterator[Finding]:
-        for text in _texts(node.get("email")):
+    def _list_contact_facts(self, node: Mapping[str, Json]) -> Iterator[Fact]:
+        for text in _list_texts(node.get("email")):
             plain = re.sub(r"(?i)^mailto:", "", text).partition("?")[0].strip()
-            address = email_address(plain, make_believe=is_make_believe(self._url))
+            address = parse_email(plain, make_believe=is_sandbox_url(self._url))
             if address is not None:
-                yield self._found(Field.EMAIL, address, said=text)
-        for text in _texts(node.get("telephone")):
-            if (number := phone_number(re.sub(r"(?i)^tel:", "", text[:60]))) is not None:
-                yield self._found(Field.PHONE, number, said=text)
+                yield self._build_fact(FactField.EMAIL, address, said=text)
+        for text in _list_texts(node.get("telephone")):
+            if (number := parse_phone(re.sub(r"(?i)^tel:", "", text[:60]))) is not None:
+                yield self._build_fact(FactField.PHONE, number, said=text)
 
-    def _website(self, text: str) -> Iterator[Finding]:
+    def _list_website_facts(self, text: str) -> Iterator[Fact]:
         try:
-            address = web_address(text)
+            address = parse_url(text)
         except PermanentError:
             return
         if address.host:
-            yield self._found(Field.WEBSITE, f"{address.scheme}://{address.netloc}/", said=text)
+            yield self._build_fact(
+                FactField.WEBSITE, f"{address.scheme}://{address.netloc}/", said=text
+            )
 
-    def _places(self) -> Iterator[Finding]:
-        for text in self._all("address"):
-            yield self._found(Field.ADDRESS, text, more=-0.1)
-        for place in self._objects("address"):
+    def _list_address_facts(self) -> Iterator[Fact]:
+        for text in self._get_texts("address"):
+            yield self._build_fact(FactField.ADDRESS, text, more=-0.1)
+        for place in self._get_objects("address"):
             lines = [
                 text
                 for name in ("streetAddress", "addressLocality", "addressRegion")
-                for text in _texts(place.get(name))[:2]
+                for text in _list_texts(place.get(name))[:2]
             ]
             if lines:
-                yield self._found(Field.ADDRESS, ", ".join(dict.fromkeys(lines)))
-            for text in _texts(place.get("postalCode"))[:1]:
-                yield self._found(Field.POSTAL_CODE, postal_code(text) or text[:20])
+                yield self._build_fact(FactField.ADDRESS, ", ".join(dict.fromkeys(lines)))
+            for text in _list_texts(place.get("postalCode"))[:1]:
+                yield self._build_fact(FactField.POSTAL_CODE, parse_postal_code(text) or text[:20])
             country = place.get("addressCountry")
-            for text in (*_texts(country), *_texts(_object(country).get("name")))[:1]:
-                yield self._found(Field.COUNTRY, "SG" if text.lower() == "singapore" else text[:60])
+            for text in (*_list_texts(country), *_list_texts(_to_object(country).get("name")))[:1]:
+                yield self._build_fact(
+                    FactField.COUNTRY, "SG" if text.lower() == "singapore" else text[:60]
+                )
 
-    def _people(self) -> Iterator[Finding]:
+    def _list_people_facts(self) -> Iterator[Fact]:
         for name in _PEOPLE:
-            for person in self._objects(name):
-                for who in _texts(person.get("name"))[:1]:
-                    role = next(iter(_texts(person.get("jobTitle"))), "")
+            for person in self._get_objects(name):
+                for who in _list_texts(person.get("name"))[:1]:
+                    role = next(iter(_list_texts(person.get("jobTitle"))), "")
                     role = role or ("Founder" if name.startswith("founder") else "")
-                    yield self._found(Field.PERSON, f"{who} | {role}" if role else who)
+                    yield self._build_fact(FactField.PERSON, f"{who} | {role}" if role else who)
 
-    def _ranges(self) -> list[str]:
+    def _list_employee_ranges(self) -> list[str]:
         made: list[str] = []
-        for amount in self._objects("numberOfEmployees"):
-            ends = [_texts(amount.get(name))[:1] for name in ("minValue", "maxValue")]
+        for amount in self._get_objects("numberOfEmployees"):
+            ends = [_list_texts(amount.get(name))[:1] for name in ("minValue", "maxValue")]
             if all(ends):
                 made.append("-".join(text for end in ends for text in end))
-            made += _texts(amount.get("value"))
+            made += _list_texts(amount.get("value"))
         return made
 
-    def _all(self, name: str) -> list[str]:
-        return _texts(self._node.get(name))
+    def _get_texts(self, name: str) -> list[str]:
+        return _list_texts(self._node.get(name))
 
-    def _inner(self, name: str, part: str) -> list[str]:
-        return [text for each in self._objects(name) for text in _texts(each.get(part))]
+    def _get_inner_texts(self, name: str, part: str) -> list[str]:
+        return [text for each in self._get_objects(name) for text in _list_texts(each.get(part))]
 
-    def _objects(self, name: str) -> list[Mapping[str, Json]]:
-        return [self._whole(each) for each in _many(self._node.get(name)) if _object(each)]
+    def _get_objects(self, name: str) -> list[Mapping[str, Json]]:
+        return [
+            self._resolve_reference(each)
+            for each in _to_list(self._node.get(name))
+            if _to_object(each)
+        ]
 
-    def _whole(self, value: Json) -> Mapping[str, Json]:
-        node = _object(value)
+    def _resolve_reference(self, value: Json) -> Mapping[str, Json]:
+        node = _to_object(value)
         reference = node.get("@id")
         if len(node) == 1 and isinstance(reference, str):
-            return _object(self._known.get(reference, {}))
+            return _to_object(self._known.get(reference, {}))
         return node
 
 
-def _nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
+def _list_nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
     """Return the objects a page is about, outermost first, at most so many."""
     found: list[Mapping[str, Json]] = []
     waiting: list[tuple[Json, int]] = [(data, 0)]
@@ -200,50 +223,50 @@ def _nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
     while waiting and looked < most:
         value, depth = waiting.pop(0)
         looked += 1
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             continue
         if isinstance(value, list | tuple):
             waiting += [(each, depth + 1) for each in value[:most]]
         elif isinstance(value, Mapping):
             found.append(value)
-            waiting += [(value[name], depth + 1) for name in _INWARDS if name in value]
+            waiting += [(value[name], depth + 1) for name in _NESTED_KEYS if name in value]
     return found
 
 
-def _by_id(data: Json) -> dict[str, Json]:
+def _index_by_id(data: Json) -> dict[str, Json]:
     known: dict[str, Json] = {}
-    for node in _nodes(data, most=MOST_NODES):
+    for node in _list_nodes(data, most=MAX_NODES):
         name = node.get("@id")
         if isinstance(name, str) and len(node) > 1:
             known[name] = node
     return known
 
 
-def _is(node: Mapping[str, Json], kind: re.Pattern[str]) -> bool:
+def _has_type(node: Mapping[str, Json], kind: re.Pattern[str]) -> bool:
     return any(
         kind.search(name.rstrip("/").rpartition("/")[2].rpartition(":")[2])
-        for name in _texts(node.get("@type"))
+        for name in _list_texts(node.get("@type"))
     )
 
 
-def _many(value: Json) -> list[Json]:
-    return list(value[:MOST_VALUES]) if isinstance(value, list | tuple) else [value]
+def _to_list(value: Json) -> list[Json]:
+    return list(value[:MAX_VALUES]) if isinstance(value, list | tuple) else [value]
 
 
-def _object(value: Json) -> Mapping[str, Json]:
+def _to_object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _texts(value: Json) -> list[str]:
+def _list_texts(value: Json) -> list[str]:
     """Return the texts and numbers of a property that may have one, several or translated ones."""
     made = []
-    for each in _many(value):
+    for each in _to_list(value):
         if isinstance(each, Mapping):
             each = each.get("@value")
         if isinstance(each, bool) or not isinstance(each, str | int | float):
             continue
         if isinstance(each, str):
-            text = clean_text(" ".join(each[:_LONGEST].split()))
+            text = clean_text(" ".join(each[:_MAX_TEXT_LENGTH].split()))
         else:
             text = f"{each:g}" if abs(each) < 10**9 else ""
         if text:
@@ -251,7 +274,7 @@ def _texts(value: Json) -> list[str]:
     return made
 
 
-def _same_site(one: str, other: str) -> bool:
+def _is_same_site(one: str, other: str) -> bool:
     try:
         hosts = [urlsplit(url).hostname or "" for url in (one, other)]
     except ValueError:
@@ -261,11 +284,11 @@ def _same_site(one: str, other: str) -> bool:
     return not first or first == second or f".{first}".endswith(f".{second}")
 
 
-MOST_BLOCKS = 20  # of linked data on one page
+MAX_BLOCKS = 20  # of linked data on one page
 
-LONGEST_BLOCK = 200_000
+MAX_BLOCK_LENGTH = 200_000
 
-MOST_ITEMS, MOST_PROPERTIES, FURTHEST = 20, 100, 30
+MAX_ITEMS, MAX_PROPERTIES, FURTHEST = 20, 100, 30
 
 _WRAPPING = re.compile(
     r"^\s*(?:<!\[CDATA\[|<!--|//\s*<!\[CDATA\[)|(?:\]\]>|-->|//\s*\]\]>)\s*;?\s*$"
@@ -273,46 +296,46 @@ _WRAPPING = re.compile(
 
 _TRAILING_COMMA = re.compile(r",(\s{0,200}[}\]])")
 
-_METAS: Mapping[str, tuple[Field, float]] = {
-    "og:site_name": (Field.NAME, 0.7),
-    "application-name": (Field.NAME, 0.6),
-    "og:description": (Field.ABOUT, 0.6),
-    "description": (Field.ABOUT, 0.6),
-    "twitter:description": (Field.ABOUT, 0.5),
-    "business:contact_data:street_address": (Field.ADDRESS, 0.75),
-    "business:contact_data:postal_code": (Field.POSTAL_CODE, 0.75),
+_META_FIELDS: Mapping[str, tuple[FactField, float]] = {
+    "og:site_name": (FactField.NAME, 0.7),
+    "application-name": (FactField.NAME, 0.6),
+    "og:description": (FactField.ABOUT, 0.6),
+    "description": (FactField.ABOUT, 0.6),
+    "twitter:description": (FactField.ABOUT, 0.5),
+    "business:contact_data:street_address": (FactField.ADDRESS, 0.75),
+    "business:contact_data:postal_code": (FactField.POSTAL_CODE, 0.75),
 }
 
 
-def structured_findings(tree: LexborHTMLParser, *, url: str) -> list[Finding]:
+def find_structured_facts(tree: LexborHTMLParser, *, url: str) -> list[Fact]:
     """Return what a page says about its company in words for programs. Never raises.
 
     The tree is of tamed markup, so that its size is bounded.
     """
-    found: list[Finding] = []
-    for data in _linked_data(tree):
-        found += organization_findings(data, url=url, how=How.JSON_LD)
-    for item in _microdata(tree):
-        found += organization_findings(item, url=url, how=How.MICRODATA)
-    found += _metas(tree, url)
+    found: list[Fact] = []
+    for data in _iterate_json_ld(tree):
+        found += find_organization_facts(data, url=url, how=Method.JSON_LD)
+    for item in _iterate_microdata(tree):
+        found += find_organization_facts(item, url=url, how=Method.MICRODATA)
+    found += _iterate_meta_facts(tree, url)
     return found
 
 
-def _linked_data(tree: LexborHTMLParser) -> Iterator[Json]:
-    for node in tree.css('script[type="application/ld+json"]')[:MOST_BLOCKS]:
-        text = (node.text() or "")[:LONGEST_BLOCK]
-        if (data := lenient_json(text)) is not None:
+def _iterate_json_ld(tree: LexborHTMLParser) -> Iterator[Json]:
+    for node in tree.css('script[type="application/ld+json"]')[:MAX_BLOCKS]:
+        text = (node.text() or "")[:MAX_BLOCK_LENGTH]
+        if (data := parse_lenient_json(text)) is not None:
             yield data
 
 
-def lenient_json(text: str) -> Json:
+def parse_lenient_json(text: str) -> Json:
     """Return what JSON says that people wrote by hand, or None when it cannot be made out.
 
     Comments around it, commas too many and line breaks within texts are forgiven.
     """
     bare = _WRAPPING.sub("", text).strip()
     try:
-        return read_json(bare.encode("utf-8", "replace"))
+        return parse_json(bare.encode("utf-8", "replace"))
     except PermanentError:
         pass
     try:
@@ -325,18 +348,18 @@ def lenient_json(text: str) -> Json:
 _LENIENT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 
 
-def _microdata(tree: LexborHTMLParser) -> Iterator[Json]:
+def _iterate_microdata(tree: LexborHTMLParser) -> Iterator[Json]:
     """Return the outermost items of a page as JSON-LD would say them."""
     made: dict[int, dict[str, Any]] = {}
-    for item in tree.css("[itemscope]")[:MOST_ITEMS]:
-        made[item.mem_id] = {"@type": _type(item.attributes.get("itemtype"))}
+    for item in tree.css("[itemscope]")[:MAX_ITEMS]:
+        made[item.mem_id] = {"@type": _get_type_name(item.attributes.get("itemtype"))}
     inside: set[int] = set()
-    for node in tree.css("[itemscope] [itemprop]")[: MOST_ITEMS * MOST_PROPERTIES]:
-        around = _item_around(node, made)
-        if around is None or len(made[around]) > MOST_PROPERTIES:
+    for node in tree.css("[itemscope] [itemprop]")[: MAX_ITEMS * MAX_PROPERTIES]:
+        around = _find_enclosing_item(node, made)
+        if around is None or len(made[around]) > MAX_PROPERTIES:
             continue
         own = made.get(node.mem_id)
-        value = own if own is not None else _value(node)
+        value = own if own is not None else _get_property_value(node)
         if own is not None:
             inside.add(node.mem_id)
         for name in (node.attributes.get("itemprop") or "").split()[:5]:
@@ -350,7 +373,7 @@ def _microdata(tree: LexborHTMLParser) -> Iterator[Json]:
     yield from (item for mem_id, item in made.items() if mem_id not in inside)
 
 
-def _item_around(node: LexborNode, made: Mapping[int, object]) -> int | None:
+def _find_enclosing_item(node: LexborNode, made: Mapping[int, object]) -> int | None:
     above = node.parent
     for _ in range(FURTHEST):
         if above is None:
@@ -361,11 +384,11 @@ def _item_around(node: LexborNode, made: Mapping[int, object]) -> int | None:
     return None
 
 
-def _type(itemtype: str | None) -> str:
+def _get_type_name(itemtype: str | None) -> str:
     return (itemtype or "").split(" ")[0].rstrip("/").rpartition("/")[2][:100]
 
 
-def _value(node: LexborNode) -> str:
+def _get_property_value(node: LexborNode) -> str:
     attributes = node.attributes
     for name in ("content", "href", "src", "datetime", "value"):
         if said := attributes.get(name):
@@ -375,16 +398,16 @@ def _value(node: LexborNode) -> str:
     return " ".join((node.text() or "").split())[:2_000]
 
 
-def _metas(tree: LexborHTMLParser, url: str) -> Iterator[Finding]:
+def _iterate_meta_facts(tree: LexborHTMLParser, url: str) -> Iterator[Fact]:
     said: set[str] = set()
     for node in tree.css("meta[content]")[:200]:
         attributes = node.attributes
         name = (attributes.get("property") or attributes.get("name") or "").lower()
         value = clean_text(" ".join((attributes.get("content") or "").split()))[:1_000]
-        if name not in _METAS or name in said or not value:
+        if name not in _META_FIELDS or name in said or not value:
             continue
         said.add(name)
-        field, confidence = _METAS[name]
-        yield Finding.found(
-            field, value, source=url, how=How.META, confidence=confidence, evidence=value[:300]
+        field, confidence = _META_FIELDS[name]
+        yield Fact.build(
+            field, value, source=url, how=Method.META, confidence=confidence, evidence=value[:300]
         )

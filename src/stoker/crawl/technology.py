@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.accounts.facts import Field, Finding, How
-from stoker.crawl.page import Reading
+from stoker.accounts.facts import Fact, FactField, Method
+from stoker.crawl.page import ParsedPage
 
 # Part of an address that a page loads → what it belongs to.
-_LOADED = {
+_BY_RESOURCE = {
     "wp-content/": "WordPress",
     "wp-includes/": "WordPress",
     "cdn.shopify.com": "Shopify",
@@ -62,13 +62,13 @@ _GENERATORS = (
 _SERVERS = {"cloudflare": "Cloudflare", "nginx": "nginx", "apache": "Apache", "iis": "IIS"}
 
 
-def technology(reading: Reading, *, url: str, headers: Mapping[str, str]) -> list[Finding]:
+def find_technology(reading: ParsedPage, *, url: str, headers: Mapping[str, str]) -> list[Fact]:
     """Return what a page gives away, each name once, the surest hint first."""
-    found: dict[str, Finding] = {}
-    for name, evidence, how, confidence in _hints(reading, headers):
+    found: dict[str, Fact] = {}
+    for name, evidence, how, confidence in _iterate_hints(reading, headers):
         if name not in found:
-            found[name] = Finding.found(
-                Field.TECHNOLOGY,
+            found[name] = Fact.build(
+                FactField.TECHNOLOGY,
                 name,
                 source=url,
                 how=how,
@@ -78,18 +78,20 @@ def technology(reading: Reading, *, url: str, headers: Mapping[str, str]) -> lis
     return list(found.values())
 
 
-def _hints(reading: Reading, headers: Mapping[str, str]) -> Iterable[tuple[str, str, How, float]]:
-    generator = reading.metas.generator.lower()
+def _iterate_hints(
+    reading: ParsedPage, headers: Mapping[str, str]
+) -> Iterable[tuple[str, str, Method, float]]:
+    generator = reading.meta_tags.generator.lower()
     for name in _GENERATORS:
         if name.lower() in generator:
-            yield name, reading.metas.generator, How.META, 0.9
+            yield name, reading.meta_tags.generator, Method.META, 0.9
     addresses = [*reading.scripts, *(link.href for link in reading.links)]
     for address in addresses:
         small = address.lower()
-        for part, name in _LOADED.items():
+        for part, name in _BY_RESOURCE.items():
             if part in small:
-                yield name, address, How.LINK, 0.7
+                yield name, address, Method.LINK, 0.7
     server = headers.get("server", "").lower()
     for part, name in _SERVERS.items():
         if part in server:
-            yield name, headers["server"], How.META, 0.6
+            yield name, headers["server"], Method.META, 0.6

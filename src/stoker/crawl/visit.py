@@ -14,32 +14,39 @@ from functools import cache
 
 from publicsuffixlist import PublicSuffixList
 
-from stoker.accounts.facts import Field, Finding
+from stoker.accounts.facts import Fact, FactField
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
-from stoker.crawl.contacts import contacts
-from stoker.crawl.fetch import Fetched, PageAsking, Toll, page_seen
-from stoker.crawl.key_pages import HOME, OTHER, KeyPage, key_pages, page_address, page_kind
-from stoker.crawl.model import Outcome, Page, PageSeen, SiteVisit
-from stoker.crawl.outcomes import (
-    Ending,
-    Nature,
-    ending_of,
-    page_nature,
-    status_ending,
-    visit_ending,
+from stoker.crawl.contacts import find_contacts
+from stoker.crawl.fetch import CrawlUsage, FetchResult, PoliteFetcher, build_page_state
+from stoker.crawl.key_pages import (
+    HOME,
+    OTHER,
+    KeyPage,
+    choose_key_pages,
+    get_page_kind,
+    parse_page_url,
 )
-from stoker.crawl.page import Reading, read_page
-from stoker.crawl.page_text import fingerprint
-from stoker.crawl.sitemaps import read_sitemap
-from stoker.crawl.technology import technology
-from stoker.http.client import Reply
-from stoker.http.url import WebAddress, web_address
+from stoker.crawl.model import Page, PageState, SiteVisit, VisitOutcome
+from stoker.crawl.outcomes import (
+    PageType,
+    VisitEnd,
+    classify_page,
+    find_page_end,
+    find_status_end,
+    get_visit_end,
+)
+from stoker.crawl.page import ParsedPage, parse_page
+from stoker.crawl.page_text import compute_fingerprint
+from stoker.crawl.sitemaps import parse_sitemap
+from stoker.crawl.technology import find_technology
+from stoker.http.client import Response
+from stoker.http.url import Url, parse_url
 
-MOST_MAPS = 3  # sitemap files asked for in one visit
+MAX_SITEMAP_FILES = 3  # sitemap files asked for in one visit
 
-MOST_FINDINGS = 200
+MAX_SITE_FACTS = 200
 
 _PAGE_TYPES = ("text/html", "application/xhtml", "text/plain")
 
@@ -55,129 +62,129 @@ class CrawlLimits:
     site: timedelta = timedelta(seconds=120)
 
 
-class Visiting:
-    """A visit under way. `go` once, then `told`."""
+class SiteCrawler:
+    """A visit under way. `run_visit` once, then `build_visit`."""
 
     def __init__(
         self,
-        asking: PageAsking,
-        start: WebAddress,
-        known: Sequence[PageSeen],
+        asking: PoliteFetcher,
+        start: Url,
+        known: Sequence[PageState],
         *,
         limits: CrawlLimits,
         clock: Clock,
     ) -> None:
-        self._asking = asking
+        self._fetcher = asking
         self._start = start
         self._known = {seen.url: seen for seen in known}
         self._limits = limits
         self._clock = clock
-        self._site = site_of(start.host)
-        self._toll = Toll()
+        self._site = get_site(start.host)
+        self._usage = CrawlUsage()
         self._pages: list[Page] = []
-        self._findings: dict[tuple[Field, str], Finding] = {}
-        self._prints: set[str] = set()
-        self._asked = 0
-        self._changed = 0
-        self._as_before = 0
+        self._facts: dict[tuple[FactField, str], Fact] = {}
+        self._fingerprints: set[str] = set()
+        self._asked_count = 0
+        self._changed_count = 0
+        self._unchanged_count = 0
         self._gap = asking.gap
-        self._began = clock.elapsed()
-        self._shell: Ending | None = None
+        self._started = clock.elapsed()
+        self._shell_end: VisitEnd | None = None
         self.limits_hit: set[str] = set()
-        self.answered = False
+        self.has_response = False
 
-    async def go(self) -> Ending:
+    async def run_visit(self) -> VisitEnd:
         """Make the visit, and return how it ended."""
         home = await self._fetch(self._start)
         if home.reply is None:
-            return home.ending or Ending(Outcome.FAILED, "the site did not answer")
-        self.answered = True
-        before = self._changed
-        links: list[tuple[WebAddress, str]] = []
+            return home.end or VisitEnd(VisitOutcome.FAILED, "the site did not answer")
+        self.has_response = True
+        before = self._changed_count
+        links: list[tuple[Url, str]] = []
         missing = home.reply.status in (404, 410)
         if not missing:
-            if (end := self._home_ending(home.reply)) is not None:
+            if (end := self._find_home_end(home.reply)) is not None:
                 return end
-            kept = self._kept(home, HOME)
-            if isinstance(kept, Nature):
-                end = ending_of(kept)
+            kept = self._record_page(home, HOME)
+            if isinstance(kept, PageType):
+                end = find_page_end(kept)
                 # Only a home page that sits alone is the end; a shell may have a sitemap.
-                if end is not None and kept is not Nature.SHELL:
+                if end is not None and kept is not PageType.SHELL:
                     return end
-                self._shell = end
+                self._shell_end = end
             elif kept is not None:
-                links = self._links(home.address, kept)
-        robots = await self._asking.robots(
-            home.address, toll=self._toll, known=self._known, deadline=self._limits.request
+                links = self._list_links(home.address, kept)
+        robots = await self._fetcher.get_robots(
+            home.address, toll=self._usage, known=self._known, deadline=self._limits.request
         )
-        self._gap = robots.gap(self._asking.gap)
-        if robots.one_page_only:
+        self._gap = robots.compute_delay(self._fetcher.gap)
+        if robots.is_home_page_only:
             self.limits_hit.add("time")
-            return self._ending()
+            return self._get_end()
         seen = self._known.get(str(home.address))
-        if seen is not None and seen.fingerprint and self._changed == before:
-            wanted = self._earlier(home.address)
+        if seen is not None and seen.fingerprint and self._changed_count == before:
+            wanted = self._list_earlier_pages(home.address)
         else:
-            wanted = await self._discovered(home.address, links, robots.sitemaps)
-        await self._read(wanted, home.address)
+            wanted = await self._discover_pages(home.address, links, robots.sitemaps)
+        await self._read_pages(wanted, home.address)
         if missing and not self._pages:
-            return status_ending(home.reply.status) or self._ending()
-        return self._ending()
+            return find_status_end(home.reply.status) or self._get_end()
+        return self._get_end()
 
-    def cut_short(self) -> Ending:
+    def get_timeout_end(self) -> VisitEnd:
         """Return how a visit ended that ran out of time."""
-        if self._pages or self._as_before:
-            return self._ending()
+        if self._pages or self._unchanged_count:
+            return self._get_end()
         seconds = self._limits.site.total_seconds()
-        return Ending(Outcome.FAILED, f"nothing could be read within {seconds:g} seconds")
+        return VisitEnd(VisitOutcome.FAILED, f"nothing could be read within {seconds:g} seconds")
 
-    def told(self, ending: Ending) -> SiteVisit:
+    def build_visit(self, ending: VisitEnd) -> SiteVisit:
         """Return the visit as the caller keeps it."""
         return SiteVisit(
             site=self._site,
             outcome=ending.outcome,
             reason=clean_text(ending.reason)[:500],
             pages=tuple(self._pages),
-            seen=tuple(self._toll.seen.values()),
-            findings=tuple(self._findings.values()),
-            requests=self._toll.requests,
-            bytes=self._toll.bytes,
-            not_modified=self._toll.not_modified,
+            seen=tuple(self._usage.seen.values()),
+            facts=tuple(self._facts.values()),
+            requests=self._usage.requests,
+            bytes=self._usage.bytes,
+            not_modified=self._usage.not_modified,
             limits_hit=tuple(sorted(self.limits_hit)),
             unwanted=ending.unwanted,
         )
 
-    def _ending(self) -> Ending:
-        if self._shell is not None and not self._pages:
-            return self._shell
-        return visit_ending(
+    def _get_end(self) -> VisitEnd:
+        if self._shell_end is not None and not self._pages:
+            return self._shell_end
+        return get_visit_end(
             read=len(self._pages),
-            changed=self._changed,
-            not_modified=self._as_before,
+            changed=self._changed_count,
+            not_modified=self._unchanged_count,
             letters=sum(len(page.text) for page in self._pages),
         )
 
-    def _home_ending(self, reply: Reply) -> Ending | None:
-        ending = status_ending(reply.status)
-        if ending is not None and ending.outcome is Outcome.FAILED and reply.status == 503:
-            reading = read_page(reply.body, content_type=reply.headers.get("content-type", ""))
-            if _nature(reading) is Nature.CHALLENGE:
-                return ending_of(Nature.CHALLENGE)
+    def _find_home_end(self, reply: Response) -> VisitEnd | None:
+        ending = find_status_end(reply.status)
+        if ending is not None and ending.outcome is VisitOutcome.FAILED and reply.status == 503:
+            reading = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
+            if _classify_parsed(reading) is PageType.CHALLENGE:
+                return find_page_end(PageType.CHALLENGE)
         if ending is None and reply.status != 304 and not _is_page(reply):
-            return Ending(Outcome.THIN, "the home page is a file, not a page")
+            return VisitEnd(VisitOutcome.THIN, "the home page is a file, not a page")
         return ending
 
-    async def _fetch(self, address: WebAddress) -> Fetched:
-        return await self._asking.fetch(
+    async def _fetch(self, address: Url) -> FetchResult:
+        return await self._fetcher.fetch(
             address,
-            toll=self._toll,
+            toll=self._usage,
             known=self._known,
-            same_site=lambda host: site_of(host) == self._site,
+            same_site=lambda host: get_site(host) == self._site,
             deadline=self._limits.request,
             most_bytes=self._limits.page_bytes,
         )
 
-    def _kept(self, fetched: Fetched, kind: str) -> Reading | Nature | None:
+    def _record_page(self, fetched: FetchResult, kind: str) -> ParsedPage | PageType | None:
         """Keep what an answer says; return it read, or what it is if it is no page for visitors."""
         reply = fetched.reply
         if reply is None:
@@ -185,31 +192,33 @@ class Visiting:
         url, now = str(fetched.address), self._clock.now()
         before = self._known.get(url)
         if reply.status == 304:
-            self._toll.not_modified += 1
+            self._usage.not_modified += 1
             if before is not None:
-                self._as_before += 1
-                self._toll.seen[url] = page_seen(
+                self._unchanged_count += 1
+                self._usage.seen[url] = build_page_state(
                     url, reply, fingerprint=before.fingerprint, before=before, now=now
                 )
             return None
         if reply.status not in (200, 203) or not _is_page(reply):
-            self._toll.seen[url] = page_seen(url, reply, fingerprint="", before=before, now=now)
+            self._usage.seen[url] = build_page_state(
+                url, reply, fingerprint="", before=before, now=now
+            )
             return None
-        reading = read_page(reply.body, content_type=reply.headers.get("content-type", ""))
-        if reply.cut:
+        reading = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
+        if reply.truncated:
             self.limits_hit.add("bytes")
-        said = fingerprint(reading.title, reading.text)
-        seen = page_seen(url, reply, fingerprint=said, before=before, now=now)
-        nature = _nature(reading)
-        if nature is not Nature.PAGE:
-            missing = nature is Nature.MISSING
-            self._toll.seen[url] = replace(seen, status=404) if missing else seen
+        said = compute_fingerprint(reading.title, reading.text)
+        seen = build_page_state(url, reply, fingerprint=said, before=before, now=now)
+        nature = _classify_parsed(reading)
+        if nature is not PageType.PAGE:
+            missing = nature is PageType.MISSING
+            self._usage.seen[url] = replace(seen, status=404) if missing else seen
             return nature
-        self._toll.seen[url] = seen
-        if said in self._prints:
+        self._usage.seen[url] = seen
+        if said in self._fingerprints:
             return reading  # the same page under another address
-        self._prints.add(said)
-        self._changed += before is None or before.fingerprint != said
+        self._fingerprints.add(said)
+        self._changed_count += before is None or before.fingerprint != said
         page = Page(
             url=url,
             kind=kind,
@@ -219,99 +228,99 @@ class Visiting:
             seen=seen,
         )
         self._pages.append(page)
-        self._find(reading, url, reply)
+        self._add_facts(reading, url, reply)
         return reading
 
-    def _find(self, reading: Reading, url: str, reply: Reply) -> None:
+    def _add_facts(self, reading: ParsedPage, url: str, reply: Response) -> None:
         for finding in (
-            *contacts(reading, url=url),
-            *technology(reading, url=url, headers=reply.headers),
+            *find_contacts(reading, url=url),
+            *find_technology(reading, url=url, headers=reply.headers),
         ):
             key = (finding.field, finding.value)
-            known = self._findings.get(key)
-            if known is None and len(self._findings) >= MOST_FINDINGS:
+            known = self._facts.get(key)
+            if known is None and len(self._facts) >= MAX_SITE_FACTS:
                 return
             if known is None or known.confidence < finding.confidence:
-                self._findings[key] = finding
+                self._facts[key] = finding
 
-    def _links(self, base: WebAddress, reading: Reading) -> list[tuple[WebAddress, str]]:
-        if "nofollow" in reading.metas.robots or "none" in reading.metas.robots:
+    def _list_links(self, base: Url, reading: ParsedPage) -> list[tuple[Url, str]]:
+        if "nofollow" in reading.meta_tags.robots or "none" in reading.meta_tags.robots:
             return []
-        found = ((page_address(base, link.href), link.text) for link in reading.links)
-        return [(at, text) for at, text in found if at and site_of(at.host) == self._site]
+        found = ((parse_page_url(base, link.href), link.text) for link in reading.links)
+        return [(at, text) for at, text in found if at and get_site(at.host) == self._site]
 
-    def _earlier(self, home: WebAddress) -> list[KeyPage]:
+    def _list_earlier_pages(self, home: Url) -> list[KeyPage]:
         """Return the pages that were read last time, in the order they are worth a request."""
         read = []
         for seen in self._known.values():
             if seen.status == 200 and seen.fingerprint and not seen.url.endswith("/robots.txt"):
-                address = _address(seen.url)
-                if address is not None and site_of(address.host) == self._site:
+                address = _parse_url(seen.url)
+                if address is not None and get_site(address.host) == self._site:
                     read.append((address, ""))
         homes = [str(home), str(self._start)]
-        return key_pages(read, most=self._limits.pages - 1, not_again=homes)
+        return choose_key_pages(read, most=self._limits.pages - 1, not_again=homes)
 
-    async def _discovered(
-        self, home: WebAddress, links: list[tuple[WebAddress, str]], sitemaps: Sequence[str]
+    async def _discover_pages(
+        self, home: Url, links: list[tuple[Url, str]], sitemaps: Sequence[str]
     ) -> list[KeyPage]:
         """Return the pages worth a request, from the home page's links and, if few, sitemaps."""
         # More than we will read: some will not be there, or not for us.
         most = 3 * self._limits.pages
         homes = [str(home), str(self._start)]
-        wanted = key_pages(links, most=most, not_again=homes)
+        wanted = choose_key_pages(links, most=most, not_again=homes)
         if sum(page.kind != OTHER for page in wanted) >= self._limits.pages - 1:
             return wanted
-        listed = await self._listed(home, sitemaps)
-        return key_pages([*links, *listed], most=most, not_again=homes) if listed else wanted
+        listed = await self._list_sitemap_pages(home, sitemaps)
+        return choose_key_pages([*links, *listed], most=most, not_again=homes) if listed else wanted
 
-    async def _listed(
-        self, home: WebAddress, sitemaps: Sequence[str]
-    ) -> list[tuple[WebAddress, str]]:
+    async def _list_sitemap_pages(
+        self, home: Url, sitemaps: Sequence[str]
+    ) -> list[tuple[Url, str]]:
         maps = deque(sitemaps or [f"{home.scheme}://{home.netloc}/sitemap.xml"])
         asked: set[str] = set()
-        found: list[tuple[WebAddress, str]] = []
-        while maps and len(asked) < MOST_MAPS and not self._used_up():
-            address = _address(maps.popleft())
-            if address is None or str(address) in asked or site_of(address.host) != self._site:
+        found: list[tuple[Url, str]] = []
+        while maps and len(asked) < MAX_SITEMAP_FILES and not self._is_limit_reached():
+            address = _parse_url(maps.popleft())
+            if address is None or str(address) in asked or get_site(address.host) != self._site:
                 continue
             asked.add(str(address))
             fetched = await self._fetch(address)
             if fetched.reply is None or fetched.reply.status != 200:
                 continue
-            sitemap = read_sitemap(fetched.reply.body)
+            sitemap = parse_sitemap(fetched.reply.body)
             # Of several maps, the one of pages comes before those of posts and products.
-            maps.extend(sorted(sitemap.maps, key=lambda at: "page" not in at)[:MOST_MAPS])
+            maps.extend(sorted(sitemap.maps, key=lambda at: "page" not in at)[:MAX_SITEMAP_FILES])
             for text in sitemap.pages:
-                at = page_address(home, text)
-                if at is not None and site_of(at.host) == self._site:
+                at = parse_page_url(home, text)
+                if at is not None and get_site(at.host) == self._site:
                     found.append((at, ""))
         return found
 
-    async def _read(self, wanted: Sequence[KeyPage], home: WebAddress) -> None:
+    async def _read_pages(self, wanted: Sequence[KeyPage], home: Url) -> None:
         for page in wanted:
-            if self._used_up():
+            if self._is_limit_reached():
                 return
-            address = _address(page.url)
+            address = _parse_url(page.url)
             if address is None:
                 continue
             fetched = await self._fetch(address)
             url = str(fetched.address)
-            if url == str(home) or (url != page.url and url in self._toll.seen):
+            if url == str(home) or (url != page.url and url in self._usage.seen):
                 continue  # led back to what we know
-            kind = page.kind if page.kind != OTHER else page_kind(fetched.address.target)
-            self._kept(fetched, kind)
+            kind = page.kind if page.kind != OTHER else get_page_kind(fetched.address.target)
+            self._record_page(fetched, kind)
             if fetched.reply is not None and fetched.reply.status in (429, 503):
                 return
 
-    def _used_up(self) -> bool:
+    def _is_limit_reached(self) -> bool:
         """Say whether the visit may ask for nothing more, and note why."""
-        if len(self._pages) + self._as_before >= self._limits.pages:
+        if len(self._pages) + self._unchanged_count >= self._limits.pages:
             self.limits_hit.add("pages")
-        elif self._toll.bytes >= self._limits.bytes:
+        elif self._usage.bytes >= self._limits.bytes:
             self.limits_hit.add("bytes")
-        elif self._toll.requests >= 4 * self._limits.pages + 6:
+        elif self._usage.requests >= 4 * self._limits.pages + 6:
             self.limits_hit.add("requests")
-        elif self._clock.elapsed() - self._began + self._gap >= self._limits.site:
+        elif self._clock.elapsed() - self._started + self._gap >= self._limits.site:
             self.limits_hit.add("time")
         else:
             return False
@@ -319,37 +328,37 @@ class Visiting:
 
 
 @cache
-def _suffixes() -> PublicSuffixList:
+def _load_suffixes() -> PublicSuffixList:
     return PublicSuffixList()
 
 
-def site_of(host: str) -> str:
+def get_site(host: str) -> str:
     """Return the registrable name a host belongs to; a host without one is its own site."""
-    return str(_suffixes().privatesuffix(host) or host)
+    return str(_load_suffixes().privatesuffix(host) or host)
 
 
-def site_named(url: str) -> str:
+def parse_site(url: str) -> str:
     """Return the site an address or a host's name belongs to, as visits are remembered under."""
-    address = _address(url if "://" in url[:12] else f"http://{url.strip()}")
-    return url[:200] if address is None else site_of(address.host)
+    address = _parse_url(url if "://" in url[:12] else f"http://{url.strip()}")
+    return url[:200] if address is None else get_site(address.host)
 
 
-def _address(url: str) -> WebAddress | None:
+def _parse_url(url: str) -> Url | None:
     try:
-        return web_address(url)
+        return parse_url(url)
     except PermanentError:
         return None
 
 
-def _nature(reading: Reading) -> Nature:
-    return page_nature(
+def _classify_parsed(reading: ParsedPage) -> PageType:
+    return classify_page(
         title=reading.title,
         text=reading.text,
         asks_for_password=reading.asks_for_password,
-        wants_script=reading.wants_script,
+        wants_script=reading.needs_javascript,
     )
 
 
-def _is_page(reply: Reply) -> bool:
+def _is_page(reply: Response) -> bool:
     said = reply.headers.get("content-type", "").lower()
     return not said or said.startswith(_PAGE_TYPES)

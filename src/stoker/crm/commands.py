@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, takes_json
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import Exit, json_option, pass_context, print_json, print_text, run_async
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from stoker.accounts.model import CrmConnection
     from stoker.base.types import TenantId
     from stoker.budgets.model import Health
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
 
-KINDS = ("odoo",)
+CRM_KINDS = ("odoo",)
 
 
 @click.group()
@@ -27,17 +27,17 @@ def crm() -> None:
 
 
 @crm.command("connect")
-@takes_tenant
-@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], help="Which CRM it is.")
+@tenant_option
+@click.option("--kind", type=click.Choice(CRM_KINDS), default=CRM_KINDS[0], help="Which CRM it is.")
 @click.option("--url", help="Where it is. Default: odoo.url, or where it was before.")
 @click.option("--database", help="Its database. Default: odoo.database, or the one before.")
 @click.option(
     "--expires", metavar="TIME", help="When its key expires; Odoo's last three months at most."
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def connect(
-    asked: Asked,
+    asked: CommandContext,
     tenant: str | None,
     kind: str,
     url: str | None,
@@ -50,36 +50,36 @@ def connect(
     The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not kept in the store. Exit code
     1 when the CRM does not answer as it should; the connection is kept all the same.
     """
-    from stoker.cli.options import moment
+    from stoker.cli.options import parse_time
 
-    at = None if expires is None else moment(expires, what="--expires")
-    whose, kept, health = run_async(_connect(asked, tenant, kind, url, database, at))
-    _show(whose, kept, health, as_json=as_json)
+    at = None if expires is None else parse_time(expires, what="--expires")
+    whose, kept, health = run_async(_connect_crm(asked, tenant, kind, url, database, at))
+    _print_connection(whose, kept, health, as_json=as_json)
     return Exit.OK if health.ok else Exit.PROBLEMS
 
 
 @crm.command("disconnect")
-@takes_tenant
-@takes_json
-@pass_asked
-def disconnect(asked: Asked, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def disconnect(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
-    whose, kept = run_async(_disconnect(asked, tenant))
-    _show(whose, kept, None, as_json=as_json)
+    whose, kept = run_async(_disconnect_crm(asked, tenant))
+    _print_connection(whose, kept, None, as_json=as_json)
 
 
 @crm.command("show")
-@takes_tenant
-@takes_json
-@pass_asked
-def show_crm(asked: Asked, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def show_crm(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
-    whose, kept = run_async(_shown(asked, tenant))
-    _show(whose, kept, None, as_json=as_json)
+    whose, kept = run_async(_load_connection(asked, tenant))
+    _print_connection(whose, kept, None, as_json=as_json)
 
 
-async def _connect(
-    asked: Asked,
+async def _connect_crm(
+    asked: CommandContext,
     tenant: str | None,
     kind: str,
     url: str | None,
@@ -88,12 +88,12 @@ async def _connect(
 ) -> tuple[TenantId, CrmConnection, Health]:
     from stoker.accounts.model import CrmConnection
     from stoker.budgets.model import Health
-    from stoker.nightly.setup import crm_at
+    from stoker.nightly.setup import open_crm
 
-    async with asked.app() as app:
-        whose = one_tenant(app.settings, tenant)
+    async with asked.open_app() as app:
+        whose = choose_tenant(app.settings, tenant)
         own, accounts = app.settings.for_tenant(whose).odoo, app.backend.tenant(whose).accounts
-        before = await accounts.connection()
+        before = await accounts.find_connection()
         place = url or (before.url if before else own.url)
         data = database or (before.database if before else own.database)
         if not place or not data:
@@ -101,17 +101,19 @@ async def _connect(
                 f"say where the CRM of {whose} is: stoker crm connect --tenant {whose} "
                 "--url https://your.odoo.com --database NAME"
             )
-        kept = CrmConnection(kind=kind, url=_place(place), database=data, key_expires_at=expires)
-        await accounts.put_connection(kept)
-        await accounts.put_onboarded("crm", at=app.clock.now())
+        kept = CrmConnection(
+            kind=kind, url=_normalize_url(place), database=data, key_expires_at=expires
+        )
+        await accounts.save_connection(kept)
+        await accounts.complete_setup_step("crm", at=app.clock.now())
         try:
-            health = await crm_at(app.connectors, whose, kept, despite_stops=True).check()
+            health = await open_crm(app.connectors, whose, kept, despite_stops=True).check()
         except ConfigError as error:  # its key is missing, or must not go there
             health = Health(ok=False, detail=str(error))
     return whose, kept, health
 
 
-def _place(url: str) -> str:
+def _normalize_url(url: str) -> str:
     from stoker.http.fields import BASE_URL
 
     try:
@@ -120,61 +122,67 @@ def _place(url: str) -> str:
         raise ConfigError(f"--url is {url[:80]!r}; allowed: {BASE_URL.allowed}") from None
 
 
-async def _disconnect(asked: Asked, tenant: str | None) -> tuple[TenantId, CrmConnection]:
+async def _disconnect_crm(
+    asked: CommandContext, tenant: str | None
+) -> tuple[TenantId, CrmConnection]:
     from dataclasses import replace
 
-    async with asked.app() as app:
-        whose = one_tenant(app.settings, tenant)
+    async with asked.open_app() as app:
+        whose = choose_tenant(app.settings, tenant)
         accounts = app.backend.tenant(whose).accounts
-        before = await accounts.connection()
+        before = await accounts.find_connection()
         if before is None:
             raise ConfigError(f"{whose} is connected by settings alone; unset odoo.url there")
         kept = replace(before, active=False)
-        await accounts.put_connection(kept)
+        await accounts.save_connection(kept)
     return whose, kept
 
 
-async def _shown(asked: Asked, tenant: str | None) -> tuple[TenantId, CrmConnection | None]:
+async def _load_connection(
+    asked: CommandContext, tenant: str | None
+) -> tuple[TenantId, CrmConnection | None]:
     from stoker.accounts.model import CrmConnection
 
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
-        kept = await app.backend.tenant(whose).accounts.connection()
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        kept = await app.backend.tenant(whose).accounts.find_connection()
         own = app.settings.for_tenant(whose).odoo
         if kept is None and own.url and own.database:
             kept = CrmConnection(kind="odoo", url=own.url, database=own.database)
     return whose, kept
 
 
-def _show(
+def _print_connection(
     tenant: TenantId, kept: CrmConnection | None, health: Health | None, *, as_json: bool
 ) -> None:
     if as_json:
-        show_json(
+        print_json(
             {
                 "tenant": tenant,
                 "kind": kept.kind if kept else None,
                 "url": kept.url if kept else None,
                 "database": kept.database if kept else None,
                 "active": bool(kept and kept.active),
-                "key_expires_at": _moment(kept.key_expires_at) if kept else None,
+                "key_expires_at": _format_moment(kept.key_expires_at) if kept else None,
                 "ok": health.ok if health else None,
                 "detail": health.detail if health else "",
             }
         )
         return
     if kept is None:
-        say(f"results of {tenant} go nowhere; say where with: stoker crm connect --tenant {tenant}")
+        print_text(
+            f"results of {tenant} go nowhere; say where with: stoker crm connect --tenant {tenant}"
+        )
         return
     where = f"{kept.kind} at {kept.url}, database {kept.database}"
-    say(f"results of {tenant} {'go' if kept.active else 'would go'} to {where}")
+    print_text(f"results of {tenant} {'go' if kept.active else 'would go'} to {where}")
     if not kept.active:
-        say("  switched off; they are kept until: stoker crm connect")
+        print_text("  switched off; they are kept until: stoker crm connect")
     if kept.key_expires_at:
-        say(f"  its key expires {kept.key_expires_at:%Y-%m-%d}")
+        print_text(f"  its key expires {kept.key_expires_at:%Y-%m-%d}")
     if health is not None:
-        say(f"  {'ok' if health.ok else 'WRONG'}: {health.detail}")
+        print_text(f"  {'ok' if health.ok else 'WRONG'}: {health.detail}")
 
 
-def _moment(at: datetime | None) -> str | None:
+def _format_moment(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()

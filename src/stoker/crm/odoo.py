@@ -15,32 +15,32 @@ from contextlib import suppress
 from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.jsontools import list_in, object_in, text_in
+from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.types import Json
 from stoker.budgets.model import Health
-from stoker.crm.odoo_load import Calls, InTurn, loaded, pieces
+from stoker.crm.odoo_load import OdooProtocol, RateLimitedProtocol, load_rows, split_batches
 from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
 from stoker.crm.rows import PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.crm.upsert import ACTIVE, Upserting, Write
-from stoker.http.api_client import healthy
-from stoker.http.client import Call, Http
-from stoker.http.strict_json import read_json
+from stoker.crm.upsert import ACTIVE, RowResult, RowWrite
+from stoker.http.api_client import check_health
+from stoker.http.client import HttpClient, Request
+from stoker.http.strict_json import parse_json
 
 DEADLINE = timedelta(seconds=60)
 
-FIRST_WITH_JSON2 = 19
+MIN_JSON2_VERSION = 19
 
-IDS_A_CALL = 500
+IDS_PER_CALL = 500
 
-OURS = "stoker."
+OWN_PREFIX = "stoker."
 
-MOST_FOUND = 2_000  # records that say the same; more are not looked through
+MAX_FOUND = 2_000  # records that say the same; more are not looked through
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[a-z0-9_]{1,64}){0,5}")
 
 _VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3})?")
 
-_ALSO_ARCHIVED: Mapping[str, Json] = {"active_test": False}
+_INCLUDE_ARCHIVED: Mapping[str, Json] = {"active_test": False}
 
 
 class Odoo:
@@ -53,7 +53,7 @@ class Odoo:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
         url: str,
         database: str,
@@ -71,34 +71,34 @@ class Odoo:
         self._database, self._login, self._key = database, login, key
         self._protocol, self._turn = protocol, turn
         self._chance, self._sleep = chance, sleep
-        self._calls: Calls | None = None
+        self._calls: OdooProtocol | None = None
         self._fields: dict[str, Mapping[str, CrmField]] = {}
 
     def __repr__(self) -> str:
         return f"Odoo({self._url!r}, {self._database!r})"
 
     @property
-    def place(self) -> str:
+    def database_id(self) -> str:
         """Which database this is, whatever protocol it is spoken to in."""
         return f"{self._url.lower()} {self._database}"
 
     async def check(self) -> Health:
         async def look() -> str:
-            calls = await self._spoken()
+            calls = await self._get_protocol()
             none: dict[str, Json] = {"domain": [["id", "=", 0]]}
             if await calls.call(PARTNER, "search_count", none) != 0:
                 raise TransientError("odoo does not answer what it was asked")
-            await self._described(PARTNER)  # every export begins with it
+            await self._load_fields(PARTNER)  # every export begins with it
             return f"{calls.name} at {self._url}, database {self._database}"
 
-        return await healthy(look)
+        return await check_health(look)
 
     async def fields(self, model: str) -> Mapping[str, CrmField]:
         if model not in self._fields:
-            self._fields[model] = await self._described(model)
+            self._fields[model] = await self._load_fields(model)
         return self._fields[model]
 
-    async def found(
+    async def find_records(
         self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
     ) -> dict[str, CrmRecord]:
         found: dict[str, CrmRecord] = {}
@@ -107,20 +107,22 @@ class Odoo:
             has = await self.fields(model)
             columns = sorted({name for row in of_model for name in row.values if name in has})
             ids = [known[row.external_id] for row in of_model if row.external_id in known]
-            for some in pieces(ids, IDS_A_CALL):
+            for some in split_batches(ids, IDS_PER_CALL):
                 term: Json = ["id", "in", list(some)]
-                for record in await self.search(model, [term], fields=columns, limit=IDS_A_CALL):
+                for record in await self.search(model, [term], fields=columns, limit=IDS_PER_CALL):
                     found[record.external_id] = record
             rest = [row for row in of_model if row.external_id not in found]
-            found |= await self._looked_for(model, rest, columns, has)
+            found |= await self._find_by_value(model, rest, columns, has)
         return {row.external_id: found[row.external_id] for row in rows if row.external_id in found}
 
-    async def upsert(self, writes: Sequence[Write]) -> dict[str, Upserting]:
-        return await loaded(await self._spoken(), writes, chance=self._chance, sleep=self._sleep)
+    async def upsert(self, writes: Sequence[RowWrite]) -> dict[str, RowResult]:
+        return await load_rows(
+            await self._get_protocol(), writes, chance=self._chance, sleep=self._sleep
+        )
 
     async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
-        calls = await self._spoken()
-        await calls.call(_named(model), "write", {"vals": dict(values)}, ids=list(ids))
+        calls = await self._get_protocol()
+        await calls.call(_check_model_name(model), "write", {"vals": dict(values)}, ids=list(ids))
 
     async def search(
         self,
@@ -131,7 +133,7 @@ class Odoo:
         limit: int = 1000,
         after: int = 0,
     ) -> list[CrmRecord]:
-        calls = await self._spoken()
+        calls = await self._get_protocol()
         terms: list[Json] = [*domain, ["id", ">", after]] if after else list(domain)
         arguments: dict[str, Json] = {
             "domain": terms,
@@ -139,30 +141,32 @@ class Odoo:
             "limit": limit,
             "order": "id",
         }
-        told = await calls.call(_named(model), "search_read", arguments, context=_ALSO_ARCHIVED)
+        told = await calls.call(
+            _check_model_name(model), "search_read", arguments, context=_INCLUDE_ARCHIVED
+        )
         if not isinstance(told, list):
             raise TransientError(f"odoo did not answer a search of {model} with records")
-        records = {id_: each for each in told[:limit] if (id_ := _id_in(each)) is not None}
-        named = await self._external_ids(calls, model, list(records))
+        records = {id_: each for each in told[:limit] if (id_ := _get_id(each)) is not None}
+        named = await self._list_external_ids(calls, model, list(records))
         return [
             CrmRecord(
                 id=id_,
                 external_id=named.get(id_, ""),
-                values={name: object_in(each).get(name) or None for name in fields},
+                values={name: get_object(each).get(name) or None for name in fields},
             )
             for id_, each in records.items()
         ]
 
-    async def _described(self, model: str) -> Mapping[str, CrmField]:
+    async def _load_fields(self, model: str) -> Mapping[str, CrmField]:
         wanted: Json = ["type", "readonly", "selection"]
-        calls = await self._spoken()
-        told = await calls.call(_named(model), "fields_get", {"attributes": wanted})
-        described = object_in(told)
+        calls = await self._get_protocol()
+        told = await calls.call(_check_model_name(model), "fields_get", {"attributes": wanted})
+        described = get_object(told)
         if not described:
             raise TransientError(f"odoo did not say which fields {model} has")
-        return {name: _field(each) for name, each in described.items()}
+        return {name: _to_field(each) for name, each in described.items()}
 
-    async def _looked_for(
+    async def _find_by_value(
         self,
         model: str,
         rows: Sequence[CrmRow],
@@ -173,38 +177,44 @@ class Odoo:
         found: dict[str, CrmRecord] = {}
         by_column: dict[str, list[CrmRow]] = {}
         for row in rows:
-            if row.look is not None and row.look[0].partition(".")[0] in has:
-                by_column.setdefault(row.look[0], []).append(row)
+            if row.match_by is not None and row.match_by[0].partition(".")[0] in has:
+                by_column.setdefault(row.match_by[0], []).append(row)
         for column, of_column in by_column.items():
-            for some in pieces(of_column, IDS_A_CALL):
-                saying = list(dict.fromkeys(row.look[1] for row in some if row.look))
+            for some in split_batches(of_column, IDS_PER_CALL):
+                saying = list(dict.fromkeys(row.match_by[1] for row in some if row.match_by))
                 domain: list[Json] = [[column, "in", list[Json](saying)]]
-                if all(row.once.get("is_company") for row in some):
+                if all(row.on_create.get("is_company") for row in some):
                     # A contact has its company's number too.
                     domain.append(["is_company", "=", True])
                 wanted = sorted({*columns, column} & has.keys())
-                said = await self.search(model, domain, fields=wanted, limit=MOST_FOUND)
-                found |= _matched(some, said)
+                said = await self.search(model, domain, fields=wanted, limit=MAX_FOUND)
+                found |= _match_rows(some, said)
         return found
 
-    async def _external_ids(self, calls: Calls, model: str, ids: Sequence[int]) -> dict[int, str]:
+    async def _list_external_ids(
+        self, calls: OdooProtocol, model: str, ids: Sequence[int]
+    ) -> dict[int, str]:
         """Return each record's external id, ours before anybody else's if it has several."""
         named: dict[int, str] = {}
-        for some in pieces(ids, IDS_A_CALL):
-            told = await calls.external_ids(_named(model), some)
+        for some in split_batches(ids, IDS_PER_CALL):
+            told = await calls.external_ids(_check_model_name(model), some)
             # Where we are shown somebody else's, ours may stand behind it.
-            theirs = [id_ for id_, names in told.items() if any(names) and not _ours(names)]
-            if theirs and not calls.names_all:
+            theirs = [
+                id_ for id_, names in told.items() if any(names) and not _choose_own_id(names)
+            ]
+            if theirs and not calls.lists_all_ids:
                 with suppress(PermanentError, ConfigError):  # it need not let us see that
-                    told |= await calls.all_external_ids(_named(model), theirs)
-            named |= {id_: _ours(names) or next(iter(names), "") for id_, names in told.items()}
+                    told |= await calls.all_external_ids(_check_model_name(model), theirs)
+            named |= {
+                id_: _choose_own_id(names) or next(iter(names), "") for id_, names in told.items()
+            }
         return named
 
-    async def _spoken(self) -> Calls:
+    async def _get_protocol(self) -> OdooProtocol:
         if self._calls is None:
-            protocol = self._protocol or await self._suited()
+            protocol = self._protocol or await self._detect_protocol()
             where = {"url": self._url, "database": self._database}
-            calls: Calls
+            calls: OdooProtocol
             if protocol == "json2":
                 calls = Json2(self._http, **where, key=self._key, deadline=self._deadline)
             else:
@@ -215,12 +225,12 @@ class Odoo:
                     key=self._key,
                     deadline=self._deadline,
                 )
-            self._calls = calls if self._turn is None else InTurn(calls, self._turn)
+            self._calls = calls if self._turn is None else RateLimitedProtocol(calls, self._turn)
         return self._calls
 
-    async def _suited(self) -> str:
+    async def _detect_protocol(self) -> str:
         """Return which protocol the server's version suits; one that will not say is an old one."""
-        call = Call(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
+        call = Request(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
         if self._turn is not None:
             await self._turn()
         try:
@@ -232,19 +242,19 @@ class Odoo:
         if reply.status >= 500 or reply.status == 429:
             raise TransientError(f"odoo does not say its version now ({reply.status})")
         try:
-            data = read_json(reply.body) if reply.status == 200 else None
+            data = parse_json(reply.body) if reply.status == 200 else None
         except PermanentError as error:
             raise TransientError("odoo says its version unreadably; ask again") from error
-        version = _version(data)
-        return "json2" if version is not None and version >= FIRST_WITH_JSON2 else "xmlrpc"
+        version = _parse_version(data)
+        return "json2" if version is not None and version >= MIN_JSON2_VERSION else "xmlrpc"
 
 
-def _matched(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, CrmRecord]:
+def _match_rows(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, CrmRecord]:
     ours = {record.external_id: record for record in said}
     found = {row.external_id: ours[row.external_id] for row in rows if row.external_id in ours}
     for row in rows:
-        if row.alone and row.look is not None and row.external_id not in found:
-            column, value = row.look
+        if row.is_unique and row.match_by is not None and row.external_id not in found:
+            column, value = row.match_by
             theirs = [each for each in said if each.values.get(column) == value]
             if theirs:
                 seen = [each for each in theirs if each.values.get(ACTIVE)]  # not archived
@@ -252,33 +262,33 @@ def _matched(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, Crm
     return found
 
 
-def _version(data: Json) -> int | None:
+def _parse_version(data: Json) -> int | None:
     """Return the major version; `saas~18.3` is an 18."""
-    info = list_in(data, "version_info", most=1)
-    said = str(info[0]) if info else text_in(data, "version")
+    info = get_list(data, "version_info", most=1)
+    said = str(info[0]) if info else get_line(data, "version")
     match = _VERSION.search(said)
     return int(match[1]) if match else None
 
 
-def _field(described: Json) -> CrmField:
-    choices = list_in(described, "selection", most=500)
+def _to_field(described: Json) -> CrmField:
+    choices = get_list(described, "selection", most=500)
     return CrmField(
-        kind=text_in(described, "type"),
-        readonly=object_in(described).get("readonly") is True,
+        kind=get_line(described, "type"),
+        readonly=get_object(described).get("readonly") is True,
         choices=tuple(str(each[0]) for each in choices if isinstance(each, list) and each),
     )
 
 
-def _ours(names: Iterable[str]) -> str:
-    return next((each for each in names if each.startswith(OURS)), "")
+def _choose_own_id(names: Iterable[str]) -> str:
+    return next((each for each in names if each.startswith(OWN_PREFIX)), "")
 
 
-def _id_in(record: Json) -> int | None:
-    id_ = object_in(record).get("id")
+def _get_id(record: Json) -> int | None:
+    id_ = get_object(record).get("id")
     return id_ if isinstance(id_, int) and not isinstance(id_, bool) else None
 
 
-def _named(model: str) -> str:
+def _check_model_name(model: str) -> str:
     if not _NAME.fullmatch(model):
         raise PermanentError("this is no name of a model of odoo")
     return model

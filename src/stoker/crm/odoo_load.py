@@ -13,37 +13,42 @@ from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from stoker.base.errors import PermanentError, TransientError
-from stoker.base.jsontools import list_in, object_in, text_in
-from stoker.base.retry import backoff
+from stoker.base.jsontools import get_line, get_list, get_object
+from stoker.base.retry import compute_backoff
 from stoker.base.types import Json
 from stoker.crm.rows import LEAD
-from stoker.crm.upsert import Upserting, Write
+from stoker.crm.upsert import RowResult, RowWrite
 
-ROWS_A_CALL = 200
+ROWS_PER_CALL = 200
 
-MOST_RACES = 8  # lost in a row; 16 writers of one record needed 6
+MAX_CONFLICTS = 8  # lost in a row; 16 writers of one record needed 6
 
-MOST_SILENCES = 3  # answers lost, or told to come later, in a row
+MAX_TIMEOUTS = 3  # answers lost, or told to come later, in a row
 
-LONGEST_PATIENCE = timedelta(seconds=30)
+MAX_LOAD_WAIT = timedelta(seconds=30)
 
-_RACED = ("could not serialize", "concurrent update", "deadlock detected", "could not obtain lock")
+_CONFLICT_TEXTS = (
+    "could not serialize",
+    "concurrent update",
+    "deadlock detected",
+    "could not obtain lock",
+)
 
 _FIRST_WAIT = timedelta(milliseconds=50)
 
-_MOST_WAIT = timedelta(seconds=5)
+_MAX_WAIT = timedelta(seconds=5)
 
 Item = TypeVar("Item")
 
 
-class Calls(Protocol):
+class OdooProtocol(Protocol):
     """A protocol Odoo speaks. See `Json2`."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def names_all(self) -> bool: ...
+    def lists_all_ids(self) -> bool: ...
 
     async def call(
         self,
@@ -62,12 +67,12 @@ class Calls(Protocol):
     ) -> dict[int, tuple[str, ...]]: ...
 
 
-class InTurn:
+class RateLimitedProtocol:
     """A protocol whose every call waits for its turn first."""
 
-    def __init__(self, calls: Calls, turn: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, calls: OdooProtocol, turn: Callable[[], Awaitable[None]]) -> None:
         self._calls, self._turn = calls, turn
-        self.name, self.names_all = calls.name, calls.names_all
+        self.name, self.lists_all_ids = calls.name, calls.lists_all_ids
 
     async def call(
         self,
@@ -90,24 +95,25 @@ class InTurn:
         return await self._calls.all_external_ids(model, ids)
 
 
-async def loaded(
-    calls: Calls,
-    writes: Sequence[Write],
+async def load_rows(
+    calls: OdooProtocol,
+    writes: Sequence[RowWrite],
     *,
     chance: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
-) -> dict[str, Upserting]:
+) -> dict[str, RowResult]:
     """Send rows and return what became of each, by external id. Raises ConfigError only.
 
     Once the server does not answer, the rows after that are for later.
     """
-    told: dict[str, Upserting] = {}
-    later: Upserting | None = None
-    for batch in _batches(writes):
+    told: dict[str, RowResult] = {}
+    later: RowResult | None = None
+    for batch in _group_writes(writes):
         if later is None:
-            told |= await _Loading(calls, chance, sleep).done(batch)
+            told |= await _RowLoader(calls, chance, sleep).load_batch(batch)
             later = next(
-                (told[w.row.external_id] for w in batch if told[w.row.external_id].later), None
+                (told[w.row.external_id] for w in batch if told[w.row.external_id].is_retryable),
+                None,
             )
         else:
             told |= {
@@ -117,99 +123,99 @@ async def loaded(
     return told
 
 
-def pieces(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
+def split_batches(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     """Yield the items in order, at most so many together."""
     for start in range(0, len(items), most):
         yield items[start : start + most]
 
 
-def _batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
+def _group_writes(writes: Sequence[RowWrite]) -> Iterator[Sequence[RowWrite]]:
     """Yield rows with the same columns together; what is linked to stays before what links."""
-    groups: dict[tuple[str, ...], list[Write]] = {}
+    groups: dict[tuple[str, ...], list[RowWrite]] = {}
     for write in {each.row.external_id: each for each in writes}.values():
         links = "1" if write.row.links else "0"
         groups.setdefault((links, write.row.model, *sorted(write.cells)), []).append(write)
     for key in sorted(groups, key=lambda key: (key[0], key[1] == LEAD)):
-        yield from pieces(groups[key], ROWS_A_CALL)
+        yield from split_batches(groups[key], ROWS_PER_CALL)
 
 
 @dataclass(frozen=True, slots=True)
-class _Loading:
-    calls: Calls
+class _RowLoader:
+    calls: OdooProtocol
     chance: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
 
-    async def done(self, batch: Sequence[Write]) -> dict[str, Upserting]:
+    async def load_batch(self, batch: Sequence[RowWrite]) -> dict[str, RowResult]:
         """Write what can be written of a batch, and say what became of the rest."""
-        told: dict[str, Upserting] = {}
+        told: dict[str, RowResult] = {}
         rows = list(batch)
         while rows:
             try:
-                answer = await self._patiently(rows)
+                answer = await self._load_with_retries(rows)
             except TransientError as error:
                 return told | {
-                    write.row.external_id: Upserting(
+                    write.row.external_id: RowResult(
                         external_id=write.row.external_id,
-                        because=str(error),
-                        later=True,
+                        reason=str(error),
+                        is_retryable=True,
                         retry_after=error.retry_after,
                     )
                     for write in rows
                 }
             except PermanentError as error:
-                return told | await self._halved(rows, str(error))
-            if (ids := _ids(answer, len(rows))) is not None:
+                return told | await self._bisect(rows, str(error))
+            if (ids := _parse_ids(answer, len(rows))) is not None:
                 return told | {
-                    write.row.external_id: Upserting(external_id=write.row.external_id, id=id_)
+                    write.row.external_id: RowResult(external_id=write.row.external_id, id=id_)
                     for write, id_ in zip(rows, ids, strict=True)
                 }
-            bad = _bad(answer, rows)
+            bad = _parse_row_errors(answer, rows)
             if not bad:
-                return told | await self._halved(rows, "odoo refuses it and does not say why")
+                return told | await self._bisect(rows, "odoo refuses it and does not say why")
             told |= {
-                rows[at].row.external_id: Upserting(
-                    external_id=rows[at].row.external_id, because=because
+                rows[at].row.external_id: RowResult(
+                    external_id=rows[at].row.external_id, reason=because
                 )
                 for at, because in bad.items()
             }
             rows = [write for at, write in enumerate(rows) if at not in bad]
         return told
 
-    async def _halved(self, rows: Sequence[Write], because: str) -> dict[str, Upserting]:
+    async def _bisect(self, rows: Sequence[RowWrite], because: str) -> dict[str, RowResult]:
         """Find the row that spoils the others by sending fewer at a time."""
         if len(rows) == 1:
             id_ = rows[0].row.external_id
-            return {id_: Upserting(external_id=id_, because=because)}
+            return {id_: RowResult(external_id=id_, reason=because)}
         half = len(rows) // 2
-        return await self.done(rows[:half]) | await self.done(rows[half:])
+        return await self.load_batch(rows[:half]) | await self.load_batch(rows[half:])
 
-    async def _patiently(self, rows: Sequence[Write]) -> Json:
+    async def _load_with_retries(self, rows: Sequence[RowWrite]) -> Json:
         """Send one load until it neither meets another nor goes unanswered, a few times."""
         races = silences = 0
         while True:
             wait = None
             try:
-                answer = await self._sent(rows)
+                answer = await self._send(rows)
             except TransientError as error:
                 silences += 1
                 wait = error.retry_after
-                if silences > MOST_SILENCES or (wait is not None and wait > LONGEST_PATIENCE):
+                if silences > MAX_TIMEOUTS or (wait is not None and wait > MAX_LOAD_WAIT):
                     raise
             else:
-                if not _raced(answer):
+                if not _is_conflict(answer):
                     return answer
                 races += 1
-                if races > MOST_RACES:
+                if races > MAX_CONFLICTS:
                     raise TransientError("others were writing the same records all the time")
-            jitter = backoff(
-                races + silences, chance=self.chance(), first=_FIRST_WAIT, most=_MOST_WAIT
+            jitter = compute_backoff(
+                races + silences, chance=self.chance(), first=_FIRST_WAIT, most=_MAX_WAIT
             )
             await self.sleep(((wait or timedelta(0)) + jitter).total_seconds())
 
-    async def _sent(self, rows: Sequence[Write]) -> Json:
+    async def _send(self, rows: Sequence[RowWrite]) -> Json:
         columns = sorted(rows[0].cells)
         data: list[Json] = [
-            [write.row.external_id, *(_cell(write.cells[column]) for column in columns)]
+            [write.row.external_id, *(_to_cell(write.cells[column]) for column in columns)]
             for write in rows
         ]
         model = rows[0].row.model
@@ -217,37 +223,37 @@ class _Loading:
         context: dict[str, Json] | None = {"tracking_disable": True} if model == LEAD else None
         arguments: dict[str, Json] = {"fields": ["id", *columns], "data": data}
         answer = await self.calls.call(model, "load", arguments, context=context)
-        if object_in(answer).get("ids") is not False and _ids(answer, len(rows)) is None:
+        if get_object(answer).get("ids") is not False and _parse_ids(answer, len(rows)) is None:
             raise TransientError("odoo did not say what became of the rows; it is safe to repeat")
         return answer
 
 
-def _cell(value: str | bool) -> str:
+def _to_cell(value: str | bool) -> str:
     return value if isinstance(value, str) else str(int(value))
 
 
-def _ids(answer: Json, many: int) -> list[int] | None:
-    ids = list_in(answer, "ids", most=many + 1)
+def _parse_ids(answer: Json, many: int) -> list[int] | None:
+    ids = get_list(answer, "ids", most=many + 1)
     whole = [id_ for id_ in ids if isinstance(id_, int) and not isinstance(id_, bool)]
     return whole if len(whole) == len(ids) == many else None
 
 
-def _raced(answer: Json) -> bool:
-    messages = list_in(answer, "messages", most=1_000)
-    said = [text_in(each, "message", longest=2_000) for each in messages]
-    return any(words in text for text in said for words in _RACED)
+def _is_conflict(answer: Json) -> bool:
+    messages = get_list(answer, "messages", most=1_000)
+    said = [get_line(each, "message", longest=2_000) for each in messages]
+    return any(words in text for text in said for words in _CONFLICT_TEXTS)
 
 
-def _bad(answer: Json, rows: Sequence[Write]) -> dict[int, str]:
+def _parse_row_errors(answer: Json, rows: Sequence[RowWrite]) -> dict[int, str]:
     """Return which rows a load stumbled over, and which of our columns each was about."""
     bad: dict[int, str] = {}
-    for message in list_in(answer, "messages", most=1_000):
-        at = object_in(message).get("record")
+    for message in get_list(answer, "messages", most=1_000):
+        at = get_object(message).get("record")
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < len(rows):
             continue
-        if text_in(message, "type") == "warning":
+        if get_line(message, "type") == "warning":
             continue
-        column = text_in(message, "field")
+        column = get_line(message, "field")
         about = f" because of {column}" if column in rows[at].cells else ""
         bad.setdefault(at, f"odoo refuses this row{about}; look at what the field there allows")
     return bad

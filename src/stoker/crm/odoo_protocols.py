@@ -32,18 +32,18 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.jsontools import list_in, text_in, whole_in
+from stoker.base.jsontools import get_count, get_line, get_list
 from stoker.base.types import Json, clean_text
-from stoker.http.api_client import Answered, Failure, Vendor, usable_key
-from stoker.http.client import Http
+from stoker.http.api_client import StatusMeaning, VendorApi, VendorResponse, check_api_key
+from stoker.http.client import HttpClient
 
-DEEPEST = 64  # values inside each other
+MAX_DEPTH = 64  # values inside each other
 
-MOST_VALUES = 500_000
+MAX_VALUES = 500_000
 
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
-_MOST_INT = 2**31 - 1
+_MAX_INT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Fault:
     text: str
 
 
-def written(method: str, params: tuple[Json, ...]) -> bytes:
+def encode_call(method: str, params: tuple[Json, ...]) -> bytes:
     """Return a call. Raises PermanentError for a value that cannot be written as XML-RPC."""
     try:
-        values = "".join(f"<param><value>{_written(each)}</value></param>" for each in params)
+        values = "".join(f"<param><value>{_encode_value(each)}</value></param>" for each in params)
     except RecursionError as error:
         raise PermanentError("a value is too deep to be sent") from error
     return (
@@ -66,16 +66,16 @@ def written(method: str, params: tuple[Json, ...]) -> bytes:
     ).encode()
 
 
-def read_answer(body: bytes) -> Json | Fault:
+def parse_response(body: bytes) -> Json | Fault:
     """Return what an answer says. Raises PermanentError when it is none."""
-    reading = _Reading()
+    reading = _ResponseReader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = reading.start
     parser.EndElementHandler = reading.end
     parser.CharacterDataHandler = reading.text
-    parser.StartDoctypeDeclHandler = _declared
-    parser.EntityDeclHandler = _declared
+    parser.StartDoctypeDeclHandler = _refuse_declaration
+    parser.EntityDeclHandler = _refuse_declaration
     try:
         parser.Parse(body, True)
         return reading.result()
@@ -83,17 +83,17 @@ def read_answer(body: bytes) -> Json | Fault:
         raise PermanentError("the answer is not XML-RPC as it should be") from error
 
 
-def _declared(*_: object) -> None:
+def _refuse_declaration(*_: object) -> None:
     raise ValueError("an answer has no business declaring a document type")
 
 
-def _written(value: Json) -> str:
+def _encode_value(value: Json) -> str:
     if value is None:
         return "<nil/>"
     if isinstance(value, bool):
         return f"<boolean>{int(value)}</boolean>"
     if isinstance(value, int):
-        if abs(value) > _MOST_INT:
+        if abs(value) > _MAX_INT:
             raise PermanentError("a number is too large to be sent")
         return f"<int>{value}</int>"
     if isinstance(value, float):
@@ -101,25 +101,25 @@ def _written(value: Json) -> str:
             raise PermanentError("a number is infinite")
         return f"<double>{value!r}</double>"
     if isinstance(value, str):
-        return f"<string>{_text(value)}</string>"
+        return f"<string>{_encode_text(value)}</string>"
     if isinstance(value, Mapping):
         members = "".join(
-            f"<member><name>{_text(name)}</name><value>{_written(each)}</value></member>"
+            f"<member><name>{_encode_text(name)}</name><value>{_encode_value(each)}</value></member>"
             for name, each in value.items()
         )
         return f"<struct>{members}</struct>"
-    items = "".join(f"<value>{_written(each)}</value>" for each in value)
+    items = "".join(f"<value>{_encode_value(each)}</value>" for each in value)
     return f"<array><data>{items}</data></array>"
 
 
-def _text(text: str) -> str:
-    if _NOT_XML.search(text):
+def _encode_text(text: str) -> str:
+    if _FORBIDDEN_IN_XML.search(text):
         raise PermanentError("a text has characters that cannot be sent")
     # A carriage return left as it is would arrive as a line feed.
     return escape(text, {"\r": "&#13;"})
 
 
-class _Reading:
+class _ResponseReader:
     """Values as they come; a container waits on the stack until it is closed."""
 
     def __init__(self) -> None:
@@ -132,13 +132,13 @@ class _Reading:
         self._fault = False
 
     def start(self, name: str, _: dict[str, str]) -> None:
-        if len(self._open) > DEEPEST * 4:  # a value of a list stands four elements deeper
+        if len(self._open) > MAX_DEPTH * 4:  # a value of a list stands four elements deeper
             raise ValueError("too deep")
         self._open.append((name, len(self._values)))
         self._words = []
         if name == "value":
             self._seen += 1
-            if self._seen > MOST_VALUES:
+            if self._seen > MAX_VALUES:
                 raise ValueError("too many values")
         if name == "fault":
             self._fault = True
@@ -161,7 +161,7 @@ class _Reading:
         elif name == "value":
             if len(self._values) == before:
                 self._values.append(clean_text(words))  # a value without a type is a text
-            self._placed()
+            self._place_value()
 
     def result(self) -> Json | Fault:
         (value,) = self._values
@@ -172,9 +172,9 @@ class _Reading:
         code, text = value.get("faultCode"), value.get("faultString")
         return Fault(code if isinstance(code, int) else 1, str(text))
 
-    def _placed(self) -> None:
+    def _place_value(self) -> None:
         """Put a finished value into the list or struct it stands in."""
-        holder = next((each for each, _ in reversed(self._open) if each in _HOLDERS), "")
+        holder = next((each for each, _ in reversed(self._open) if each in _WRAPPERS), "")
         if holder == "member":
             struct, name = self._stack[-1], self._names.pop()
             if not isinstance(struct, dict) or name in struct:
@@ -187,71 +187,80 @@ class _Reading:
             array.append(self._values.pop())
 
 
-_HOLDERS = {"member", "data", "param", "fault"}
+_WRAPPERS = {"member", "data", "param", "fault"}
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text.strip()) > 20:
         raise ValueError("a number has too many digits")
     return int(text)
 
 
-def _double(text: str) -> float:
+def _parse_double(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise ValueError("a number is infinite")
     return number
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     return {"0": False, "1": True}[text.strip()]
 
 
 _SCALARS: Mapping[str, Callable[[str], Json]] = {
     "string": clean_text,
-    "int": _integer,
-    "i4": _integer,
-    "i8": _integer,
-    "double": _double,
-    "boolean": _boolean,
+    "int": _parse_integer,
+    "i4": _parse_integer,
+    "i8": _parse_integer,
+    "double": _parse_double,
+    "boolean": _parse_boolean,
     "dateTime.iso8601": clean_text,
     "nil": lambda _: None,
 }
 
 NAME = "odoo"
 
-FAILURES: Mapping[int, Failure] = {
-    401: Failure(ConfigError, "refuses our key; make a new one there, they last three months"),
-    403: Failure(ConfigError, "does not let our user do this; give it sales and contact rights"),
-    404: Failure(PermanentError, "does not have this model, record or method"),
+STATUSES: Mapping[int, StatusMeaning] = {
+    401: StatusMeaning(
+        ConfigError, "refuses our key; make a new one there, they last three months"
+    ),
+    403: StatusMeaning(
+        ConfigError, "does not let our user do this; give it sales and contact rights"
+    ),
+    404: StatusMeaning(PermanentError, "does not have this model, record or method"),
 }
 
 # Classes of errors that come again with the same call; every other 500 may have been bad luck.
-_LASTING = ("builtins.", "odoo.exceptions.")
+_PERMANENT_PREFIXES = ("builtins.", "odoo.exceptions.")
 
-_MET = ("SerializationFailure", "DeadlockDetected", "LockNotAvailable", "ConcurrencyError")
+_CONFLICT_ERRORS = (
+    "SerializationFailure",
+    "DeadlockDetected",
+    "LockNotAvailable",
+    "ConcurrencyError",
+)
 
 
 class Json2:
     """One database of one server, called with our key."""
 
     name = "JSON-2"
-    names_all = False  # `external_ids` says one of a record's, whoever's it is
+    lists_all_ids = False  # `external_ids` says one of a record's, whoever's it is
 
     def __init__(
-        self, http: Http, *, url: str, database: str, key: str, deadline: timedelta
+        self, http: HttpClient, *, url: str, database: str, key: str, deadline: timedelta
     ) -> None:
-        self._vendor = Vendor(
+        self._vendor = VendorApi(
             http,
             name=NAME,
             base_url=url,
             headers={
-                "Authorization": f"bearer {usable_key(NAME, key)}",
+                "Authorization": f"bearer {check_api_key(NAME, key)}",
                 "X-Odoo-Database": database,
             },
             deadline=deadline,
-            failures=FAILURES,
-            judge=_judged,
+            failures=STATUSES,
+            judge=_classify_error,
         )
 
     async def call(
@@ -276,45 +285,45 @@ class Json2:
         try:
             answered = await self._vendor.post(f"/json/2/{model}/{method}", body)
         except UncertainError as error:
-            raise lost(error) from error
+            raise to_transient_error(error) from error
         return answered.data
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return one external id of each record, empty for those that have none."""
         told = await self.call(model, "get_external_id", {}, ids=ids)
-        return {id_: (text_in(told, str(id_)),) for id_ in ids}
+        return {id_: (get_line(told, str(id_)),) for id_ in ids}
 
     async def all_external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return every external id of records; a record has several once people merged it."""
-        return external_ids_in(await self.call(model, "get_metadata", {}, ids=ids))
+        return parse_external_ids(await self.call(model, "get_metadata", {}, ids=ids))
 
 
-def external_ids_in(metadata: Json) -> dict[int, tuple[str, ...]]:
+def parse_external_ids(metadata: Json) -> dict[int, tuple[str, ...]]:
     """Return the external ids that a server's word on its records holds, by record."""
     named: dict[int, tuple[str, ...]] = {}
     for record in metadata if isinstance(metadata, list) else ():
-        id_ = whole_in(record, "id")
-        others = [text_in(each, "xmlid") for each in list_in(record, "xmlids", most=100)]
+        id_ = get_count(record, "id")
+        others = [get_line(each, "xmlid") for each in get_list(record, "xmlids", most=100)]
         if id_ is not None:
-            named[id_] = (text_in(record, "xmlid"), *others)
+            named[id_] = (get_line(record, "xmlid"), *others)
     return named
 
 
-def lost(error: UncertainError) -> TransientError:
+def to_transient_error(error: UncertainError) -> TransientError:
     """Return what a lost answer means where doing it twice is doing it once."""
     return TransientError(f"{error}; it is safe to do it again")
 
 
-def _judged(answered: Answered) -> StokerError | None:
-    name = text_in(answered.data, "name")
-    if name.endswith(_MET):
+def _classify_error(answered: VendorResponse) -> StokerError | None:
+    name = get_line(answered.data, "name")
+    if name.endswith(_CONFLICT_ERRORS):
         return TransientError("odoo was changing the same record for somebody else")
-    if answered.status == 500 and name.startswith(_LASTING):
+    if answered.status == 500 and name.startswith(_PERMANENT_PREFIXES):
         return PermanentError("odoo cannot do this call (500)")
     return None
 
 
-_AGAIN = ("could not serialize", "deadlock detected", "concurrent update")
+_RETRYABLE_FAULTS = ("could not serialize", "deadlock detected", "concurrent update")
 
 _DENIED, _NO_RIGHT = 3, 4
 
@@ -323,28 +332,35 @@ class XmlRpc:
     """One database of one server, called as one user."""
 
     name = "XML-RPC"
-    names_all = True  # `external_ids` says every one of a record's
+    lists_all_ids = True  # `external_ids` says every one of a record's
 
     def __init__(
-        self, http: Http, *, url: str, database: str, login: str, key: str, deadline: timedelta
+        self,
+        http: HttpClient,
+        *,
+        url: str,
+        database: str,
+        login: str,
+        key: str,
+        deadline: timedelta,
     ) -> None:
-        self._vendor = Vendor(
+        self._vendor = VendorApi(
             http,
             name=NAME,
             base_url=url,
             headers={},
             deadline=deadline,
-            failures={404: Failure(ConfigError, "offers no XML-RPC; check its address")},
+            failures={404: StatusMeaning(ConfigError, "offers no XML-RPC; check its address")},
         )
         if not login:
             raise ConfigError("odoo before version 19 needs the user's login beside its key")
         self._database, self._login = database, login
-        self._key = usable_key(NAME, key)
+        self._key = check_api_key(NAME, key)
         self._uid: int | None = None
 
     async def version(self) -> Json:
         """Return what the server says of its version; no key is needed."""
-        return await self._called("common", "version", ())
+        return await self._call_service("common", "version", ())
 
     async def call(
         self,
@@ -356,48 +372,48 @@ class XmlRpc:
         context: Mapping[str, Json] | None = None,
     ) -> Json:
         """Call a method that may be called twice, and return its result. Raises as `Json2`."""
-        uid = self._uid or await self._authenticated()
+        uid = self._uid or await self._authenticate()
         places: list[Json] = [] if ids is None else [list(ids)]
         named = {**arguments, **({"context": context} if context else {})}
         params: tuple[Json, ...] = (self._database, uid, self._key, model, method, places, named)
-        return await self._called("object", "execute_kw", params)
+        return await self._call_service("object", "execute_kw", params)
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return every external id of records, empty for those that have none."""
         # `get_external_id` has numbers for keys, which XML-RPC cannot write: it ends in a fault.
-        return external_ids_in(await self.call(model, "get_metadata", {}, ids=ids))
+        return parse_external_ids(await self.call(model, "get_metadata", {}, ids=ids))
 
     all_external_ids = external_ids
 
-    async def _authenticated(self) -> int:
+    async def _authenticate(self) -> int:
         params: tuple[Json, ...] = (self._database, self._login, self._key, {})
-        uid = await self._called("common", "authenticate", params)
+        uid = await self._call_service("common", "authenticate", params)
         if isinstance(uid, bool) or not isinstance(uid, int):
             raise ConfigError("odoo refuses our login and key; check them in the settings")
         self._uid = uid
         return uid
 
-    async def _called(self, service: str, method: str, params: tuple[Json, ...]) -> Json:
-        body = written(method, params)
+    async def _call_service(self, service: str, method: str, params: tuple[Json, ...]) -> Json:
+        body = encode_call(method, params)
         try:
             reply = await self._vendor.send(
                 "POST", f"/xmlrpc/2/{service}", body=body, headers={"content-type": "text/xml"}
             )
         except UncertainError as error:
-            raise lost(error) from error
+            raise to_transient_error(error) from error
         try:
-            answer = read_answer(reply.body)
+            answer = parse_response(reply.body)
         except PermanentError as error:
             raise TransientError(
                 "odoo gave an unreadable answer; it is safe to ask again"
             ) from error
         if isinstance(answer, Fault):
-            raise _failure(answer)
+            raise _fault_to_error(answer)
         return answer
 
 
-def _failure(fault: Fault) -> StokerError:
-    if any(words in fault.text for words in _AGAIN):
+def _fault_to_error(fault: Fault) -> StokerError:
+    if any(words in fault.text for words in _RETRYABLE_FAULTS):
         return TransientError("odoo was changing the same record for somebody else")
     if fault.code == _DENIED:
         return ConfigError("odoo refuses our login and key; check them in the settings")

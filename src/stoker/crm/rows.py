@@ -18,63 +18,69 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from html import escape
 
-from stoker.accounts.contacts import _NOT_SENDABLE, best_contact, sendable_text, usable_email
-from stoker.accounts.facts import Field, Finding, How, surest_of_each
-from stoker.accounts.model import Bucket, Contact, Dossier, LeadScore
+from stoker.accounts.contacts import (
+    _NOT_SENDABLE,
+    choose_best_contact,
+    get_usable_email,
+    to_sendable_text,
+)
+from stoker.accounts.facts import Fact, FactField, Method, choose_best_by_field
+from stoker.accounts.model import Bucket, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Json, TenantId, clean_text
 
-LONGEST_PART = 300  # characters of a value or of a place
+MAX_PART_LENGTH = 300  # characters of a value or of a place
 
 REGISTER = "the public register"
 
-_HOW = {
-    How.REGISTRY: REGISTER,
-    How.VENDOR: "told by a vendor",
-    How.JSON_LD: "its linked data",
-    How.MICRODATA: "its microdata",
-    How.META: "its meta tags",
-    How.LINK: "a link there",
-    How.TEXT: "its text",
-    How.LLM: "read by a model",
+_METHOD_TEXTS = {
+    Method.REGISTRY: REGISTER,
+    Method.VENDOR: "told by a vendor",
+    Method.JSON_LD: "its linked data",
+    Method.MICRODATA: "its microdata",
+    Method.META: "its meta tags",
+    Method.LINK: "a link there",
+    Method.TEXT: "its text",
+    Method.LLM: "read by a model",
 }
 
-_SHEET = (  # no addresses of mailboxes: which of them may be written to, contacts say
-    Field.LEGAL_NAME,
-    Field.ABOUT,
-    Field.INDUSTRY,
-    Field.EMPLOYEES,
-    Field.FOUNDED,
-    Field.PHONE,
-    Field.ADDRESS,
-    Field.COUNTRY,
-    Field.SOCIAL,
+_LISTED_FIELDS = (  # no addresses of mailboxes: which of them may be written to, contacts say
+    FactField.LEGAL_NAME,
+    FactField.ABOUT,
+    FactField.INDUSTRY,
+    FactField.EMPLOYEES,
+    FactField.FOUNDED,
+    FactField.PHONE,
+    FactField.ADDRESS,
+    FactField.COUNTRY,
+    FactField.SOCIAL,
 )
 
 
-def company_sources(dossier: Dossier) -> str:
+def format_company_sources(dossier: CompanyRecord) -> str:
     """Return where a company's values came from, and what else its pages say, as markup."""
-    found = surest_of_each(dossier.findings)
+    found = choose_best_by_field(dossier.facts)
     lines = [f"name and number: {REGISTER}"]
     if dossier.company.postal_code:
         lines.append(f"zip: {REGISTER}")
     if dossier.company.website:
-        said = found.get(Field.WEBSITE)
-        place = _place(said) if said else "known before, or found by a search for its name"
+        said = found.get(FactField.WEBSITE)
+        place = _format_source(said) if said else "known before, or found by a search for its name"
         lines.append(f"website: {place}")
     lines += [
-        f"{field.replace('_', ' ')}: {_part(found[field].value)} ({_place(found[field])})"
-        for field in _SHEET
+        f"{field.replace('_', ' ')}: {_shorten_part(found[field].value)} "
+        f"({_format_source(found[field])})"
+        for field in _LISTED_FIELDS
         if field in found
     ]
-    return as_list(lines)
+    return to_html_list(lines)
 
 
-def contact_sources(contact: Contact) -> str:
+def format_contact_sources(contact: Contact) -> str:
     """Return where a contact came from, and what a verifier said of its address, as markup."""
-    return as_list(contact_lines(contact))
+    return to_html_list(format_contact_lines(contact))
 
 
-def contact_lines(contact: Contact) -> list[str]:
+def format_contact_lines(contact: Contact) -> list[str]:
     """Return the same in lines of plain text."""
     known = {
         "name": contact.name,
@@ -83,36 +89,36 @@ def contact_lines(contact: Contact) -> list[str]:
         "phone": contact.phone,
     }
     named = ", ".join(column for column, value in known.items() if value)
-    lines = [f"{named}: {_part(contact.source) or 'nobody said where from'}"]
+    lines = [f"{named}: {_shorten_part(contact.source) or 'nobody said where from'}"]
     if contact.email:
         lines.append(f"email checked: {contact.verdict.replace('_', ' ')}")
     return lines
 
 
-def as_list(lines: Iterable[str]) -> str:
+def to_html_list(lines: Iterable[str]) -> str:
     """Return lines of plain text as a list in markup; nothing in them is markup."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<p>Where this is from:</p><ul>{items}</ul>" if items else ""
 
 
-def _place(finding: Finding) -> str:
-    if finding.how is How.REGISTRY:
+def _format_source(finding: Fact) -> str:
+    if finding.method is Method.REGISTRY:
         return REGISTER
-    return f"{_part(finding.source)}, {_HOW[finding.how]}"
+    return f"{_shorten_part(finding.source)}, {_METHOD_TEXTS[finding.method]}"
 
 
-def _part(text: str) -> str:
+def _shorten_part(text: str) -> str:
     words = " ".join(clean_text(text).split())
-    return words if len(words) <= LONGEST_PART else f"{words[: LONGEST_PART - 1]}…"
+    return words if len(words) <= MAX_PART_LENGTH else f"{words[: MAX_PART_LENGTH - 1]}…"
 
 
 PARTNER = "res.partner"
 
 LEAD = "crm.lead"
 
-LONGEST_NOTE = 20_000
+MAX_NOTE_LENGTH = 20_000
 
-MOST_CONTACTS = 50  # of one company
+MAX_CONTACTS = 50  # of one company
 
 _PLAIN_KEY = re.compile(r"[0-9A-Z]{2,40}")
 
@@ -127,17 +133,20 @@ Cell = str | bool
 class CrmRow:
     """One record as we want it. What is empty is not in it: nothing never replaces something.
 
-    `values` are kept up to date as long as nobody else changes them; `once` and `links` are set
+    `values` are kept up to date as long as nobody else changes them; `on_create` and `links` are
+    set
     when the record is made and are people's from then on.
     """
 
     model: str
     external_id: str
     values: Mapping[str, Cell]
-    once: Mapping[str, Cell] = field(default_factory=dict)
+    on_create: Mapping[str, Cell] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)  # column: external id of another row
-    look: tuple[str, str] | None = None  # column and value to find it by when its id is not known
-    alone: bool = False  # there may be one such record only, whoever made it
+    match_by: tuple[str, str] | None = (
+        None  # column and value to find it by when its id is not known
+    )
+    is_unique: bool = False  # there may be one such record only, whoever made it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +167,7 @@ class CrmRecord:
     values: Mapping[str, Json]
 
 
-def external_id(tenant: TenantId, kind: str, key: str) -> str:
+def build_external_id(tenant: TenantId, kind: str, key: str) -> str:
     """Return the id a record goes by: the same thing has the same id, two things never share one.
 
     A key that is not plain capitals and digits goes in as a digest, so an id is one word.
@@ -169,125 +178,129 @@ def external_id(tenant: TenantId, kind: str, key: str) -> str:
     return f"stoker.{tenant}_{kind}_{key}"
 
 
-def rows_of(dossier: Dossier, *, tenant: TenantId, least: float | None = None) -> list[CrmRow]:
+def build_rows(
+    dossier: CompanyRecord, *, tenant: TenantId, least: float | None = None
+) -> list[CrmRow]:
     """Return the rows of one company, each after those it links to.
 
     The company and its contacts, and a lead when its score is `least` or more; no lead for None,
     nor for a score of 0. None at all for a company without a name or a number.
     """
-    company = _company(dossier, tenant)
+    company = _build_company_row(dossier, tenant)
     if "name" not in company.values:
         return []
     rows = [company]
     seen: set[str] = set()
-    for contact in dossier.contacts[:MOST_CONTACTS]:
-        row = _contact(contact, company, dossier, tenant)
+    for contact in dossier.contacts[:MAX_CONTACTS]:
+        row = _build_contact_row(contact, company, dossier, tenant)
         if row is not None and row.external_id not in seen:
             seen.add(row.external_id)
             rows.append(row)
     score = dossier.score
     if score is not None and least is not None and score.value >= least and score.value > 0:
-        rows.append(_lead(dossier, company, tenant))
+        rows.append(_build_lead_row(dossier, company, tenant))
     return rows
 
 
-def why_not_sendable(row: CrmRow) -> str:
+def find_send_problem(row: CrmRow) -> str:
     """Return why a row must not be sent as it is, or an empty text."""
     ids = (row.external_id, *row.links.values())
     if not all(_EXTERNAL_ID.fullmatch(each) for each in ids):
         return "an external id is not one plain word after `stoker.`"
-    for column, value in {**row.values, **row.once}.items():
+    for column, value in {**row.values, **row.on_create}.items():
         if isinstance(value, str) and _NOT_SENDABLE.search(value):
             return f"{column} has characters no CRM can keep"
-        if isinstance(value, str) and len(value) > LONGEST_NOTE:
-            return f"{column} has more than {LONGEST_NOTE} characters"
+        if isinstance(value, str) and len(value) > MAX_NOTE_LENGTH:
+            return f"{column} has more than {MAX_NOTE_LENGTH} characters"
     return ""
 
 
-def _company(dossier: Dossier, tenant: TenantId) -> CrmRow:
+def _build_company_row(dossier: CompanyRecord, tenant: TenantId) -> CrmRow:
     company = dossier.company
-    number = sendable_text(company.id)
+    number = to_sendable_text(company.id)
     return CrmRow(
         model=PARTNER,
-        external_id=external_id(tenant, "company", company.id),
-        values=_filled(
-            name=sendable_text(company.name) or number,
+        external_id=build_external_id(tenant, "company", company.id),
+        values=_drop_empty(
+            name=to_sendable_text(company.name) or number,
             company_registry=number,
-            website=_address(company.website),
-            zip=sendable_text(company.postal_code),
-            comment=_note(company_sources(dossier)),
+            website=_to_web_address(company.website),
+            zip=to_sendable_text(company.postal_code),
+            comment=_format_note(format_company_sources(dossier)),
         ),
-        once={"is_company": True},
-        look=("company_registry", number) if number else None,
-        alone=True,
+        on_create={"is_company": True},
+        match_by=("company_registry", number) if number else None,
+        is_unique=True,
     )
 
 
-def _contact(
-    contact: Contact, company: CrmRow, dossier: Dossier, tenant: TenantId
+def _build_contact_row(
+    contact: Contact, company: CrmRow, dossier: CompanyRecord, tenant: TenantId
 ) -> CrmRow | None:
-    email = usable_email(contact)
-    phone = sendable_text(contact.phone)
-    name = sendable_text(contact.name) or email or phone
+    email = get_usable_email(contact)
+    phone = to_sendable_text(contact.phone)
+    name = to_sendable_text(contact.name) or email or phone
     if not name:
         return None
     return CrmRow(
         model=PARTNER,
-        external_id=external_id(tenant, "contact", f"{dossier.company.id}|{contact.key}"),
-        values=_filled(
+        external_id=build_external_id(tenant, "contact", f"{dossier.company.id}|{contact.key}"),
+        values=_drop_empty(
             name=name,
             email=email,
             phone=phone,
-            function=sendable_text(contact.title),
-            comment=_note(contact_sources(contact)),
+            function=to_sendable_text(contact.title),
+            comment=_format_note(format_contact_sources(contact)),
         ),
-        once={"is_company": False},
+        on_create={"is_company": False},
         links={"parent_id": company.external_id},
-        look=("email", email) if email else ("name", name),
+        match_by=("email", email) if email else ("name", name),
     )
 
 
-def _lead(dossier: Dossier, company: CrmRow, tenant: TenantId) -> CrmRow:
+def _build_lead_row(dossier: CompanyRecord, company: CrmRow, tenant: TenantId) -> CrmRow:
     score = dossier.score
-    named, number = str(company.values["name"]), sendable_text(dossier.company.id)
-    best = best_contact(dossier)
+    named, number = str(company.values["name"]), to_sendable_text(dossier.company.id)
+    best = choose_best_contact(dossier)
     return CrmRow(
         model=LEAD,
-        external_id=external_id(tenant, "lead", dossier.company.id),
-        values=_filled(
+        external_id=build_external_id(tenant, "lead", dossier.company.id),
+        values=_drop_empty(
             name=named,
             partner_name=named,
-            contact_name=sendable_text(best.name) if best else "",
-            function=sendable_text(best.title) if best else "",
-            email_from=usable_email(best) if best else "",
-            phone=sendable_text(best.phone) if best else "",
-            website=_address(dossier.company.website),
-            description=_described(score, best),
+            contact_name=to_sendable_text(best.name) if best else "",
+            function=to_sendable_text(best.title) if best else "",
+            email_from=get_usable_email(best) if best else "",
+            phone=to_sendable_text(best.phone) if best else "",
+            website=_to_web_address(dossier.company.website),
+            description=_format_description(score, best),
             priority=_PRIORITIES[score.bucket] if score else "",
         ),
-        once={"type": "lead"},
+        on_create={"type": "lead"},
         links={"partner_id": company.external_id},
-        look=("partner_id.company_registry", number) if number else None,
+        match_by=("partner_id.company_registry", number) if number else None,
     )
 
 
-def _filled(**cells: str) -> dict[str, Cell]:
+def _drop_empty(**cells: str) -> dict[str, Cell]:
     return {column: text for column, text in cells.items() if text}
 
 
-def _address(website: str) -> str:
+def _to_web_address(website: str) -> str:
     # Shown as a link in the CRM: nothing but a web address may become one.
-    text = sendable_text(website)
+    text = to_sendable_text(website)
     return text if text.startswith(("http://", "https://")) and " " not in text else ""
 
 
-def _described(score: LeadScore | None, best: Contact | None) -> str:
+def _format_description(score: LeadScore | None, best: Contact | None) -> str:
     """Say why this is a lead, and where whom to write to is known from."""
-    words = sendable_text(score.rationale, longest=2_000) if score else ""
+    words = to_sendable_text(score.rationale, longest=2_000) if score else ""
     why = f"<p>{escape(words)}</p>" if words else ""
-    return why + _note(as_list(contact_lines(best)) if best else "")
+    return why + _format_note(to_html_list(format_contact_lines(best)) if best else "")
 
 
-def _note(markup: str) -> str:
+def _format_note(markup: str) -> str:
     # One that is too long is left out: half of it would be broken markup.
-    return sendable if len(sendable := _NOT_SENDABLE.sub("", markup)) <= LONGEST_NOTE // 2 else ""
+    return (
+        sendable if len(sendable := _NOT_SENDABLE.sub("", markup)) <= MAX_NOTE_LENGTH // 2 else ""
+    )

@@ -20,26 +20,26 @@ from stoker.accounts.model import SentRow
 from stoker.base.types import Json
 from stoker.crm.rows import CrmRecord, CrmRow
 from stoker.crm.upsert import (
-    FOUND,
-    HANDS,
+    AUTHOR_FIELDS,
+    CRM_KEY,
+    FOUND_IN_CRM,
     ID,
-    PLACE,
     Crm,
-    Upserting,
-    Write,
-    changed,
-    is_away,
-    planned,
-    remembered,
-    was_taken_back,
-    written_there,
+    RowResult,
+    RowWrite,
+    compute_values_after_send,
+    is_archived_by_undo,
+    is_written_in,
+    list_changed_rows,
+    plan_upserts,
+    was_undone,
 )
 
 if TYPE_CHECKING:
-    from stoker.enrichment.model import NightStore
+    from stoker.enrichment.model import WorkStore
 
 
-async def found_there(
+async def find_existing(
     rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Crm, sent: Mapping[str, SentRow]
 ) -> dict[str, CrmRecord]:
     """Return what stands there for wanted rows and for what they link to, by external id.
@@ -49,25 +49,29 @@ async def found_there(
     linked = {id_ for row in wanted for id_ in row.links.values()}
     asked = {row.external_id: row for row in rows if row.external_id in linked}
     asked |= {row.external_id: row for row in wanted}
-    found = await found_again(asked.values(), crm=crm, known=numbers(sent))
+    found = await read_records(asked.values(), crm=crm, known=get_known_ids(sent))
     # Where nothing is remembered, people may have changed what a row is looked for by: taken for
     # missing, it would be written over.
     lost = [row for row in wanted if row.external_id not in found and row.external_id not in sent]
     parents = {
-        id_: record for id_, record in found.items() if id_ not in sent or sent[id_].run == FOUND
+        id_: record
+        for id_, record in found.items()
+        if id_ not in sent or sent[id_].run == FOUND_IN_CRM
     }
-    return found | await _found_under(parents, lost, crm)
+    return found | await _find_under_parents(parents, lost, crm)
 
 
-async def found_again(
+async def read_records(
     rows: Iterable[CrmRow], *, crm: Crm, known: Mapping[str, int]
 ) -> dict[str, CrmRecord]:
     """Return the records of rows by external id, with who had them in hand."""
-    asked = [replace(row, values={**dict.fromkeys(HANDS, ""), **row.values}) for row in rows]
-    return await crm.found(asked, known=known) if asked else {}
+    asked = [
+        replace(row, values={**dict.fromkeys(AUTHOR_FIELDS, ""), **row.values}) for row in rows
+    ]
+    return await crm.find_records(asked, known=known) if asked else {}
 
 
-def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
+def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
     """Return the records' own numbers in the CRM, by external id, as far as they are remembered."""
     return {
         external_id: number
@@ -76,7 +80,7 @@ def numbers(sent: Mapping[str, SentRow]) -> dict[str, int]:
     }
 
 
-async def _found_under(
+async def _find_under_parents(
     parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Crm
 ) -> dict[str, CrmRecord]:
     """Find rows among all that hangs under these records."""
@@ -90,7 +94,7 @@ async def _found_under(
         if not rows or column not in (known := await crm.fields(model)):
             continue
         above: list[Json] = [*{parents[row.links[column]].id for row in rows.values()}]
-        columns = {*HANDS, *(name for row in rows.values() for name in row.values)}
+        columns = {*AUTHOR_FIELDS, *(name for row in rows.values() for name in row.values)}
         after: int | None = 0
         while after is not None:
             page = await crm.search(
@@ -102,7 +106,7 @@ async def _found_under(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
+class UpsertResult:
     """What became of rows. Reasons are sentences a tenant can read, by external id."""
 
     written: tuple[str, ...] = ()
@@ -113,42 +117,45 @@ class Sending:
     retry_after: timedelta | None = None
 
 
-async def send_rows(
-    rows: Sequence[CrmRow], *, crm: Crm, store: NightStore, run: str, now: datetime
-) -> Sending:
+async def upsert_rows(
+    rows: Sequence[CrmRow], *, crm: Crm, store: WorkStore, run: str, now: datetime
+) -> UpsertResult:
     """Bring the CRM up to date with these rows, once, however often it is called.
 
     Rows that want what they wanted last time cost nothing. What went into another CRM before says
     nothing about this one. Raises as `Crm` does.
     """
-    ever = await store.sent_rows([row.external_id for row in rows])
-    sent = {id_: each for id_, each in ever.items() if written_there(each, crm.place)}
-    wanted = changed(rows, sent)
+    ever = await store.find_sent_rows([row.external_id for row in rows])
+    sent = {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
+    wanted = list_changed_rows(rows, sent)
     ids = {row.external_id for row in rows}
     if not wanted:
-        return Sending(same=len(ids), left={}, refused={}, later={})
-    there = await found_there(rows, wanted, crm=crm, sent=sent)
+        return UpsertResult(same=len(ids), left={}, refused={}, later={})
+    there = await find_existing(rows, wanted, crm=crm, sent=sent)
     fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
-    plan = planned(wanted, sent=sent, there=there, fields=fields, beside=rows)
+    plan = plan_upserts(wanted, sent=sent, there=there, fields=fields, beside=rows)
     writes = [write for write in plan.writes if write.cells]
     idle = [write for write in plan.writes if not write.cells]
-    await store.keep_sent([_meant(write, crm.place, run, now) for write in writes])
+    await store.save_sent_rows(
+        [_build_intent(write, crm.database_id, run, now) for write in writes]
+    )
     told = await crm.upsert(writes) if writes else {}
     done = [write for write in writes if told[write.row.external_id].id is not None]
     after = {**there, **await _read_back(done, told, crm)}
     kept = [
-        _became(write, after[write.row.external_id], sent, crm.place, run, now)
+        _build_outcome(write, after[write.row.external_id], sent, crm.database_id, run, now)
         for write in (*done, *idle)
-        if write.row.external_id in after and (write.cells or not _hides(write, sent, there))
+        if write.row.external_id in after
+        and (write.cells or not _would_hide_undo(write, sent, there))
     ]
-    await store.keep_sent(kept)
+    await store.save_sent_rows(kept)
     failed = [each for each in told.values() if each.id is None]
-    return Sending(
+    return UpsertResult(
         written=tuple(write.row.external_id for write in done),
-        same=len(ids) - len(writes) - len(plan.left),
-        left={each.external_id: each.because for each in plan.left},
-        refused={each.external_id: each.because for each in failed if not each.later},
-        later={each.external_id: each.because for each in failed if each.later},
+        same=len(ids) - len(writes) - len(plan.skipped),
+        left={each.external_id: each.reason for each in plan.skipped},
+        refused={each.external_id: each.reason for each in failed if not each.is_retryable},
+        later={each.external_id: each.reason for each in failed if each.is_retryable},
         retry_after=max(
             (each.retry_after for each in failed if each.retry_after is not None), default=None
         ),
@@ -156,37 +163,39 @@ async def send_rows(
 
 
 async def _read_back(
-    done: Sequence[Write], told: Mapping[str, Upserting], crm: Crm
+    done: Sequence[RowWrite], told: Mapping[str, RowResult], crm: Crm
 ) -> dict[str, CrmRecord]:
     known = {
         write.row.external_id: id_
         for write in done
         if (id_ := told[write.row.external_id].id) is not None
     }
-    return await found_again((write.row for write in done), crm=crm, known=known)
+    return await read_records((write.row for write in done), crm=crm, known=known)
 
 
-def _hides(write: Write, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]) -> bool:
+def _would_hide_undo(
+    write: RowWrite, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]
+) -> bool:
     """Say whether remembering a row would make us forget that something was taken back."""
     id_ = write.row.external_id
     earlier = sent.get(id_)
-    return earlier is not None and (was_taken_back(earlier) or is_away(earlier, there[id_]))
+    return earlier is not None and (was_undone(earlier) or is_archived_by_undo(earlier, there[id_]))
 
 
-def _meant(write: Write, place: str, run: str, now: datetime) -> SentRow:
+def _build_intent(write: RowWrite, place: str, run: str, now: datetime) -> SentRow:
     return SentRow(
         external_id=write.row.external_id,
         model=write.row.model,
         digest="",  # of nothing that was wanted: it is looked at again until it is done
-        values={**write.intent, PLACE: place},
+        values={**write.intent, CRM_KEY: place},
         before=write.before,
         run=run,
         at=now,
     )
 
 
-def _became(
-    write: Write,
+def _build_outcome(
+    write: RowWrite,
     record: CrmRecord,
     sent: Mapping[str, SentRow],
     place: str,
@@ -201,8 +210,8 @@ def _became(
         external_id=write.row.external_id,
         model=write.row.model,
         digest=write.digest,
-        values={**remembered(write, record, earlier), PLACE: place},
+        values={**compute_values_after_send(write, record, earlier), CRM_KEY: place},
         before=write.before if idle is None else idle.before,
-        run=run if write.cells else FOUND if idle is None else idle.run,
+        run=run if write.cells else FOUND_IN_CRM if idle is None else idle.run,
         at=now,
     )

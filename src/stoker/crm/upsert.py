@@ -21,13 +21,13 @@ from typing import Protocol
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
-from stoker.crm.rows import Cell, CrmField, CrmRecord, CrmRow, why_not_sendable
+from stoker.crm.rows import Cell, CrmField, CrmRecord, CrmRow, find_send_problem
 
 MAKER, WRITER, ACTIVE = "create_uid", "write_uid", "active"
 
-HANDS = (MAKER, WRITER, ACTIVE)  # to be asked for beside a row's own columns
+AUTHOR_FIELDS = (MAKER, WRITER, ACTIVE)  # to be asked for beside a row's own columns
 
-_NOBODY = 1  # the number of the CRM's own robot, which is not a person
+_SYSTEM_USER = 1  # the number of the CRM's own robot, which is not a person
 
 
 def is_archived(record: CrmRecord) -> bool:
@@ -35,29 +35,29 @@ def is_archived(record: CrmRecord) -> bool:
     return ACTIVE in record.values and not record.values[ACTIVE]
 
 
-def worked_on(record: CrmRecord) -> bool:
+def was_edited_by_person(record: CrmRecord) -> bool:
     """Say whether a person wrote it last; one who uses our own key cannot be told from us."""
-    maker, writer = (_number(record.values.get(column)) for column in (MAKER, WRITER))
-    return maker is not None and writer is not None and writer not in (maker, _NOBODY)
+    maker, writer = (_get_user_id(record.values.get(column)) for column in (MAKER, WRITER))
+    return maker is not None and writer is not None and writer not in (maker, _SYSTEM_USER)
 
 
-def _number(user: Json) -> int | None:
+def _get_user_id(user: Json) -> int | None:
     first = user[0] if isinstance(user, list | tuple) and user else user
     return first if isinstance(first, int) and not isinstance(first, bool) else None
 
 
 ID = "id"  # among what is remembered of a row: the record's own number in the CRM
 
-PLACE = "in which CRM"  # among the same, and no column's name: where that record is
+CRM_KEY = "in which CRM"  # among the same, and no column's name: where that record is
 
-UNDONE = "undone:"  # before the digest of what was written and taken back
+UNDONE_PREFIX = "undone:"  # before the digest of what was written and taken back
 
-FOUND = "found there"  # instead of a run's name: no run that is remembered here wrote this
+FOUND_IN_CRM = "found there"  # instead of a run's name: no run that is remembered here wrote this
 
 _Fields = Mapping[str, CrmField]
 
 
-class Remembered(Protocol):
+class SentValues(Protocol):
     """What we last wrote into a record, and what was there before."""
 
     @property
@@ -74,7 +74,7 @@ class Remembered(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class RowWrite:
     """One row to be sent: only these cells, all others stay as they are."""
 
     row: CrmRow
@@ -86,32 +86,32 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class SkippedRow:
     """A row that is not sent, and why."""
 
     external_id: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertPlan:
     """What is sent, in order, and what is not."""
 
-    writes: tuple[Write, ...]
-    left: tuple[Left, ...]
+    writes: tuple[RowWrite, ...]
+    skipped: tuple[SkippedRow, ...]
 
 
-def digest_of(row: CrmRow) -> str:
+def compute_digest(row: CrmRow) -> str:
     """Return a short text that is the same for rows that want the same."""
     wanted: dict[str, Json] = {
         "values": dict(row.values),
-        "once": dict(row.once),
+        "once": dict(row.on_create),
         "links": dict(row.links),
     }
     return blake2b(compact_json(wanted).encode(), digest_size=16).hexdigest()
 
 
-def changed(rows: Sequence[CrmRow], sent: Mapping[str, Remembered]) -> list[CrmRow]:
+def list_changed_rows(rows: Sequence[CrmRow], sent: Mapping[str, SentValues]) -> list[CrmRow]:
     """Return the rows that want something else than was last written, each id once.
 
     The last row of an id counts. The CRM need not be asked about the others. What was taken back,
@@ -119,15 +119,17 @@ def changed(rows: Sequence[CrmRow], sent: Mapping[str, Remembered]) -> list[CrmR
     """
     latest = {row.external_id: row for row in rows}
     return [
-        row for id_, row in latest.items() if id_ not in sent or _is_news(digest_of(row), sent[id_])
+        row
+        for id_, row in latest.items()
+        if id_ not in sent or _is_new_digest(compute_digest(row), sent[id_])
     ]
 
 
-def _is_news(digest: str, sent: Remembered) -> bool:
-    return digest != sent.digest.removeprefix(UNDONE) and digest not in sent.settled
+def _is_new_digest(digest: str, sent: SentValues) -> bool:
+    return digest != sent.digest.removeprefix(UNDONE_PREFIX) and digest not in sent.settled
 
 
-def settled_by(writes: Sequence[Remembered]) -> frozenset[str]:
+def list_settled_digests(writes: Sequence[SentValues]) -> frozenset[str]:
     """Return what need not be sent besides what the last of a record's writes wanted, as digests.
 
     That is whatever was taken back, from whichever run; and when the last write was taken back,
@@ -135,39 +137,39 @@ def settled_by(writes: Sequence[Remembered]) -> frozenset[str]:
     least one; those into another CRM than the last one's do not count.
     """
     *_, last = writes
-    place = last.values.get(PLACE)
-    here = [each for each in writes if place is None or written_there(each, str(place))]
-    taken_back = {each.digest.removeprefix(UNDONE) for each in here if was_taken_back(each)}
-    standing = [each.digest for each in here if not was_taken_back(each)]
-    settled = taken_back | set(standing[-1:] if was_taken_back(last) else ())
-    return frozenset(settled - {last.digest.removeprefix(UNDONE)})
+    place = last.values.get(CRM_KEY)
+    here = [each for each in writes if place is None or is_written_in(each, str(place))]
+    taken_back = {each.digest.removeprefix(UNDONE_PREFIX) for each in here if was_undone(each)}
+    standing = [each.digest for each in here if not was_undone(each)]
+    settled = taken_back | set(standing[-1:] if was_undone(last) else ())
+    return frozenset(settled - {last.digest.removeprefix(UNDONE_PREFIX)})
 
 
-def was_taken_back(sent: Remembered) -> bool:
+def was_undone(sent: SentValues) -> bool:
     """Say whether a write was undone since."""
-    return sent.digest.startswith(UNDONE)
+    return sent.digest.startswith(UNDONE_PREFIX)
 
 
-def is_away(sent: Remembered, record: CrmRecord) -> bool:
+def is_archived_by_undo(sent: SentValues, record: CrmRecord) -> bool:
     """Say whether a record is archived because we took it back, and nobody else did since."""
-    if not is_archived(record) or worked_on(record):
+    if not is_archived(record) or was_edited_by_person(record):
         return False
-    if was_taken_back(sent):
+    if was_undone(sent):
         # The run that was undone had made it, or had brought it back.
         return not sent.before or (ACTIVE in sent.values and not sent.before.get(ACTIVE))
     # One of several: it was to be brought back, and that may not have arrived.
     return isinstance(sent.values.get(ACTIVE), list | tuple)
 
 
-def written_there(sent: Remembered, place: str) -> bool:
+def is_written_in(sent: SentValues, place: str) -> bool:
     """Say whether a row was last written into this CRM, and not into another one before it."""
-    return sent.values.get(PLACE, place) == place
+    return sent.values.get(CRM_KEY, place) == place
 
 
-def planned(
+def plan_upserts(
     rows: Sequence[CrmRow],
     *,
-    sent: Mapping[str, Remembered],
+    sent: Mapping[str, SentValues],
     there: Mapping[str, CrmRecord],
     fields: Mapping[str, _Fields],
     beside: Sequence[CrmRow] = (),
@@ -179,26 +181,28 @@ def planned(
     `beside` are rows without news of their own: one that was taken back is brought back, as it
     stands, with what is sent and belongs to it.
     """
-    known = _Known(sent=sent, there=there, fields=fields)
+    known = _KnownState(sent=sent, records=there, fields=fields)
     among = {row.external_id: row for row in (*beside, *rows)}
-    writes: dict[str, Write] = {}
+    writes: dict[str, RowWrite] = {}
     left: dict[str, str] = {}
     for row in rows:
-        decided = _decided(row, known, left)
+        decided = _decide_write(row, known, left)
         if isinstance(decided, str):
             left[row.external_id] = decided
             continue
-        for id_ in row.links.values() if _will_be_seen(decided) else ():
-            if id_ in among and known.is_away(id_):
-                writes[id_] = _brought_back(writes.get(id_), among[id_], known)
+        for id_ in row.links.values() if _makes_visible(decided) else ():
+            if id_ in among and known.is_archived_by_undo(id_):
+                writes[id_] = _restore_record(writes.get(id_), among[id_], known)
         writes[row.external_id] = decided
     return UpsertPlan(
         writes=tuple(writes.values()),
-        left=tuple(Left(external_id=id_, because=why) for id_, why in left.items()),
+        skipped=tuple(SkippedRow(external_id=id_, reason=why) for id_, why in left.items()),
     )
 
 
-def remembered(write: Write, record: CrmRecord, sent: Remembered | None) -> dict[str, Json]:
+def compute_values_after_send(
+    write: RowWrite, record: CrmRecord, sent: SentValues | None
+) -> dict[str, Json]:
     """Return what to remember of a row after it was sent, as the CRM made of it.
 
     As it stands there, because a CRM may write a phone number its own way, and that is not a
@@ -211,97 +215,104 @@ def remembered(write: Write, record: CrmRecord, sent: Remembered | None) -> dict
             kept[column] = current
         elif sent is not None and column in sent.values:
             kept[column] = sent.values[column]
-    if _is_brought_back(write.cells, sent, record):
+    if _is_restored(write.cells, sent, record):
         kept[ACTIVE] = record.values.get(ACTIVE)
     return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    sent: Mapping[str, Remembered]
-    there: Mapping[str, CrmRecord]
+class _KnownState:
+    sent: Mapping[str, SentValues]
+    records: Mapping[str, CrmRecord]
     fields: Mapping[str, _Fields]
 
-    def is_away(self, id_: str) -> bool:
+    def is_archived_by_undo(self, id_: str) -> bool:
         """Say whether a row's record is archived because we took it back."""
-        sent, record = self.sent.get(id_), self.there.get(id_)
-        return sent is not None and record is not None and is_away(sent, record)
+        sent, record = self.sent.get(id_), self.records.get(id_)
+        return sent is not None and record is not None and is_archived_by_undo(sent, record)
 
 
-def _decided(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
-    if why := why_not_sendable(row):
+def _decide_write(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> RowWrite | str:
+    if why := find_send_problem(row):
         return f"it cannot be sent: {why}"
-    sent, record = known.sent.get(row.external_id), known.there.get(row.external_id)
+    sent, record = known.sent.get(row.external_id), known.records.get(row.external_id)
     if record is not None and record.external_id != row.external_id:
         return "somebody else has put it into the CRM; theirs is left as it is"
     if record is None and sent is not None and sent.values.get(ID):
         return "somebody has deleted it in the CRM"
     fields = known.fields.get(row.model, {})
     if record is None:
-        return _made(row, known, left)
+        return _build_new(row, known, left)
     cells = {
         column: value
-        for column, value in _usable(row.values, fields).items()
+        for column, value in _filter_usable(row.values, fields).items()
         if _may_change(column, value, sent, record)
     }
-    if cells and known.is_away(row.external_id):
-        links = _links(row, known, left)
+    if cells and known.is_archived_by_undo(row.external_id):
+        links = _resolve_links(row, known, left)
         if isinstance(links, str):
             return links
         cells[ACTIVE] = True
-    return _change(row, cells, sent, record)
+    return _build_change(row, cells, sent, record)
 
 
-def _made(row: CrmRow, known: _Known, left: Mapping[str, str]) -> Write | str:
-    links = _links(row, known, left)
+def _build_new(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> RowWrite | str:
+    links = _resolve_links(row, known, left)
     if isinstance(links, str):
         return links
-    cells = {**_usable({**row.values, **row.once}, known.fields.get(row.model, {})), **links}
-    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent=dict(row.values))
+    cells = {
+        **_filter_usable({**row.values, **row.on_create}, known.fields.get(row.model, {})),
+        **links,
+    }
+    return RowWrite(
+        row=row, cells=cells, digest=compute_digest(row), before={}, intent=dict(row.values)
+    )
 
 
-def _change(
-    row: CrmRow, cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord
-) -> Write:
+def _build_change(
+    row: CrmRow, cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord
+) -> RowWrite:
     """Return how a record that is there is changed, by whomever it was made."""
     before = {column: record.values.get(column) for column in row.values}
     intent: dict[str, Json] = {ID: record.id}
     columns = list(row.values)
     if ACTIVE in record.values:
         before[ACTIVE] = record.values[ACTIVE]
-    if _is_brought_back(cells, sent, record):
+    if _is_restored(cells, sent, record):
         columns.append(ACTIVE)
     for column in columns:
         ours = sent.values.get(column) if sent is not None else None
-        intent[column] = _either(ours, cells[column]) if column in cells else ours
-    return Write(row=row, cells=cells, digest=digest_of(row), before=before, intent=intent)
+        intent[column] = _list_either(ours, cells[column]) if column in cells else ours
+    return RowWrite(row=row, cells=cells, digest=compute_digest(row), before=before, intent=intent)
 
 
-def _is_brought_back(cells: Mapping[str, Cell], sent: Remembered | None, record: CrmRecord) -> bool:
+def _is_restored(cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord) -> bool:
     """Say whether that a record is not archived is our doing, now or earlier."""
     earlier = sent is not None and bool(sent.values.get(ACTIVE))
     return ACTIVE in cells or (earlier and bool(record.values.get(ACTIVE)))
 
 
-def _brought_back(write: Write | None, row: CrmRow, known: _Known) -> Write:
+def _restore_record(write: RowWrite | None, row: CrmRow, known: _KnownState) -> RowWrite:
     """Return a write that brings a record back beside what it changes anyway."""
     cells: dict[str, Cell] = {**(write.cells if write is not None else {}), ACTIVE: True}
-    return _change(row, cells, known.sent[row.external_id], known.there[row.external_id])
+    return _build_change(row, cells, known.sent[row.external_id], known.records[row.external_id])
 
 
-def _will_be_seen(write: Write) -> bool:
+def _makes_visible(write: RowWrite) -> bool:
     """Say whether a record is made or brought back by this very write."""
     return not write.before or ACTIVE in write.cells
 
 
-def _links(row: CrmRow, known: _Known, left: Mapping[str, str]) -> dict[str, Cell] | str:
+def _resolve_links(
+    row: CrmRow, known: _KnownState, left: Mapping[str, str]
+) -> dict[str, Cell] | str:
     """Return the cells that say what a row belongs to, or why it cannot be hung there."""
     cells: dict[str, Cell] = {}
     for column, id_ in row.links.items():
         if column not in known.fields.get(row.model, {}):
             continue
-        linked = known.there.get(id_)
-        if linked is not None and is_archived(linked) and not known.is_away(id_):
+        linked = known.records.get(id_)
+        if linked is not None and is_archived(linked) and not known.is_archived_by_undo(id_):
             return "what it belongs to is archived in the CRM"
         if linked is not None and linked.external_id != id_:
             cells[f"{column}/.id"] = str(linked.id)
@@ -312,7 +323,7 @@ def _links(row: CrmRow, known: _Known, left: Mapping[str, str]) -> dict[str, Cel
     return cells
 
 
-def _usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
+def _filter_usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
     return {
         column: value
         for column, value in values.items()
@@ -323,21 +334,21 @@ def _usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
     }
 
 
-def _may_change(column: str, wanted: Cell, sent: Remembered | None, record: CrmRecord) -> bool:
+def _may_change(column: str, wanted: Cell, sent: SentValues | None, record: CrmRecord) -> bool:
     current = record.values.get(column)
     if current == wanted:
         return False
     if sent is not None and sent.values.get(column):
-        return is_ours(sent.values[column], current)
+        return is_own_value(sent.values[column], current)
     return not current
 
 
-def _either(known: Json, wanted: Cell) -> list[Json]:
+def _list_either(known: Json, wanted: Cell) -> list[Json]:
     older = list(known) if isinstance(known, list | tuple) else [known]
     return [*[each for each in older if each != wanted], wanted]
 
 
-def is_ours(ours: Json, current: Json) -> bool:
+def is_own_value(ours: Json, current: Json) -> bool:
     """Whether a value is what we wrote, or one of the two it may be."""
     if isinstance(ours, list | tuple):
         return any((each or False) == (current or False) for each in ours)
@@ -345,13 +356,15 @@ def is_ours(ours: Json, current: Json) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upserting:
-    """What became of one row: it has a record, or it has not and `because` says why."""
+class RowResult:
+    """What became of one row: it has a record, or it has not and `reason` says why."""
 
     external_id: str
     id: int | None = None
-    because: str = ""
-    later: bool = False  # it may well work another time; otherwise the row itself was refused
+    reason: str = ""
+    is_retryable: bool = (
+        False  # it may well work another time; otherwise the row itself was refused
+    )
     retry_after: timedelta | None = None
 
 
@@ -363,7 +376,7 @@ class Crm(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def database_id(self) -> str:
         """Which CRM this is: the same text for the same database, another one for any other."""
         ...
 
@@ -375,7 +388,7 @@ class Crm(Protocol):
         """Return a model's fields by name; asked once, then remembered."""
         ...
 
-    async def found(
+    async def find_records(
         self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
     ) -> dict[str, CrmRecord]:
         """Return what stands in the CRM for these rows, by their external id, archived or not.
@@ -385,7 +398,7 @@ class Crm(Protocol):
         """
         ...
 
-    async def upsert(self, writes: Sequence[Write]) -> dict[str, Upserting]:
+    async def upsert(self, writes: Sequence[RowWrite]) -> dict[str, RowResult]:
         """Make or change records by their external ids; say what became of each.
 
         A row the CRM refuses is set aside and the others are written. Of many callers that write

@@ -16,20 +16,20 @@ from typing import Any
 
 from stoker.base.errors import PermanentError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import LONGEST_TEXT, Enriched, Job, JobScore, Json, in_utc, storable
+from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore, Json, is_storable, to_utc
 
 
-def kept_text(text: str, *, what: str) -> str:
+def validate_text(text: str, *, what: str) -> str:
     """Return the text, which every store would keep as it is."""
-    if not storable(text):
+    if not is_storable(text):
         raise PermanentError(
             f"{what} cannot be kept: it has a NUL or half a surrogate pair in it, or is longer "
-            f"than {LONGEST_TEXT} characters; clean it first, nothing was written"
+            f"than {MAX_TEXT_LENGTH} characters; clean it first, nothing was written"
         )
     return text
 
 
-def kept_json(value: Json, *, what: str) -> Any:
+def validate_json(value: Json, *, what: str) -> Any:
     """Return the value as it comes back from JSON: lists for tuples, text for keys."""
     try:
         plain = json.loads(compact_json(value))
@@ -37,59 +37,59 @@ def kept_json(value: Json, *, what: str) -> Any:
         raise PermanentError(
             f"{what} cannot be written as JSON ({error}); nothing was written"
         ) from error
-    for text in _texts(plain):
-        kept_text(text, what=what)
+    for text in _iter_texts(plain):
+        validate_text(text, what=what)
     return plain
 
 
-def kept_job(job: Job) -> Job:
+def validate_job(job: Job) -> Job:
     """Return the posting as a store gives it back."""
     # One look at all its texts together: this runs once for each of a million rows.
     texts = "".join((job.id, job.source, job.url, job.title, job.company, job.location))
-    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:
+    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:
         for text in (job.id, job.source, job.url, job.title, job.company, job.location):
-            kept_text(text, what="a posting")
+            validate_text(text, what="a posting")
     if job.posted_at is None or job.posted_at.tzinfo is UTC:
         return job
-    return replace(job, posted_at=in_utc(job.posted_at, what="posted_at"))
+    return replace(job, posted_at=to_utc(job.posted_at, what="posted_at"))
 
 
-def kept_enriched(enriched: Enriched) -> Enriched:
+def validate_enriched_job(enriched: EnrichedJob) -> EnrichedJob:
     """Return the enriched posting as a store gives it back."""
     texts = "".join((enriched.job, enriched.title, enriched.seniority, *enriched.stack))
-    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
+    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in kept_job
         for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
-            kept_text(text, what="an enriched posting")
+            validate_text(text, what="an enriched posting")
     return enriched
 
 
-def kept_score(score: JobScore) -> JobScore:
+def validate_job_score(score: JobScore) -> JobScore:
     """Return the score as a store gives it back."""
     parts: Mapping[str, Json] = score.components
     texts = "".join((score.job, score.bucket, *parts))
-    if len(texts) > LONGEST_TEXT or not texts.isascii() or "\0" in texts:  # as in kept_job
-        kept_text(score.job, what="a score")
-        kept_text(score.bucket, what="a score's bucket")
+    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in kept_job
+        validate_text(score.job, what="a score")
+        validate_text(score.bucket, what="a score's bucket")
     elif {*map(type, parts.values())} <= {float} and isfinite(sum(score.components.values())):
-        return _with(score, dict(score.components))  # JSON has such numbers as they are
-    return _with(score, kept_json(parts, what="a score's components"))
+        return _with_components(score, dict(score.components))  # JSON has such numbers as they are
+    return _with_components(score, validate_json(parts, what="a score's components"))
 
 
-def _with(score: JobScore, parts: dict[str, float]) -> JobScore:
+def _with_components(score: JobScore, parts: dict[str, float]) -> JobScore:
     return JobScore(job=score.job, score=score.score, bucket=score.bucket, components=parts)
 
 
-def _utc(moment: datetime | None, *, what: str) -> datetime | None:
-    return None if moment is None else in_utc(moment, what=what)
+def _to_optional_utc(moment: datetime | None, *, what: str) -> datetime | None:
+    return None if moment is None else to_utc(moment, what=what)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iter_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield key
-            yield from _texts(item)
+            yield from _iter_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _iter_texts(item)

@@ -12,15 +12,23 @@ import click
 
 from stoker import app as wiring
 from stoker.base.errors import ConfigError
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, show_table, takes_json
-from stoker.config.fields import POSTGRES_URL, Secret, show
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
+from stoker.config.fields import POSTGRES_URL, Secret, format_value
 from stoker.db.database import Check
 
 if TYPE_CHECKING:
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.settings import Settings
 
-_ADMIN_URL = click.option(
+_admin_url_option = click.option(
     "--admin-url",
     metavar="URL",
     help="Postgres only: its address as an administrator; else storage.postgres_admin_url.",
@@ -33,89 +41,91 @@ def db() -> None:
 
 
 @db.command()
-@_ADMIN_URL
-@takes_json
-@pass_asked
-def setup(asked: Asked, *, admin_url: str | None, as_json: bool) -> None:
+@_admin_url_option
+@json_option
+@pass_context
+def setup(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> None:
     """Make the store ready; doing it again changes nothing.
 
     For Postgres it makes the restricted role that storage.postgres_url names, the tables, and the
     row security that keeps tenants apart.
     """
-    settings = asked.settings()
+    settings = asked.read_settings()
     if settings.storage.backend == "postgres":
-        from stoker.db.postgres_setup import set_up
+        from stoker.db.postgres_setup import create_roles_and_schema
 
-        admin = _admin(asked, settings, admin_url)
-        done = set_up(admin.reveal(), _app_url(settings).reveal())
+        admin = _get_admin_url(asked, settings, admin_url)
+        done = create_roles_and_schema(admin.reveal(), _get_app_url(settings).reveal())
     else:
-        done = run_async(_migrated(settings))
-    _report(done, settings, as_json=as_json)
+        done = run_async(_migrate_store(settings))
+    _print_report(done, settings, as_json=as_json)
 
 
 @db.command()
-@_ADMIN_URL
-@takes_json
-@pass_asked
-def migrate(asked: Asked, *, admin_url: str | None, as_json: bool) -> None:
+@_admin_url_option
+@json_option
+@pass_context
+def migrate(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> None:
     """Bring the schema up to this program's version; current means nothing to do."""
-    settings = asked.settings()
+    settings = asked.read_settings()
     given = admin_url or settings.storage.postgres_admin_url
     if settings.storage.backend == "postgres" and given:
         from stoker.db.postgres_setup import migrate as migrate_postgres
 
-        done = migrate_postgres(_admin(asked, settings, admin_url).reveal())
+        done = migrate_postgres(_get_admin_url(asked, settings, admin_url).reveal())
     else:
-        done = run_async(_migrated(settings))
-    _report(done, settings, as_json=as_json)
+        done = run_async(_migrate_store(settings))
+    _print_report(done, settings, as_json=as_json)
 
 
 @db.command()
-@takes_json
-@pass_asked
-def status(asked: Asked, *, as_json: bool) -> Exit:
+@json_option
+@pass_context
+def status(asked: CommandContext, *, as_json: bool) -> Exit:
     """Say where the store is, its schema version, and how healthy it is; 1 if it is not."""
-    settings = asked.settings()
-    version, checks = run_async(_examined(settings))
+    settings = asked.read_settings()
+    version, checks = run_async(_check_store(settings))
     healthy = all(check.ok for check in checks)
     if as_json:
-        show_json(
+        print_json(
             {
                 "ok": healthy,
                 "backend": settings.storage.backend,
-                "where": where(settings),
+                "where": describe_store(settings),
                 "schema_version": version,
                 "checks": [{"what": c.what, "ok": c.ok, "detail": c.detail} for c in checks],
             }
         )
     else:
-        say(f"{settings.storage.backend} at {where(settings)}, schema version {version}")
+        print_text(
+            f"{settings.storage.backend} at {describe_store(settings)}, schema version {version}"
+        )
         marks = {True: "ok", False: "WRONG"}
-        show_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
+        print_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
     return Exit.OK if healthy else Exit.PROBLEMS
 
 
-def where(settings: Settings) -> str:
+def describe_store(settings: Settings) -> str:
     """Say where the store is, without passwords."""
     storage = settings.storage
     places = {
-        "sqlite": show(storage.sqlite_path),
-        "json": show(storage.json_dir),
-        "postgres": show(storage.postgres_url),
+        "sqlite": format_value(storage.sqlite_path),
+        "json": format_value(storage.json_dir),
+        "postgres": format_value(storage.postgres_url),
     }
     return places.get(storage.backend, "this process")
 
 
-async def _migrated(settings: Settings) -> list[str]:
-    backend = wiring.backend_for(settings)
+async def _migrate_store(settings: Settings) -> list[str]:
+    backend = wiring.build_backend(settings)
     try:
         return await backend.migrate()
     finally:
         await backend.close()
 
 
-async def _examined(settings: Settings) -> tuple[int, list[Check]]:
-    backend = wiring.backend_for(settings)
+async def _check_store(settings: Settings) -> tuple[int, list[Check]]:
+    backend = wiring.build_backend(settings)
     try:
         version = await backend.schema_version()
         if version == 0 and settings.storage.backend in ("sqlite", "json"):
@@ -127,16 +137,18 @@ async def _examined(settings: Settings) -> tuple[int, list[Check]]:
         await backend.close()
 
 
-def _report(done: list[str], settings: Settings, *, as_json: bool) -> None:
+def _print_report(done: list[str], settings: Settings, *, as_json: bool) -> None:
     if as_json:
-        show_json({"backend": settings.storage.backend, "where": where(settings), "done": done})
+        print_json(
+            {"backend": settings.storage.backend, "where": describe_store(settings), "done": done}
+        )
         return
     for step in done or ["already current"]:
-        say(step)
-    say(f"{settings.storage.backend} at {where(settings)} is ready")
+        print_text(step)
+    print_text(f"{settings.storage.backend} at {describe_store(settings)} is ready")
 
 
-def _admin(asked: Asked, settings: Settings, given: str | None) -> Secret:
+def _get_admin_url(asked: CommandContext, settings: Settings, given: str | None) -> Secret:
     if given is None:
         if settings.storage.postgres_admin_url is None:
             raise ConfigError(
@@ -144,7 +156,7 @@ def _admin(asked: Asked, settings: Settings, given: str | None) -> Secret:
                 "STOKER_STORAGE_POSTGRES_ADMIN_URL"
             )
         return settings.storage.postgres_admin_url
-    asked.secrets.update(Secret(given).parts())
+    asked.secrets.update(Secret(given).list_parts())
     try:
         admin: Secret = POSTGRES_URL.read(given, False)
     except ValueError:
@@ -152,7 +164,7 @@ def _admin(asked: Asked, settings: Settings, given: str | None) -> Secret:
     return admin
 
 
-def _app_url(settings: Settings) -> Secret:
+def _get_app_url(settings: Settings) -> Secret:
     if settings.storage.postgres_url is None:
         raise ConfigError("storage.backend is postgres; set storage.postgres_url too")
     return settings.storage.postgres_url

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, TransientError
-from stoker.base.types import clean_text, in_utc
+from stoker.base.types import clean_text, to_utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class Check:
     detail: str
 
 
-MISSED = "SK001"  # the SQLSTATE of what `Missed` means
+CONFLICT_SQLSTATE = "SK001"  # the SQLSTATE of what `WriteConflict` means
 
 Value = str | int | float | bytes | None
 
-AT_ONCE = 500  # fewer than any database's limit on values in one statement
+BATCH_SIZE = 500  # fewer than any database's limit on values in one statement
 
 Result = TypeVar("Result")
 
@@ -45,19 +45,19 @@ Result = TypeVar("Result")
 class Transaction(Protocol):
     """One open transaction. What is done in it happens wholly or not at all."""
 
-    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+    def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
         """Run a query and return what it answers, also for INSERT … RETURNING."""
         ...
 
-    def change(self, query: str, **values: Value) -> int:
+    def execute(self, query: str, **values: Value) -> int:
         """Run a statement and return how many rows it touched."""
         ...
 
-    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+    def execute_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
         """Run a statement with `?` places once per row; return how many rows it touched in all."""
         ...
 
-    def at_commit(self, query: str, **values: Value) -> None:
+    def execute_with_commit(self, query: str, **values: Value) -> None:
         """Run a statement as the last one, on its way into the commit; nothing may follow it.
 
         On a server, what it locks is then never held across a round trip. An error from it rolls
@@ -66,7 +66,7 @@ class Transaction(Protocol):
         ...
 
 
-class SqlDatabase(Protocol):
+class Database(Protocol):
     """What a backend gives the shared verbs."""
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
@@ -82,42 +82,46 @@ class SqlDatabase(Protocol):
         ...
 
 
-def asked(query: str, values: Sequence[Value]) -> Iterator[tuple[str, dict[str, Value]]]:
-    """Split a question about many ids, `asked`, into some that a database takes, with values."""
+def split_into_batches(
+    query: str, values: Sequence[Value]
+) -> Iterator[tuple[str, dict[str, Value]]]:
+    """Split a question about many ids, `split_into_batches`, into some that a database takes, with
+    values.
+    """
     # Joined, not listed in an IN: a plan for any values compares each row with all of a list.
-    for start in range(0, len(values), AT_ONCE):
-        some = {f"v{n}": value for n, value in enumerate(values[start : start + AT_ONCE])}
+    for start in range(0, len(values), BATCH_SIZE):
+        some = {f"v{n}": value for n, value in enumerate(values[start : start + BATCH_SIZE])}
         yield f"WITH asked(id) AS (VALUES (:{'), (:'.join(some)})) {query}", some
 
 
-def moment_text(moment: datetime) -> str:
+def to_db_time(moment: datetime) -> str:
     """Return a moment as our SQL passes it: UTC, of fixed width, so text order is time order."""
-    return in_utc(moment).isoformat(timespec="microseconds")
+    return to_utc(moment).isoformat(timespec="microseconds")
 
 
-def optional_moment_text(moment: datetime | None) -> str | None:
-    """Return a moment that may be missing, as `moment_text` does."""
-    return None if moment is None else moment_text(moment)
+def to_optional_db_time(moment: datetime | None) -> str | None:
+    """Return a moment that may be missing, as `to_db_time` does."""
+    return None if moment is None else to_db_time(moment)
 
 
-def moment(value: str | datetime) -> datetime:
+def from_db_time(value: str | datetime) -> datetime:
     """Return the moment a driver gave back, as text or as its own type, in UTC."""
-    return in_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
+    return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
-def optional_moment(value: str | datetime | None) -> datetime | None:
-    """Return a moment that may be missing, as `moment` does."""
-    return None if value is None else moment(value)
+def from_optional_db_time(value: str | datetime | None) -> datetime | None:
+    """Return a moment that may be missing, as `from_db_time` does."""
+    return None if value is None else from_db_time(value)
 
 
-def json_value(value: Any) -> Any:
+def from_db_json(value: Any) -> Any:
     """Return the JSON a driver gave back, as text or decoded already."""
     # Our JSON columns hold objects and lists only, so a str is never a decoded value.
     return json.loads(value) if isinstance(value, str) else value
 
 
 @contextmanager
-def refusing_garbage(what: str) -> Iterator[None]:
+def wrap_row_errors(what: str) -> Iterator[None]:
     """Turn whatever goes wrong in reading a row into TransientError: it fails closed.
 
     Nothing was done, and once the row has been put right it can be.
@@ -140,5 +144,5 @@ def refusing_garbage(what: str) -> Iterator[None]:
         ) from bad
 
 
-class Missed(Exception):  # noqa: N818 – nothing went wrong; it only has to be looked at again
+class WriteConflict(Exception):  # noqa: N818 – nothing went wrong; it only has to be looked at again
     """What the moves rest on is not so any more. Raised to undo the transaction, and caught."""

@@ -24,7 +24,9 @@ class Migration:
         return f"{self.number:04d} {self.name}"
 
 
-def pending(migrations: Sequence[Migration], *, version: int, where: str) -> Sequence[Migration]:
+def list_pending(
+    migrations: Sequence[Migration], *, version: int, where: str
+) -> Sequence[Migration]:
     """Return the steps still to take from this version, in order.
 
     Raises ConfigError when the schema is newer than this program, which then must not touch it.

@@ -24,50 +24,50 @@ from typing import Any, TypeVar
 
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.base.types import TenantId
-from stoker.db.database import MISSED, Check, Missed, Transaction, Value
-from stoker.db.migrations import pending
+from stoker.db.database import CONFLICT_SQLSTATE, Check, Transaction, Value, WriteConflict
+from stoker.db.migrations import list_pending
 from stoker.db.postgres_connection import (
-    PASSING,
-    Call,
+    RETRYABLE,
     Connection,
-    Lanes,
-    lost,
-    place,
+    ConnectionThreads,
+    Deadline,
+    describe_url,
+    is_connection_lost,
     psycopg,
     sql,
-    translated,
-    translated_commit,
+    translate_commit_error,
+    translate_error,
 )
-from stoker.db.postgres_setup import schema_version
-from stoker.db.row_security import lint, refuse_if_void, role_findings
+from stoker.db.postgres_setup import read_schema_version
+from stoker.db.row_security import find_role_problems, find_table_problems, require_row_security
 from stoker.db.schema_postgres import MIGRATIONS
 
-WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
-READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # One round trip. RESET first: whatever was set on this connection before is forgotten. The policy's
 # own function is asked too: on an empty table the policy alone would never be.
-ENTER = """
+BEGIN_FOR_TENANT = """
 RESET ALL; {begin};
 SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true),
        pg_catalog.set_config('request.tenant_id', {tenant}, true), stoker_sec.tenant()
 """
 
 # No tenant: asking for anything that tenants own is an error.
-ENTER_SHARED = """
+BEGIN_SHARED = """
 RESET ALL; {begin};
 SELECT pg_catalog.set_config('search_path', 'stoker, pg_catalog, pg_temp', true)
 """
 
 # Quoted text and casts are passed over; a literal % would otherwise be the driver's placeholder.
-_PLACES = re.compile(r"(?P<quoted>'[^']*')|(?P<cast>::)|:(?P<name>[a-z_]\w*)|(?P<place>\?)|%")
+_PLACEHOLDERS = re.compile(r"(?P<quoted>'[^']*')|(?P<cast>::)|:(?P<name>[a-z_]\w*)|(?P<place>\?)|%")
 
 _NAMES = re.compile(r":([a-z_]\w*)")
 
 
 @lru_cache(maxsize=512)
-def driver_query(query: str) -> bytes:
+def to_driver_query(query: str) -> bytes:
     """Return a shared query as the driver wants it: `:name` and `?` become its placeholders."""
 
     def written(found: re.Match[str]) -> str:
@@ -75,33 +75,33 @@ def driver_query(query: str) -> bytes:
             return f"%({found['name']})s"
         return "%s" if found["place"] else found[0].replace("%", "%%")
 
-    return _PLACES.sub(written, query).encode()
+    return _PLACEHOLDERS.sub(written, query).encode()
 
 
 @dataclass(slots=True)
 class PostgresTransaction:
     """A `Transaction` on a connection whose tenant is set."""
 
-    link: Connection
-    last: sql.Composed | None = None  # goes out together with COMMIT
+    connection: Connection
+    last_statement: sql.Composed | None = None  # goes out together with COMMIT
 
-    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
-        return self.link.execute(driver_query(query), values).fetchall()
+    def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        return self.connection.execute(to_driver_query(query), values).fetchall()
 
-    def change(self, query: str, **values: Value) -> int:
-        return self.link.execute(driver_query(query), values).rowcount
+    def execute(self, query: str, **values: Value) -> int:
+        return self.connection.execute(to_driver_query(query), values).rowcount
 
-    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+    def execute_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
         # One at a time would be a round trip each, and COPY is refused under row security.
         # All are asked for first: a row that is refused must not leave half a pipeline behind.
         ready = list(rows)
-        with self.link.cursor() as cursor:
-            cursor.executemany(driver_query(query), ready)
+        with self.connection.cursor() as cursor:
+            cursor.executemany(to_driver_query(query), ready)
             return max(cursor.rowcount, 0)
 
-    def at_commit(self, query: str, **values: Value) -> None:
+    def execute_with_commit(self, query: str, **values: Value) -> None:
         literals = {name: sql.Literal(value) for name, value in values.items()}
-        self.last = sql.SQL(_NAMES.sub(r"{\1}", query)).format(**literals)
+        self.last_statement = sql.SQL(_NAMES.sub(r"{\1}", query)).format(**literals)
 
     def commit(self) -> str | None:
         """Send what comes last, and COMMIT behind it; return what the server says it did.
@@ -110,20 +110,22 @@ class PostgresTransaction:
         NoAnswer when it may have been.
         """
         try:
-            if self.last is None:
-                return self.link.execute("COMMIT", prepare=False).statusmessage
+            if self.last_statement is None:
+                return self.connection.execute("COMMIT", prepare=False).statusmessage
             # One message: when its first half is refused, the server passes over the second.
-            answer = self.link.execute(sql.SQL("{}; COMMIT").format(self.last), prepare=False)
+            answer = self.connection.execute(
+                sql.SQL("{}; COMMIT").format(self.last_statement), prepare=False
+            )
             while answer.nextset():
                 pass
             return answer.statusmessage
         except psycopg.Error as error:
-            if self.last is None or lost(error):
-                raise NoAnswer(error) from error
+            if self.last_statement is None or is_connection_lost(error):
+                raise CommitUnconfirmed(error) from error
             raise
 
 
-class NoAnswer(Exception):  # noqa: N818 – what went wrong is the error in it
+class CommitUnconfirmed(Exception):  # noqa: N818 – what went wrong is the error in it
     """COMMIT was sent, and did not come back as it should."""
 
     def __init__(self, error: psycopg.Error) -> None:
@@ -131,12 +133,12 @@ class NoAnswer(Exception):  # noqa: N818 – what went wrong is the error in it
         self.error = error
 
 
-def enter(link: Connection, tenant: TenantId | None, begin: str) -> None:
+def begin_transaction(link: Connection, tenant: TenantId | None, begin: str) -> None:
     """Begin a transaction for a tenant, or (None) for what tenants share."""
     if tenant is None:
-        link.execute(sql.SQL(ENTER_SHARED).format(begin=sql.SQL(begin)), prepare=False)
+        link.execute(sql.SQL(BEGIN_SHARED).format(begin=sql.SQL(begin)), prepare=False)
         return
-    words = sql.SQL(ENTER).format(begin=sql.SQL(begin), tenant=sql.Literal(tenant))
+    words = sql.SQL(BEGIN_FOR_TENANT).format(begin=sql.SQL(begin), tenant=sql.Literal(tenant))
     answer = link.execute(words, prepare=False)
     while answer.nextset():
         pass
@@ -171,10 +173,10 @@ class PostgresDatabase:
         connections: int = 4,
         deadline: timedelta = timedelta(seconds=60),
     ) -> None:
-        self._where = place(url)
-        self._lanes = Lanes(url, connections=connections, deadline=deadline)
+        self._where = describe_url(url)
+        self._threads = ConnectionThreads(url, connections=connections, deadline=deadline)
         self._safe = False
-        self._judging = Lock()
+        self._safe_lock = Lock()
 
     def for_tenant(self, tenant: TenantId | None) -> TenantDatabase:
         """Return transactions of one tenant; without one, of what tenants share."""
@@ -182,7 +184,7 @@ class PostgresDatabase:
 
     async def migrate(self) -> list[str]:
         """Say that nothing is to be done; the app's role may not change the schema itself."""
-        steps = pending(MIGRATIONS, version=await self.schema_version(), where=self._where)
+        steps = list_pending(MIGRATIONS, version=await self.schema_version(), where=self._where)
         if steps:
             raise ConfigError(
                 f"{self._where} lacks {steps[0]}; run `stoker db migrate --admin-url ...` "
@@ -191,7 +193,7 @@ class PostgresDatabase:
         return []
 
     async def schema_version(self) -> int:
-        return await self.ask(schema_version)
+        return await self.run_outside_tenants(read_schema_version)
 
     async def checks(self) -> list[Check]:
         try:
@@ -203,14 +205,16 @@ class PostgresDatabase:
         return [
             Check(what="store", ok=True, detail=self._where),
             schema,
-            await self._check("row security", lambda link: role_findings(link) + lint(link)),
+            await self._check(
+                "row security", lambda link: find_role_problems(link) + find_table_problems(link)
+            ),
             await self._check(
                 "durability", lambda link: [row[0] for row in link.execute(DURABILITY)]
             ),
         ]
 
     async def close(self) -> None:
-        await self._lanes.close()
+        await self._threads.close()
 
     async def transact(
         self, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
@@ -219,83 +223,91 @@ class PostgresDatabase:
 
         Without a tenant, only what tenants share can be reached.
         """
-        return await self._lanes.run(lambda call: self._repeated(call, tenant, begin, work))
+        return await self._threads.run(lambda call: self._run_with_retry(call, tenant, begin, work))
 
-    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+    async def run_outside_tenants(self, question: Callable[[Connection], Result]) -> Result:
         """Ask something that belongs to no tenant, outside of any transaction.
 
         A table of tenants' rows asked this way answers with an error, not with rows.
         """
 
-        def ask(call: Call) -> Result:
-            with self._lanes.link(call) as link:
+        def ask(call: Deadline) -> Result:
+            with self._threads.borrow_connection(call) as link:
                 try:
                     return question(link)
                 except psycopg.Error as error:
-                    raise translated(error, where=self._where) from error
+                    raise translate_error(error, where=self._where) from error
 
-        return await self._lanes.run(ask)
+        return await self._threads.run(ask)
 
     async def _check(self, what: str, question: Callable[[Connection], Sequence[object]]) -> Check:
         try:
-            found = await self.ask(question)
+            found = await self.run_outside_tenants(question)
         except StokerError as error:
             return Check(what=what, ok=False, detail=str(error))
         return Check(what=what, ok=not found, detail=", ".join(map(str, found)) or "holds")
 
-    def _repeated(
-        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
+    def _run_with_retry(
+        self,
+        call: Deadline,
+        tenant: TenantId | None,
+        begin: str,
+        work: Callable[[Transaction], Result],
     ) -> Result:
         wait = FIRST_WAIT
         for left in reversed(range(ATTEMPTS)):
             try:
-                return self._once(call, tenant, begin, work)
+                return self._run_once(call, tenant, begin, work)
             except psycopg.Error as error:
-                if error.sqlstate == MISSED:
-                    raise Missed from error
+                if error.sqlstate == CONFLICT_SQLSTATE:
+                    raise WriteConflict from error
                 # Until COMMIT was sent nothing has happened, so these may be done again.
-                passing = isinstance(error, PASSING) or lost(error)
+                passing = isinstance(error, RETRYABLE) or is_connection_lost(error)
                 if call.expired:
                     raise TransientError(
                         f"{self._where} did not answer in time; nothing was done, try again later"
                     ) from error
                 if not passing or not left:
-                    raise translated(error, where=self._where) from error
+                    raise translate_error(error, where=self._where) from error
             time.sleep(wait.total_seconds())
             wait *= 2
         raise AssertionError("the last attempt returns or raises")
 
-    def _once(
-        self, call: Call, tenant: TenantId | None, begin: str, work: Callable[[Transaction], Result]
+    def _run_once(
+        self,
+        call: Deadline,
+        tenant: TenantId | None,
+        begin: str,
+        work: Callable[[Transaction], Result],
     ) -> Result:
-        with self._lanes.link(call) as link:
-            self._judge(link)
-            enter(link, tenant, begin)
+        with self._threads.borrow_connection(call) as link:
+            self._check_safe_once(link)
+            begin_transaction(link, tenant, begin)
             transaction = PostgresTransaction(link)
             result = work(transaction)
             if call.expired:  # the caller has been told to give up; this is the last chance to
                 raise psycopg.OperationalError("past its deadline")
             try:
                 answer = transaction.commit()
-            except NoAnswer as sent:
-                if begin == READ:
+            except CommitUnconfirmed as sent:
+                if begin == BEGIN_READ:
                     raise sent.error from None
-                raise translated_commit(sent.error, where=self._where) from sent.error
+                raise translate_commit_error(sent.error, where=self._where) from sent.error
             if answer != "COMMIT":
                 raise PermanentError(f"{self._where} rolled back what we asked it to commit")
             return result
 
-    def _judge(self, link: Connection) -> None:
-        with self._judging:
+    def _check_safe_once(self, link: Connection) -> None:
+        with self._safe_lock:
             if self._safe:
                 return
-            steps = pending(MIGRATIONS, version=schema_version(link), where=self._where)
+            steps = list_pending(MIGRATIONS, version=read_schema_version(link), where=self._where)
             if steps:
                 raise ConfigError(
                     f"{self._where} lacks {steps[0]}; run `stoker db setup --admin-url ...`, or "
                     "`stoker db migrate` if it was set up before"
                 )
-            refuse_if_void(link, where=self._where)
+            require_row_security(link, where=self._where)
             self._safe = True
 
 
@@ -307,7 +319,7 @@ class TenantDatabase:
     tenant: TenantId | None
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
-        return await self.backend.transact(self.tenant, WRITE, work)
+        return await self.backend.transact(self.tenant, BEGIN_WRITE, work)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
-        return await self.backend.transact(self.tenant, READ, work)
+        return await self.backend.transact(self.tenant, BEGIN_READ, work)

@@ -45,10 +45,10 @@ except ImportError as missing:  # the driver is an extra: most installations nev
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-SHAPE = "postgresql://user:password@host/database"
+URL_FORMAT = "postgresql://user:password@host/database"
 
 # A peer that is gone without saying so is noticed in about half a minute, also while it is idle.
-_WAITS = {
+_TIMEOUTS = {
     "keepalives": "1",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -57,23 +57,23 @@ _WAITS = {
 }
 
 # Asked again from the start, these may well work.
-PASSING: tuple[type[psycopg.Error], ...] = (
+RETRYABLE: tuple[type[psycopg.Error], ...] = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
     errors.LockNotAvailable,
 )
 
 # What a COMMIT can answer that says for certain that it did not happen.
-_REFUSED_AT_COMMIT = ("23", "40")
+_COMMIT_REFUSALS = ("23", "40")
 
-_MUST_CHANGE: tuple[type[psycopg.Error], ...] = (
+_CONFIG_ERRORS: tuple[type[psycopg.Error], ...] = (
     errors.InvalidPassword,
     errors.InvalidAuthorizationSpecification,
     errors.InvalidCatalogName,
 )
 
 
-def parsed(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]:
+def parse_postgres_url(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]:
     """Return the parts of a Postgres URL; ConfigError says what one looks like."""
     try:
         if urlsplit(url).scheme not in ("postgresql", "postgres"):
@@ -84,38 +84,38 @@ def parsed(url: str, *, setting: str = "storage.postgres_url") -> dict[str, Any]
         return parts
     except (ValueError, psycopg.Error):
         # The driver's own words may quote the URL, and with it the password.
-        raise ConfigError(f"{setting} is not a Postgres URL; write it as {SHAPE}") from None
+        raise ConfigError(f"{setting} is not a Postgres URL; write it as {URL_FORMAT}") from None
 
 
-def place(url: str) -> str:
+def describe_url(url: str) -> str:
     """Return where a URL points, in words that may be shown to anybody."""
-    parts = parsed(url)
+    parts = parse_postgres_url(url)
     user, host = parts.get("user", "the default user"), parts.get("host", "localhost")
     return f"Postgres database {parts.get('dbname', user)} on {host} as {user}"
 
 
-def connected(url: str, *, within: timedelta = timedelta(seconds=10)) -> Connection:
+def open_connection(url: str, *, within: timedelta = timedelta(seconds=10)) -> Connection:
     """Open a connection; nothing on it is in a transaction until it says BEGIN.
 
     What the URL says about waiting goes before `within`, of which less than 2 s count as 2.
     """
     wait = max(2, round(within.total_seconds()))
-    parts = {**_WAITS, "connect_timeout": str(wait), **parsed(url)}
+    parts = {**_TIMEOUTS, "connect_timeout": str(wait), **parse_postgres_url(url)}
     try:
         return psycopg.connect(**parts, autocommit=True, client_encoding="utf8")
     except psycopg.Error as error:
-        raise _unreachable(error, url) from _unspoken(error, url)
+        raise _translate_connect_error(error, url) from _find_safe_cause(error, url)
 
 
-def lost(error: psycopg.Error) -> bool:
+def is_connection_lost(error: psycopg.Error) -> bool:
     """Say whether the connection went with the error: the server left, or nothing came back."""
     gone = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return gone and (error.sqlstate is None or error.sqlstate.startswith(("08", "57P")))
 
 
-def translated(error: psycopg.Error, *, where: str) -> StokerError:
+def translate_error(error: psycopg.Error, *, where: str) -> StokerError:
     """Return what a failure before COMMIT means: nothing was done, and this is what to do next."""
-    said = _first_line(error)
+    said = _get_first_line(error)
     match error:
         case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
             return TransientError(f"{where}: others hold what we need ({said}); try again later")
@@ -140,21 +140,21 @@ def translated(error: psycopg.Error, *, where: str) -> StokerError:
     return PermanentError(f"{where} refused a statement ({said}); nothing was written")
 
 
-def translated_commit(error: psycopg.Error, *, where: str) -> StokerError:
+def translate_commit_error(error: psycopg.Error, *, where: str) -> StokerError:
     """Return what a failed COMMIT means: refused only if the server said so."""
-    if (error.sqlstate or "").startswith(_REFUSED_AT_COMMIT):
-        return translated(error, where=where)
+    if (error.sqlstate or "").startswith(_COMMIT_REFUSALS):
+        return translate_error(error, where=where)
     return UncertainError(
         f"{where}: the connection was lost while committing; it may have been done, "
         "read again before repeating it"
     )
 
 
-def _unreachable(error: psycopg.Error, url: str) -> StokerError:
-    where = place(url)
-    _, refused, reason = _hidden(_first_line(error), url).rpartition("FATAL:")
+def _translate_connect_error(error: psycopg.Error, url: str) -> StokerError:
+    where = describe_url(url)
+    _, refused, reason = _hide_password(_get_first_line(error), url).rpartition("FATAL:")
     said = reason.strip()
-    if isinstance(error, _MUST_CHANGE) or "authentication failed" in said:
+    if isinstance(error, _CONFIG_ERRORS) or "authentication failed" in said:
         return ConfigError(f"{where} does not let us in ({said}); check storage.postgres_url")
     # What the server says before it lets us in comes without its code, as text alone.
     if refused and "does not exist" in said:
@@ -164,32 +164,32 @@ def _unreachable(error: psycopg.Error, url: str) -> StokerError:
     return TransientError(f"{where} cannot be reached ({said}); is it running?")
 
 
-def _first_line(error: psycopg.Error) -> str:
+def _get_first_line(error: psycopg.Error) -> str:
     said = (error.diag.message_primary or str(error)).strip()
     return said.splitlines()[0] if said else type(error).__name__
 
 
-def _hidden(text: str, url: str) -> str:
-    password = parsed(url).get("password")
+def _hide_password(text: str, url: str) -> str:
+    password = parse_postgres_url(url).get("password")
     return text.replace(str(password), "***") if password else text
 
 
-def _unspoken(error: psycopg.Error, url: str) -> psycopg.Error | None:
-    return error if _hidden(str(error), url) == str(error) else None
+def _find_safe_cause(error: psycopg.Error, url: str) -> psycopg.Error | None:
+    return error if _hide_password(str(error), url) == str(error) else None
 
 
 Result = TypeVar("Result")
 
 # What DISCARD ALL does, in one round trip, and keeping the plans that the driver counts on.
-FORGET = """
+RESET_SESSION = """
 SET SESSION AUTHORIZATION DEFAULT; RESET ALL; CLOSE ALL; UNLISTEN *;
 SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
 """
 
-LONGEST_CONNECT = timedelta(seconds=10)
+MAX_CONNECT_TIME = timedelta(seconds=10)
 
 
-class Call:
+class Deadline:
     """One call on its way, so that its deadline can reach it on another thread."""
 
     def __init__(self) -> None:
@@ -197,20 +197,20 @@ class Call:
         self._link: Connection | None = None
         self._lock = Lock()
 
-    def uses(self, link: Connection | None) -> None:
+    def attach(self, link: Connection | None) -> None:
         """Say which connection the call now waits on."""
         with self._lock:
             self._link = link
             if self.expired:
-                self._cut()
+                self._shut_down_socket()
 
     def expire(self) -> None:
         """Make whatever the call waits for fail now; how it ends is then its own to say."""
         with self._lock:
             self.expired = True
-            self._cut()
+            self._shut_down_socket()
 
-    def _cut(self) -> None:
+    def _shut_down_socket(self) -> None:
         if self._link is None or self._link.closed:
             return
         # Shutting the socket wakes the thread that waits on it; closing it under its feet would
@@ -222,56 +222,58 @@ class Call:
             s.shutdown(socket.SHUT_RDWR)
 
 
-class Lanes:
+class ConnectionThreads:
     """At most so many connections, opened when first needed and kept."""
 
     def __init__(self, url: str, *, connections: int, deadline: timedelta) -> None:
-        parsed(url)  # a URL that cannot work is refused now, not at the first verb
+        parse_postgres_url(url)  # a URL that cannot work is refused now, not at the first verb
         self._url = url
         self._deadline = deadline
         self._connections = connections
         self._threads = ThreadPoolExecutor(max_workers=connections, thread_name_prefix="postgres")
-        self._mine = local()
+        self._local = local()
         self._links: set[Connection] = set()
         self._lock = Lock()
 
-    async def run(self, job: Callable[[Call], Result]) -> Result:
+    async def run(self, job: Callable[[Deadline], Result]) -> Result:
         """Run a job on one of the threads; its deadline begins now.
 
         Raises TransientError when no thread was free in time. Once begun, a job is waited for
         until it says how it ended; past the deadline its connection fails under it.
         """
-        call = Call()
+        call = Deadline()
         asked = self._threads.submit(job, call)
         answer = asyncio.wrap_future(asked)
         done, _ = await asyncio.wait({answer}, timeout=self._deadline.total_seconds())
         if not done:
             if asked.cancel():
                 raise TransientError(
-                    f"{place(self._url)}: all {self._connections} connections were busy for "
+                    f"{describe_url(self._url)}: all {self._connections} connections were busy for "
                     f"{self._deadline.total_seconds():g} s; nothing was done, try again later"
                 )
             call.expire()
         return await answer
 
     @contextmanager
-    def link(self, call: Call) -> Iterator[Connection]:
+    def borrow_connection(self, call: Deadline) -> Iterator[Connection]:
         """Lend this thread's connection; after any failure nothing of it is left on it."""
-        link: Connection | None = getattr(self._mine, "link", None)
+        link: Connection | None = getattr(self._local, "link", None)
         if link is None or link.closed:
-            link = self._mine.link = connected(
-                self._url, within=min(LONGEST_CONNECT, self._deadline)
+            link = self._local.link = open_connection(
+                self._url, within=min(MAX_CONNECT_TIME, self._deadline)
             )
             with self._lock:
                 self._links.add(link)
-        call.uses(link)
+        call.attach(link)
         try:
             yield link
         except BaseException as error:
-            self._clean(link, broken=isinstance(error, psycopg.Error) and lost(error))
+            self._reset_connection(
+                link, broken=isinstance(error, psycopg.Error) and is_connection_lost(error)
+            )
             raise
         finally:
-            call.uses(None)
+            call.attach(None)
 
     async def close(self) -> None:
         """Finish what was asked, then close every connection."""
@@ -280,12 +282,12 @@ class Lanes:
             while self._links:
                 self._links.pop().close()
 
-    def _clean(self, link: Connection, *, broken: bool) -> None:
+    def _reset_connection(self, link: Connection, *, broken: bool) -> None:
         try:
             if broken or link.closed:
                 raise psycopg.OperationalError
             link.execute("ROLLBACK", prepare=False)
-            link.execute(FORGET, prepare=False)
+            link.execute(RESET_SESSION, prepare=False)
         except psycopg.Error:
             link.close()
             with self._lock:

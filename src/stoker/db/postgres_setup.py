@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import LiteralString
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.db.migrations import Migration, pending
+from stoker.db.migrations import Migration, list_pending
 from stoker.db.postgres_connection import (
     Connection,
-    connected,
+    describe_url,
     errors,
-    parsed,
-    place,
+    open_connection,
+    parse_postgres_url,
     psycopg,
     sql,
-    translated,
+    translate_error,
 )
 from stoker.db.schema_postgres import GRANTS, MIGRATIONS, OWNER
 
@@ -34,7 +34,7 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "60s",
 }
 
-_TAKEN_AWAY: tuple[LiteralString, ...] = (
+_REVOKED: tuple[LiteralString, ...] = (
     "NOSUPERUSER",
     "NOBYPASSRLS",
     "NOCREATEROLE",
@@ -48,7 +48,7 @@ FROM pg_catalog.pg_roles WHERE rolname = %s
 """
 
 # One setup at a time in a database; any fixed number does.
-_TURN = "SELECT pg_catalog.pg_advisory_xact_lock(7306589)"
+_LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(7306589)"
 
 _HAS_META = "SELECT pg_catalog.to_regclass('stoker.meta') IS NOT NULL"
 
@@ -64,7 +64,8 @@ SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = 'stoker'
 UNION ALL SELECT viewname::text FROM pg_catalog.pg_views WHERE schemaname = 'stoker'
 """
 
-# Whoever was given the schema by `set_up` is an app role, and needs each new table too.
+# Whoever was given the schema by `create_roles_and_schema` is an app role, and needs each new
+# table too.
 _APPS = """
 SELECT DISTINCT r.rolname FROM pg_catalog.pg_namespace n
 CROSS JOIN pg_catalog.aclexplode(n.nspacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
@@ -73,44 +74,49 @@ ORDER BY r.rolname
 """
 
 
-def set_up(admin_url: str, app_url: str, *, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
+def create_roles_and_schema(
+    admin_url: str, app_url: str, *, steps: Sequence[Migration] = MIGRATIONS
+) -> list[str]:
     """Make roles, schema, tables and grants; return what was done, in sentences.
 
     The app role's name and password are those of the app URL; a role that is already there is
     made to fit. Raises ConfigError when the admin may not do this, or the app URL names the
     admin or another database.
     """
-    app = _app_role(admin_url, app_url)
-    with connected(admin_url) as admin:
+    app = _get_app_role(admin_url, app_url)
+    with open_connection(admin_url) as admin:
         try:
             with admin.transaction():
-                admin.execute(_TURN)
-                done = [_owner(admin), _app(admin, app, parsed(app_url).get("password"))]
-                _schemas(admin, app)
+                admin.execute(_LOCK)
+                done = [
+                    _ensure_owner(admin),
+                    _ensure_app_role(admin, app, parse_postgres_url(app_url).get("password")),
+                ]
+                _create_schemas(admin, app)
             done.append(f"{app} may use the schema and create nothing")
-            return done + _migrated(admin, steps, where=place(admin_url))
+            return done + _apply_steps(admin, steps, where=describe_url(admin_url))
         except psycopg.Error as error:
-            raise _refused(error, admin_url) from error
+            raise _translate_setup_error(error, admin_url) from error
 
 
 def migrate(admin_url: str, *, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
     """Take the steps this database has not seen; return them, none if it is current."""
-    with connected(admin_url) as admin:
+    with open_connection(admin_url) as admin:
         try:
-            return _migrated(admin, steps, where=place(admin_url))
+            return _apply_steps(admin, steps, where=describe_url(admin_url))
         except psycopg.Error as error:
-            raise _refused(error, admin_url) from error
+            raise _translate_setup_error(error, admin_url) from error
 
 
-def schema_version(connection: Connection) -> int:
+def read_schema_version(connection: Connection) -> int:
     """Return the version of the schema as it is, 0 when there is none yet."""
     [(there,)] = connection.execute(_HAS_META).fetchall()
     rows = connection.execute(_VERSION).fetchall() if there else []
     return int(rows[0][0]) if rows else 0
 
 
-def _app_role(admin_url: str, app_url: str) -> str:
-    admin, app = parsed(admin_url, setting="--admin-url"), parsed(app_url)
+def _get_app_role(admin_url: str, app_url: str) -> str:
+    admin, app = parse_postgres_url(admin_url, setting="--admin-url"), parse_postgres_url(app_url)
     name = str(app.get("user", "stoker_app"))
     if name in (OWNER, admin.get("user")):
         raise ConfigError(
@@ -122,20 +128,20 @@ def _app_role(admin_url: str, app_url: str) -> str:
     return name
 
 
-def _owner(admin: Connection) -> str:
-    made = _make_role(admin, OWNER)
+def _ensure_owner(admin: Connection) -> str:
+    made = _create_role(admin, OWNER)
     [(member,)] = admin.execute("SELECT pg_has_role(%s, 'USAGE')", [OWNER]).fetchall()
     if not member:  # an admin who is no superuser must join the owner to act as it
         admin.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(OWNER)))
     return f"{OWNER} {made}: owns the tables, cannot log in"
 
 
-def _app(admin: Connection, app: str, password: str | None) -> str:
-    made = _make_role(admin, app)
+def _ensure_app_role(admin: Connection, app: str, password: str | None) -> str:
+    made = _create_role(admin, app)
     role = sql.Identifier(app)
     admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
     [has] = admin.execute(_POWERS, [app]).fetchall()
-    for power, held in zip(_TAKEN_AWAY, has, strict=True):
+    for power, held in zip(_REVOKED, has, strict=True):
         if held:  # only said when needed: who lacks a power may not even take it away
             admin.execute(sql.SQL("ALTER ROLE {} " + power).format(role))
     if password:
@@ -153,7 +159,7 @@ def _app(admin: Connection, app: str, password: str | None) -> str:
     return f"{app} {made}: logs in, and row security binds it"
 
 
-def _make_role(admin: Connection, name: str) -> str:
+def _create_role(admin: Connection, name: str) -> str:
     [(there,)] = admin.execute(
         "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", [name]
     ).fetchall()
@@ -165,7 +171,7 @@ def _make_role(admin: Connection, name: str) -> str:
     return "made"
 
 
-def _schemas(admin: Connection, app: str) -> None:
+def _create_schemas(admin: Connection, app: str) -> None:
     role, owner = sql.Identifier(app), sql.Identifier(OWNER)
     [(name,)] = admin.execute("SELECT current_database()").fetchall()
     database = sql.Identifier(name)
@@ -183,7 +189,7 @@ def _schemas(admin: Connection, app: str) -> None:
         admin.execute(sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC, {}").format(role))
 
 
-def _migrated(admin: Connection, steps: Sequence[Migration], *, where: str) -> list[str]:
+def _apply_steps(admin: Connection, steps: Sequence[Migration], *, where: str) -> list[str]:
     [(ready,)] = admin.execute(
         "SELECT count(*) = 2 FROM pg_namespace WHERE nspname = ANY(%s)", [list(_SCHEMAS)]
     ).fetchall()
@@ -193,10 +199,10 @@ def _migrated(admin: Connection, steps: Sequence[Migration], *, where: str) -> l
     while True:
         with admin.transaction():
             # Read under the lock: of two who migrate at once, the second finds nothing to do.
-            admin.execute(_TURN)
+            admin.execute(_LOCK)
             admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(OWNER)))
-            version = schema_version(admin)
-            left = pending(steps, version=version, where=where)
+            version = read_schema_version(admin)
+            left = list_pending(steps, version=version, where=where)
             if not left:
                 _grant(admin)
                 return taken
@@ -218,11 +224,12 @@ def _grant(admin: Connection) -> None:
         admin.execute(sql.SQL("GRANT EXECUTE ON FUNCTION stoker_sec.tenant() TO {}").format(role))
 
 
-def _refused(error: psycopg.Error, admin_url: str) -> StokerError:
+def _translate_setup_error(error: psycopg.Error, admin_url: str) -> StokerError:
     if isinstance(error, errors.InsufficientPrivilege):
         said = error.diag.message_primary
         return ConfigError(
-            f"{place(admin_url)} may not set this up ({said}); give --admin-url a user that may "
+            f"{describe_url(admin_url)} may not set this up ({said}); give --admin-url a user that "
+            f"may "
             "make roles and owns the database"
         )
-    return translated(error, where=place(admin_url))
+    return translate_error(error, where=describe_url(admin_url))

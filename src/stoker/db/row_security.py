@@ -15,7 +15,7 @@ from stoker.db.postgres_connection import Connection, errors
 # `meta` holds the schema's version, and what tenants share is of none of them: rates, places, stops
 # and sums, the public register, and who the tenants are. These tables have no tenant_id, and must
 # not come to have one.
-LINT = """
+FIND_TABLE_PROBLEMS = """
 WITH
 ours AS (
     SELECT c.oid, c.relname, c.relkind, c.relacl, c.relowner, c.relrowsecurity AS enabled,
@@ -92,7 +92,7 @@ ORDER BY kind, name
 """
 
 # `pg_has_role` counts what SET ROLE could reach, not only who we are now.
-ROLE = """
+FIND_ROLE_PROBLEMS = """
 WITH reach AS (
     SELECT oid, rolname, rolsuper, rolbypassrls, rolcreaterole FROM pg_catalog.pg_roles
     WHERE oid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
@@ -128,7 +128,7 @@ ORDER BY kind, name
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SecurityProblem:
     """One thing that would let a tenant see another's rows, or guess at them."""
 
     kind: str
@@ -138,20 +138,20 @@ class Finding:
         return f"{self.kind} ({self.name})"
 
 
-def lint(connection: Connection) -> list[Finding]:
+def find_table_problems(connection: Connection) -> list[SecurityProblem]:
     """Return what is wrong with our tables and whatever reads them; an empty list is safe."""
-    return [Finding(*row) for row in connection.execute(LINT).fetchall()]
+    return [SecurityProblem(*row) for row in connection.execute(FIND_TABLE_PROBLEMS).fetchall()]
 
 
-def role_findings(connection: Connection) -> list[Finding]:
+def find_role_problems(connection: Connection) -> list[SecurityProblem]:
     """Return why row security would not hold for whoever is connected here."""
-    found = [Finding(*row) for row in connection.execute(ROLE).fetchall()]
-    if not unset_tenant_is_loud(connection):
-        found.append(Finding("silent policy", "no error when no tenant is set"))
+    found = [SecurityProblem(*row) for row in connection.execute(FIND_ROLE_PROBLEMS).fetchall()]
+    if not is_unset_tenant_refused(connection):
+        found.append(SecurityProblem("silent policy", "no error when no tenant is set"))
     return found
 
 
-def unset_tenant_is_loud(connection: Connection) -> bool:
+def is_unset_tenant_refused(connection: Connection) -> bool:
     """Say whether asking without a tenant is an error, as it must be, rather than no rows."""
     try:
         with connection.transaction(force_rollback=True):
@@ -162,22 +162,23 @@ def unset_tenant_is_loud(connection: Connection) -> bool:
     return False
 
 
-def refuse_if_void(connection: Connection, *, where: str) -> None:
+def require_row_security(connection: Connection, *, where: str) -> None:
     """Raise ConfigError, naming what is wrong, unless row security holds on this connection."""
-    role = role_findings(connection)
+    role = find_role_problems(connection)
     if role:
         raise ConfigError(
-            f"{where}: row security would be void: {_listed(role)}; connect as the role that "
+            f"{where}: row security would be void: {_format_problems(role)}; connect as the role "
+            f"that "
             "`stoker db setup` makes"
         )
-    tables = lint(connection)
+    tables = find_table_problems(connection)
     if tables:
         raise ConfigError(
-            f"{where}: row security has holes: {_listed(tables)}; remove or correct these, "
-            "then see `stoker db status`"
+            f"{where}: row security has holes: {_format_problems(tables)}; remove or correct "
+            "these, then see `stoker db status`"
         )
 
 
-def _listed(findings: list[Finding]) -> str:
+def _format_problems(findings: list[SecurityProblem]) -> str:
     shown = ", ".join(str(finding) for finding in findings[:3])
     return shown if len(findings) <= 3 else f"{shown} and {len(findings) - 3} more"

@@ -149,7 +149,7 @@ CREATE TABLE stoker.pull_plan_parts (
 ALTER TABLE stoker.pull_plan_parts ALTER COLUMN part SET STORAGE EXTERNAL;
 """
 
-OWNED = (
+PULL_TABLES = (
     "account_signals",
     "account_heats",
     "account_beliefs",

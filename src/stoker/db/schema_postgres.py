@@ -15,12 +15,12 @@ from stoker.db import (
     schema_nights,
     schema_touches,
 )
-from stoker.db.database import MISSED
+from stoker.db.database import CONFLICT_SQLSTATE
 from stoker.db.migrations import Migration
 
 # It runs as whoever calls it, so row security binds it. Entries are numbered and chained as
 # `core.ledger` says.
-WRITE_MOVES = f"""
+CREATE_WRITE_MOVES = f"""
 CREATE FUNCTION stoker.write_moves(asked json) RETURNS void LANGUAGE plpgsql
 SECURITY INVOKER SET search_path = pg_catalog AS $body$
 DECLARE
@@ -43,7 +43,8 @@ BEGIN
             WHERE h.tenant_id = me AND h.key = one.key AND h.phase = one.seen_phase
                 AND h.until_at = one.seen_until_at;
         END IF;
-        IF NOT FOUND THEN RAISE EXCEPTION 'another promise' USING ERRCODE = '{MISSED}'; END IF;
+        IF NOT FOUND THEN RAISE EXCEPTION 'another promise' USING ERRCODE = '{CONFLICT_SQLSTATE}';
+        END IF;
     END LOOP;
     FOR one IN SELECT * FROM json_to_recordset(asked -> 'totals') AS (
         shared boolean, cap text, window_name text, settled bigint, reserved bigint,
@@ -64,7 +65,8 @@ BEGIN
                         OR b.settled + b.reserved + one.reserved <= one.within);
             END IF;
             EXIT WHEN FOUND;
-            IF attempt = 2 THEN RAISE EXCEPTION 'no room' USING ERRCODE = '{MISSED}'; END IF;
+            IF attempt = 2 THEN RAISE EXCEPTION 'no room' USING ERRCODE = '{CONFLICT_SQLSTATE}';
+            END IF;
             IF one.shared THEN
                 INSERT INTO stoker.shared_budgets VALUES (one.cap, one.window_name, 0, 0)
                 ON CONFLICT DO NOTHING;
@@ -81,7 +83,7 @@ BEGIN
             EXISTS (SELECT FROM stoker.stops s
                 WHERE s.tenant_id = me AND s.connector IN ('', h.connector))
             OR EXISTS (SELECT FROM stoker.shared_stops s WHERE s.connector IN ('', h.connector)))
-    ) THEN RAISE EXCEPTION 'stopped' USING ERRCODE = '{MISSED}'; END IF;
+    ) THEN RAISE EXCEPTION 'stopped' USING ERRCODE = '{CONFLICT_SQLSTATE}'; END IF;
     FOR one IN SELECT * FROM json_to_recordset(asked -> 'notes') AS (
         at timestamptz, kind text, subject text, reason text, data json, unnumbered text)
     LOOP
@@ -191,7 +193,7 @@ REVOKE ALL ON FUNCTION stoker_sec.tenant() FROM PUBLIC;
 """
 
 
-def _fence(*tables: str) -> str:
+def _build_row_security(*tables: str) -> str:
     return "".join(
         f"""
 ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
@@ -389,39 +391,48 @@ MIGRATIONS = (
     Migration(
         number=1,
         name="run store",
-        script=_TENANT + _RUN_STORE + _fence("runs", "jobs", "enriched", "scores"),
+        script=_TENANT + _RUN_STORE + _build_row_security("runs", "jobs", "enriched", "scores"),
     ),
-    Migration(number=2, name="leases and slots", script=_SCHEDULE + _fence("leases", "slots")),
-    Migration(number=3, name="ledger", script=_LEDGER + _fence("ledger")),
+    Migration(
+        number=2, name="leases and slots", script=_SCHEDULE + _build_row_security("leases", "slots")
+    ),
+    Migration(number=3, name="ledger", script=_LEDGER + _build_row_security("ledger")),
     Migration(
         number=4,
         name="money",
-        script=_MONEY + _SHARED + WRITE_MOVES + _fence("holds", "budgets", "cap_changes", "stops"),
+        script=_MONEY
+        + _SHARED
+        + CREATE_WRITE_MOVES
+        + _build_row_security("holds", "budgets", "cap_changes", "stops"),
     ),
     Migration(
         number=5,
         name="registry, pages and answers",
-        script=schema_knowledge.POSTGRES + _fence("site_pages", "vendor_answers"),
+        script=schema_knowledge.POSTGRES + _build_row_security("site_pages", "vendor_answers"),
     ),
     Migration(
         number=6,
         name="tenants, companies and nights",
-        script=schema_nights.POSTGRES + _fence(*schema_nights.OWNED),
+        script=schema_nights.POSTGRES + _build_row_security(*schema_nights.OWNED),
     ),
     Migration(
         number=7,
         name="touches",
-        script=schema_touches.POSTGRES + _fence(*schema_touches.OWNED),
+        script=schema_touches.POSTGRES + _build_row_security(*schema_touches.OWNED),
     ),
     Migration(
         number=8,
         name="heat and pulls",
-        script=schema_attention.POSTGRES + _fence(*schema_attention.OWNED),
+        script=schema_attention.POSTGRES + _build_row_security(*schema_attention.PULL_TABLES),
     ),
     Migration(
         number=9,
         name="sources of postings",
-        script=schema_listings.POSTGRES + _fence(*schema_listings.OWNED),
+        script=schema_listings.POSTGRES + _build_row_security(*schema_listings.OWNED),
     ),
-    Migration(number=10, name="runs asked to stop", script=_CANCELLING + _fence("cancel_requests")),
+    Migration(
+        number=10,
+        name="runs asked to stop",
+        script=_CANCELLING + _build_row_security("cancel_requests"),
+    ),
 )

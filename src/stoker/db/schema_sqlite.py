@@ -182,7 +182,7 @@ CREATE TABLE places (
 ) STRICT, WITHOUT ROWID;
 """
 
-_CANCELLING = """
+_CANCEL_REQUESTS = """
 CREATE TABLE cancel_requests (
     tenant_id         TEXT NOT NULL,
     run_timestamp_utc TEXT NOT NULL,
@@ -203,5 +203,5 @@ MIGRATIONS = (
     Migration(number=7, name="touches", script=schema_touches.SQLITE),
     Migration(number=8, name="heat and pulls", script=schema_attention.SQLITE),
     Migration(number=9, name="sources of postings", script=schema_listings.SQLITE),
-    Migration(number=10, name="runs asked to stop", script=_CANCELLING),
+    Migration(number=10, name="runs asked to stop", script=_CANCEL_REQUESTS),
 )

@@ -20,16 +20,20 @@ import apsw
 from stoker.base.errors import ConfigError, StokerError
 from stoker.db.database import Check, Result, Transaction, Value
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.db.sqlite_checks import durability_checks, file_checks
+from stoker.db.sqlite_checks import check_durability, check_file
 from stoker.db.sqlite_file import (
-    opened_for_reading,
-    opened_for_writing,
+    enable_wal,
+    open_reader,
+    open_writer,
     refuse_old_sqlite,
-    translated,
-    write_ahead,
+    wrap_sqlite_errors,
 )
-from stoker.db.sqlite_migrations import migrated, require_current, schema_version
-from stoker.db.sqlite_writer import GroupCommit
+from stoker.db.sqlite_migrations import (
+    apply_migrations,
+    read_schema_version,
+    require_schema_version,
+)
+from stoker.db.sqlite_writer import SqliteWriter
 
 READERS = 4
 
@@ -40,20 +44,20 @@ class SqliteTransaction:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
-    def rows(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+    def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall()
 
-    def change(self, query: str, **values: Value) -> int:
+    def execute(self, query: str, **values: Value) -> int:
         before = self._connection.total_changes()
         self._connection.execute(query, values)
         return self._connection.total_changes() - before
 
-    def change_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
+    def execute_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
         before = self._connection.total_changes()
         self._connection.executemany(query, rows)
         return self._connection.total_changes() - before
 
-    def at_commit(self, query: str, **values: Value) -> None:
+    def execute_with_commit(self, query: str, **values: Value) -> None:
         self._connection.execute(query, values)
 
 
@@ -68,36 +72,38 @@ class SqliteDatabase:
         refuse_old_sqlite(apsw.sqlite_lib_version())
         self._path = Path(path)
         self._busy = busy
-        self._writer = GroupCommit(self._path, self._connected_for_writing)
+        self._writer = SqliteWriter(self._path, self._connect_writer)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
-        self._mine = threading.local()
+        self._local = threading.local()
         self._reading: list[apsw.Connection] = []
         self._closed = False
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `SqlDatabase`."""
-        asked = self._writer.ask(lambda connection: work(SqliteTransaction(connection)))
+        asked = self._writer.submit(lambda connection: work(SqliteTransaction(connection)))
         return await asyncio.wrap_future(asked)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work against one consistent view; see `SqlDatabase`."""
-        return await self._read(lambda: self._viewed(work))
+        return await self._read(lambda: self._run_in_view(work))
 
     async def migrate(self) -> list[str]:
-        return await asyncio.wrap_future(self._writer.ask_alone(self._migrate))
+        return await asyncio.wrap_future(self._writer.submit_exclusive(self._migrate))
 
     async def schema_version(self) -> int:
         if not self._path.exists():
             return 0
-        return await self._read(self._version)
+        return await self._read(self._read_version)
 
     async def checks(self) -> list[Check]:
         version = Check(what="SQLite version", ok=True, detail=apsw.sqlite_lib_version())
         try:
-            durable = await asyncio.wrap_future(self._writer.ask_alone(self._check_durability))
+            durable = await asyncio.wrap_future(
+                self._writer.submit_exclusive(self._check_durability)
+            )
         except StokerError as error:
             durable = [Check(what="writing", ok=False, detail=str(error))]
-        look = partial(file_checks, self._path, busy=self._busy)
+        look = partial(check_file, self._path, busy=self._busy)
         return [version, *durable, *await self._read(look)]
 
     async def close(self) -> None:
@@ -117,13 +123,13 @@ class SqliteDatabase:
             raise ConfigError(f"the store in {self._path} was closed; open it again")
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def _viewed(self, work: Callable[[Transaction], Result]) -> Result:
-        if not hasattr(self._mine, "connection"):
-            connection = self._current(opened_for_reading(self._path, busy=self._busy))
-            self._mine.connection = connection
+    def _run_in_view(self, work: Callable[[Transaction], Result]) -> Result:
+        if not hasattr(self._local, "connection"):
+            connection = self._require_current(open_reader(self._path, busy=self._busy))
+            self._local.connection = connection
             self._reading.append(connection)
-        connection = self._mine.connection
-        with translated(self._path):
+        connection = self._local.connection
+        with wrap_sqlite_errors(self._path):
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
@@ -131,40 +137,40 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _version(self) -> int:
-        connection = opened_for_reading(self._path, busy=self._busy)
+    def _read_version(self) -> int:
+        connection = open_reader(self._path, busy=self._busy)
         try:
-            return schema_version(connection, self._path)
+            return read_schema_version(connection, self._path)
         finally:
             connection.close()
 
-    def _connected_for_writing(self) -> apsw.Connection:
-        connection = self._current(opened_for_writing(self._path, busy=self._busy))
-        write_ahead(connection, self._path, busy=self._busy)
+    def _connect_writer(self) -> apsw.Connection:
+        connection = self._require_current(open_writer(self._path, busy=self._busy))
+        enable_wal(connection, self._path, busy=self._busy)
         return connection
 
-    def _current(self, connection: apsw.Connection) -> apsw.Connection:
+    def _require_current(self, connection: apsw.Connection) -> apsw.Connection:
         try:
-            require_current(connection, self._path, MIGRATIONS)
+            require_schema_version(connection, self._path, MIGRATIONS)
         except StokerError:
             connection.close()
             raise
         return connection
 
     def _migrate(self, current: apsw.Connection | None) -> list[str]:
-        connection = current or opened_for_writing(self._path, busy=self._busy, create=True)
+        connection = current or open_writer(self._path, busy=self._busy, create=True)
         try:
-            taken = migrated(connection, self._path, MIGRATIONS, busy=self._busy)
+            taken = apply_migrations(connection, self._path, MIGRATIONS, busy=self._busy)
         except StokerError:
             if current is None:
                 connection.close()
             raise
         if current is None:
-            self._writer.adopt(connection)
+            self._writer.use_connection(connection)
         return taken
 
     def _check_durability(self, current: apsw.Connection | None) -> list[Check]:
         if current is None:
-            current = self._connected_for_writing()
-            self._writer.adopt(current)
-        return durability_checks(current)
+            current = self._connect_writer()
+            self._writer.use_connection(current)
+        return check_durability(current)

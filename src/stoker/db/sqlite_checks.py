@@ -11,35 +11,43 @@ import apsw
 from stoker.base.errors import StokerError
 from stoker.db.database import Check
 from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.db.sqlite_file import FULL, opened_for_reading, translated
-from stoker.db.sqlite_migrations import schema_version
+from stoker.db.sqlite_file import SYNCHRONOUS_FULL, open_reader, wrap_sqlite_errors
+from stoker.db.sqlite_migrations import read_schema_version
 
-LITTLE_ROOM = 64 * 1024 * 1024  # bytes; below this a night's work may not fit
+MIN_FREE_BYTES = 64 * 1024 * 1024  # bytes; below this a night's work may not fit
 
 
-def durability_checks(connection: apsw.Connection) -> list[Check]:
+def check_durability(connection: apsw.Connection) -> list[Check]:
     """Say whether what this connection commits survives a power cut."""
     journal, level = connection.pragma("journal_mode"), connection.pragma("synchronous")
     return [
         Check(what="journal mode", ok=journal == "wal", detail=f"{journal} (wal is needed)"),
-        Check(what="synchronous", ok=level == FULL, detail=f"{level} ({FULL}, full, is needed)"),
+        Check(
+            what="synchronous",
+            ok=level == SYNCHRONOUS_FULL,
+            detail=f"{level} ({SYNCHRONOUS_FULL}, full, is needed)",
+        ),
     ]
 
 
-def file_checks(path: Path, *, busy: timedelta) -> list[Check]:
+def check_file(path: Path, *, busy: timedelta) -> list[Check]:
     """Look at the file: its schema, its pages, the room around it."""
     try:
-        connection = opened_for_reading(path, busy=busy)
+        connection = open_reader(path, busy=busy)
         try:
-            return [_schema(connection, path), _pages(connection, path), *_room(path)]
+            return [
+                _check_schema(connection, path),
+                _check_pages(connection, path),
+                *_check_free_space(path),
+            ]
         finally:
             connection.close()
     except StokerError as error:
-        return [Check(what="database file", ok=False, detail=str(error)), *_room(path)]
+        return [Check(what="database file", ok=False, detail=str(error)), *_check_free_space(path)]
 
 
-def _schema(connection: apsw.Connection, path: Path) -> Check:
-    version, known = schema_version(connection, path), len(MIGRATIONS)
+def _check_schema(connection: apsw.Connection, path: Path) -> Check:
+    version, known = read_schema_version(connection, path), len(MIGRATIONS)
     if version < known:
         detail = f"{version}; this Stoker needs {known}: run `stoker db migrate`"
     elif version > known:
@@ -49,19 +57,19 @@ def _schema(connection: apsw.Connection, path: Path) -> Check:
     return Check(what="schema version", ok=version == known, detail=detail)
 
 
-def _pages(connection: apsw.Connection, path: Path) -> Check:
-    with translated(path):
+def _check_pages(connection: apsw.Connection, path: Path) -> Check:
+    with wrap_sqlite_errors(path):
         answer = "; ".join(str(line) for (line,) in connection.execute("PRAGMA quick_check(1)"))
     detail = "sound" if answer == "ok" else f"{answer}; restore {path} from a backup"
     return Check(what="database file", ok=answer == "ok", detail=detail)
 
 
-def _room(path: Path) -> list[Check]:
+def _check_free_space(path: Path) -> list[Check]:
     try:
         free = shutil.disk_usage(path.parent).free
     except OSError:
         return []  # the directory is not there, and the file's own check has said so
     detail = f"{free // 2**20} MiB free"
-    if free < LITTLE_ROOM:
+    if free < MIN_FREE_BYTES:
         detail += "; free some, below 64 MiB a run may not fit"
-    return [Check(what="disk room", ok=free >= LITTLE_ROOM, detail=detail)]
+    return [Check(what="disk room", ok=free >= MIN_FREE_BYTES, detail=detail)]

@@ -28,25 +28,25 @@ from stoker.base.errors import (
 
 # Before 3.51.3, two connections writing at once could, rarely, corrupt a file in WAL mode:
 # https://sqlite.org/wal.html#walresetbug. apsw brings its own SQLite; the system's is often older.
-OLDEST = (3, 51, 3)
+MIN_SQLITE_VERSION = (3, 51, 3)
 
-FULL = 2  # what `PRAGMA synchronous` answers when every commit is fsynced
+SYNCHRONOUS_FULL = 2  # what `PRAGMA synchronous` answers when every commit is fsynced
 
-LOOKS_APART = (0.001, 0.002, 0.003, 0.004, 0.005)  # seconds, while another process writes
+BUSY_SLEEPS = (0.001, 0.002, 0.003, 0.004, 0.005)  # seconds, while another process writes
 
 _Result = TypeVar("_Result")
 
 
 def refuse_old_sqlite(version: str) -> None:
     """Raise ConfigError when this version of SQLite is known to damage files."""
-    if tuple(int(part) for part in version.split(".")[:3]) < OLDEST:
+    if tuple(int(part) for part in version.split(".")[:3]) < MIN_SQLITE_VERSION:
         raise ConfigError(
             f"SQLite {version} can damage a database that two connections write to; "
             "install apsw 3.51.3 or newer"
         )
 
 
-def opened_for_writing(path: Path, *, busy: timedelta, create: bool = False) -> apsw.Connection:
+def open_writer(path: Path, *, busy: timedelta, create: bool = False) -> apsw.Connection:
     """Open the file for durable writes; it is created only when asked, with its directories.
 
     Nothing in the file is changed yet, whatever it turns out to be.
@@ -59,23 +59,23 @@ def opened_for_writing(path: Path, *, busy: timedelta, create: bool = False) -> 
                 f"the directory {path.parent} for the database cannot be made "
                 f"({error.strerror}); choose another storage.sqlite_path"
             ) from error
-    with translated(path):
+    with wrap_sqlite_errors(path):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(str(path), flags=flags)
         _prepare(connection, busy=busy)
         if connection.readonly("main"):
             connection.close()
-            raise _read_only(path)
+            raise _build_read_only_error(path)
         connection.execute("PRAGMA synchronous = FULL")
-        if connection.pragma("synchronous") != FULL:
+        if connection.pragma("synchronous") != SYNCHRONOUS_FULL:
             raise ConfigError(f"{path} cannot be opened with full durability; nothing was written")
         return connection
 
 
-def write_ahead(connection: apsw.Connection, path: Path, *, busy: timedelta) -> None:
+def enable_wal(connection: apsw.Connection, path: Path, *, busy: timedelta) -> None:
     """Turn the write-ahead log on, for good: readers then never wait for the writer."""
-    with translated(path), unsure(connection, path):
-        mode = patiently(lambda: connection.pragma("journal_mode", "wal"), busy=busy)
+    with wrap_sqlite_errors(path), wrap_disk_errors(connection, path):
+        mode = retry_while_busy(lambda: connection.pragma("journal_mode", "wal"), busy=busy)
     if mode != "wal":
         raise ConfigError(
             f"{path} is on a file system that cannot hold a write-ahead log (it stays in "
@@ -83,15 +83,15 @@ def write_ahead(connection: apsw.Connection, path: Path, *, busy: timedelta) -> 
         )
 
 
-def opened_for_reading(path: Path, *, busy: timedelta) -> apsw.Connection:
+def open_reader(path: Path, *, busy: timedelta) -> apsw.Connection:
     """Open an existing file for reads only, also where nothing at all may be written."""
-    with translated(path):
+    with wrap_sqlite_errors(path):
         try:
-            return _reader(str(path), busy=busy)
+            return _connect_reader(str(path), busy=busy)
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             # A write-ahead log wants a little shared file beside it, even to be read. Where that
             # cannot be made, nobody is writing either, and the file may be read as it stands.
-            if _may(os.W_OK, path.parent) or not _may(os.R_OK, path):
+            if _is_permitted(os.W_OK, path.parent) or not _is_permitted(os.R_OK, path):
                 raise
             log = Path(f"{path}-wal")
             if log.exists() and log.stat().st_size:
@@ -99,10 +99,10 @@ def opened_for_reading(path: Path, *, busy: timedelta) -> apsw.Connection:
                     f"the newest writes to {path} are still in {log.name}, which cannot be read "
                     "in a read-only directory; copy both files to a writable one and use them there"
                 ) from None
-            return _reader(f"file:{quote(str(path.absolute()))}?immutable=1", busy=busy)
+            return _connect_reader(f"file:{quote(str(path.absolute()))}?immutable=1", busy=busy)
 
 
-def patiently(attempt: Callable[[], _Result], *, busy: timedelta) -> _Result:
+def retry_while_busy(attempt: Callable[[], _Result], *, busy: timedelta) -> _Result:
     """Try until it is no longer busy, for as long as we are ready to wait.
 
     SQLite itself does not wait for everything: changing the journal mode fails at once.
@@ -118,7 +118,7 @@ def patiently(attempt: Callable[[], _Result], *, busy: timedelta) -> _Result:
 
 
 @contextmanager
-def unsure(connection: apsw.Connection, path: Path) -> Iterator[None]:
+def wrap_disk_errors(connection: apsw.Connection, path: Path) -> Iterator[None]:
     """Turn a disk that fails under a write into UncertainError, and let go of the file for good.
 
     After a failed fsync the system may call lost pages clean, so a second one that succeeds
@@ -136,19 +136,19 @@ def unsure(connection: apsw.Connection, path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def wrap_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's failures inside the block into ours. All of them say: nothing was done."""
     try:
         yield
     except apsw.Error as error:
-        raise failure(error, path) from error
+        raise translate_sqlite_error(error, path) from error
     except UnicodeEncodeError as error:
         raise PermanentError(
             "a text cannot be kept: clean it first, nothing was written"
         ) from error
 
 
-def failure(error: apsw.Error, path: Path) -> StokerError:
+def translate_sqlite_error(error: apsw.Error, path: Path) -> StokerError:
     """Return what a failure before a commit means: nothing was done, and this is what to do."""
     if path.is_dir():
         return ConfigError(f"{path} is a directory; storage.sqlite_path must name a file in it")
@@ -158,9 +158,9 @@ def failure(error: apsw.Error, path: Path) -> StokerError:
         case apsw.CorruptError():
             return ConfigError(f"{path} is damaged ({error}); restore it from a backup")
         case apsw.CantOpenError():
-            return _cannot_open(error, path)
+            return _translate_open_error(error, path)
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            return _read_only(path)
+            return _build_read_only_error(path)
         case apsw.FullError():
             return TransientError(
                 f"the disk is full, so nothing was written to {path}; free some room and run again"
@@ -181,7 +181,7 @@ def failure(error: apsw.Error, path: Path) -> StokerError:
     return PermanentError(f"{path} refused a statement ({error}); nothing was written")
 
 
-def _reader(name: str, *, busy: timedelta) -> apsw.Connection:
+def _connect_reader(name: str, *, busy: timedelta) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(name, flags=flags)
     try:
@@ -194,13 +194,13 @@ def _reader(name: str, *, busy: timedelta) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection, *, busy: timedelta) -> None:
-    connection.set_busy_handler(_patience(busy))
+    connection.set_busy_handler(_build_busy_handler(busy))
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")  # a schema from elsewhere runs no functions
     connection.execute("PRAGMA cell_size_check = ON")  # notice damage sooner
 
 
-def _patience(busy: timedelta) -> Callable[[int], bool]:
+def _build_busy_handler(busy: timedelta) -> Callable[[int], bool]:
     """Return how to wait for another process: look often, and give up after so long.
 
     SQLite's own way comes to look ten times a second. Whoever writes without a pause holds the
@@ -212,23 +212,23 @@ def _patience(busy: timedelta) -> Callable[[int], bool]:
         nonlocal began
         if looks == 0:
             began = time.monotonic()
-        time.sleep(LOOKS_APART[looks % len(LOOKS_APART)])
+        time.sleep(BUSY_SLEEPS[looks % len(BUSY_SLEEPS)])
         return time.monotonic() - began < busy.total_seconds()
 
     return wait
 
 
-def _may(mode: int, path: Path) -> bool:
+def _is_permitted(mode: int, path: Path) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _cannot_open(error: apsw.Error, path: Path) -> StokerError:
+def _translate_open_error(error: apsw.Error, path: Path) -> StokerError:
     # SQLite says only that it could not; asking the system again tells why.
     try:
         path.open("rb").close()
     except FileNotFoundError:
-        if path.parent.is_dir() and not _may(os.W_OK, path.parent):
-            return _read_only(path.parent)
+        if path.parent.is_dir() and not _is_permitted(os.W_OK, path.parent):
+            return _build_read_only_error(path.parent)
         return ConfigError(f"there is no database at {path} yet; run `stoker db migrate`")
     except OSError as cause:
         if cause.errno in (errno.EMFILE, errno.ENFILE):
@@ -239,7 +239,7 @@ def _cannot_open(error: apsw.Error, path: Path) -> StokerError:
     return ConfigError(f"{path} cannot be opened ({error}); check its directory")
 
 
-def _read_only(path: Path) -> ConfigError:
+def _build_read_only_error(path: Path) -> ConfigError:
     return ConfigError(
         f"{path} is read-only, so nothing was written; make it and its directory writable, "
         "or choose another storage.sqlite_path"

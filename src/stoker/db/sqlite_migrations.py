@@ -13,12 +13,12 @@ from pathlib import Path
 import apsw
 
 from stoker.base.errors import ConfigError
-from stoker.db.migrations import Migration, pending
-from stoker.db.sqlite_file import translated, unsure, write_ahead
+from stoker.db.migrations import Migration, list_pending
+from stoker.db.sqlite_file import enable_wal, wrap_disk_errors, wrap_sqlite_errors
 
-TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+SELECT_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
-VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
+SELECT_VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
 
 SET_VERSION = """
 INSERT INTO meta (key, value) VALUES ('schema_version', :version)
@@ -26,14 +26,14 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
 
-def schema_version(connection: apsw.Connection, path: Path) -> int:
+def read_schema_version(connection: apsw.Connection, path: Path) -> int:
     """Return the version of the schema, 0 in an empty file.
 
     Raises ConfigError when the file is somebody else's: it has tables, and not our `meta`.
     """
-    with translated(path):
-        tables = {name for (name,) in connection.execute(TABLES)}
-        versions = connection.execute(VERSION).fetchall() if "meta" in tables else []
+    with wrap_sqlite_errors(path):
+        tables = {name for (name,) in connection.execute(SELECT_TABLES)}
+        versions = connection.execute(SELECT_VERSION).fetchall() if "meta" in tables else []
     if not tables:
         return 0
     try:
@@ -46,19 +46,19 @@ def schema_version(connection: apsw.Connection, path: Path) -> int:
         ) from None
 
 
-def require_current(
+def require_schema_version(
     connection: apsw.Connection, path: Path, migrations: Sequence[Migration]
 ) -> None:
     """Raise ConfigError unless the file has exactly the schema this program knows."""
-    version = schema_version(connection, path)
-    if pending(migrations, version=version, where=str(path)):
+    version = read_schema_version(connection, path)
+    if list_pending(migrations, version=version, where=str(path)):
         raise ConfigError(
             f"{path} has schema version {version}, this Stoker needs {len(migrations)}; "
             "run `stoker db migrate`"
         )
 
 
-def migrated(
+def apply_migrations(
     connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, busy: timedelta
 ) -> list[str]:
     """Take the steps still to take; return them, none when the file is current.
@@ -66,18 +66,18 @@ def migrated(
     Raises UncertainError, with the connection closed, when the disk fails under a step.
     """
     # Before anything is written: a newer file, or a stranger's, stays as it is.
-    steps = pending(migrations, version=schema_version(connection, path), where=str(path))
-    write_ahead(connection, path, busy=busy)
+    steps = list_pending(migrations, version=read_schema_version(connection, path), where=str(path))
+    enable_wal(connection, path, busy=busy)
     taken = []
     # A current file asks for no lock, so that looking never waits for another process's write.
     for step in steps:
-        with translated(path), unsure(connection, path):
+        with wrap_sqlite_errors(path), wrap_disk_errors(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Asked again now that nobody else can change it: another program may have been
                 # faster, or may even be newer.
-                version = schema_version(connection, path)
-                if step in pending(migrations, version=version, where=str(path)):
+                version = read_schema_version(connection, path)
+                if step in list_pending(migrations, version=version, where=str(path)):
                     connection.execute(step.script)
                     connection.execute(SET_VERSION, {"version": str(step.number)})
                     taken.append(str(step))

@@ -18,55 +18,57 @@ from typing import Any, TypeVar
 import apsw
 
 from stoker.base.errors import ConfigError, StokerError, UncertainError
-from stoker.db.sqlite_file import failure, unsure
+from stoker.db.sqlite_file import translate_sqlite_error, wrap_disk_errors
 
 _Result = TypeVar("_Result")
 
 _Work = Callable[[Any], Any]
 
 
-class _Asked:
+class _WriteJob:
     """One piece of work, and the promise of its answer."""
 
     def __init__(self, work: _Work, *, alone: bool) -> None:
         self.work = work
         self.alone = alone
-        self.promise: Future[Any] = Future()
+        self.future: Future[Any] = Future()
         self.answer: Any = None
         self.error: BaseException | None = None
 
-    def keep_promise(self) -> None:
+    def resolve(self) -> None:
         if self.error is not None:
-            self.promise.set_exception(self.error)
+            self.future.set_exception(self.error)
         else:
-            self.promise.set_result(self.answer)
+            self.future.set_result(self.answer)
 
 
-class GroupCommit:
+class SqliteWriter:
     """The only writer of one SQLite file in this process. Safe to ask from any thread."""
 
     def __init__(self, path: Path, connect: Callable[[], apsw.Connection]) -> None:
         self._path = path
         self._connect = connect
         self._connection: apsw.Connection | None = None
-        self._queue: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._door = threading.Lock()
+        self._queue: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._broken: StokerError | None = None
 
-    def ask(self, work: Callable[[apsw.Connection], _Result]) -> Future[_Result]:
+    def submit(self, work: Callable[[apsw.Connection], _Result]) -> Future[_Result]:
         """Have work done in a transaction; the answer comes once its effects are durable.
 
         An error from the work undoes that work and nothing else.
         """
-        return self._put(_Asked(work, alone=False))
+        return self._enqueue(_WriteJob(work, alone=False))
 
-    def ask_alone(self, work: Callable[[apsw.Connection | None], _Result]) -> Future[_Result]:
+    def submit_exclusive(
+        self, work: Callable[[apsw.Connection | None], _Result]
+    ) -> Future[_Result]:
         """Have work done between two transactions, on the writer's connection if it has one yet."""
-        return self._put(_Asked(work, alone=True))
+        return self._enqueue(_WriteJob(work, alone=True))
 
-    def adopt(self, connection: apsw.Connection) -> None:
+    def use_connection(self, connection: apsw.Connection) -> None:
         """Write through this connection from now on. Only for work done alone."""
         if self._connection is not None:
             self._connection.close()
@@ -74,7 +76,7 @@ class GroupCommit:
 
     def finish(self) -> None:
         """Do what was asked, then stop; asking later is refused. The connection stays open."""
-        with self._door:
+        with self._lock:
             if not self._closed:
                 self._closed = True
                 self._queue.put(None)
@@ -89,35 +91,35 @@ class GroupCommit:
         if connection is not None:
             connection.close()
 
-    def _put(self, asked: _Asked) -> Future[Any]:
-        with self._door:
+    def _enqueue(self, asked: _WriteJob) -> Future[Any]:
+        with self._lock:
             if self._closed:
                 raise ConfigError(f"the store in {self._path} was closed; open it again")
             if self._thread is None:
                 # A daemon: what nobody was answered for may be dropped when the program ends.
-                self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
                 self._thread.start()
             self._queue.put(asked)
-        return asked.promise
+        return asked.future
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         last = False
         while not last:
-            group: list[_Asked] = []
-            for asked in self._waiting():
+            group: list[_WriteJob] = []
+            for asked in self._take_waiting():
                 if asked is None:
                     last = True
-                elif not asked.promise.set_running_or_notify_cancel():
+                elif not asked.future.set_running_or_notify_cancel():
                     continue  # whoever asked has gone
                 elif asked.alone:
-                    self._answer(group, self._write)
-                    self._answer([asked], self._do_alone)
+                    self._run_group(group, self._write)
+                    self._run_group([asked], self._run_exclusive)
                     group = []
                 else:
                     group.append(asked)
-            self._answer(group, self._write)
+            self._run_group(group, self._write)
 
-    def _waiting(self) -> list[_Asked | None]:
+    def _take_waiting(self) -> list[_WriteJob | None]:
         waiting = [self._queue.get()]
         while True:
             try:
@@ -125,7 +127,9 @@ class GroupCommit:
             except queue.Empty:
                 return waiting
 
-    def _answer(self, group: Sequence[_Asked], serve: Callable[[Sequence[_Asked]], None]) -> None:
+    def _run_group(
+        self, group: Sequence[_WriteJob], serve: Callable[[Sequence[_WriteJob]], None]
+    ) -> None:
         if not group:
             return
         try:
@@ -134,19 +138,19 @@ class GroupCommit:
             serve(group)
         except Exception as error:  # noqa: BLE001 – it belongs to those who wait, not to this thread
             if isinstance(error, UncertainError):
-                self._give_up(error)
+                self._mark_broken(error)
             for asked in group:
-                asked.error = self._meaning(error)
+                asked.error = self._translate_error(error)
         for asked in group:
-            asked.keep_promise()
+            asked.resolve()
 
-    def _write(self, group: Sequence[_Asked]) -> None:
+    def _write(self, group: Sequence[_WriteJob]) -> None:
         if self._connection is None:
             self._connection = self._connect()
-        with unsure(self._connection, self._path):
+        with wrap_disk_errors(self._connection, self._path):
             self._commit(self._connection, group)
 
-    def _commit(self, connection: apsw.Connection, group: Sequence[_Asked]) -> None:
+    def _commit(self, connection: apsw.Connection, group: Sequence[_WriteJob]) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for asked in group:
@@ -158,7 +162,7 @@ class GroupCommit:
                     connection.execute("ROLLBACK")
             raise
 
-    def _attempt(self, connection: apsw.Connection, asked: _Asked) -> None:
+    def _attempt(self, connection: apsw.Connection, asked: _WriteJob) -> None:
         connection.execute("SAVEPOINT work")
         try:
             asked.answer = asked.work(connection)
@@ -167,21 +171,21 @@ class GroupCommit:
             if isinstance(error, apsw.IOError) or not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO work")
-            asked.error = self._meaning(error)
+            asked.error = self._translate_error(error)
         connection.execute("RELEASE work")
 
-    def _do_alone(self, group: Sequence[_Asked]) -> None:
+    def _run_exclusive(self, group: Sequence[_WriteJob]) -> None:
         for asked in group:
             asked.answer = asked.work(self._connection)
 
-    def _meaning(self, error: Exception) -> Exception:
+    def _translate_error(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error):
-            meaning = failure(error, self._path)
+            meaning = translate_sqlite_error(error, self._path)
             meaning.__cause__ = error
             return meaning
         return error
 
-    def _give_up(self, error: UncertainError) -> None:
+    def _mark_broken(self, error: UncertainError) -> None:
         self._broken = ConfigError(
             f"an earlier write to {self._path} failed on the disk ({error.__cause__}); "
             "check the disk, then start again"

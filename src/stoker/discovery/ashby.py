@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from stoker.base.jsontools import has_list, list_in, object_in, words_in
+from stoker.base.jsontools import get_list, get_object, get_text, has_list
 from stoker.base.types import Json
-from stoker.discovery.boards import Layout
-from stoker.discovery.enrichment import LONGEST_TEXT
-from stoker.discovery.model import MOST_POSTINGS, RawPosting
+from stoker.discovery.boards import BoardApi
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
+from stoker.discovery.model import MAX_POSTINGS, RawPosting
 
-BASE_URL = "https://api.ashbyhq.com"
+ASHBY_URL = "https://api.ashbyhq.com"
 
 
-def _jobs(data: Json) -> list[Json] | None:
+def _list_ashby_jobs(data: Json) -> list[Json] | None:
     if not has_list(data, "jobs"):
         return None
-    jobs = list_in(data, "jobs", most=MOST_POSTINGS + 1)
-    return [each for each in jobs if object_in(each).get("isListed") is not False]
+    jobs = get_list(data, "jobs", most=MAX_POSTINGS + 1)
+    return [each for each in jobs if get_object(each).get("isListed") is not False]
 
 
-def _raw(job: Json, nth: int) -> RawPosting:
-    fields = object_in(job)
+def _parse_ashby_job(job: Json, nth: int) -> RawPosting:
+    fields = get_object(job)
     return RawPosting(
         where=f"job {nth}",
-        url=words_in(job, "jobUrl", longest=4_000),
-        title=words_in(job, "title", longest=4_000),
-        location=words_in(job, "location", longest=4_000),
+        url=get_text(job, "jobUrl", longest=4_000),
+        title=get_text(job, "title", longest=4_000),
+        location=get_text(job, "location", longest=4_000),
         posted=fields.get("publishedAt"),
-        text=words_in(job, "descriptionPlain", longest=LONGEST_TEXT),
+        text=get_text(job, "descriptionPlain", longest=MAX_TEXT_LENGTH),
         remote=fields.get("isRemote") is True,
     )
 
 
-ASHBY = Layout(name="ashby", path="/posting-api/job-board/{board}", jobs=_jobs, raw=_raw)
+ASHBY = BoardApi(
+    name="ashby",
+    path="/posting-api/job-board/{board}",
+    list_jobs=_list_ashby_jobs,
+    parse_job=_parse_ashby_job,
+)

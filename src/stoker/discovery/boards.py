@@ -4,8 +4,9 @@ It knows what statuses mean here. What is in the answer, each board knows.
 
 One vendor's public job boards as a connector: asked for what changed, page by page if need be.
 
-How a vendor lays its boards out is said by a `Layout` in the vendor's own file; how asking goes,
-and what statuses mean, by `asking`. No key, no cost but calls, nothing done that could be undone.
+How a vendor lays its boards out is said by a `BoardApi` in the vendor's own file; how asking goes,
+and what statuses mean, by `get_vendor_client`. No key, no cost but calls, nothing done that could
+be undone.
 
 Whether the public boards are there at all. They have no key and no account to ask about.
 
@@ -30,70 +31,70 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.retry import retry_after
+from stoker.base.retry import parse_retry_after
 from stoker.base.types import Json
-from stoker.budgets.model import Connector, Done, Health
-from stoker.discovery.job_files import Files
+from stoker.budgets.model import Connector, Health, Paid
+from stoker.discovery.job_files import JobFiles
 from stoker.discovery.model import (
-    MOST_POSTINGS,
+    MAX_POSTINGS,
+    PostingQuery,
     Postings,
-    PostingsAt,
     RawPosting,
     Validators,
-    taken,
+    parse_postings,
 )
-from stoker.discovery.sources import WantedSource
-from stoker.http.api_client import healthy
-from stoker.http.client import REDIRECTS, Call, Http, Reply
-from stoker.http.strict_json import read_json
-from stoker.http.url import web_address
+from stoker.discovery.sources import SourceSpec
+from stoker.http.api_client import check_health
+from stoker.http.client import REDIRECT_STATUSES, HttpClient, Request, Response
+from stoker.http.strict_json import parse_json
+from stoker.http.url import parse_url
 
 CONNECTOR = "boards"  # what caps, rates and stops of boards and feeds go by
 
 DEADLINE = timedelta(seconds=30)
 
-MOST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 
-MOST_HOPS = 3
+MAX_REDIRECTS = 3
 
-LATER = (408, 425, 429)
+RETRY_STATUSES = (408, 425, 429)
 
-_BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-_LONGEST_VALIDATOR = 500
+_MAX_VALIDATOR_LENGTH = 500
 
-_PLAIN = re.compile(r"[\x20-\x7e]*")
+_PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
-Turn = Callable[[str], AbstractAsyncContextManager[None]]
+HostSlot = Callable[[str], AbstractAsyncContextManager[None]]
 """Waits until a call to a host may go, and learns from how it went."""
 
 
-def at_once(host: str) -> AbstractAsyncContextManager[None]:
-    """A `Turn` for who need not wait."""
+def acquire_immediately(host: str) -> AbstractAsyncContextManager[None]:
+    """A `HostSlot` for who need not wait."""
     return nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoardAnswer:
+class BoardResponse:
     """What a board answered; `body` is None when nothing has changed."""
 
     body: bytes | None
-    cut: bool
+    truncated: bool
     validators: Validators
 
 
-async def asked(
-    http: Http,
+async def get_if_changed(
+    http: HttpClient,
     url: str,
     *,
     who: str,
-    turn: Turn = at_once,
+    turn: HostSlot = acquire_immediately,
     params: Mapping[str, str] | None = None,
     known: Validators | None = None,
     accept: str = "application/json",
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     deadline: timedelta = DEADLINE,
-) -> BoardAnswer:
+) -> BoardResponse:
     """Ask once, when it is our turn, and return the answer; `who` is named when it goes wrong.
 
     Raises PermanentError when there is no such board, ConfigError when the address itself cannot
@@ -104,51 +105,55 @@ async def asked(
         headers["if-none-match"] = known.etag
     elif known is not None and known.last_modified:
         headers["if-modified-since"] = known.last_modified
-    call = Call(
+    call = Request(
         method="GET",
         url=f"{url}?{urlencode(params)}" if params else url,
         headers=headers,
         deadline=deadline,
-        most_bytes=most_bytes,
-        hops=MOST_HOPS,
+        max_bytes=most_bytes,
+        max_redirects=MAX_REDIRECTS,
     )
-    async with turn(web_address(url).host):
-        reply = await _sent(http, call, who=who)
+    async with turn(parse_url(url).host):
+        reply = await _send_call(http, call, who=who)
         if reply.status == 304 and known is not None:
-            return BoardAnswer(body=None, cut=False, validators=known)
+            return BoardResponse(body=None, truncated=False, validators=known)
         if reply.status != 200:
-            raise _failure(reply, who=who)
-    return BoardAnswer(body=reply.body, cut=reply.cut, validators=_validators(reply))
+            raise _to_error(reply, who=who)
+    return BoardResponse(
+        body=reply.body, truncated=reply.truncated, validators=_read_validators(reply)
+    )
 
 
-async def presence(http: Http, url: str, *, who: str, turn: Turn, deadline: timedelta) -> str:
+async def ping_host(
+    http: HttpClient, url: str, *, who: str, turn: HostSlot, deadline: timedelta
+) -> str:
     """Say that somebody is there, whatever they say. Raises TransientError when nobody is."""
-    call = Call(method="GET", url=url, deadline=deadline, most_bytes=1_000)
-    async with turn(web_address(url).host):
-        reply = await _sent(http, call, who=who)
-        if reply.status in LATER or reply.status >= 500:
-            raise _failure(reply, who=who)
+    call = Request(method="GET", url=url, deadline=deadline, max_bytes=1_000)
+    async with turn(parse_url(url).host):
+        reply = await _send_call(http, call, who=who)
+        if reply.status in RETRY_STATUSES or reply.status >= 500:
+            raise _to_error(reply, who=who)
     return f"{who} answers"
 
 
-def json_of(answer: BoardAnswer, *, who: str) -> Json:
+def parse_json_answer(answer: BoardResponse, *, who: str) -> Json:
     """Return what an answer says. Raises TransientError when it is not whole or no JSON."""
-    if answer.cut:
-        raise TransientError(f"{who} answered with more than {MOST_BYTES} bytes")
+    if answer.truncated:
+        raise TransientError(f"{who} answered with more than {MAX_BYTES} bytes")
     try:
-        return read_json(answer.body or b"")
+        return parse_json(answer.body or b"")
     except PermanentError as error:
         raise TransientError(f"{who} gave an unreadable answer: {error}") from error
 
 
-def board_name(text: str) -> str:
+def validate_board_name(text: str) -> str:
     """Return a board's name as it stands in an address, or say what one looks like."""
-    if not _BOARD.fullmatch(text):
+    if not _BOARD_NAME.fullmatch(text):
         raise PermanentError("a board's name is one word of letters, digits, '.', '_' and '-'")
     return text
 
 
-async def _sent(http: Http, call: Call, *, who: str) -> Reply:
+async def _send_call(http: HttpClient, call: Request, *, who: str) -> Response:
     try:
         return await http.send(call)
     except UncertainError as error:
@@ -159,43 +164,45 @@ async def _sent(http: Http, call: Call, *, who: str) -> Reply:
         raise PermanentError(f"{who} cannot be asked: {error}") from error
 
 
-def _failure(reply: Reply, *, who: str) -> StokerError:
+def _to_error(reply: Response, *, who: str) -> StokerError:
     if reply.status in (404, 410):
         return PermanentError(f"{who} has no such list any more or yet ({reply.status})")
-    if reply.status in LATER or reply.status >= 500:
+    if reply.status in RETRY_STATUSES or reply.status >= 500:
         return TransientError(
             f"{who} asks us to come back later ({reply.status})",
-            retry_after=retry_after(reply.headers),
+            retry_after=parse_retry_after(reply.headers),
         )
-    if reply.status in REDIRECTS:
+    if reply.status in REDIRECT_STATUSES:
         return ConfigError(f"{who} has moved ({reply.status}); use its new address")
     return PermanentError(f"{who} does not let us read it ({reply.status})")
 
 
-def _validators(reply: Reply) -> Validators:
+def _read_validators(reply: Response) -> Validators:
     def said(name: str) -> str:
         value = reply.headers.get(name, "")
-        usable = len(value) <= _LONGEST_VALIDATOR and _PLAIN.fullmatch(value)
+        usable = len(value) <= _MAX_VALIDATOR_LENGTH and _PRINTABLE.fullmatch(value)
         return value if usable else ""
 
     return Validators(etag=said("etag"), last_modified=said("last-modified"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class BoardApi:
     """How one vendor's boards are laid out."""
 
     name: str
     path: str  # with {board} where its name goes
-    jobs: Callable[[Json], Sequence[Json] | None]  # the postings of an answer; None: it is no list
-    raw: Callable[[Json, int], RawPosting]
+    list_jobs: Callable[
+        [Json], Sequence[Json] | None
+    ]  # the postings of an answer; None: it is no list
+    parse_job: Callable[[Json, int], RawPosting]
     params: Mapping[str, str] = field(default_factory=dict)
-    a_page: int = 0  # postings on one page; 0: one answer has everything
+    page_size: int = 0  # postings on one page; 0: one answer has everything
 
     @property
-    def most_calls(self) -> int:
+    def max_calls(self) -> int:
         """How many calls reading one board can take."""
-        return MOST_POSTINGS // self.a_page + 1 if self.a_page else 1
+        return MAX_POSTINGS // self.page_size + 1 if self.page_size else 1
 
 
 class Board:
@@ -209,86 +216,90 @@ class Board:
 
     def __init__(
         self,
-        http: Http,
-        layout: Layout,
+        http: HttpClient,
+        layout: BoardApi,
         *,
         base_url: str,
-        turn: Turn = at_once,
+        turn: HostSlot = acquire_immediately,
         deadline: timedelta = DEADLINE,
     ) -> None:
-        self._http, self._layout, self._turn = http, layout, turn
+        self._http, self._api, self._acquire_slot = http, layout, turn
         self._base, self._deadline = base_url.rstrip("/"), deadline
 
-    def price(self, question: PostingsAt) -> Mapping[str, int]:
+    def price(self, question: PostingQuery) -> Mapping[str, int]:
         """Return how many calls reading a board takes at most. Raises PermanentError."""
-        board_name(question.place)
-        return {"calls": self._layout.most_calls}
+        validate_board_name(question.address)
+        return {"calls": self._api.max_calls}
 
-    async def ask(self, question: PostingsAt, *, key: str) -> Done[Postings]:
-        """Read a board. Raises as `asked`; one bad posting loses no other."""
-        found = await self.postings(question.place, company=question.company, known=question.known)
-        return Done(answer=found, cost={"calls": found.requests})
+    async def ask(self, question: PostingQuery, *, key: str) -> Paid[Postings]:
+        """Read a board. Raises as `get_if_changed`; one bad posting loses no other."""
+        found = await self.read_postings(
+            question.address, company=question.company, known=question.known
+        )
+        return Paid(answer=found, cost={"calls": found.requests})
 
     async def check(self) -> Health:
         """Find out whether the vendor is there at all. Never raises."""
-        return await healthy(
-            lambda: presence(
+        return await check_health(
+            lambda: ping_host(
                 self._http,
                 self._base,
-                who=self._layout.name,
-                turn=self._turn,
+                who=self._api.name,
+                turn=self._acquire_slot,
                 deadline=self._deadline,
             )
         )
 
-    async def postings(
+    async def read_postings(
         self, board: str, *, company: str = "", known: Validators | None = None
     ) -> Postings:
-        """Return what is open on a board. Raises as `asked`.
+        """Return what is open on a board. Raises as `get_if_changed`.
 
         Only a board of one page says that it is unchanged: a first page says nothing of the others.
         """
-        url = f"{self._base}{self._layout.path.format(board=board_name(board))}"
+        url = f"{self._base}{self._api.path.format(board=validate_board_name(board))}"
         raws: list[RawPosting] = []
         validators, requests, more = Validators(), 0, False
         while True:
-            answer = await asked(
+            answer = await get_if_changed(
                 self._http,
                 url,
-                who=self._layout.name,
-                params=self._params(len(raws)),
+                who=self._api.name,
+                params=self._build_params(len(raws)),
                 known=None if requests else known,
-                turn=self._turn,
+                turn=self._acquire_slot,
                 deadline=self._deadline,
             )
             requests += 1
             if answer.body is None:
                 return Postings(unchanged=True, validators=answer.validators, requests=requests)
-            page = self._layout.jobs(json_of(answer, who=self._layout.name))
+            page = self._api.list_jobs(parse_json_answer(answer, who=self._api.name))
             if page is None:
-                raise TransientError(f"{self._layout.name} did not answer with a list of postings")
-            last = self._is_last(page)
+                raise TransientError(f"{self._api.name} did not answer with a list of postings")
+            last = self._is_last_page(page)
             validators = answer.validators if last and requests == 1 else Validators()
             seen = {raw.url for raw in raws}
-            raws += [self._layout.raw(each, len(raws) + nth) for nth, each in enumerate(page)]
+            raws += [self._api.parse_job(each, len(raws) + nth) for nth, each in enumerate(page)]
             if last or seen == {raw.url for raw in raws}:
                 break
-            if len(raws) >= MOST_POSTINGS:
+            if len(raws) >= MAX_POSTINGS:
                 more = True
                 break
-        found = taken(self._layout.name, raws, company=company or board, validators=validators)
-        return replace(found, more=found.more or more, requests=requests)
+        found = parse_postings(
+            self._api.name, raws, company=company or board, validators=validators
+        )
+        return replace(found, truncated=found.truncated or more, requests=requests)
 
-    def _params(self, skip: int) -> Mapping[str, str]:
-        if not self._layout.a_page:
-            return self._layout.params
-        return {**self._layout.params, "skip": str(skip), "limit": str(self._layout.a_page)}
+    def _build_params(self, skip: int) -> Mapping[str, str]:
+        if not self._api.page_size:
+            return self._api.params
+        return {**self._api.params, "skip": str(skip), "limit": str(self._api.page_size)}
 
-    def _is_last(self, page: Sequence[Json]) -> bool:
-        return not self._layout.a_page or len(page) < self._layout.a_page
+    def _is_last_page(self, page: Sequence[Json]) -> bool:
+        return not self._api.page_size or len(page) < self._api.page_size
 
 
-class Boards:
+class AllBoards:
     """All boards together."""
 
     name = CONNECTOR
@@ -305,14 +316,16 @@ class Boards:
         return Health(ok=True, detail=", ".join(health.detail for health in found))
 
 
-class AskedSource:
+class RemoteSource:
     """A `PostingSource` that a connector is asked for: a board or a feed, all of it at once."""
 
-    def __init__(self, connector: Connector[PostingsAt, Postings], source: WantedSource) -> None:
+    def __init__(self, connector: Connector[PostingQuery, Postings], source: SourceSpec) -> None:
         self._connector, self._source = connector, source
 
     async def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        question = PostingsAt(place=self._source.place, company=self._source.company, known=known)
+        question = PostingQuery(
+            address=self._source.address, company=self._source.company, known=known
+        )
         done = await self._connector.ask(question, key=self._source.name)
         yield done.answer
 
@@ -320,9 +333,9 @@ class AskedSource:
 class FileSource:
     """A `PostingSource` on disk; its path is taken from a directory."""
 
-    def __init__(self, directory: Path, source: WantedSource) -> None:
-        self._path, self._company = directory / source.place, source.company
+    def __init__(self, directory: Path, source: SourceSpec) -> None:
+        self._path, self._company = directory / source.address, source.company
 
     async def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        async for batch in Files().batches(self._path, company=self._company):
+        async for batch in JobFiles().read_batches(self._path, company=self._company):
             yield batch

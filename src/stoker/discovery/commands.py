@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.cli.options import takes_tenants, working_tenants
+from stoker.cli.options import choose_active_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
-    complain,
-    exit_for_error,
-    exit_for_run,
-    pass_asked,
+    json_option,
+    pass_context,
+    print_error,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
+    to_error_exit,
+    to_run_exit,
 )
 from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.runs.model import Run
 
-WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 _COLUMNS = ("listed", "new", "gone", "twins", "rejected")
 
@@ -42,7 +42,7 @@ _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DiscoverOptions:
     """What a person asks of a discovery."""
 
     enrich: bool = False
@@ -52,7 +52,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovered:
+class DiscoveryReport:
     """One discovery, as it is told."""
 
     tenant: TenantId
@@ -61,7 +61,7 @@ class Discovered:
 
 
 @click.command()
-@takes_tenants
+@tenants_option
 @click.option("--enrich", is_flag=True, help="Also say what each posting is, and how good.")
 @click.option(
     "--schedule", "scheduled", is_flag=True, help="Only what is due by the schedule, once each."
@@ -73,10 +73,10 @@ class Discovered:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where files go. Default: discovery.out.",
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def discover(
-    asked: Asked,
+    asked: CommandContext,
     tenants: tuple[str, ...],
     enrich: bool,
     scheduled: bool,
@@ -94,31 +94,35 @@ def discover(
         raise ConfigError(
             "--summary-only writes no file, so there is none for --out; leave one out"
         )
-    wish = Wish(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
-    return run_async(_discovered(asked, tenants, wish, as_json=as_json))
+    wish = DiscoverOptions(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
+    return run_async(_run_discoveries(asked, tenants, wish, as_json=as_json))
 
 
-async def _discovered(asked: Asked, named: tuple[str, ...], wish: Wish, *, as_json: bool) -> Exit:
-    async with asked.app() as app:
-        chosen = taking_part(app, named, wish)
-        done, failed = await discoveries(app, chosen, wish)
-        waits = [] if done or failed else [await _next_due(app, tenant) for tenant in chosen]
+async def _run_discoveries(
+    asked: CommandContext, named: tuple[str, ...], wish: DiscoverOptions, *, as_json: bool
+) -> Exit:
+    async with asked.open_app() as app:
+        chosen = choose_participants(app, named, wish)
+        done, failed = await run_discoveries(app, chosen, wish)
+        waits = [] if done or failed else [await _format_next_due(app, tenant) for tenant in chosen]
     if as_json:
-        rows: list[Json] = [told_json(each) for each in done]
-        show_json(rows)
+        rows: list[Json] = [to_discovery_json(each) for each in done]
+        print_json(rows)
     else:
         for each in done:
-            show_told(each)
+            print_discovery(each)
         for line in waits:
-            say(line)
+            print_text(line)
     for tenant, error in failed:
-        complain(f"{tenant}: {error}")
-    return _exit(done, [error for _, error in failed])
+        print_error(f"{tenant}: {error}")
+    return _choose_exit(done, [error for _, error in failed])
 
 
-def taking_part(app: App, named: tuple[str, ...], wish: Wish) -> tuple[TenantId, ...]:
+def choose_participants(
+    app: App, named: tuple[str, ...], wish: DiscoverOptions
+) -> tuple[TenantId, ...]:
     """Return whose sources are read. Raises ConfigError when nobody's can be."""
-    chosen = working_tenants(app.settings, named)
+    chosen = choose_active_tenants(app.settings, named)
     own = {tenant: app.settings.for_tenant(tenant) for tenant in chosen}
     ready = tuple(tenant for tenant in chosen if own[tenant].discovery.sources)
     if (named and len(ready) < len(chosen)) or not ready:
@@ -131,32 +135,35 @@ def taking_part(app: App, named: tuple[str, ...], wish: Wish) -> tuple[TenantId,
     off = [tenant for tenant in ready if not own[tenant].scheduling.enabled]
     if wish.scheduled and off:
         raise ConfigError(
-            f"scheduling.enabled is false for {off[0]} ({own[off[0]].origin('scheduling.enabled')})"
+            f"scheduling.enabled is false for {off[0]} "
+            f"({own[off[0]].get_origin('scheduling.enabled')})"
             "; switch it on, or leave --schedule out"
         )
     return ready
 
 
-async def discoveries(
-    app: App, tenants: tuple[TenantId, ...], wish: Wish
-) -> tuple[list[Discovered], list[tuple[TenantId, StokerError]]]:
+async def run_discoveries(
+    app: App, tenants: tuple[TenantId, ...], wish: DiscoverOptions
+) -> tuple[list[DiscoveryReport], list[tuple[TenantId, StokerError]]]:
     """Carry out discoveries side by side; return how they went, and whose did not begin."""
-    scheduler = app.scheduler(())
+    scheduler = app.build_scheduler(())
     room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
 
-    async def one(tenant: TenantId) -> list[Discovered] | StokerError:
-        files = app.posting_files(tenant, out=wish.out) if wish.writes else None
+    async def one(tenant: TenantId) -> list[DiscoveryReport] | StokerError:
+        files = app.get_posting_files(tenant, out=wish.out) if wish.writes else None
         # A setting that is on stays on: the flag only adds to it.
-        discovery = app.discovery(tenant, files=files, enrich=wish.enrich or None)
-        task = app.discovery_task(tenant, discovery)
+        discovery = app.build_discovery_run(tenant, files=files, enrich=wish.enrich or None)
+        task = app.build_discovery_task(tenant, discovery)
         async with room:
             try:
                 due = wish.scheduled
-                runs = await scheduler.attend(task) if due else [await scheduler.start_now(task)]
+                runs = await scheduler.run_task(task) if due else [await scheduler.run_now(task)]
             except StokerError as error:
                 return error  # one tenant's trouble is not another's
         return [
-            Discovered(tenant=tenant, run=run, files=files.there(run.name) if files else ())
+            DiscoveryReport(
+                tenant=tenant, run=run, files=files.list_existing(run.name) if files else ()
+            )
             for run in runs
         ]
 
@@ -170,29 +177,29 @@ async def discoveries(
     return done, failed
 
 
-async def _next_due(app: App, tenant: TenantId) -> str:
-    from stoker.calendar.recurrence import upcoming
+async def _format_next_due(app: App, tenant: TenantId) -> str:
+    from stoker.calendar.recurrence import list_upcoming
 
-    task = app.discovery_task(tenant, app.discovery(tenant, files=None))
+    task = app.build_discovery_task(tenant, app.build_discovery_run(tenant, files=None))
     now = app.clock.now()
-    last = await app.backend.tenant(tenant).schedule.last_slot(task.name, until=now)
-    [due] = upcoming(now, task.schedule, 1, last=last.instant if last else None)
+    last = await app.backend.tenant(tenant).schedule.find_last_result(task.name, until=now)
+    [due] = list_upcoming(now, task.schedule, 1, last=last.due_at if last else None)
     return f"{tenant}: nothing is due; next at {due:%Y-%m-%d %H:%M} UTC"
 
 
-def show_told(told: Discovered) -> None:
+def print_discovery(told: DiscoveryReport) -> None:
     """Print one discovery: its sources as a table, what became of them, what to look at."""
-    from stoker.discovery.report import source_counts
+    from stoker.discovery.report import parse_source_counts
 
     run, counts = told.run, told.run.manifest.counts
     why = f" – {run.reason}" if run.reason else ""
-    say(f"{told.tenant}: discovery {run.name} {run.state.value}{why}")
+    print_text(f"{told.tenant}: discovery {run.name} {run.state.value}{why}")
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
-    show_table(
+    print_table(
         ["source", "", *_COLUMNS, "seconds"],
         [
             (name, each["state"], *(each[column] for column in _COLUMNS), f"{seconds[name]:.1f}")
-            for name, each in source_counts(counts).items()
+            for name, each in parse_source_counts(counts).items()
             if name in seconds
         ],
         empty="no source was read",
@@ -206,16 +213,16 @@ def show_told(told: Discovered) -> None:
             f"; {counts['matched']} are of {accounts} account{'' if accounts == 1 else 's'}, "
             f"{counts['signals']} new signals"
         )
-    say(said)
+    print_text(said)
     for reason in run.manifest.reasons:
-        say(f"  {reason}")
+        print_text(f"  {reason}")
     for path in told.files:
-        say(f"  wrote {path}")
+        print_text(f"  wrote {path}")
 
 
-def told_json(told: Discovered) -> Json:
+def to_discovery_json(told: DiscoveryReport) -> Json:
     """Return one discovery as JSON."""
-    from stoker.discovery.report import source_counts
+    from stoker.discovery.report import parse_source_counts
 
     run, counts = told.run, told.run.manifest.counts
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
@@ -226,7 +233,7 @@ def told_json(told: Discovered) -> Json:
         "reason": run.reason,
         "sources": [
             {"name": name, **each, "seconds": seconds.get(name, 0.0)}
-            for name, each in source_counts(counts).items()
+            for name, each in parse_source_counts(counts).items()
         ],
         **{name: counts.get(name, 0) for name in _TOTALS},
         "reasons": list(run.manifest.reasons),
@@ -234,9 +241,11 @@ def told_json(told: Discovered) -> Json:
     }
 
 
-def _exit(done: list[Discovered], errors: list[StokerError]) -> Exit:
+def _choose_exit(done: list[DiscoveryReport], errors: list[StokerError]) -> Exit:
     ends = {each.run.state for each in done}
-    worst = exit_for_run(next((state for state in WORST_FIRST if state in ends), RunState.DONE))
+    worst = to_run_exit(
+        next((state for state in STATES_WORST_FIRST if state in ends), RunState.DONE)
+    )
     if errors and worst in (Exit.OK, Exit.PARTIAL):
-        return exit_for_error(errors[0])
+        return to_error_exit(errors[0])
     return worst

@@ -19,9 +19,9 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import Enriched, Job, JobScore
+from stoker.base.types import EnrichedJob, Job, JobScore
 
-ENOUGH_TAGS = 3  # technologies after which more of them say nothing new
+MAX_COUNTED_TAGS = 3  # technologies after which more of them say nothing new
 
 BUCKETS = ("exceptional", "strong", "moderate", "weak")
 
@@ -51,35 +51,40 @@ class JobScoreRule:
             )
 
 
-def job_score(enriched: Enriched, rule: JobScoreRule) -> JobScore:
+def score_job(enriched: EnrichedJob, rule: JobScoreRule) -> JobScore:
     """Return the score of a posting, its bucket and the parts it is made of."""
-    role, stack = role_fit(enriched.title, rule.roles), stack_fit(enriched.stack, rule.stack)
+    role, stack = (
+        compute_role_fit(enriched.title, rule.roles),
+        compute_stack_fit(enriched.stack, rule.stack),
+    )
     remote = 1.0 if enriched.remote else 0.0
     # Added up in this order and by hand: `sum` rounds differently from one Python to the next.
     weighed = rule.role_weight * role + rule.stack_weight * stack + rule.remote_weight * remote
     score = min(weighed / (rule.role_weight + rule.stack_weight + rule.remote_weight), 1.0)
     parts = {"role_fit": role, "stack": stack, "remote": remote}
-    return JobScore(job=enriched.job, score=score, bucket=bucket_of(score, rule), components=parts)
+    return JobScore(
+        job=enriched.job, score=score, bucket=choose_job_bucket(score, rule), components=parts
+    )
 
 
 @lru_cache(maxsize=4096)  # most postings have the title of another one
-def role_fit(title: str, roles: tuple[str, ...]) -> float:
+def compute_role_fit(title: str, roles: tuple[str, ...]) -> float:
     """Return how much of the best fitting role a normalised title has; 1 if none is wanted."""
     words = set(title.split())
     wanted = [set(role.lower().split()) for role in roles]
     return max((len(role & words) / len(role) for role in wanted if role), default=1.0)
 
 
-def stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:
+def compute_stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:
     """Return how much of the wanted technologies is there; a few of many are enough."""
     if not wanted:
-        return min(len(set(stack)), ENOUGH_TAGS) / ENOUGH_TAGS
+        return min(len(set(stack)), MAX_COUNTED_TAGS) / MAX_COUNTED_TAGS
     named = {tag.lower() for tag in wanted}
-    enough = min(len(named), ENOUGH_TAGS)
+    enough = min(len(named), MAX_COUNTED_TAGS)
     return min(len(named & set(stack)), enough) / enough
 
 
-def bucket_of(score: float, rule: JobScoreRule) -> str:
+def choose_job_bucket(score: float, rule: JobScoreRule) -> str:
     """Return the word for a score."""
     limits = (rule.exceptional_from, rule.strong_from, rule.moderate_from)
     for bucket, limit in zip(BUCKETS, limits, strict=False):
@@ -90,23 +95,23 @@ def bucket_of(score: float, rule: JobScoreRule) -> str:
 
 VERSION = 1  # of what is made of words; remembered with a source, which is read anew when it grows
 
-MOST_TAGS = 30
+MAX_TAGS = 30
 
-LONGEST_TEXT = 20_000  # characters of a posting's text that are looked at
+MAX_TEXT_LENGTH = 20_000  # characters of a posting's text that are looked at
 
-_TITLES = 4096  # kept at hand: most postings have the title of another one
+_TITLE_CACHE_SIZE = 4096  # kept at hand: most postings have the title of another one
 
 _TOKEN = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9+#.]*[A-Za-z0-9+#])?")
 
 _WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
 
-_ASIDE = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
+_BRACKETED = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
 
-_AFTER = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
+_TITLE_SUFFIX = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
 
 _LEVEL = re.compile(r"[ivx]{1,4}|l[0-9]|[0-9]+")
 
-_SPELT_OUT: Mapping[str, str] = MappingProxyType(
+_ABBREVIATIONS: Mapping[str, str] = MappingProxyType(
     {
         "sr": "senior",
         "snr": "senior",
@@ -207,7 +212,7 @@ _TAGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_TAGS_WRITTEN_SO: Mapping[str, str] = MappingProxyType(  # as names only, with a capital letter
+_CAPITALIZED_TAGS: Mapping[str, str] = MappingProxyType(  # as names only, with a capital letter
     {
         "React": "react",
         "Rust": "rust",
@@ -220,12 +225,16 @@ _TAGS_WRITTEN_SO: Mapping[str, str] = MappingProxyType(  # as names only, with a
     }
 )
 
-_PERHAPS_WRITTEN_SO = frozenset(name.lower() for name in _TAGS_WRITTEN_SO)
+_CAPITALIZED_LOWER = frozenset(name.lower() for name in _CAPITALIZED_TAGS)
 
-_MAKERS = ("developer", "engineer", "programmer", "backend", "dev")
+_ROLE_WORDS = ("developer", "engineer", "programmer", "backend", "dev")
 
-_TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {(word, maker): word for word in ("go", "swift", "react", "rust", "ruby") for maker in _MAKERS}
+_PAIR_TAGS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        (word, maker): word
+        for word in ("go", "swift", "react", "rust", "ruby")
+        for maker in _ROLE_WORDS
+    }
     | {
         ("spring", "boot"): "spring",
         ("react", "native"): "react native",
@@ -237,7 +246,7 @@ _TAGS_OF_PAIRS: Mapping[tuple[str, str], str] = MappingProxyType(
     }
 )
 
-_PERHAPS_PAIRS = frozenset(first for first, _ in _TAGS_OF_PAIRS)
+_PAIR_STARTS = frozenset(first for first, _ in _PAIR_TAGS)
 
 _REMOTE = re.compile(
     r"\b(?:remote(?!\s+sensing)|wfh|work(?:ing)?\s+from\s+(?:home|anywhere)|telecommut\w*)\b",
@@ -251,75 +260,77 @@ _NOT_REMOTE = re.compile(
 )
 
 
-def enriched(job: Job, *, text: str = "", remote: bool = False) -> Enriched:
+def enrich_job(job: Job, *, text: str = "", remote: bool = False) -> EnrichedJob:
     """Return what a posting's words say; `remote` is its source's own word, if it has one."""
-    title, seniority, tags = _said_by(job.title)
-    return Enriched(
+    title, seniority, tags = _parse_title(job.title)
+    return EnrichedJob(
         job=job.id,
         title=title,
         seniority=seniority,
-        stack=_stack(tags.union(_tags(text[:LONGEST_TEXT]))) if text else _stack(tags),
+        stack=_to_stack(tags.union(_find_tags(text[:MAX_TEXT_LENGTH])))
+        if text
+        else _to_stack(tags),
         remote=remote or is_remote(job.title, job.location),
     )
 
 
-@lru_cache(maxsize=_TITLES)
-def _said_by(title: str) -> tuple[str, str, frozenset[str]]:
-    return normal_title(title), seniority_of(title), frozenset(_tags(title))
+@lru_cache(maxsize=_TITLE_CACHE_SIZE)
+def _parse_title(title: str) -> tuple[str, str, frozenset[str]]:
+    return normalize_title(title), find_seniority(title), frozenset(_find_tags(title))
 
 
-def normal_title(title: str) -> str:
+def normalize_title(title: str) -> str:
     """Return a title as others would write it: small letters, no rank, no asides, no numbers.
 
     One that is nothing but rank and numbers stays as it is, in small letters.
     """
-    bare = _AFTER.sub("", _ASIDE.sub(" ", title))
-    words = _words(bare) or _words(title)
+    bare = _TITLE_SUFFIX.sub("", _BRACKETED.sub(" ", title))
+    words = _split_title(bare) or _split_title(title)
     kept = [word for word in words if word not in _RANKS and not _LEVEL.fullmatch(word)]
     return " ".join(kept or words)
 
 
-def seniority_of(title: str) -> str:
+def find_seniority(title: str) -> str:
     """Return how senior a title says its holder is: a word of `intern` to `chief`, or none."""
-    words = set(_words(title))
+    words = set(_split_title(title))
     return next((name for name, said in _SENIORITY if words & said), "")
 
 
-def stack_of(*texts: str) -> tuple[str, ...]:
+def find_technologies(*texts: str) -> tuple[str, ...]:
     """Return the technologies that texts name, each once, in alphabetical order."""
-    return _stack({tag for text in texts for tag in _tags(text)})
+    return _to_stack({tag for text in texts for tag in _find_tags(text)})
 
 
 def is_remote(title: str, location: str) -> bool:
     """Say whether a title or a place says that the work is done from anywhere."""
-    says, denies = _of_remote(title)
-    says_there, denies_there = _of_remote(location)
+    says, denies = _find_remote_words(title)
+    says_there, denies_there = _find_remote_words(location)
     return (says or says_there) and not (denies or denies_there)
 
 
-@lru_cache(maxsize=_TITLES)
-def _of_remote(text: str) -> tuple[bool, bool]:
+@lru_cache(maxsize=_TITLE_CACHE_SIZE)
+def _find_remote_words(text: str) -> tuple[bool, bool]:
     return bool(_REMOTE.search(text)), bool(_NOT_REMOTE.search(text))
 
 
-def _stack(tags: Set[str]) -> tuple[str, ...]:
-    return tuple(sorted(tags)[:MOST_TAGS])
+def _to_stack(tags: Set[str]) -> tuple[str, ...]:
+    return tuple(sorted(tags)[:MAX_TAGS])
 
 
-def _words(title: str) -> list[str]:
-    plain = (_SPELT_OUT.get(word, word) for word in _WORD.findall(title.lower()))
+def _split_title(title: str) -> list[str]:
+    plain = (_ABBREVIATIONS.get(word, word) for word in _WORD.findall(title.lower()))
     return [part for word in plain for part in word.split()]
 
 
-def _tags(text: str) -> Iterator[str]:
+def _find_tags(text: str) -> Iterator[str]:
     tokens = _TOKEN.findall(text)
     small = " ".join(tokens).lower().split(" ")  # no token has a blank in it
     words = {*small}
     for token in _TAGS.keys() & words:
         yield _TAGS[token]
-    if not words.isdisjoint(_PERHAPS_WRITTEN_SO):
-        for token in _TAGS_WRITTEN_SO.keys() & {*tokens}:
-            yield _TAGS_WRITTEN_SO[token]
-    if not words.isdisjoint(_PERHAPS_PAIRS):
-        for pair in _TAGS_OF_PAIRS.keys() & {*pairwise(small)}:
-            yield _TAGS_OF_PAIRS[pair]
+    if not words.isdisjoint(_CAPITALIZED_LOWER):
+        for token in _CAPITALIZED_TAGS.keys() & {*tokens}:
+            yield _CAPITALIZED_TAGS[token]
+    if not words.isdisjoint(_PAIR_STARTS):
+        for pair in _PAIR_TAGS.keys() & {*pairwise(small)}:
+            yield _PAIR_TAGS[pair]

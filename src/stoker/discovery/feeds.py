@@ -11,38 +11,44 @@ from datetime import timedelta
 from xml.parsers import expat
 
 from stoker.base.errors import PermanentError
-from stoker.budgets.model import Done, Health
-from stoker.discovery.boards import CONNECTOR, DEADLINE, Turn, asked, at_once
-from stoker.discovery.enrichment import LONGEST_TEXT
+from stoker.budgets.model import Health, Paid
+from stoker.discovery.boards import (
+    CONNECTOR,
+    DEADLINE,
+    HostSlot,
+    acquire_immediately,
+    get_if_changed,
+)
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import (
-    MOST_POSTINGS,
-    MOST_REJECTS,
+    MAX_POSTINGS,
+    MAX_REJECTS,
+    PostingQuery,
     Postings,
-    PostingsAt,
     RawPosting,
     Validators,
-    taken,
+    parse_postings,
 )
-from stoker.http.client import Http
-from stoker.http.url import web_address
+from stoker.http.client import HttpClient
+from stoker.http.url import parse_url
 
 NAME = "feed"
 
 ACCEPT = "application/rss+xml, application/atom+xml, application/xml;q=0.9, text/xml;q=0.8"
 
-MOST_BYTES = 5_000_000
+MAX_BYTES = 5_000_000
 
-DEEPEST = 100  # elements within elements
+MAX_DEPTH = 100  # elements within elements
 
-_LONGEST = 4_000  # characters of one element, but for those that are texts
+_MAX_LENGTH = 4_000  # characters of one element, but for those that are texts
 
-_ITEMS = {"item", "entry"}
+_ITEM_TAGS = {"item", "entry"}
 
-_TEXTS = {"description", "summary", "content", "encoded"}  # only looked at, never kept
+_TEXT_TAGS = {"description", "summary", "content", "encoded"}  # only looked at, never kept
 
-_READ = {"title", "link", "guid", "id", "pubDate", "published", "updated", "date", "location"}
+_FIELD_TAGS = {"title", "link", "guid", "id", "pubDate", "published", "updated", "date", "location"}
 
-_DATES = ("published", "pubDate", "date", "updated")
+_DATE_TAGS = ("published", "pubDate", "date", "updated")
 
 
 class Feeds:
@@ -50,59 +56,70 @@ class Feeds:
 
     name = CONNECTOR
 
-    def __init__(self, http: Http, *, turn: Turn = at_once, deadline: timedelta = DEADLINE) -> None:
-        self._http, self._turn, self._deadline = http, turn, deadline
+    def __init__(
+        self,
+        http: HttpClient,
+        *,
+        turn: HostSlot = acquire_immediately,
+        deadline: timedelta = DEADLINE,
+    ) -> None:
+        self._http, self._acquire_slot, self._deadline = http, turn, deadline
 
-    def price(self, question: PostingsAt) -> Mapping[str, int]:
+    def price(self, question: PostingQuery) -> Mapping[str, int]:
         """Return how many calls reading a feed takes. Raises PermanentError for no address."""
-        web_address(question.place)
+        parse_url(question.address)
         return {"calls": 1}
 
-    async def ask(self, question: PostingsAt, *, key: str) -> Done[Postings]:
-        """Read a feed. Raises as `asked`; one bad posting loses no other."""
-        found = await self.postings(question.place, company=question.company, known=question.known)
-        return Done(answer=found, cost={"calls": found.requests})
+    async def ask(self, question: PostingQuery, *, key: str) -> Paid[Postings]:
+        """Read a feed. Raises as `get_if_changed`; one bad posting loses no other."""
+        found = await self.read_postings(
+            question.address, company=question.company, known=question.known
+        )
+        return Paid(answer=found, cost={"calls": found.requests})
 
     async def check(self) -> Health:
         """Say that there is nobody to ask: each feed is somebody else's."""
         return Health(ok=True, detail="feeds are anywhere; each answers for itself")
 
-    async def postings(
+    async def read_postings(
         self, url: str, *, company: str = "", known: Validators | None = None
     ) -> Postings:
-        """Return what a feed lists. Raises as `asked`, and PermanentError when it is no feed.
+        """Return what a feed lists. Raises as `get_if_changed`, and PermanentError when it is no
+        feed.
 
         Without a `company`, the feed's own title stands in.
         """
-        answer = await asked(
+        answer = await get_if_changed(
             self._http,
             url,
-            who=web_address(url).host,
-            turn=self._turn,
+            who=parse_url(url).host,
+            turn=self._acquire_slot,
             known=known,
             accept=ACCEPT,
-            most_bytes=MOST_BYTES,
+            most_bytes=MAX_BYTES,
             deadline=self._deadline,
         )
         if answer.body is None:
             return Postings(unchanged=True, validators=answer.validators)
-        title, raws, more = read_feed(answer.body, cut=answer.cut)
-        return taken(NAME, raws, company=company or title, validators=answer.validators, more=more)
+        title, raws, more = parse_feed(answer.body, cut=answer.truncated)
+        return parse_postings(
+            NAME, raws, company=company or title, validators=answer.validators, more=more
+        )
 
 
-def read_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting], bool]:
+def parse_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting], bool]:
     """Return a feed's title, its postings as they are written, and whether there is more.
 
     Raises PermanentError when it is no feed at all, or declares a document type.
     """
-    reading = _Reading()
+    reading = _FeedParser()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
     parser.StartElementHandler = reading.start
     parser.EndElementHandler = reading.end
     parser.CharacterDataHandler = reading.text
-    parser.StartDoctypeDeclHandler = _declared
-    parser.EntityDeclHandler = _declared
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.EntityDeclHandler = _refuse_doctype
     broken = ""
     try:
         parser.Parse(body, True)
@@ -116,7 +133,7 @@ def read_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting],
     if not reading.is_feed:
         raise PermanentError("this is no RSS or Atom feed")
     if broken:
-        reading.raws.append(RawPosting(where=f"item {len(reading.raws)}", unreadable=broken))
+        reading.raws.append(RawPosting(where=f"item {len(reading.raws)}", parse_error=broken))
     return reading.title, reading.raws, cut
 
 
@@ -124,11 +141,11 @@ class _FullError(Exception):
     """As much was read as is taken from one feed."""
 
 
-def _declared(*_: object) -> None:
+def _refuse_doctype(*_: object) -> None:
     raise PermanentError("the feed declares entities, which no honest feed needs")
 
 
-class _Reading:
+class _FeedParser:
     """A feed as it is taken apart: the words of the few elements we know, item by item."""
 
     def __init__(self) -> None:
@@ -144,24 +161,26 @@ class _Reading:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(" ")[2]
         self._path.append(name)
-        if len(self._path) > DEEPEST:
+        if len(self._path) > MAX_DEPTH:
             raise ValueError("too deep")
         self._words, self._length = [], 0
         if len(self._path) == 1:
             self.is_feed = name in ("rss", "feed", "RDF")
             if not self.is_feed:
                 raise ValueError("no feed")
-        if name in _ITEMS and self._item is None:
+        if name in _ITEM_TAGS and self._item is None:
             self._item, self._depth = {}, len(self._path)
         elif name == "link" and self._item is not None and len(self._path) == self._depth + 1:
             if attributes.get("href") and attributes.get("rel", "alternate") == "alternate":
-                self._item.setdefault("link", attributes["href"][:_LONGEST])
+                self._item.setdefault("link", attributes["href"][:_MAX_LENGTH])
         elif name == "guid" and attributes.get("isPermaLink", "true") == "false":
             self._path[-1] = "guid that leads nowhere"
 
     def text(self, words: str) -> None:
         name = self._path[-1]
-        longest = LONGEST_TEXT if name in _TEXTS else _LONGEST if name in _READ else 0
+        longest = (
+            MAX_TEXT_LENGTH if name in _TEXT_TAGS else _MAX_LENGTH if name in _FIELD_TAGS else 0
+        )
         if self._length < longest:
             self._words.append(words[: longest - self._length])
             self._length += len(words)
@@ -174,13 +193,15 @@ class _Reading:
             if name == "title" and not self.title:
                 self.title = words
         elif len(self._path) < self._depth:
-            self._ended(self._item)
+            self._add_item(self._item)
             self._item = None
-        elif words and len(self._path) == self._depth and (name in _READ or name in _TEXTS):
-            self._item.setdefault("text" if name in _TEXTS else name, words)
+        elif (
+            words and len(self._path) == self._depth and (name in _FIELD_TAGS or name in _TEXT_TAGS)
+        ):
+            self._item.setdefault("text" if name in _TEXT_TAGS else name, words)
 
-    def _ended(self, item: dict[str, str]) -> None:
-        if len(self.raws) > MOST_POSTINGS + MOST_REJECTS:
+    def _add_item(self, item: dict[str, str]) -> None:
+        if len(self.raws) > MAX_POSTINGS + MAX_REJECTS:
             raise _FullError
         self.raws.append(
             RawPosting(
@@ -188,7 +209,7 @@ class _Reading:
                 url=item.get("link") or item.get("guid") or item.get("id", ""),
                 title=item.get("title", ""),
                 location=item.get("location", ""),
-                posted=next((item[name] for name in _DATES if name in item), None),
+                posted=next((item[name] for name in _DATE_TAGS if name in item), None),
                 text=item.get("text", ""),
             )
         )

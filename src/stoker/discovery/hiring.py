@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stoker.accounts.model import CompanyId
-from stoker.context import Store
-from stoker.discovery.matching import Employers, hiring_signal
-from stoker.discovery.sources import WantedSource
+from stoker.context import TenantStores
+from stoker.discovery.matching import EmployerIndex, build_hiring_signal
+from stoker.discovery.sources import SourceSpec
 from stoker.heat.heat import HeatRule
 from stoker.heat.tiers import TierRule
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
-LONGEST_SOURCE = 1000  # characters of a signal's source that are kept
+MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class HiringRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hired:
+class HiringResult:
     """What came of it."""
 
     accounts: int = 0
@@ -40,43 +40,43 @@ class Hired:
     new: int = 0  # signals never heard before
 
 
-async def tell_who_hires(
-    store: Store,
-    sources: Sequence[WantedSource],
-    employers: Employers,
+async def add_hiring_signals(
+    store: TenantStores,
+    sources: Sequence[SourceSpec],
+    employers: EmployerIndex,
     *,
     rule: HiringRule,
     listed_at: datetime,
     now: datetime,
-) -> Hired:
+) -> HiringResult:
     """Make signals of what these sources listed at that moment, for the accounts it belongs to."""
     if not rule.strength or not len(employers):
-        return Hired()
+        return HiringResult()
     after = ""
-    while page := await store.accounts.companies(after=after, limit=PAGE):
-        employers.meet(page)
+    while page := await store.accounts.list_companies(after=after, limit=PAGE_SIZE):
+        employers.match_companies(page)
         after = page[-1].id
-    if not employers.any_found:
-        return Hired()
+    if not employers.has_matches:
+        return HiringResult()
     accounts: set[CompanyId] = set()
     matched = new = 0
     for source in sources:
         after = ""
-        while listed := await store.listings.listings(
-            source.name, since=listed_at, after=after, limit=PAGE
+        while listed := await store.listings.list_listings(
+            source.name, since=listed_at, after=after, limit=PAGE_SIZE
         ):
             after = listed[-1].listing.job.id
             signals = [
-                hiring_signal(
+                build_hiring_signal(
                     each.listing.job,
                     account,
                     first_seen_at=each.first_seen_at,
                     strength=rule.strength,
-                    source=source.shown[:LONGEST_SOURCE],
+                    source=source.display_name[:MAX_SOURCE_LENGTH],
                 )
                 for each in listed
-                if not each.listing.twin
-                and (account := employers.account_of(source, each.listing.job))
+                if not each.listing.is_duplicate
+                and (account := employers.find_account(source, each.listing.job))
             ]
             if signals:
                 told = await store.attention.add_signals(
@@ -84,4 +84,4 @@ async def tell_who_hires(
                 )
                 accounts |= {signal.account for signal in signals}
                 matched, new = matched + len(signals), new + told.new
-    return Hired(accounts=len(accounts), matched=matched, new=new)
+    return HiringResult(accounts=len(accounts), matched=matched, new=new)

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.jsontools import object_in
+from stoker.base.jsontools import get_object
 from stoker.base.types import Json
-from stoker.discovery.enrichment import LONGEST_TEXT
-from stoker.discovery.model import Postings, RawPosting, taken
-from stoker.http.strict_json import read_json
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
+from stoker.discovery.model import Postings, RawPosting, parse_postings
+from stoker.http.strict_json import parse_json
 
 NAME = "file"
 
-A_BATCH = 2_000  # rows
+BATCH_SIZE = 2_000  # rows
 
-LONGEST_LINE = 1_000_000  # bytes
+MAX_LINE_BYTES = 1_000_000  # bytes
 
-MOST_COLUMNS = 200
+MAX_COLUMNS = 200
 
-_JSON_LINES = (".jsonl", ".ndjson")
+_JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
-_YES = ("true", "yes", "1", "remote")
+_TRUE_WORDS = ("true", "yes", "1", "remote")
 
-_TOO_LONG = b"x" * (csv.field_size_limit() + 1) + b"\n"
+_TOO_LONG_LINE = b"x" * (csv.field_size_limit() + 1) + b"\n"
 
 # What people call the columns; the first that is there counts.
-_NAMES: Mapping[str, tuple[str, ...]] = {
+_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "url": ("url", "link", "job_url", "apply_url", "absolute_url"),
     "title": ("title", "job_title", "position", "role", "name"),
     "company": ("company", "company_name", "employer", "organisation", "organization"),
@@ -46,25 +46,25 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 # Characters that are looked at; a batch of the longest rows there can be still fits into memory.
-_LONGEST: Mapping[str, int] = {**dict.fromkeys(_NAMES, 4_000), "text": LONGEST_TEXT}
+_MAX_LENGTHS: Mapping[str, int] = {**dict.fromkeys(_COLUMN_NAMES, 4_000), "text": MAX_TEXT_LENGTH}
 
 
-class Files:
+class JobFiles:
     """Reads files ending in .csv or .jsonl."""
 
-    async def batches(self, path: Path, *, company: str = "") -> AsyncIterator[Postings]:
+    async def read_batches(self, path: Path, *, company: str = "") -> AsyncIterator[Postings]:
         """Yield what a file lists, so many rows at a time; a file of any size takes no more room.
 
         Raises ConfigError when it cannot be read at all.
         """
-        with await asyncio.to_thread(_opened, path) as file:
-            raws = _raws(path, file)
-            while some := await asyncio.to_thread(_next, raws, path):
-                yield replace(taken(NAME, some, company=company), requests=0)
+        with await asyncio.to_thread(_open_file, path) as file:
+            raws = _read_rows(path, file)
+            while some := await asyncio.to_thread(_read_batch, raws, path):
+                yield replace(parse_postings(NAME, some, company=company), requests=0)
 
 
-def _opened(path: Path) -> BinaryIO:
-    if path.suffix.lower() not in (".csv", *_JSON_LINES):
+def _open_file(path: Path) -> BinaryIO:
+    if path.suffix.lower() not in (".csv", *_JSON_LINES_SUFFIXES):
         raise ConfigError(f"{path} is neither .csv nor .jsonl")
     try:
         return path.open("rb")
@@ -72,36 +72,38 @@ def _opened(path: Path) -> BinaryIO:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _raws(path: Path, file: BinaryIO) -> Iterator[RawPosting]:
-    return _json_lines(file) if path.suffix.lower() in _JSON_LINES else _csv(file)
+def _read_rows(path: Path, file: BinaryIO) -> Iterator[RawPosting]:
+    return (
+        _read_json_lines(file) if path.suffix.lower() in _JSON_LINES_SUFFIXES else _read_csv(file)
+    )
 
 
-def _next(raws: Iterator[RawPosting], path: Path) -> list[RawPosting]:
+def _read_batch(raws: Iterator[RawPosting], path: Path) -> list[RawPosting]:
     try:
-        return list(islice(raws, A_BATCH))
+        return list(islice(raws, BATCH_SIZE))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _json_lines(file: BinaryIO) -> Iterator[RawPosting]:
-    for number, line in _lines(file):
+def _read_json_lines(file: BinaryIO) -> Iterator[RawPosting]:
+    for number, line in _read_lines(file):
         where = f"line {number}"
         if line is None:
-            yield RawPosting(where=where, unreadable=f"it has more than {LONGEST_LINE} bytes")
+            yield RawPosting(where=where, parse_error=f"it has more than {MAX_LINE_BYTES} bytes")
         elif line.strip():
             try:
-                data = read_json(line)
+                data = parse_json(line)
             except PermanentError:
-                yield RawPosting(where=where, unreadable="it is no JSON")
+                yield RawPosting(where=where, parse_error="it is no JSON")
                 continue
             if isinstance(data, Mapping):
-                yield _raw(where, data)
+                yield _parse_row(where, data)
             else:
-                yield RawPosting(where=where, unreadable="it is no JSON object")
+                yield RawPosting(where=where, parse_error="it is no JSON object")
 
 
-def _csv(file: BinaryIO) -> Iterator[RawPosting]:
-    rows = csv.reader(_texts(file))
+def _read_csv(file: BinaryIO) -> Iterator[RawPosting]:
+    rows = csv.reader(_decode_lines(file))
     at: dict[str, int] = {}  # where each thing we know stands in a row
     while True:
         try:
@@ -109,52 +111,58 @@ def _csv(file: BinaryIO) -> Iterator[RawPosting]:
         except StopIteration:
             return
         except csv.Error:
-            yield RawPosting(where=f"line {rows.line_num}", unreadable="it is no CSV")
+            yield RawPosting(where=f"line {rows.line_num}", parse_error="it is no CSV")
             continue
         if not at:
-            header = [_plain(name) for name in row[:MOST_COLUMNS]]
-            at = {known: header.index(name) for known in _NAMES if (name := _column(header, known))}
+            header = [_normalize_name(name) for name in row[:MAX_COLUMNS]]
+            at = {
+                known: header.index(name)
+                for known in _COLUMN_NAMES
+                if (name := _find_column(header, known))
+            }
             if not {"url", "title"} <= at.keys():
                 raise ConfigError("the file's first line must name a url and a title column")
         elif any(row):
             width = len(row)
             cells = {
-                known: row[place][: _LONGEST[known]] for known, place in at.items() if place < width
+                known: row[place][: _MAX_LENGTHS[known]]
+                for known, place in at.items()
+                if place < width
             }
-            remote = cells.pop("remote", "").strip().lower() in _YES
+            remote = cells.pop("remote", "").strip().lower() in _TRUE_WORDS
             yield RawPosting(where=f"line {rows.line_num}", remote=remote, **cells)
 
 
-def _texts(file: BinaryIO) -> Iterator[str]:
-    for number, line in _lines(file):
+def _decode_lines(file: BinaryIO) -> Iterator[str]:
+    for number, line in _read_lines(file):
         # What is too long stays too long, so that the reader of rows sets it aside.
-        text = (line or _TOO_LONG).decode("utf-8", "replace")
+        text = (line or _TOO_LONG_LINE).decode("utf-8", "replace")
         yield text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+def _read_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """Yield lines with their numbers; None for one that is too long."""
     number = 0
-    while line := file.readline(LONGEST_LINE):
+    while line := file.readline(MAX_LINE_BYTES):
         number += 1
-        if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+        if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield number, line
             continue
-        while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+        while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
             pass
         yield number, None
 
 
-def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
-    plain = {_plain(name): value for name, value in object_in(fields).items()}
+def _parse_row(where: str, fields: Mapping[str, Json]) -> RawPosting:
+    plain = {_normalize_name(name): value for name, value in get_object(fields).items()}
 
     def said(known: str) -> Json:
-        column = _column(plain, known)
+        column = _find_column(plain, known)
         return plain[column] if column else None
 
     def text(known: str) -> str:
         value = said(known)
-        return value[: _LONGEST[known]] if isinstance(value, str) else ""
+        return value[: _MAX_LENGTHS[known]] if isinstance(value, str) else ""
 
     return RawPosting(
         where=where,
@@ -164,13 +172,13 @@ def _raw(where: str, fields: Mapping[str, Json]) -> RawPosting:
         location=text("location"),
         posted=when if isinstance(when := said("posted"), int | float) else text("posted"),
         text=text("text"),
-        remote=said("remote") is True or text("remote").strip().lower() in _YES,
+        remote=said("remote") is True or text("remote").strip().lower() in _TRUE_WORDS,
     )
 
 
-def _column(names: list[str] | Mapping[str, Json], known: str) -> str:
-    return next((name for name in _NAMES[known] if name in names), "")
+def _find_column(names: list[str] | Mapping[str, Json], known: str) -> str:
+    return next((name for name in _COLUMN_NAMES[known] if name in names), "")
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "_".join(name.strip().lower().replace("-", " ").split())

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from stoker.base.jsontools import object_in, words_in
+from stoker.base.jsontools import get_object, get_text
 from stoker.base.types import Json
-from stoker.discovery.boards import Layout
-from stoker.discovery.enrichment import LONGEST_TEXT
+from stoker.discovery.boards import BoardApi
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import RawPosting
 
-BASE_URL = "https://api.lever.co"
+LEVER_URL = "https://api.lever.co"
 
-A_PAGE = 100
-
-
-def _jobs(data: Json) -> list[Json] | None:
-    return list(data[:A_PAGE]) if isinstance(data, list) else None
+LEVER_PAGE_SIZE = 100
 
 
-def _raw(posting: Json, nth: int) -> RawPosting:
-    fields = object_in(posting)
+def _list_lever_jobs(data: Json) -> list[Json] | None:
+    return list(data[:LEVER_PAGE_SIZE]) if isinstance(data, list) else None
+
+
+def _parse_lever_job(posting: Json, nth: int) -> RawPosting:
+    fields = get_object(posting)
     return RawPosting(
         where=f"posting {nth}",
-        url=words_in(posting, "hostedUrl", longest=4_000),
-        title=words_in(posting, "text", longest=4_000),
-        location=words_in(fields.get("categories"), "location", longest=4_000),
+        url=get_text(posting, "hostedUrl", longest=4_000),
+        title=get_text(posting, "text", longest=4_000),
+        location=get_text(fields.get("categories"), "location", longest=4_000),
         posted=fields.get("createdAt"),
-        text=words_in(posting, "descriptionPlain", longest=LONGEST_TEXT),
-        remote=words_in(posting, "workplaceType", longest=20).lower() == "remote",
+        text=get_text(posting, "descriptionPlain", longest=MAX_TEXT_LENGTH),
+        remote=get_text(posting, "workplaceType", longest=20).lower() == "remote",
     )
 
 
-LEVER = Layout(
+LEVER = BoardApi(
     name="lever",
     path="/v0/postings/{board}",
-    jobs=_jobs,
-    raw=_raw,
+    list_jobs=_list_lever_jobs,
+    parse_job=_parse_lever_job,
     params={"mode": "json"},
-    a_page=A_PAGE,
+    page_size=LEVER_PAGE_SIZE,
 )

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.accounts.model import Company, CompanyId
-from stoker.accounts.websites import host_of, name_words
+from stoker.accounts.websites import get_host, get_significant_words
 from stoker.base.types import Job
-from stoker.discovery.sources import WantedSource
+from stoker.discovery.sources import SourceSpec
 from stoker.heat.heat import Signal, SignalKind
 
-_LISTED_FOR_OTHERS = frozenset(  # labels of hosts that list everybody's postings, or host pages
+_SHARED_HOST_LABELS = frozenset(  # labels of hosts that list everybody's postings, or host pages
     (
         "greenhouse", "lever", "ashbyhq", "ashby", "workday", "myworkdayjobs", "smartrecruiters",
         "workable", "bamboohr", "recruitee", "personio", "teamtailor", "jobvite", "icims",
@@ -38,22 +38,23 @@ _LISTED_FOR_OTHERS = frozenset(  # labels of hosts that list everybody's posting
     )
 )  # fmt: skip
 
-_SAYS_THAT_IT_HIRES = re.compile(
+_HIRING_PHRASE = re.compile(
     # Of texts whose words are one space apart: a row of spaces would hold such a pattern up.
     r"^(?:(?:open|current|latest|all) )?(?:jobs?|careers?|openings|vacancies|positions|roles)"
     r" (?:at|with|in|from|@|of) | (?:jobs|careers|openings|vacancies)$",
     re.IGNORECASE,
 )
 
-_MORE_THAN_ONE = CompanyId("")
+_AMBIGUOUS = CompanyId("")
 
-_LONGEST_NAME = 300  # characters of a name that are looked at
+_MAX_NAME_LENGTH = 300  # characters of a name that are looked at
 
 
-class Employers:
+class EmployerIndex:
     """The employers that postings name, and the accounts they turn out to be.
 
-    First every employer is `wanted`, then every account is `met`; afterwards `account_of` knows.
+    First every employer is `needs_verification`, then every account is `met`; afterwards
+    `find_account` knows.
     It grows with employers, not with postings or accounts.
     """
 
@@ -65,32 +66,32 @@ class Employers:
         return len(self._found)
 
     @property
-    def any_found(self) -> bool:
+    def has_matches(self) -> bool:
         """Whether any of them is an account's."""
         return any(self._found.values())
 
-    def want(self, source: WantedSource, job: Job) -> None:
+    def add_posting(self, source: SourceSpec, job: Job) -> None:
         """Remember whom a posting speaks of."""
-        for key in _keys_of(source, job):
+        for key in _list_job_keys(source, job):
             self._found.setdefault(key, None)
 
-    def meet(self, companies: Iterable[Company]) -> None:
+    def match_companies(self, companies: Iterable[Company]) -> None:
         """Look whether accounts are among those wanted; what is no longer live is nobody."""
         for company in companies:
             if not company.live:
                 continue
-            for key in _own_keys(company):
+            for key in _list_company_keys(company):
                 if key in self._found:
                     known = self._found[key]
-                    self._found[key] = company.id if known in (None, company.id) else _MORE_THAN_ONE
+                    self._found[key] = company.id if known in (None, company.id) else _AMBIGUOUS
 
-    def account_of(self, source: WantedSource, job: Job) -> CompanyId | None:
+    def find_account(self, source: SourceSpec, job: Job) -> CompanyId | None:
         """Return the account a posting belongs to, if it is one's for sure."""
-        found = (self._found.get(key) for key in _keys_of(source, job))
+        found = (self._found.get(key) for key in _list_job_keys(source, job))
         return next((account for account in found if account), None)
 
 
-def hiring_signal(
+def build_hiring_signal(
     job: Job, account: CompanyId, *, first_seen_at: datetime, strength: float, source: str
 ) -> Signal:
     """Return that an account hires, as the posting says; the same posting is the same signal.
@@ -110,65 +111,68 @@ def hiring_signal(
     )
 
 
-def _keys_of(source: WantedSource, job: Job) -> tuple[str, ...]:
-    origin = "/".join(job.url[:_LONGEST_NAME].split("/", 3)[:3])
-    return _keys(source.domain, source.company or job.company, origin)
+def _list_job_keys(source: SourceSpec, job: Job) -> tuple[str, ...]:
+    origin = "/".join(job.url[:_MAX_NAME_LENGTH].split("/", 3)[:3])
+    return _build_keys(source.domain, source.company or job.company, origin)
 
 
 @lru_cache(maxsize=8192)  # most postings come after another one of the same employer's
-def _keys(domain: str, name: str, origin: str) -> tuple[str, ...]:
+def _build_keys(domain: str, name: str, origin: str) -> tuple[str, ...]:
     """Return what an account would be recognised by, the surest first."""
     keys = [f"at {domain}"] if domain else []
     # A board's own address says nothing of who is listed there.
-    labels = host_of(origin).split(".")
-    if not _LISTED_FOR_OTHERS & {*labels}:
+    labels = get_host(origin).split(".")
+    if not _SHARED_HOST_LABELS & {*labels}:
         keys += [f"at {'.'.join(labels[first:])}" for first in range(len(labels) - 1)]
-    spaced = " ".join(name[:_LONGEST_NAME].split())
-    words = name_words(_SAYS_THAT_IT_HIRES.sub("", spaced))
+    spaced = " ".join(name[:_MAX_NAME_LENGTH].split())
+    words = get_significant_words(_HIRING_PHRASE.sub("", spaced))
     return (*keys, f"called {' '.join(words)}") if words else tuple(keys)
 
 
-def _own_keys(company: Company) -> Iterator[str]:
-    host = host_of(company.website) if company.website else ""
+def _list_company_keys(company: Company) -> Iterator[str]:
+    host = get_host(company.website) if company.website else ""
     if host:
         yield f"at {host}"
-    words = name_words(company.name[:_LONGEST_NAME])
+    words = get_significant_words(company.name[:_MAX_NAME_LENGTH])
     if words:
         yield f"called {' '.join(words)}"
 
 
-Keys = NDArray[np.uint64]
+KeyArray = NDArray[np.uint64]
 
-_ONLY_SAYS_WHERE_FROM = re.compile(r"utm_.*|gh_src|lever-source.*|source|src|ref|fbclid|gclid")
+_TRACKING_PARAMETER = re.compile(r"utm_.*|gh_src|lever-source.*|source|src|ref|fbclid|gclid")
 
-_WORDS = re.compile(r"[^\W_]+")
+_WORD_PATTERN = re.compile(r"[^\W_]+")
 
 
-def twin_keys(job: Job) -> tuple[int, int]:
+def compute_duplicate_keys(job: Job) -> tuple[int, int]:
     """Return what a posting is recognised by: one number for its address, one for its words."""
-    at, employer = _number(f"at|{plain_address(job.url)}"), name_words(job.company)
+    at, employer = (
+        _hash_text(f"at|{normalize_posting_url(job.url)}"),
+        get_significant_words(job.company),
+    )
     if not employer:
         return at, at  # many look for somebody of the same title on the same day
-    title = " ".join(_WORDS.findall(job.title.casefold()))
+    title = " ".join(_WORD_PATTERN.findall(job.title.casefold()))
     when = job.posted_at.date().isoformat() if job.posted_at else ""
-    place = "" if when else " ".join(_WORDS.findall(job.location.casefold()))
+    place = "" if when else " ".join(_WORD_PATTERN.findall(job.location.casefold()))
     words = "|".join((" ".join(employer), title, when, place))
-    return at, _number(f"says|{words}")
+    return at, _hash_text(f"says|{words}")
 
 
-def plain_address(url: str) -> str:
+def normalize_posting_url(url: str) -> str:
     """Return an address without what makes no difference to where it leads."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return url
     said = parse_qsl(parts.query, keep_blank_values=True)
-    kept = sorted(pair for pair in said if not _ONLY_SAYS_WHERE_FROM.fullmatch(pair[0].lower()))
+    kept = sorted(pair for pair in said if not _TRACKING_PARAMETER.fullmatch(pair[0].lower()))
     host = parts.netloc.casefold().removeprefix("www.")
     return f"{host}{parts.path.rstrip('/')}?{kept}"
 
 
-class Twins:
+class DuplicateIndex:
     """The keys of all sources read so far: sixteen bytes a posting, however many there are.
 
     A source's own keys are looked for among those of the sources before it, so they are kept
@@ -176,31 +180,37 @@ class Twins:
     """
 
     def __init__(self) -> None:
-        self._before: list[Keys] = []  # sorted, each at least twice as long as the next
-        self._own: list[Keys] = []
+        self._earlier_keys: list[KeyArray] = []  # sorted, each at least twice as long as the next
+        self._source_keys: list[KeyArray] = []
 
-    def among(self, keys: Sequence[tuple[int, int]]) -> list[bool]:
+    def mark_duplicates(self, keys: Sequence[tuple[int, int]]) -> list[bool]:
         """Say of each posting of a source whether one before it listed the same; remember it."""
         asked = np.array(keys, np.uint64).reshape(-1, 2)
         found = np.zeros(asked.shape, np.bool_)
-        for some in self._before:
+        for some in self._earlier_keys:
             at = np.minimum(np.searchsorted(some, asked), len(some) - 1)
             found |= some[at] == asked
-        self._own.append(asked.ravel())
+        self._source_keys.append(asked.ravel())
         return [bool(each) for each in found[:, 0] | found[:, 1]]
 
-    def next_source(self) -> None:
+    def finish_source(self) -> None:
         """Be done with one source: what it listed may have twins in the next."""
-        own = np.unique(np.concatenate(self._own)) if self._own else np.array([], np.uint64)
-        self._own = []
+        own = (
+            np.unique(np.concatenate(self._source_keys))
+            if self._source_keys
+            else np.array([], np.uint64)
+        )
+        self._source_keys = []
         if not len(own):
             return
-        self._before.append(own)
-        while len(self._before) > 1 and len(self._before[-2]) < 2 * len(self._before[-1]):
-            last, other = self._before.pop(), self._before.pop()
-            self._before.append(np.unique(np.concatenate((other, last))))
+        self._earlier_keys.append(own)
+        while len(self._earlier_keys) > 1 and len(self._earlier_keys[-2]) < 2 * len(
+            self._earlier_keys[-1]
+        ):
+            last, other = self._earlier_keys.pop(), self._earlier_keys.pop()
+            self._earlier_keys.append(np.unique(np.concatenate((other, last))))
 
 
-def _number(text: str) -> int:
+def _hash_text(text: str) -> int:
     digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big")

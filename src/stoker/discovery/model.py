@@ -14,18 +14,18 @@ from email.utils import parsedate_to_datetime
 from html import unescape
 
 from stoker.base.errors import PermanentError
-from stoker.base.types import Enriched, Job, JobId, Json, clean_text
-from stoker.discovery.enrichment import LONGEST_TEXT, enriched
+from stoker.base.types import EnrichedJob, Job, JobId, Json, clean_text
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH, enrich_job
 
-MOST_POSTINGS = 10_000  # of one board; the largest employers list fewer
+MAX_POSTINGS = 10_000  # of one board; the largest employers list fewer
 
-MOST_REJECTS = 1_000  # kept with their reasons; the others are only counted
+MAX_REJECTS = 1_000  # kept with their reasons; the others are only counted
 
-LONGEST_URL = 2_000
+MAX_URL_LENGTH = 2_000
 
-LONGEST_LINE = 500
+MAX_LINE_LENGTH = 500
 
-_EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_MIN_DATE, _MAX_DATE = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ class RawPosting:
     posted: Json = None
     text: str = ""  # what the work is, in as many words as there are; only looked at, never kept
     remote: bool = False  # the source's own word
-    unreadable: str = ""  # why nothing could be read there
+    parse_error: str = ""  # why nothing could be read there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class RejectedPosting:
     """A posting that was not taken, and why."""
 
     where: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,15 @@ class Listing:
     """A posting as a source lists it, and what its words say."""
 
     job: Job
-    enriched: Enriched
-    twin: bool = False  # a source before this one lists the same opening
+    enriched: EnrichedJob
+    is_duplicate: bool = False  # a source before this one lists the same opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostingsAt:
+class PostingQuery:
     """The question what a board or feed lists, asked for what changed if that is known."""
 
-    place: str
+    address: str
     company: str = ""  # whose postings they are where the source does not say
     known: Validators | None = None
 
@@ -92,7 +92,7 @@ class Postings:
     listings: tuple[Listing, ...] = ()
     rejects: tuple[RejectedPosting, ...] = ()
     rejected: int = 0  # all of them, kept or not
-    more: bool = False  # there was more than is taken from one source
+    truncated: bool = False  # there was more than is taken from one source
     unchanged: bool = False  # the source says so; it was not read again
     requests: int = 1
     validators: Validators = field(default_factory=Validators)
@@ -103,7 +103,7 @@ class Postings:
         return tuple(listing.job for listing in self.listings)
 
 
-def taken(
+def parse_postings(
     source: str,
     raws: Iterable[RawPosting],
     *,
@@ -119,28 +119,28 @@ def taken(
     rejects: list[RejectedPosting] = []
     rejected = 0
     for raw in raws:
-        if len(listings) >= MOST_POSTINGS:
+        if len(listings) >= MAX_POSTINGS:
             more = True
             break
-        made = _made(source, raw, company)
+        made = _parse_job(source, raw, company)
         if isinstance(made, Job):
             if made.id not in listings:
-                says = enriched(made, text=_plain(raw.text), remote=raw.remote)
+                says = enrich_job(made, text=_strip_markup(raw.text), remote=raw.remote)
                 listings[made.id] = Listing(job=made, enriched=says)
             continue
         rejected += 1
-        if len(rejects) < MOST_REJECTS:
-            rejects.append(RejectedPosting(where=raw.where, because=made))
+        if len(rejects) < MAX_REJECTS:
+            rejects.append(RejectedPosting(where=raw.where, reason=made))
     return Postings(
         listings=tuple(listings.values()),
         rejects=tuple(rejects),
         rejected=rejected,
-        more=more,
+        truncated=more,
         validators=validators or Validators(),
     )
 
 
-def moment(said: Json) -> datetime | None:
+def parse_date(said: Json) -> datetime | None:
     """Return the moment somebody meant, in UTC; None when that cannot be said.
 
     ISO 8601, mail dates, seconds and milliseconds since 1970. Without a zone it is UTC. A date such
@@ -151,16 +151,16 @@ def moment(said: Json) -> datetime | None:
     if isinstance(said, str) and _NUMBER.fullmatch(said.strip()):
         said = int(said.strip())
     try:
-        found = _counted(said) if isinstance(said, int | float) else _written(said)
+        found = _from_timestamp(said) if isinstance(said, int | float) else _parse_date_text(said)
         if found is None:
             return None
         found = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
-    return found if _EARLIEST <= found < _LATEST else None
+    return found if _MIN_DATE <= found < _MAX_DATE else None
 
 
-def one_line(text: str, *, longest: int = LONGEST_LINE) -> str:
+def to_plain_line(text: str, *, longest: int = MAX_LINE_LENGTH) -> str:
     """Return the words of a text without markup, on one line, cleaned and cut."""
     bare = text[: longest * 8]
     if "&" in bare or "<" in bare:
@@ -168,43 +168,43 @@ def one_line(text: str, *, longest: int = LONGEST_LINE) -> str:
     return " ".join(clean_text(bare).split())[:longest]
 
 
-def _plain(text: str) -> str:
-    bare = text[: 2 * LONGEST_TEXT]
+def _strip_markup(text: str) -> str:
+    bare = text[: 2 * MAX_TEXT_LENGTH]
     return _TAG.sub(" ", unescape(bare)) if "&" in bare or "<" in bare else bare
 
 
-def _made(source: str, raw: RawPosting, company: str) -> Job | str:
-    if raw.unreadable:
-        return raw.unreadable
+def _parse_job(source: str, raw: RawPosting, company: str) -> Job | str:
+    if raw.parse_error:
+        return raw.parse_error
     url = raw.url.strip()
     if (
         not url.startswith(("http://", "https://"))
-        or len(url) > LONGEST_URL
+        or len(url) > MAX_URL_LENGTH
         or url.split() != [url]
     ):
         return "it has no web address"
-    title = one_line(raw.title)
+    title = to_plain_line(raw.title)
     if not title:
         return "it has no title"
     try:
-        return Job.found(
+        return Job.create(
             source=source,
             url=url,
             title=title,
-            company=one_line(raw.company) or one_line(company),
-            location=one_line(raw.location),
-            posted_at=moment(raw.posted),
+            company=to_plain_line(raw.company) or to_plain_line(company),
+            location=to_plain_line(raw.location),
+            posted_at=parse_date(raw.posted),
         )
     except PermanentError as error:
         return str(error)
 
 
-def _counted(number: float) -> datetime:
+def _from_timestamp(number: float) -> datetime:
     milliseconds = number if number >= _MILLISECONDS_FROM else number * 1000
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _written(said: Json) -> datetime | None:
+def _parse_date_text(said: Json) -> datetime | None:
     text = said.strip() if isinstance(said, str) else ""
     if not 8 <= len(text) <= 60:
         return None

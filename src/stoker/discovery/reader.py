@@ -14,48 +14,48 @@ from datetime import timedelta
 
 from stoker.base.clock import Clock
 from stoker.base.errors import TransientError
-from stoker.base.retry import backoff
+from stoker.base.retry import compute_backoff
 from stoker.discovery.model import Postings, Validators
-from stoker.discovery.sources import PostingSource, WantedSource
+from stoker.discovery.sources import PostingSource, SourceSpec
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 
-LONGEST_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
+MAX_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class FetchJob:
     """One source to be read, and what is known of its version."""
 
-    source: WantedSource
+    source: SourceSpec
     known: Validators | None
 
 
-class Reading:
+class SourceReader:
     """One source as it is being read; it began before anybody asked for its first batch."""
 
     def __init__(
-        self, errand: Errand, batches: AsyncGenerator[Postings, None], clock: Clock
+        self, errand: FetchJob, batches: AsyncGenerator[Postings, None], clock: Clock
     ) -> None:
-        self.errand = errand
+        self.fetch_job = errand
         self._batches = batches
         self._clock = clock
-        self._took = timedelta(0)
-        self._next: asyncio.Task[Postings | None] = asyncio.create_task(self._read())
+        self._elapsed = timedelta(0)
+        self._next: asyncio.Task[Postings | None] = asyncio.create_task(self._read_next())
 
     @property
-    def took(self) -> timedelta:
+    def elapsed(self) -> timedelta:
         """How long reading it has taken so far, whoever was taken in meanwhile."""
-        return self._took
+        return self._elapsed
 
-    async def batch(self) -> Postings | None:
+    async def read_batch(self) -> Postings | None:
         """Return what the source lists next; None when that was all. Raises as `PostingSource`."""
         batch = await self._next
         if batch is not None:
-            self._next = asyncio.create_task(self._read())
+            self._next = asyncio.create_task(self._read_next())
         return batch
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """Let go of the source, wherever it is."""
         self._next.cancel()
         await asyncio.wait([self._next])
@@ -63,41 +63,41 @@ class Reading:
             self._next.exception()  # it was told already, or it is nobody's any more
         await self._batches.aclose()
 
-    async def _read(self) -> Postings | None:
+    async def _read_next(self) -> Postings | None:
         began = self._clock.elapsed()
         try:
             return await anext(self._batches, None)
         finally:
-            self._took += self._clock.elapsed() - began
+            self._elapsed += self._clock.elapsed() - began
 
 
-async def read_ahead(
-    errands: Sequence[Errand],
-    open_source: Callable[[WantedSource], PostingSource],
+async def prefetch_sources(
+    errands: Sequence[FetchJob],
+    open_source: Callable[[SourceSpec], PostingSource],
     *,
     at_once: int,
     clock: Clock,
-) -> AsyncGenerator[Reading, None]:
+) -> AsyncGenerator[SourceReader, None]:
     """Yield sources in their order, each under way already; at most so many at once."""
     waiting = deque(errands)
-    going: deque[Reading] = deque()
+    going: deque[SourceReader] = deque()
     try:
         while waiting or going:
             while waiting and len(going) < at_once:
                 errand = waiting.popleft()
-                batches = _tried(open_source(errand.source), errand.known, clock)
-                going.append(Reading(errand, batches, clock))
+                batches = _read_with_retry(open_source(errand.source), errand.known, clock)
+                going.append(SourceReader(errand, batches, clock))
             yield going[0]
-            await going.popleft().end()
+            await going.popleft().close()
     finally:
         for reading in going:
-            await reading.end()
+            await reading.close()
 
 
-async def _tried(
+async def _read_with_retry(
     source: PostingSource, known: Validators | None, clock: Clock
 ) -> AsyncGenerator[Postings, None]:
-    for attempt in range(1, TRIES + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         begun = False
         try:
             async for batch in source.read(known):
@@ -105,7 +105,7 @@ async def _tried(
                 yield batch
             return
         except TransientError as error:
-            wait = error.retry_after or backoff(attempt, chance=0.5)
-            if begun or attempt == TRIES or wait > LONGEST_WAIT:
+            wait = error.retry_after or compute_backoff(attempt, chance=0.5)
+            if begun or attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
                 raise
         await clock.sleep(wait)

@@ -13,63 +13,63 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import storable
-from stoker.config.fields import BOOLEAN, PATH, Kind, number
+from stoker.base.types import is_storable
+from stoker.config.fields import BOOLEAN, PATH, FieldType, number
 from stoker.config.fields import tenant_setting as _each
 
 if TYPE_CHECKING:
     from stoker.discovery.enrichment import JobScoreRule
-    from stoker.discovery.sources import WantedSource
+    from stoker.discovery.sources import SourceSpec
 
-MOST_SOURCES = 10_000
+MAX_SOURCES = 10_000
 
-MOST_WORDS = 200
+MAX_WORDS = 200
 
 _SHARE, _WEIGHT = number(0, 1), number(0, 1000)
 
 
-def _sources(given: Any, typed: bool) -> tuple[WantedSource, ...]:
-    from stoker.discovery.sources import wanted_source, without_secrets
+def _parse_sources(given: Any, typed: bool) -> tuple[SourceSpec, ...]:
+    from stoker.discovery.sources import hide_secrets, parse_source
 
-    sources = [wanted_source(text) for text in _texts(given, typed, between=";\n")]
+    sources = [parse_source(text) for text in _split_texts(given, typed, between=";\n")]
     names = [source.name for source in sources]
-    if len(names) > MOST_SOURCES:
-        raise ConfigError(f"a tenant has at most {MOST_SOURCES} sources, not {len(names)}")
+    if len(names) > MAX_SOURCES:
+        raise ConfigError(f"a tenant has at most {MAX_SOURCES} sources, not {len(names)}")
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ConfigError(f"the source {without_secrets(name)[:80]} is there twice; keep one")
+            raise ConfigError(f"the source {hide_secrets(name)[:80]} is there twice; keep one")
         seen.add(name)
     return tuple(sources)
 
 
-def _without_secrets(text: str) -> str:
-    from stoker.discovery.sources import without_secrets
+def _hide_secrets(text: str) -> str:
+    from stoker.discovery.sources import hide_secrets
 
-    return without_secrets(text)
+    return hide_secrets(text)
 
 
-SOURCES = Kind(
+SOURCES = FieldType(
     name="sources of postings",
     allowed='a list such as ["greenhouse:acme", "feed:https://acme.com/jobs.rss", "file:jobs.csv"]',
-    read=_sources,
-    shown=_without_secrets,
+    read=_parse_sources,
+    format=_hide_secrets,
 )
 
 
-def _words(given: Any, typed: bool) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(text.lower() for text in _texts(given, typed, between=",")))
-    if len(words) > MOST_WORDS:
+def _parse_words(given: Any, typed: bool) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(text.lower() for text in _split_texts(given, typed, between=",")))
+    if len(words) > MAX_WORDS:
         raise ValueError(given)
     return words
 
 
-WORDS = Kind(
-    name="words", allowed=f"at most {MOST_WORDS} of them, separated by commas", read=_words
+WORDS = FieldType(
+    name="words", allowed=f"at most {MAX_WORDS} of them, separated by commas", read=_parse_words
 )
 
 
-def _texts(given: Any, typed: bool, *, between: str) -> list[str]:
+def _split_texts(given: Any, typed: bool, *, between: str) -> list[str]:
     """Return the texts of a list, or of one text with separators."""
     parts: Sequence[Any]
     if typed and isinstance(given, list):
@@ -80,16 +80,16 @@ def _texts(given: Any, typed: bool, *, between: str) -> list[str]:
         parts = given.split(between[0])
     else:
         raise ValueError("wrong type")
-    if not all(isinstance(part, str) and storable(part) for part in parts):
+    if not all(isinstance(part, str) and is_storable(part) for part in parts):
         raise ValueError(given)
     return [part.strip() for part in parts if part.strip()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class DiscoverySettings:
     """Where job postings are looked for, and what is made of them."""
 
-    sources: tuple[WantedSource, ...] = _each(
+    sources: tuple[SourceSpec, ...] = _each(
         SOURCES,
         (),
         "Boards, feeds and files that list postings; after bars, whose they are and at which "
@@ -120,7 +120,7 @@ class Discovery:
         _SHARE, 0.5, "How strong a signal it is that an account hires; 0 switches it off."
     )
 
-    def rule(self) -> JobScoreRule:
+    def build_score_rule(self) -> JobScoreRule:
         """Return how postings are scored. Raises ConfigError when these cannot all hold."""
         from stoker.discovery.enrichment import JobScoreRule
 

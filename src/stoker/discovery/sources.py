@@ -14,18 +14,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from stoker.accounts.websites import host_of
+from stoker.accounts.websites import get_host
 from stoker.base.errors import ConfigError
-from stoker.base.types import storable
+from stoker.base.types import is_storable
 from stoker.discovery.model import Listing, Postings, Validators
 
-LONGEST_PLACE = 2_000  # bytes; places are looked up by name
+MAX_ADDRESS_BYTES = 2_000  # bytes; places are looked up by name
 
 HIDDEN = "[secret]"
 
-_USER = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
+_USER_PART = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
 
-_ASKED_WITH = re.compile(r"[?#][^\s|\"]+")
+_QUERY_PART = re.compile(r"[?#][^\s|\"]+")
 
 _PART = re.compile(r"[^&;#]+")
 
@@ -33,7 +33,9 @@ _BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _FILES = (".csv", ".jsonl", ".ndjson")
 
-_FORM = "write kind:place, e.g. greenhouse:acme, feed:https://acme.com/jobs.rss, file:jobs.csv"
+_FORMAT_HINT = (
+    "write kind:place, e.g. greenhouse:acme, feed:https://acme.com/jobs.rss, file:jobs.csv"
+)
 
 
 class SourceKind(StrEnum):
@@ -47,27 +49,27 @@ class SourceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedSource:
+class SourceSpec:
     """One source that somebody wants read."""
 
     kind: SourceKind
-    place: str  # a board's name, a feed's address, a file's path
+    address: str  # a board's name, a feed's address, a file's path
     company: str = ""  # whose postings they are where the source does not say
     domain: str = ""  # the account's own domain
 
     @property
     def name(self) -> str:
         """What it goes by: in settings, in the store, on the command line. It may be a secret."""
-        return f"{self.kind}:{self.place}"
+        return f"{self.kind}:{self.address}"
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Its name as anybody may read it: without the values a feed is asked with."""
         feed = self.kind is SourceKind.FEED
-        return _ASKED_WITH.sub(_hidden_values, self.name) if feed else self.name
+        return _QUERY_PART.sub(_hide_values, self.name) if feed else self.name
 
     def __str__(self) -> str:
-        said = [self.shown, self.company, self.domain]
+        said = [self.display_name, self.company, self.domain]
         while not said[-1]:
             said.pop()
         return " | ".join(said)
@@ -82,7 +84,7 @@ class SourceState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSeen:
+class SourceRecord:
     """What is remembered of a source between runs."""
 
     name: str
@@ -92,52 +94,52 @@ class SourceSeen:
     version: int = 0  # of `job_enriching` that made something of its postings
     validators: Validators = field(default_factory=Validators)
     listed: int = 0  # postings, when it was last read
-    because: str = ""  # why it failed, or what was left out
+    reason: str = ""  # why it failed, or what was left out
 
 
-def wanted_source(text: str) -> WantedSource:
+def parse_source(text: str) -> SourceSpec:
     """Return the source somebody means, or say in a ConfigError how one is written."""
     named, *more = [part.strip() for part in text.split("|")]
     kind, colon, place = named.partition(":")
-    place, told = place.strip(), without_secrets(text)[:80]
+    place, told = place.strip(), hide_secrets(text)[:80]
     if not colon or kind.strip() not in list(SourceKind) or len(more) > 2:
-        raise ConfigError(f"{told!r} is no source of postings; {_FORM}")
-    if not place or not storable(text) or not text.isprintable():
-        raise ConfigError(f"{told!r} names no place; {_FORM}")
-    if len(place.encode()) > LONGEST_PLACE:
-        raise ConfigError(f"a source's place has at most {LONGEST_PLACE} bytes; {_FORM}")
+        raise ConfigError(f"{told!r} is no source of postings; {_FORMAT_HINT}")
+    if not place or not is_storable(text) or not text.isprintable():
+        raise ConfigError(f"{told!r} names no place; {_FORMAT_HINT}")
+    if len(place.encode()) > MAX_ADDRESS_BYTES:
+        raise ConfigError(f"a source's place has at most {MAX_ADDRESS_BYTES} bytes; {_FORMAT_HINT}")
     company, domain = (*more, "", "")[:2]
-    found = WantedSource(
+    found = SourceSpec(
         kind=SourceKind(kind.strip()),
-        place=place,
+        address=place,
         company=company,
-        domain=host_of(domain) if domain else "",
+        domain=get_host(domain) if domain else "",
     )
-    if why := _cannot_be(found):
+    if why := _find_problem(found):
         raise ConfigError(f"{told!r}: {why}")
     if domain and not found.domain:
         raise ConfigError(
-            f"{told!r}: {without_secrets(domain)[:80]!r} is no domain; write e.g. acme.com.sg"
+            f"{told!r}: {hide_secrets(domain)[:80]!r} is no domain; write e.g. acme.com.sg"
         )
     return found
 
 
-def shown_names(sources: Iterable[WantedSource]) -> dict[str, str]:
+def build_display_names(sources: Iterable[SourceSpec]) -> dict[str, str]:
     """Return what each source is shown as, by its name; two that look alike are numbered."""
     alike: dict[str, int] = {}
     shown: dict[str, str] = {}
     for source in sources:
-        nth = alike[source.shown] = alike.get(source.shown, 0) + 1
-        shown[source.name] = source.shown if nth == 1 else f"{source.shown} #{nth}"
+        nth = alike[source.display_name] = alike.get(source.display_name, 0) + 1
+        shown[source.name] = source.display_name if nth == 1 else f"{source.display_name} #{nth}"
     return shown
 
 
-def without_secrets(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Return what somebody wrote, source or not, without anything that could be a secret."""
-    return _ASKED_WITH.sub(_hidden_values, _USER.sub(f"//{HIDDEN}@", text))
+    return _QUERY_PART.sub(_hide_values, _USER_PART.sub(f"//{HIDDEN}@", text))
 
 
-def _hidden_values(asked_with: re.Match[str]) -> str:
+def _hide_values(asked_with: re.Match[str]) -> str:
     def hidden(part: re.Match[str]) -> str:
         name, sign, _ = part[0].partition("=")
         return f"{name}={HIDDEN}" if sign else HIDDEN
@@ -145,19 +147,19 @@ def _hidden_values(asked_with: re.Match[str]) -> str:
     return asked_with[0][0] + _PART.sub(hidden, asked_with[0][1:])
 
 
-def _cannot_be(source: WantedSource) -> str:
+def _find_problem(source: SourceSpec) -> str:
     match source.kind:
         case SourceKind.FEED:
-            if not host_of(source.place) or "://" not in source.place:
+            if not get_host(source.address) or "://" not in source.address:
                 return (
                     "a feed is named by its whole address, without a user name, e.g. "
                     "feed:https://acme.com/jobs.rss"
                 )
         case SourceKind.FILE:
-            if not source.place.lower().endswith(_FILES):
+            if not source.address.lower().endswith(_FILES):
                 return f"a file of postings ends in {', '.join(_FILES)}"
         case _:
-            if not _BOARD.fullmatch(source.place):
+            if not _BOARD.fullmatch(source.address):
                 return "a board's name is one word of letters, digits, '.', '_' and '-'"
     return ""
 
@@ -175,7 +177,7 @@ class PostingSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class StoredListing:
     """A posting as a source lists it, and since when and until when it was seen there."""
 
     listing: Listing
@@ -186,15 +188,15 @@ class Listed:
 class ListingStore(Protocol):
     """What one tenant's sources of postings listed."""
 
-    async def put_source(self, seen: SourceSeen) -> None:
+    async def save_source(self, seen: SourceRecord) -> None:
         """Remember how a source was found, in place of what was known of it."""
         ...
 
-    async def sources(self) -> list[SourceSeen]:
+    async def list_sources(self) -> list[SourceRecord]:
         """Return every source that was ever tried, in the order of their names."""
         ...
 
-    async def put_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
+    async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
         """Remember that a source lists these now, in place of what was known of them.
 
         Returns how many it had never listed before. When a posting was first seen stays as it was,
@@ -202,9 +204,9 @@ class ListingStore(Protocol):
         """
         ...
 
-    async def listings(
+    async def list_listings(
         self, source: str, *, since: datetime, after: str = "", limit: int = 1000
-    ) -> list[Listed]:
+    ) -> list[StoredListing]:
         """Return one page of what a source was seen to list then or since, in id order."""
         ...
 
@@ -212,7 +214,7 @@ class ListingStore(Protocol):
         """Return how many postings of a source were last seen with since <= last_seen < before."""
         ...
 
-    async def forget_listings(self, *, before: datetime, limit: int = 10_000) -> int:
+    async def delete_listings(self, *, before: datetime, limit: int = 10_000) -> int:
         """Forget up to so many postings not seen since before then, the longest gone first.
 
         Returns how many went.

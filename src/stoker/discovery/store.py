@@ -17,75 +17,77 @@ from functools import lru_cache
 from typing import Any
 
 from stoker.base.errors import PermanentError
-from stoker.base.types import TenantId, in_utc
-from stoker.db.codec import kept_enriched, kept_job, kept_text
+from stoker.base.types import TenantId, to_utc
+from stoker.db.codec import validate_enriched_job, validate_job, validate_text
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    asked,
-    moment,
-    moment_text,
-    optional_moment,
-    optional_moment_text,
+    from_db_time,
+    from_optional_db_time,
+    split_into_batches,
+    to_db_time,
+    to_optional_db_time,
 )
-from stoker.db.values import kept_name, kept_texts, kept_whole
+from stoker.db.values import validate_int64, validate_key, validate_texts
 from stoker.discovery.model import Listing, Validators
-from stoker.discovery.sources import LONGEST_PLACE, Listed, SourceSeen, SourceState
-from stoker.runs.store import enriched_of, job_of, stack_text
+from stoker.discovery.sources import MAX_ADDRESS_BYTES, SourceRecord, SourceState, StoredListing
+from stoker.runs.store import format_stack, parse_enriched, parse_job
 
-LONGEST_SOURCE = LONGEST_PLACE + 100  # bytes; with a posting's id it still fits into one key
+MAX_SOURCE_NAME_BYTES = (
+    MAX_ADDRESS_BYTES + 100
+)  # bytes; with a posting's id it still fits into one key
 
-LONGEST_ID = 100  # bytes
+MAX_ID_BYTES = 100  # bytes
 
 
-def kept_source_name(name: str) -> str:
+def validate_source_name(name: str) -> str:
     """Return the name of a source that every store can keep, and find again by."""
-    return kept_name(name, what="a source's name", longest=LONGEST_SOURCE)
+    return validate_key(name, what="a source's name", longest=MAX_SOURCE_NAME_BYTES)
 
 
-def kept_source(seen: SourceSeen) -> SourceSeen:
+def validate_source(seen: SourceRecord) -> SourceRecord:
     """Return what is known of a source as a store gives it back."""
-    kept_source_name(seen.name)
-    said = (seen.because, seen.validators.etag, seen.validators.last_modified)
-    kept_texts(said, what="what is known of a source")
+    validate_source_name(seen.name)
+    said = (seen.reason, seen.validators.etag, seen.validators.last_modified)
+    validate_texts(said, what="what is known of a source")
     for number in (seen.version, seen.listed):
-        kept_whole(number, what="a source's number")
+        validate_int64(number, what="a source's number")
     read_at = seen.read_at
     return replace(
         seen,
-        tried_at=in_utc(seen.tried_at, what="when a source was tried"),
-        read_at=None if read_at is None else in_utc(read_at, what="when a source was read"),
+        tried_at=to_utc(seen.tried_at, what="when a source was tried"),
+        read_at=None if read_at is None else to_utc(read_at, what="when a source was read"),
     )
 
 
-def kept_listings(listings: Sequence[Listing]) -> dict[str, Listing]:
+def validate_listings(listings: Sequence[Listing]) -> dict[str, Listing]:
     """Return listings by their ids, the last of each."""
     kept: dict[str, Listing] = {}
     for listing in listings:
-        job = kept_job(listing.job)
-        kept_id(job.id)
-        kept_enriched(listing.enriched)
+        job = validate_job(listing.job)
+        validate_posting_id(job.id)
+        validate_enriched_job(listing.enriched)
         if listing.enriched.job != job.id:
             raise PermanentError("what a posting says is another posting's; nothing was written")
         kept[job.id] = listing if job is listing.job else replace(listing, job=job)
     return kept
 
 
-def kept_id(job: str) -> str:
+def validate_posting_id(job: str) -> str:
     """Return a posting's id that every store can keep, and find again by."""
-    return kept_name(job, what="a posting's id", longest=LONGEST_ID)
+    return validate_key(job, what="a posting's id", longest=MAX_ID_BYTES)
 
 
-def kept_after(after: str) -> str:
+def validate_page_start(after: str) -> str:
     """Return where a page begins, which may be nowhere yet."""
-    return kept_text(after, what="a posting's id")
+    return validate_text(after, what="a posting's id")
 
 
-SOURCE = "name, state, tried_at, read_at, version, etag, last_modified, listed, because"
+SOURCE_COLUMNS = "name, state, tried_at, read_at, version, etag, last_modified, listed, because"
 
-PUT_SOURCE = f"""
-INSERT INTO posting_sources (tenant_id, {SOURCE})
+UPSERT_SOURCE = f"""
+INSERT INTO posting_sources (tenant_id, {SOURCE_COLUMNS})
 VALUES (:tenant, :name, :state, :tried_at, :read_at, :version, :etag, :last_modified, :listed,
         :because)
 ON CONFLICT (tenant_id, name) DO UPDATE SET
@@ -94,19 +96,22 @@ ON CONFLICT (tenant_id, name) DO UPDATE SET
     listed = excluded.listed, because = excluded.because
 """
 
-SOURCES = f"SELECT {SOURCE} FROM posting_sources WHERE tenant_id = :tenant ORDER BY name"
+SELECT_SOURCES = (
+    f"SELECT {SOURCE_COLUMNS} FROM posting_sources WHERE tenant_id = :tenant ORDER BY name"
+)
 
-JOB = "job_id, kind, url, title, company, location, posted_at"
+JOB_COLUMNS = "job_id, kind, url, title, company, location, posted_at"
 
-SAYS = "normal_title, seniority, stack, remote"
+ENRICHED_COLUMNS = "normal_title, seniority, stack, remote"
 
-KNOWN = """
+SELECT_KNOWN = """
 SELECT l.job_id FROM asked JOIN posting_listings l
 ON l.tenant_id = :tenant AND l.source = :source AND l.job_id = asked.id
 """
 
-PUT = f"""
-INSERT INTO posting_listings AS known (tenant_id, source, {JOB}, {SAYS}, twin, first_seen_at,
+UPSERT_LISTING = f"""
+INSERT INTO posting_listings AS known (tenant_id, source, {JOB_COLUMNS}, {ENRICHED_COLUMNS}, twin,
+first_seen_at,
                                        last_seen_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, source, job_id) DO UPDATE SET
@@ -118,20 +123,20 @@ ON CONFLICT (tenant_id, source, job_id) DO UPDATE SET
                         THEN excluded.last_seen_at ELSE known.last_seen_at END
 """
 
-LISTINGS = f"""
-SELECT {JOB}, {SAYS}, twin, first_seen_at, last_seen_at FROM posting_listings
+SELECT_LISTINGS = f"""
+SELECT {JOB_COLUMNS}, {ENRICHED_COLUMNS}, twin, first_seen_at, last_seen_at FROM posting_listings
 WHERE tenant_id = :tenant AND source = :source AND last_seen_at >= :since AND job_id > :after
 ORDER BY job_id LIMIT :limit
 """
 
-COUNT = """
+COUNT_LISTINGS = """
 SELECT count(*) FROM posting_listings
 WHERE tenant_id = :tenant AND source = :source AND last_seen_at >= :since
     AND last_seen_at < :before
 """
 
 # Asked again outside: what was seen again since it was found to be gone stays.
-FORGET = """
+DELETE_LISTINGS = """
 DELETE FROM posting_listings WHERE tenant_id = :tenant AND last_seen_at < :before
     AND (source, job_id) IN (
         SELECT source, job_id FROM posting_listings
@@ -140,79 +145,81 @@ DELETE FROM posting_listings WHERE tenant_id = :tenant AND last_seen_at < :befor
 """
 
 
-class SqlListings:
+class SqlListingStore:
     """A `ListingStore` in the tables `posting_sources` and `posting_listings`."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def put_source(self, seen: SourceSeen) -> None:
-        seen = kept_source(seen)
+    async def save_source(self, seen: SourceRecord) -> None:
+        seen = validate_source(seen)
         values: dict[str, Value] = {
             "tenant": self._tenant,
             "name": seen.name,
             "state": seen.state.value,
-            "tried_at": moment_text(seen.tried_at),
-            "read_at": optional_moment_text(seen.read_at),
+            "tried_at": to_db_time(seen.tried_at),
+            "read_at": to_optional_db_time(seen.read_at),
             "version": seen.version,
             "etag": seen.validators.etag,
             "last_modified": seen.validators.last_modified,
             "listed": seen.listed,
-            "because": seen.because,
+            "because": seen.reason,
         }
-        await self._database.write(lambda tx: tx.change(PUT_SOURCE, **values))
+        await self._database.write(lambda tx: tx.execute(UPSERT_SOURCE, **values))
 
-    async def sources(self) -> list[SourceSeen]:
-        rows = await self._database.read(lambda tx: tx.rows(SOURCES, tenant=self._tenant))
-        return [_source(row) for row in rows]
+    async def list_sources(self) -> list[SourceRecord]:
+        rows = await self._database.read(lambda tx: tx.query(SELECT_SOURCES, tenant=self._tenant))
+        return [_parse_source(row) for row in rows]
 
-    async def put_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
-        kept, place = kept_listings(listings), (self._tenant, kept_source_name(source))
-        ids, when = sorted(kept), moment_text(at)
+    async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
+        kept, place = validate_listings(listings), (self._tenant, validate_source_name(source))
+        ids, when = sorted(kept), to_db_time(at)
         if not ids:
             return 0
 
         def put(tx: Transaction) -> int:
             known = 0
-            for query, some in asked(KNOWN, ids):
-                known += len(tx.rows(query, tenant=self._tenant, source=source, **some))
-            tx.change_many(PUT, ((*place, *_row(kept[job]), when, when) for job in ids))
+            for query, some in split_into_batches(SELECT_KNOWN, ids):
+                known += len(tx.query(query, tenant=self._tenant, source=source, **some))
+            tx.execute_many(
+                UPSERT_LISTING, ((*place, *_to_row(kept[job]), when, when) for job in ids)
+            )
             return len(ids) - known
 
         return await self._database.write(put)
 
-    async def listings(
+    async def list_listings(
         self, source: str, *, since: datetime, after: str = "", limit: int = 1000
-    ) -> list[Listed]:
+    ) -> list[StoredListing]:
         values: dict[str, Value] = {
             "tenant": self._tenant,
-            "source": kept_source_name(source),
-            "since": moment_text(since),
-            "after": kept_after(after),
+            "source": validate_source_name(source),
+            "since": to_db_time(since),
+            "after": validate_page_start(after),
             "limit": limit,
         }
-        rows = await self._database.read(lambda tx: tx.rows(LISTINGS, **values))
-        return [_listed(row) for row in rows]
+        rows = await self._database.read(lambda tx: tx.query(SELECT_LISTINGS, **values))
+        return [_parse_listing(row) for row in rows]
 
     async def count_listings(self, source: str, *, since: datetime, before: datetime) -> int:
         values: dict[str, Value] = {
             "tenant": self._tenant,
-            "source": kept_source_name(source),
-            "since": moment_text(since),
-            "before": moment_text(before),
+            "source": validate_source_name(source),
+            "since": to_db_time(since),
+            "before": to_db_time(before),
         }
-        [[count]] = await self._database.read(lambda tx: tx.rows(COUNT, **values))
+        [[count]] = await self._database.read(lambda tx: tx.query(COUNT_LISTINGS, **values))
         return int(count)
 
-    async def forget_listings(self, *, before: datetime, limit: int = 10_000) -> int:
-        end = moment_text(before)
+    async def delete_listings(self, *, before: datetime, limit: int = 10_000) -> int:
+        end = to_db_time(before)
         return await self._database.write(
-            lambda tx: tx.change(FORGET, tenant=self._tenant, before=end, limit=limit)
+            lambda tx: tx.execute(DELETE_LISTINGS, tenant=self._tenant, before=end, limit=limit)
         )
 
 
-def _row(listing: Listing) -> tuple[Value, ...]:
+def _to_row(listing: Listing) -> tuple[Value, ...]:
     job, says = listing.job, listing.enriched
     return (
         job.id,
@@ -221,38 +228,40 @@ def _row(listing: Listing) -> tuple[Value, ...]:
         job.title,
         job.company,
         job.location,
-        optional_moment_text(job.posted_at),
+        to_optional_db_time(job.posted_at),
         says.title,
         says.seniority,
-        stack_text(says.stack),
+        format_stack(says.stack),
         says.remote,
-        listing.twin,
+        listing.is_duplicate,
     )
 
 
 # Many rows say the same here, so each is read once.
-_moment = lru_cache(maxsize=1024)(moment)
+_parse_time_cached = lru_cache(maxsize=1024)(from_db_time)
 
 
-def _listed(row: tuple[Any, ...]) -> Listed:
+def _parse_listing(row: tuple[Any, ...]) -> StoredListing:
     *told, twin, first_seen_at, last_seen_at = row
-    job = job_of(tuple(told[:7]))
-    return Listed(
-        listing=Listing(job=job, enriched=enriched_of((job.id, *told[7:])), twin=bool(twin)),
-        first_seen_at=_moment(first_seen_at),
-        last_seen_at=_moment(last_seen_at),
+    job = parse_job(tuple(told[:7]))
+    return StoredListing(
+        listing=Listing(
+            job=job, enriched=parse_enriched((job.id, *told[7:])), is_duplicate=bool(twin)
+        ),
+        first_seen_at=_parse_time_cached(first_seen_at),
+        last_seen_at=_parse_time_cached(last_seen_at),
     )
 
 
-def _source(row: tuple[Any, ...]) -> SourceSeen:
+def _parse_source(row: tuple[Any, ...]) -> SourceRecord:
     name, state, tried_at, read_at, version, etag, last_modified, listed, because = row
-    return SourceSeen(
+    return SourceRecord(
         name=name,
         state=SourceState(state),
-        tried_at=moment(tried_at),
-        read_at=optional_moment(read_at),
+        tried_at=from_db_time(tried_at),
+        read_at=from_optional_db_time(read_at),
         version=version,
         validators=Validators(etag=etag, last_modified=last_modified),
         listed=listed,
-        because=because,
+        reason=because,
     )

@@ -15,26 +15,26 @@ from datetime import datetime, timedelta
 from stoker.base.clock import Clock
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import NightProgress, Observer, UnitsShed
-from stoker.context import Store
-from stoker.enrichment.forecast import projected_finish, to_shed
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.summary import Stragglers
-from stoker.enrichment.worker_pool import UnitFlow
+from stoker.context import TenantStores
+from stoker.enrichment.forecast import choose_items_to_drop, project_finish
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.summary import LateItems
+from stoker.enrichment.worker_pool import WorkerPool
 
-LOOKS_EVERY = timedelta(seconds=5)
+POLL_INTERVAL = timedelta(seconds=5)
 
-GRACE = timedelta(minutes=10)  # after the deadline, for companies that were under way
+GRACE_PERIOD = timedelta(minutes=10)  # after the deadline, for companies that were under way
 
-ENOUGH_SEEN = 10  # units that must have ended before their pace is believed
+MIN_ENDED_FOR_PACE = 10  # units that must have ended before their pace is believed
 
-PAGE = 200  # units in memory, however many are left out
+PAGE_SIZE = 200  # units in memory, however many are left out
 
-Rests = Callable[[], Awaitable[Mapping[str, datetime]]]
+ReadBackoffs = Callable[[], Awaitable[Mapping[str, datetime]]]
 """Says which vendors want to be left alone that work waits for, and until when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class RunTimes:
     """When a night began, when it must end, and how long it was expected to take."""
 
     began_at: datetime
@@ -42,45 +42,45 @@ class Times:
     expected: timedelta
 
 
-class NightWatch:
+class DeadlineMonitor:
     """Looks after one run's time."""
 
     def __init__(
         self,
-        store: Store,
+        store: TenantStores,
         run: str,
         *,
-        flow: UnitFlow,
-        times: Times,
+        flow: WorkerPool,
+        times: RunTimes,
         clock: Clock,
         observer: Observer,
-        rests: Rests,
-        every: timedelta = LOOKS_EVERY,
+        rests: ReadBackoffs,
+        every: timedelta = POLL_INTERVAL,
     ) -> None:
         self._store = store
         self._run = run
-        self._flow = flow
+        self._pool = flow
         self._times = times
         self._clock = clock
         self._observer = observer
-        self._rests = rests
-        self._every = every
+        self._read_backoffs = rests
+        self._interval = every
 
-    async def keep_watch(self) -> None:
+    async def run(self) -> None:
         """Look again and again, until what is under way has had all the time there is."""
-        while self._clock.now() < self._times.deadline + GRACE:
-            await self._clock.sleep(self._every)
+        while self._clock.now() < self._times.deadline + GRACE_PERIOD:
+            await self._clock.sleep(self._interval)
             with suppress(TransientError, UncertainError):  # the work itself notices a lost store
-                await self.look()
+                await self.check()
 
-    async def look(self) -> int:
+    async def check(self) -> int:
         """Tell how the night stands, and leave out what cannot be done in time; return how much."""
-        counts = await self._store.nights.count_units(self._run)
-        rests = await self._rests()
+        counts = await self._store.nights.count_items(self._run)
+        rests = await self._read_backoffs()
         waits_for = max(rests, key=lambda name: rests[name], default="")
-        waiting, ended = counts.get(UnitState.WAITING, 0), self._flow.ended
-        left, now = waiting + self._flow.under_way, self._clock.now()
-        finish = projected_finish(
+        waiting, ended = counts.get(WorkState.WAITING, 0), self._pool.ended
+        left, now = waiting + self._pool.in_progress, self._clock.now()
+        finish = project_finish(
             began_at=self._times.began_at,
             now=now,
             ended=ended,
@@ -95,7 +95,7 @@ class NightWatch:
                 tenant=self._store.tenant,
                 run=self._run,
                 ended=ended,
-                under_way=self._flow.under_way,
+                under_way=self._pool.in_progress,
                 left=waiting,
                 began_at=self._times.began_at,
                 finish=finish,
@@ -106,45 +106,49 @@ class NightWatch:
         )
         if not waiting or not late:
             return 0
-        if ended < ENOUGH_SEEN and now < self._times.deadline:
+        if ended < MIN_ENDED_FOR_PACE and now < self._times.deadline:
             return 0
-        return await self._shed(now, per_unit=(now - self._times.began_at) / max(ended, 1))
+        return await self._drop_items(now, per_unit=(now - self._times.began_at) / max(ended, 1))
 
-    async def _shed(self, now: datetime, *, per_unit: timedelta) -> int:
+    async def _drop_items(self, now: datetime, *, per_unit: timedelta) -> int:
         shed = before = 0
         after = -1
-        while page := await self._store.nights.units(
-            self._run, states=(UnitState.WAITING,), after=after, limit=PAGE
+        while page := await self._store.nights.list_items(
+            self._run, states=(WorkState.WAITING,), after=after, limit=PAGE_SIZE
         ):
-            after = page[-1].place
-            for unit in to_shed(
+            after = page[-1].rank
+            for unit in choose_items_to_drop(
                 page,
-                now=now + per_unit * self._flow.under_way,
+                now=now + per_unit * self._pool.in_progress,
                 deadline=self._times.deadline,
                 per_unit=per_unit,
                 before=before,
             ):
-                shed += await self._left_out(unit, now)
+                shed += await self._drop_item(unit, now)
             before += len(page)
         if shed:
             self._observer(UnitsShed(at=now, tenant=self._store.tenant, run=self._run, units=shed))
         return shed
 
-    async def _left_out(self, unit: Unit, now: datetime) -> bool:
+    async def _drop_item(self, unit: WorkItem, now: datetime) -> bool:
         gone = replace(
             unit,
-            state=UnitState.SHED,
+            state=WorkState.DROPPED,
             reasons=("left out: the night would have ended after its deadline",),
             ended_at=now,
         )
         # False when somebody has begun it meanwhile, and then it is done after all.
-        return await self._store.nights.finish_unit(self._run, gone, None)
+        return await self._store.nights.finish_item(self._run, gone, None)
 
 
-async def stragglers_of(store: Store, run: str, *, times: Times, now: datetime) -> Stragglers:
+async def find_late_items(
+    store: TenantStores, run: str, *, times: RunTimes, now: datetime
+) -> LateItems:
     """Return who of a run was still under way at its deadline, if that has passed by now."""
-    found, after = Stragglers(times.deadline), -1
-    while now > times.deadline and (page := await store.nights.units(run, after=after, limit=PAGE)):
+    found, after = LateItems(times.deadline), -1
+    while now > times.deadline and (
+        page := await store.nights.list_items(run, after=after, limit=PAGE_SIZE)
+    ):
         found.add(page)
-        after = page[-1].place
+        after = page[-1].rank
     return found

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from stoker.base.types import Depth
-from stoker.enrichment.history import LookKind, Taken
-from stoker.enrichment.model import Unit
+from stoker.enrichment.history import LookupKind, MeasuredUsage
+from stoker.enrichment.model import WorkItem
 
-PRIOR = 10  # looks; so much weighs what is expected before anything is known
+PRIOR_LOOKUPS = 10  # looks; so much weighs what is expected before anything is known
 
-ASKED_AGAIN = 0.1  # of what a first look asks, before it is known; the rest was answered before
+REPEAT_SHARE = 0.1  # of what a first look asks, before it is known; the rest was answered before
 
 _Z90 = 1.2816  # standard deviations to the 90th percentile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class VendorNeed:
     """What one look of one depth is expected to need from one connector."""
 
     connector: str
@@ -32,11 +32,11 @@ class Expected:
     cost: Mapping[str, float] = field(default_factory=dict)  # per call, by unit
     seconds: float = 1.0  # a company waits for one call
     spread: float = 0.5  # standard deviation of that wait, as a part of it
-    per_call: int = 1  # how many of them go together in one; a batch takes many
+    batch_size: int = 1  # how many of them go together in one; a batch takes many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class VendorCapacity:
     """How much and how fast a connector lets us: what is left of its caps, and its pace.
 
     And what looks took of it in earlier nights, where there were any; and which share of tonight's
@@ -45,8 +45,8 @@ class Room:
 
     per_minute: float = math.inf
     calls_left: float = math.inf
-    took: Mapping[LookKind, Taken] = field(default_factory=dict)
-    anew: Mapping[Depth, float] = field(default_factory=dict)
+    usage: Mapping[LookupKind, MeasuredUsage] = field(default_factory=dict)
+    first_lookup_shares: Mapping[Depth, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,28 +62,32 @@ class Quote:
     nights: int = 0  # earlier ones it was learned from
 
 
-def learned(
-    expected: Mapping[Depth, Sequence[Expected]], rooms: Mapping[str, Room]
-) -> dict[Depth, list[Expected]]:
+def adjust_by_history(
+    expected: Mapping[Depth, Sequence[VendorNeed]], rooms: Mapping[str, VendorCapacity]
+) -> dict[Depth, list[VendorNeed]]:
     """Return what looks need by what earlier ones took, beside what was expected all along.
 
     The more looks there were, the less is left of the expectation. Whoever asks again is expected
     to need a small part of it; a shallow look, whatever earlier ones took of those a deep one asks.
     """
     found = {
-        depth: [_tonight(each, depth, rooms.get(each.connector, Room())) for each in needs]
+        depth: [
+            _mix_need(each, depth, rooms.get(each.connector, VendorCapacity())) for each in needs
+        ]
         for depth, needs in expected.items()
     }
     known = {each.connector for each in expected.get(Depth.SHALLOW, ())}
     for each in expected.get(Depth.DEEP, ()):
-        room = rooms.get(each.connector, Room())
-        asked = LookKind.SHALLOW in room.took or room.anew.get(Depth.SHALLOW)
+        room = rooms.get(each.connector, VendorCapacity())
+        asked = LookupKind.SHALLOW in room.usage or room.first_lookup_shares.get(Depth.SHALLOW)
         if asked and each.connector not in known:
-            found.setdefault(Depth.SHALLOW, []).append(_tonight(each, Depth.SHALLOW, room, part=0))
+            found.setdefault(Depth.SHALLOW, []).append(_mix_need(each, Depth.SHALLOW, room, part=0))
     return found
 
 
-def _tonight(each: Expected, depth: Depth, room: Room, *, part: float | None = None) -> Expected:
+def _mix_need(
+    each: VendorNeed, depth: Depth, room: VendorCapacity, *, part: float | None = None
+) -> VendorNeed:
     """Return what is needed by those who ask anew and those who do not, as many as there are.
 
     The latter are expected to need that `part` of what the former do.
@@ -91,17 +95,17 @@ def _tonight(each: Expected, depth: Depth, room: Room, *, part: float | None = N
     if not each.cost:
         return each
     kind, share, usual = (
-        (LookKind.AGAIN, room.anew.get(depth, 1.0), ASKED_AGAIN)
+        (LookupKind.AGAIN, room.first_lookup_shares.get(depth, 1.0), REPEAT_SHARE)
         if depth is Depth.DEEP
-        else (LookKind.SHALLOW, room.anew.get(depth, 0.0), 1.0)
+        else (LookupKind.SHALLOW, room.first_lookup_shares.get(depth, 0.0), 1.0)
     )
-    first = _learned(each, room.took.get(LookKind.FIRST))
+    first = _adjust_need(each, room.usage.get(LookupKind.FIRST))
     less = replace(each, calls=each.calls * (usual if part is None else part))
-    other = _learned(less, room.took.get(kind))
+    other = _adjust_need(less, room.usage.get(kind))
     if share in (0.0, 1.0):
         return first if share else other
-    by_first, by_others = _per_look(first), _per_look(other)
-    return _needing(
+    by_first, by_others = _compute_per_lookup(first), _compute_per_lookup(other)
+    return _with_usage(
         each,
         {
             unit: share * by_first.get(unit, 0.0) + (1 - share) * by_others.get(unit, 0.0)
@@ -110,39 +114,39 @@ def _tonight(each: Expected, depth: Depth, room: Room, *, part: float | None = N
     )
 
 
-def _learned(each: Expected, took: Taken | None) -> Expected:
+def _adjust_need(each: VendorNeed, took: MeasuredUsage | None) -> VendorNeed:
     if took is None:
         return each
-    trust, before = took.evidence / (took.evidence + PRIOR), _per_look(each)
-    return _needing(
+    trust, before = took.evidence / (took.evidence + PRIOR_LOOKUPS), _compute_per_lookup(each)
+    return _with_usage(
         each,
         {
-            unit: trust * took.per_look.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
-            for unit in sorted({*before, *took.per_look})
+            unit: trust * took.per_lookup.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
+            for unit in sorted({*before, *took.per_lookup})
         },
     )
 
 
-def _per_look(each: Expected) -> dict[str, float]:
-    return {unit: each.calls / each.per_call * amount for unit, amount in each.cost.items()}
+def _compute_per_lookup(each: VendorNeed) -> dict[str, float]:
+    return {unit: each.calls / each.batch_size * amount for unit, amount in each.cost.items()}
 
 
-def _needing(each: Expected, per_look: Mapping[str, float]) -> Expected:
+def _with_usage(each: VendorNeed, per_look: Mapping[str, float]) -> VendorNeed:
     calls = per_look.get("calls", 0.0)
     if not calls:
         return replace(each, calls=0.0)
-    cost = {unit: amount / calls * each.per_call for unit, amount in per_look.items()}
+    cost = {unit: amount / calls * each.batch_size for unit, amount in per_look.items()}
     return replace(each, calls=calls, cost=cost)
 
 
-def quote(
+def compute_quote(
     looks: Mapping[Depth, int],
-    expected: Mapping[Depth, Sequence[Expected]],
-    rooms: Mapping[str, Room],
+    expected: Mapping[Depth, Sequence[VendorNeed]],
+    rooms: Mapping[str, VendorCapacity],
     *,
     at_once: int,
 ) -> Quote:
-    """Return what so many looks of each depth will use and take, `at_once` companies at a time.
+    """Return what so many looks of each depth will use and take, `concurrency` companies at a time.
 
     What rooms tell of earlier nights counts for more than what is `expected`.
     """
@@ -151,12 +155,12 @@ def quote(
     refused: dict[str, float] = {}
     cost: dict[str, float] = {}
     waits = spread = 0.0
-    needs = learned(expected, rooms)
+    needs = adjust_by_history(expected, rooms)
     for depth, number in looks.items():
         for each in needs.get(depth, ()):
             name, counts_as = each.connector, each.cost.get("calls", 1)
-            wanted = number * each.calls / each.per_call
-            room = rooms.get(name, Room())
+            wanted = number * each.calls / each.batch_size
+            room = rooms.get(name, VendorCapacity())
             allowed = min(wanted, max(room.calls_left - sent.get(name, 0.0), 0.0))
             sent[name] = sent.get(name, 0.0) + allowed
             calls[name] = calls.get(name, 0.0) + allowed * counts_as
@@ -164,30 +168,32 @@ def quote(
                 refused[name] = refused.get(name, 0.0) + (wanted - allowed) * counts_as
             for unit, amount in each.cost.items():
                 cost[f"{name}/{unit}"] = cost.get(f"{name}/{unit}", 0.0) + allowed * amount
-            waited = allowed * each.per_call
+            waited = allowed * each.batch_size
             waits += waited * each.seconds
             spread += waited * (each.seconds * each.spread) ** 2
     places = max(at_once, 1)
     times = {"places for companies": waits / places}
     for connector, number_sent in sent.items():
-        pace = rooms.get(connector, Room()).per_minute
+        pace = rooms.get(connector, VendorCapacity()).per_minute
         times[connector] = number_sent / pace * 60 if pace > 0 else math.inf
     slowest = max(sorted(times), key=lambda name: times[name])
     p50 = times[slowest]
     p90 = p50 + _Z90 * math.sqrt(spread) / places
-    seen = [took.nights for room in rooms.values() for took in room.took.values()]
+    seen = [took.nights for room in rooms.values() for took in room.usage.values()]
     return Quote(
         calls=calls,
         cost={name: math.ceil(round(amount, 6)) for name, amount in sorted(cost.items())},
         refused=refused,
-        p50=_span(p50),
-        p90=_span(p90),
+        p50=_to_timedelta(p50),
+        p90=_to_timedelta(p90),
         slowest=slowest,
         nights=max(seen, default=0),
     )
 
 
-def shut(rooms: Mapping[str, Room], *, connectors: Collection[str]) -> dict[str, Room]:
+def close_vendors(
+    rooms: Mapping[str, VendorCapacity], *, connectors: Collection[str]
+) -> dict[str, VendorCapacity]:
     """Return the rooms with these connectors letting nothing through."""
     return {
         name: replace(room, calls_left=0.0) if name in connectors else room
@@ -195,7 +201,7 @@ def shut(rooms: Mapping[str, Room], *, connectors: Collection[str]) -> dict[str,
     }
 
 
-def and_refused(told: Quote, others: Quote) -> Quote:
+def add_refusals(told: Quote, others: Quote) -> Quote:
     """Return a quote with what others are refused besides; what they would use is left out."""
     refused = {
         name: told.refused.get(name, 0.0) + others.refused.get(name, 0.0)
@@ -204,7 +210,7 @@ def and_refused(told: Quote, others: Quote) -> Quote:
     return replace(told, calls={**dict.fromkeys(others.calls, 0.0), **told.calls}, refused=refused)
 
 
-def projected_finish(
+def project_finish(
     *,
     began_at: datetime,
     now: datetime,
@@ -223,27 +229,27 @@ def projected_finish(
         return now
     found = [] if waits_until is None or waits_until <= now else [waits_until]
     if ended:
-        found.append(now + _still_takes(now - began_at, ended, left, expected))
+        found.append(now + _estimate_remaining(now - began_at, ended, left, expected))
     elif began_at + expected > now:
         found.append(began_at + expected)
     return max(found, default=None)
 
 
-def _still_takes(spent: timedelta, ended: int, left: int, expected: timedelta) -> timedelta:
+def _estimate_remaining(spent: timedelta, ended: int, left: int, expected: timedelta) -> timedelta:
     evidence = ended / (ended + 10)  # ten companies weigh as much as the quote
     seen = spent / ended * left
     quoted = expected * (left / (ended + left))
     return seen * evidence + quoted * (1 - evidence)
 
 
-def to_shed(
-    waiting: Sequence[Unit],
+def choose_items_to_drop(
+    waiting: Sequence[WorkItem],
     *,
     now: datetime,
     deadline: datetime,
     per_unit: timedelta,
     before: int = 0,
-) -> tuple[Unit, ...]:
+) -> tuple[WorkItem, ...]:
     """Return which waiting units to leave out so that the rest ends in time, least valuable first.
 
     `per_unit` is how long the night takes for one more unit, others going on beside it; `before` is
@@ -252,9 +258,9 @@ def to_shed(
     if per_unit <= timedelta(0):
         return ()
     room = max(int((deadline - now) / per_unit) - before, 0)
-    by_value = sorted(waiting, key=lambda unit: unit.place)
+    by_value = sorted(waiting, key=lambda unit: unit.rank)
     return tuple(reversed(by_value[room:]))
 
 
-def _span(seconds: float) -> timedelta:
+def _to_timedelta(seconds: float) -> timedelta:
     return timedelta.max if math.isinf(seconds) else timedelta(seconds=seconds)

@@ -16,15 +16,15 @@ from statistics import median
 from types import MappingProxyType
 
 from stoker.base.types import Depth, Step
-from stoker.enrichment.model import Unit, UnitState, was_look
+from stoker.enrichment.model import WorkItem, WorkState, is_lookup
 
-A_NIGHT_COUNTS = 30  # looks, however many more it had
+MAX_LOOKUPS_PER_NIGHT = 30  # looks, however many more it had
 
-KEPT_FOR = timedelta(days=30)  # about as long as answers are good
+ANSWER_LIFETIME = timedelta(days=30)  # about as long as answers are good
 
 NEVER_SCORED = "never scored"  # among the reasons of `core.targets`: nothing is known yet
 
-ASKED: Mapping[str, Step] = MappingProxyType(
+VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
     {
         "crawl": Step.CRAWL,
         "tavily": Step.EXTRACT,
@@ -36,7 +36,7 @@ ASKED: Mapping[str, Step] = MappingProxyType(
 """Whom a look asks, in this order, and in which step. What one says decides who is asked next."""
 
 
-class LookKind(StrEnum):
+class LookupKind(StrEnum):
     """Looks that need alike."""
 
     FIRST = "first"  # deep, and nothing was known: everybody is asked anew
@@ -45,15 +45,17 @@ class LookKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class MeasuredUsage:
     """What one look of one kind took of one connector, in so many nights."""
 
     nights: int
     evidence: int  # looks it is known from; of each night a few only
-    per_look: Mapping[str, float] = field(default_factory=dict)  # by unit
+    per_lookup: Mapping[str, float] = field(default_factory=dict)  # by unit
 
 
-def taken(nights: Sequence[Sequence[Unit]], connector: str) -> dict[LookKind, Taken]:
+def measure_usage(
+    nights: Sequence[Sequence[WorkItem]], connector: str
+) -> dict[LookupKind, MeasuredUsage]:
     """Return what looks of each kind took of a connector; nothing of a kind nobody had.
 
     `nights` come newest first. Each night has its average, and the median of them counts: of three
@@ -61,18 +63,18 @@ def taken(nights: Sequence[Sequence[Unit]], connector: str) -> dict[LookKind, Ta
     it. Whoever did without a vendor teaches nothing of it, nor of those asked later; and whoever
     made up for what an earlier night did without, nothing at all.
     """
-    found: dict[LookKind, Taken] = {}
-    taught = _taught(nights)
-    for kind in LookKind:
-        told = (_telling(of.get(kind, ()), connector) for of in taught)
+    found: dict[LookupKind, MeasuredUsage] = {}
+    taught = _group_by_kind(nights)
+    for kind in LookupKind:
+        told = (_filter_informative(of.get(kind, ()), connector) for of in taught)
         looked = [of for of in told if of]
         if not looked:
             continue
-        averages = [_average(of, f"{connector}/", kind) for of in looked]
-        found[kind] = Taken(
+        averages = [_compute_average(of, f"{connector}/", kind) for of in looked]
+        found[kind] = MeasuredUsage(
             nights=len(looked),
-            evidence=sum(min(len(of), A_NIGHT_COUNTS) for of in looked),
-            per_look={
+            evidence=sum(min(len(of), MAX_LOOKUPS_PER_NIGHT) for of in looked),
+            per_lookup={
                 unit: median(average.get(unit, 0.0) for average in averages)
                 for unit in sorted({unit for average in averages for unit in average})
             },
@@ -80,44 +82,44 @@ def taken(nights: Sequence[Sequence[Unit]], connector: str) -> dict[LookKind, Ta
     return found
 
 
-def asked_anew(last: Unit | None, *, depth: Depth, now: datetime) -> frozenset[str]:
+def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -> frozenset[str]:
     """Return whom a look this deep asks as a first look does, given its company's last unit.
 
     Everybody where nobody looked, or so long ago that no answer is good any more; otherwise whom
     the last look had to do without, and who was never asked because of it.
     """
-    deep = frozenset(ASKED) if depth is Depth.DEEP else frozenset[str]()
+    deep = frozenset(VENDOR_STEPS) if depth is Depth.DEEP else frozenset[str]()
     if last is None:
         return deep
-    if last.ended_at is None or not was_look(last):
-        return deep if NEVER_SCORED in last.because else frozenset()
-    if now - last.ended_at >= KEPT_FOR:
+    if last.ended_at is None or not is_lookup(last):
+        return deep if NEVER_SCORED in last.reason else frozenset()
+    if now - last.ended_at >= ANSWER_LIFETIME:
         return deep
-    lacking = did_without(last)
+    lacking = list_skipped_vendors(last)
     heard = {name.partition("/")[0] for name in (*last.cost, *last.saved)}
-    owed = frozenset(name for name in lacking if name not in heard or name == _first(lacking))
+    owed = frozenset(name for name in lacking if name not in heard or name == _find_first(lacking))
     # What was too shallow a look is made up for by a deep one alone; what a vendor owes, by any.
     return deep & owed if "crawl" in lacking else owed
 
 
-def did_without(unit: Unit) -> frozenset[str]:
+def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
     """Return whom a unit did not hear, or heard less of than it would have: it says why first.
 
     With a vendor that refused, all that are asked later: what they are asked follows from it.
     """
-    if unit.state not in (UnitState.DEGRADED, UnitState.UNKNOWN):
+    if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN):
         return frozenset()
-    order = list(ASKED)
+    order = list(VENDOR_STEPS)
     step, _, because = (unit.reasons[0] if unit.reasons else "").partition(": ")
     named = [name for name in order if because.startswith(f"{name} ")]
-    of_step = [name for name, taken_in in ASKED.items() if taken_in == step]
+    of_step = [name for name, taken_in in VENDOR_STEPS.items() if taken_in == step]
     if not of_step:
         return frozenset(named or order)  # a later step, which asks one of them once more
     first = next((name for name in named if name in of_step), of_step[0])
     return frozenset(order[order.index(first) :])
 
 
-def shares_anew(
+def compute_first_lookup_shares(
     looks: Iterable[tuple[Depth, frozenset[str]]],
 ) -> dict[str, dict[Depth, float]]:
     """Return by connector which share of the looks of each depth asks it anew."""
@@ -126,42 +128,44 @@ def shares_anew(
     for depth, asked in looks:
         many[depth] += 1
         anew.update((name, depth) for name in asked)
-    return {name: {depth: anew[name, depth] / many[depth] for depth in many} for name in ASKED}
+    return {
+        name: {depth: anew[name, depth] / many[depth] for depth in many} for name in VENDOR_STEPS
+    }
 
 
-def _first(connectors: Collection[str]) -> str:
-    return next((name for name in ASKED if name in connectors), "")
+def _find_first(connectors: Collection[str]) -> str:
+    return next((name for name in VENDOR_STEPS if name in connectors), "")
 
 
-def _taught(nights: Sequence[Sequence[Unit]]) -> list[dict[LookKind, list[Unit]]]:
-    found: list[dict[LookKind, list[Unit]]] = []
-    before: dict[str, Unit] = {}
+def _group_by_kind(nights: Sequence[Sequence[WorkItem]]) -> list[dict[LookupKind, list[WorkItem]]]:
+    found: list[dict[LookupKind, list[WorkItem]]] = []
+    before: dict[str, WorkItem] = {}
     for night in reversed(nights):
-        kinds: dict[LookKind, list[Unit]] = {}
+        kinds: dict[LookupKind, list[WorkItem]] = {}
         for unit in night:
             earlier = before.get(unit.company)
-            if earlier is None or not did_without(earlier):
-                kinds.setdefault(_kind(unit, earlier), []).append(unit)
+            if earlier is None or not list_skipped_vendors(earlier):
+                kinds.setdefault(_choose_kind(unit, earlier), []).append(unit)
         before |= {unit.company: unit for unit in night}
         found.append(kinds)
     return found
 
 
-def _kind(unit: Unit, earlier: Unit | None) -> LookKind:
+def _choose_kind(unit: WorkItem, earlier: WorkItem | None) -> LookupKind:
     if unit.depth is Depth.SHALLOW:
-        return LookKind.SHALLOW
-    first = earlier is None and NEVER_SCORED in unit.because
-    return LookKind.FIRST if first else LookKind.AGAIN
+        return LookupKind.SHALLOW
+    first = earlier is None and NEVER_SCORED in unit.reason
+    return LookupKind.FIRST if first else LookupKind.AGAIN
 
 
-def _telling(units: Iterable[Unit], connector: str) -> list[Unit]:
-    return [unit for unit in units if connector not in did_without(unit)]
+def _filter_informative(units: Iterable[WorkItem], connector: str) -> list[WorkItem]:
+    return [unit for unit in units if connector not in list_skipped_vendors(unit)]
 
 
-def _average(units: Sequence[Unit], prefix: str, kind: LookKind) -> dict[str, float]:
+def _compute_average(units: Sequence[WorkItem], prefix: str, kind: LookupKind) -> dict[str, float]:
     total: Counter[str] = Counter()
     for unit in units:
-        for needed in (unit.cost, unit.saved) if kind is LookKind.FIRST else (unit.cost,):
+        for needed in (unit.cost, unit.saved) if kind is LookupKind.FIRST else (unit.cost,):
             for name, amount in needed.items():
                 if name.startswith(prefix):
                     total[name.removeprefix(prefix)] += amount

@@ -22,63 +22,63 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from stoker.accounts.facts import Extracted
-from stoker.accounts.model import CompanyId, Dossier, SentRow
+from stoker.accounts.facts import ExtractedFacts
+from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
 from stoker.budgets.model import Connector
-from stoker.crawl.model import Excerpt, Page, PageSeen, SiteVisit
-from stoker.leads.rationale import Reworded, Rewording
-from stoker.vendors.contacts import People, PeopleAt, Reveal, Revealed
-from stoker.vendors.email_verification import Batch, VerifiedBatch
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.search import Found, Search
+from stoker.crawl.model import Excerpt, Page, PageState, SiteVisit
+from stoker.leads.rationale import RationaleAnswer, RationaleQuery
+from stoker.vendors.contacts import People, PeopleQuery, RevealedEmails, RevealQuery
+from stoker.vendors.email_verification import BatchVerdicts, EmailBatch
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.search import SearchQuery, SearchResult
 
 KIND = "nightly"  # what a night's runs are listed under
 
-OF_COMPANIES = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCORE)
+COMPANY_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCORE)
 """The steps that are taken company by company."""
 
-LOOKS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
+LOOKUP_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
 """The steps that find something out: whoever takes any of them looks, and pays pull units."""
 
 
-def looks(steps: Iterable[Step]) -> bool:
+def has_lookup_step(steps: Iterable[Step]) -> bool:
     """Say whether a night of these steps looks at companies, or only works on what is known."""
-    return any(step in LOOKS for step in steps)
+    return any(step in LOOKUP_STEPS for step in steps)
 
 
-def was_look(unit: Unit) -> bool:
+def is_lookup(unit: WorkItem) -> bool:
     """Say whether anything was looked for: what only verifies or scores took no such step."""
-    return any(step in unit.seconds for step in LOOKS)
+    return any(step in unit.seconds for step in LOOKUP_STEPS)
 
 
-class UnitState(StrEnum):
+class WorkState(StrEnum):
     """Where one company's night stands. Everything but WAITING and TAKEN is an end."""
 
     WAITING = "waiting"
-    TAKEN = "taken"
+    CLAIMED = "taken"
     DONE = "done"
     DEGRADED = "degraded"  # done, but a cap or a vendor left a part of it out
-    POISONED = "poisoned"  # something about this company cannot be worked on; the reason says what
-    SHED = "shed"  # left out so that the rest could be finished in time
+    FAILED = "poisoned"  # something about this company cannot be worked on; the reason says what
+    DROPPED = "shed"  # left out so that the rest could be finished in time
     UNKNOWN = "unknown"  # a paid call's outcome is not known; it is not repeated this day
 
 
-ENDS = frozenset(UnitState) - {UnitState.WAITING, UnitState.TAKEN}
+END_STATES = frozenset(WorkState) - {WorkState.WAITING, WorkState.CLAIMED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class WorkItem:
     """One company's night."""
 
     company: CompanyId
-    place: int  # its place in tonight's order, the most valuable first
+    rank: int  # its place in tonight's order, the most valuable first
     depth: Depth
-    state: UnitState = UnitState.WAITING
+    state: WorkState = WorkState.WAITING
     owner: str = ""
-    until: datetime | None = None  # how long its owner has it without a sign of life
-    because: str = ""  # why it was chosen, and at this depth
+    claimed_until: datetime | None = None  # how long its owner has it without a sign of life
+    reason: str = ""  # why it was chosen, and at this depth
     reasons: tuple[str, ...] = ()  # what was left out or went wrong, in sentences
     cost: Mapping[str, int] = field(default_factory=dict)  # by connector and unit: tavily/calls
     saved: Mapping[str, int] = field(default_factory=dict)  # answers that cost nothing again
@@ -86,7 +86,7 @@ class Unit:
     ended_at: datetime | None = None
 
 
-def steps_asked_for(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Step, ...]:
+def choose_steps(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Step, ...]:
     """Return the steps a night is to take, in order. Raises ConfigError for a step there is not."""
     wanted, unwanted = set(only), set(skip)
     for name in sorted(wanted | unwanted):
@@ -100,19 +100,19 @@ def steps_asked_for(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tu
     return chosen
 
 
-class NightStore(Protocol):
+class WorkStore(Protocol):
     """One tenant's units of work, and what it has written into its CRM."""
 
-    async def plan_units(self, run: str, units: Sequence[Unit]) -> int:
+    async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
         """Add units to a run; return how many were new. One already there stays as it is.
 
         Raises ConflictError, and adds nothing, when a new one's place in the order is another's.
         """
         ...
 
-    async def take_units(
+    async def claim_items(
         self, run: str, *, owner: str, until: datetime, now: datetime, limit: int
-    ) -> list[Unit]:
+    ) -> list[WorkItem]:
         """Take the next units nobody has, or whose owner fell silent, in their order.
 
         An owner has fallen silent when its `until` is not after `now`. Atomic: of many takers each
@@ -120,11 +120,11 @@ class NightStore(Protocol):
         """
         ...
 
-    async def keep_units(self, run: str, *, owner: str, until: datetime) -> int:
+    async def extend_claims(self, run: str, *, owner: str, until: datetime) -> int:
         """Lengthen everything this owner has taken; return how many. It never shortens."""
         ...
 
-    async def finish_unit(self, run: str, unit: Unit, dossier: Dossier | None) -> bool:
+    async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
         """Write down how a unit ended, and what is known about its company now, together.
 
         False, and nothing is written, when the unit has ended already, has another owner or was
@@ -134,32 +134,32 @@ class NightStore(Protocol):
         """
         ...
 
-    async def give_back_units(self, run: str, *, owner: str) -> int:
+    async def release_items(self, run: str, *, owner: str) -> int:
         """Make everything this owner has taken and not finished free again; return how many."""
         ...
 
-    async def units(
-        self, run: str, *, states: Sequence[UnitState] = (), after: int = -1, limit: int = 1000
-    ) -> list[Unit]:
+    async def list_items(
+        self, run: str, *, states: Sequence[WorkState] = (), after: int = -1, limit: int = 1000
+    ) -> list[WorkItem]:
         """Return one page of a run's units in their order, beginning after a place."""
         ...
 
-    async def count_units(self, run: str) -> dict[UnitState, int]:
+    async def count_items(self, run: str) -> dict[WorkState, int]:
         """Return how many units of a run are in each state; a state without any is left out."""
         ...
 
-    async def last_look(self, company: CompanyId) -> tuple[str, Unit] | None:
+    async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
         """Return the newest run that had this company, by the run's name, and its unit."""
         ...
 
-    async def sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
+    async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         """Return what was last written under these ids, by id: the latest, whichever run's.
 
         With what all writes under the id together have settled.
         """
         ...
 
-    async def keep_sent(self, rows: Sequence[SentRow]) -> None:
+    async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
         """Remember what was written; `before` of the same run stays as it was first kept.
 
         What another run wrote under the same id is kept beside it, and what is settled follows
@@ -167,47 +167,49 @@ class NightStore(Protocol):
         """
         ...
 
-    async def sent_by(self, run: str, *, after: str = "", limit: int = 1000) -> list[SentRow]:
+    async def list_sent_rows(
+        self, run: str, *, after: str = "", limit: int = 1000
+    ) -> list[SentRow]:
         """Return one page of what a run wrote, in id order."""
         ...
 
 
-class Visits(Protocol):
+class SiteVisitor(Protocol):
     """Visits sites politely. Whatever a site does, a visit ends with an outcome."""
 
-    async def visit(self, url: str, *, known: Sequence[PageSeen] = ()) -> SiteVisit:
+    async def visit(self, url: str, *, known: Sequence[PageState] = ()) -> SiteVisit:
         """Visit a site; with what is known of its pages, ask only for changes."""
         ...
 
 
-class PlainExtractor(Protocol):
+class RuleExtractor(Protocol):
     """Makes findings of pages without asking anybody."""
 
-    def __call__(self, pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> Extracted:
+    def __call__(self, pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
         """Return what pages say, and what other pages tell. Never raises."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompanySources:
+class CompanyVendors:
     """Everybody a night can ask about a company."""
 
-    visits: Visits
-    site_named: Callable[[str], str]  # the site an address belongs to, as visits are remembered
-    plain: PlainExtractor
-    search: Connector[Search, Found] | None = None
-    model: Connector[Extraction, Extracted] | None = None
-    people: Connector[PeopleAt, People] | None = None
-    reveal: Connector[Reveal, Revealed] | None = None
-    verifier: Connector[Batch, VerifiedBatch] | None = None
-    rationales: Connector[Rewording, Reworded] | None = None
+    crawler: SiteVisitor
+    to_site: Callable[[str], str]  # the site an address belongs to, as visits are remembered
+    extract_facts: RuleExtractor
+    search: Connector[SearchQuery, SearchResult] | None = None
+    llm: Connector[ExtractionQuery, ExtractedFacts] | None = None
+    people: Connector[PeopleQuery, People] | None = None
+    reveal: Connector[RevealQuery, RevealedEmails] | None = None
+    verifier: Connector[EmailBatch, BatchVerdicts] | None = None
+    rationales: Connector[RationaleQuery, RationaleAnswer] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What nobody can be asked for, in words."""
         absent = {
             "search": self.search,
-            "a model": self.model,
+            "a model": self.llm,
             "contacts": self.people if self.reveal else None,
             "verification": self.verifier,
         }

@@ -10,145 +10,155 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from stoker.accounts.contacts import to_verify, verified
-from stoker.accounts.facts import Field, Finding, best
+from stoker.accounts.contacts import apply_verdicts, choose_emails_to_verify
+from stoker.accounts.facts import Fact, FactField, find_best_fact
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, Dossier, Verdict
-from stoker.accounts.websites import FoundPage
+from stoker.accounts.model import Company, CompanyRecord, EmailStatus
+from stoker.accounts.websites import SearchHit
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.types import Depth, Step, clean_text
-from stoker.budgets.charges import Refused
-from stoker.context import Store
-from stoker.enrichment.enrich import CompanyLook, Looked
-from stoker.enrichment.model import Unit, UnitState, looks
-from stoker.enrichment.pull_units import CONNECTOR, Look, Looking
-from stoker.enrichment.rationales import Rationales
-from stoker.enrichment.shortfalls import LONGEST_REASON, OWED, Lack, Shortfall, owed_after, owed_by
-from stoker.enrichment.step_log import Notebook
-from stoker.enrichment.work_queue import HandingOut
-from stoker.heat.learn import Learning
-from stoker.leads.scoring import ScoreRule, scored
-from stoker.vendors.client import Answered
-from stoker.vendors.email_batches import Batching
+from stoker.budgets.charges import Refusal
+from stoker.context import TenantStores
+from stoker.enrichment.enrich import CompanyEnricher, Enrichment
+from stoker.enrichment.model import WorkItem, WorkState, has_lookup_step
+from stoker.enrichment.pull_units import CRAWL, LookupPayments, PaidLookup
+from stoker.enrichment.rationales import RationaleWriter
+from stoker.enrichment.shortfalls import (
+    MAX_REASON_LENGTH,
+    RETRY_NOTE,
+    SkippedStep,
+    SkipReason,
+    format_steps_to_retry,
+    parse_steps_to_retry,
+)
+from stoker.enrichment.step_log import LookupLog
+from stoker.enrichment.work_queue import WorkSource
+from stoker.heat.learn import LookupFeedback
+from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.vendors.client import QueryResult
+from stoker.vendors.email_batches import EmailBatcher
 
-EVERYBODYS = (TransientError, UncertainError, ConfigError)
+SYSTEM_ERRORS = (TransientError, UncertainError, ConfigError)
 """What a company's night raises only because of our own store or settings: nobody would get on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightRule:
+class EnrichmentRule:
     """What a tenant looks for, and how good a lead is."""
 
     icp: IcpRule
     score: ScoreRule
 
 
-class Sought:
+class SiteFinder:
     """What a search says of a company, asked for only once a look at it is promised."""
 
-    def __init__(self, look: CompanyLook, before: Dossier, book: Notebook) -> None:
-        self._look = look
+    def __init__(self, look: CompanyEnricher, before: CompanyRecord, book: LookupLog) -> None:
+        self._enricher = look
         self._before = before
-        self._book = book
-        self.pages: Sequence[FoundPage] | None = None  # None: nobody has been asked yet
+        self._log = book
+        self.pages: Sequence[SearchHit] | None = None  # None: nobody has been asked yet
 
-    async def finds(self, depth: Depth) -> bool:
+    async def find_target(self, depth: Depth) -> bool:
         """Say whether there is anything to look at this deep: a site, or what was found."""
         if self._before.company.website:
             return True
-        found = await self._look.sought(self._before, depth, self._book)
+        found = await self._enricher.find_pages(self._before, depth, self._log)
         self.pages = found or ()
         return found is not None
 
 
-class CompanyNight:
+class CompanyPipeline:
     """Carries out units of one tenant's run."""
 
     def __init__(
         self,
-        store: Store,
+        store: TenantStores,
         *,
-        look: CompanyLook,
-        looking: Looking,
-        verifying: Batching | None,
+        look: CompanyEnricher,
+        looking: LookupPayments,
+        verifying: EmailBatcher | None,
         verifier: str,
-        units: HandingOut,
-        rule: NightRule,
+        units: WorkSource,
+        rule: EnrichmentRule,
         steps: Collection[Step],
         run: str,
         clock: Clock,
-        learning: Learning | None = None,
-        rationales: Rationales | None = None,
+        learning: LookupFeedback | None = None,
+        rationales: RationaleWriter | None = None,
     ) -> None:
-        self._learning = learning
+        self._after_lookup = learning
         self._rationales = rationales
         self._store = store
-        self._look = look
-        self._looking = looking
-        self._verifying = verifying
+        self._enricher = look
+        self._payments = looking
+        self._email_batcher = verifying
         self._verifier = verifier
-        self._units = units
+        self._queue = units
         self._rule = rule
         self._steps = steps
         self._run = run
         self._clock = clock
-        self.room_at: datetime | None = None  # when the first full cap has room again
+        self.cap_resets_at: datetime | None = None  # when the first full cap has room again
 
-    async def carry_out(
-        self, unit: Unit, *, park: Callable[[], Awaitable[None]]
-    ) -> Unit | Refused | None:
+    async def process(
+        self, unit: WorkItem, *, park: Callable[[], Awaitable[None]]
+    ) -> WorkItem | Refusal | None:
         """Work through a unit and write down how it ended; return it so.
 
         Refused when not even a look can be paid for; then nothing was done and the unit stays
         taken. None when others may have taken us for dead meanwhile: nothing new was begun since,
-        and whoever has the unit now knows better. `park` is called once its place is no longer
+        and whoever has the unit now knows better. `release_while_waiting` is called once its place
+        is no longer
         needed, only a verdict is awaited. Raises what concerns everybody: a store that is away,
         settings that are wrong.
         """
-        book = Notebook(unit, clock=self._clock)
+        book = LookupLog(unit, clock=self._clock)
         try:
-            before = await self._store.accounts.dossier(unit.company)
+            before = await self._store.accounts.find_company_record(unit.company)
             if before is None:
                 raise PermanentError("this company is no longer known")
-            if before.looked_at is None and not looks(self._steps):
+            if before.looked_at is None and not has_lookup_step(self._steps):
                 raise PermanentError("nobody has looked at it yet; a whole night does")
-            if not self._units.still_ours():
+            if not self._queue.is_owner():
                 return None
-            sought = Sought(self._look, before, book)
-            look = await self._allowed(unit, sought, book)
-            if isinstance(look, Refused):
+            sought = SiteFinder(self._enricher, before, book)
+            look = await self._pay_for_lookup(unit, sought, book)
+            if isinstance(look, Refusal):
                 return look
-            book.spent(CONNECTOR, look.cost)
+            book.record_cost(CRAWL, look.cost)
             if look.depth is not unit.depth:
                 because = "a deep look did not fit into what is left; this one is shallow"
-                book.shortfalls.append(
-                    Shortfall(step=Step.CRAWL, lack=Lack.REFUSED, because=because)
+                book.skipped_steps.append(
+                    SkippedStep(step=Step.CRAWL, cause=SkipReason.REFUSED, reason=because)
                 )
-            looked = await self._look.look(before, look.depth, book, searched=sought.pages)
+            looked = await self._enricher.enrich(before, look.depth, book, searched=sought.pages)
             await park()
-            looked = await self._with_verdicts(looked, book)
-            looked_at = book.now if looks(self._steps) and look.at_anything else before.looked_at
-            dossier = self._dossier(looked, before, book, looked_at=looked_at)
-            dossier = await self._reworded(dossier, book)
-            ended = self._ended(book)
-            if await self._units.finish(ended, dossier):
-                await self._remembered(looked, look.depth, before, dossier)
-        except EVERYBODYS:
+            looked = await self._add_verdicts(looked, book)
+            looked_at = (
+                book.now if has_lookup_step(self._steps) and look.has_target else before.looked_at
+            )
+            dossier = self._build_record(looked, before, book, looked_at=looked_at)
+            dossier = await self._reword_rationale(dossier, book)
+            ended = self._finish_item(book)
+            if await self._queue.finish(ended, dossier):
+                await self._save_visit(looked, look.depth, before, dossier)
+        except SYSTEM_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
-            ended = await self._poisoned(book, error)
-        return ended if self._units.still_ours() else None
+            ended = await self._fail_item(book, error)
+        return ended if self._queue.is_owner() else None
 
-    async def _remembered(
-        self, looked: Looked, depth: Depth, before: Dossier, after: Dossier
+    async def _save_visit(
+        self, looked: Enrichment, depth: Depth, before: CompanyRecord, after: CompanyRecord
     ) -> None:
         # After what was made of the pages is safe: otherwise a crash in between would leave a
         # site that is unchanged for ever and was never read.
         if looked.visit is not None:
-            await self._store.pages.remember_pages(looked.visit.site, looked.visit.seen)
-        if self._learning is not None and looks(self._steps):
-            await self._learning.looked(
+            await self._store.pages.save_pages(looked.visit.site, looked.visit.seen)
+        if self._after_lookup is not None and has_lookup_step(self._steps):
+            await self._after_lookup.record_lookup(
                 self._store,
                 run=self._run,
                 depth=depth,
@@ -158,81 +168,92 @@ class CompanyNight:
                 now=self._clock.now(),
             )
 
-    async def _allowed(self, unit: Unit, sought: Sought, book: Notebook) -> Look | Refused:
-        if not looks(self._steps):
-            return Look(depth=unit.depth)  # nobody looks: what is known is verified or scored
-        look = await self._looking.allowed(
-            unit.company, unit.depth, now=self._clock.now(), finds=sought.finds
+    async def _pay_for_lookup(
+        self, unit: WorkItem, sought: SiteFinder, book: LookupLog
+    ) -> PaidLookup | Refusal:
+        if not has_lookup_step(self._steps):
+            return PaidLookup(depth=unit.depth)  # nobody looks: what is known is verified or scored
+        look = await self._payments.pay(
+            unit.company, unit.depth, now=self._clock.now(), finds=sought.find_target
         )
-        if isinstance(look, Look) and not look.at_anything:
-            book.remark("its site is not known and nobody could find it, so no look was paid for")
+        if isinstance(look, PaidLookup) and not look.has_target:
+            book.add_note("its site is not known and nobody could find it, so no look was paid for")
         return look
 
-    def _ended(self, book: Notebook) -> Unit:
-        resets = [each.resets_at for each in book.shortfalls if each.resets_at is not None]
-        self.room_at = min([*resets, *([self.room_at] if self.room_at else [])], default=None)
-        return book.ended()
+    def _finish_item(self, book: LookupLog) -> WorkItem:
+        resets = [each.resets_at for each in book.skipped_steps if each.resets_at is not None]
+        self.cap_resets_at = min(
+            [*resets, *([self.cap_resets_at] if self.cap_resets_at else [])], default=None
+        )
+        return book.build_result()
 
-    async def _with_verdicts(self, looked: Looked, book: Notebook) -> Looked:
-        emails = to_verify(looked.contacts)
-        if not emails or not looked.wanted or self._verifying is None:
+    async def _add_verdicts(self, looked: Enrichment, book: LookupLog) -> Enrichment:
+        emails = choose_emails_to_verify(looked.contacts)
+        if not emails or not looked.needs_verification or self._email_batcher is None:
             return looked
-        verdicts: dict[str, Verdict] = {}
-        with book.step(Step.VERIFY):
-            for email, outcome in (await self._verifying.verify(emails)).items():
-                said = book.took(Step.VERIFY, self._verifier, outcome)
-                if isinstance(outcome, Answered) and said is not None:
+        verdicts: dict[str, EmailStatus] = {}
+        with book.time_step(Step.VERIFY):
+            for email, outcome in (await self._email_batcher.verify(emails)).items():
+                said = book.record_answer(Step.VERIFY, self._verifier, outcome)
+                if isinstance(outcome, QueryResult) and said is not None:
                     verdicts[email] = said.verdict
-        return replace(looked, contacts=verified(looked.contacts, verdicts))
+        return replace(looked, contacts=apply_verdicts(looked.contacts, verdicts))
 
-    def _dossier(
-        self, looked: Looked, before: Dossier, book: Notebook, *, looked_at: datetime | None
-    ) -> Dossier:
-        owed = owed_after(book.shortfalls, before=owed_by(before.notes), steps=self._steps)
-        with book.step(Step.SCORE):
-            dossier = Dossier(
-                company=_grown(looked.company, looked.findings),
-                findings=looked.findings,
+    def _build_record(
+        self,
+        looked: Enrichment,
+        before: CompanyRecord,
+        book: LookupLog,
+        *,
+        looked_at: datetime | None,
+    ) -> CompanyRecord:
+        owed = format_steps_to_retry(
+            book.skipped_steps, before=parse_steps_to_retry(before.notes), steps=self._steps
+        )
+        with book.time_step(Step.SCORE):
+            dossier = CompanyRecord(
+                company=_add_size(looked.company, looked.findings),
+                facts=looked.findings,
                 contacts=looked.contacts,
                 looked_at=looked_at,
                 run=self._run,
                 extracted_from=looked.extracted_from,
                 # Never empty, because what is empty does not replace what was noted before.
-                notes={**looked.notes, OWED: owed},
+                notes={**looked.notes, RETRY_NOTE: owed},
             )
             if Step.SCORE not in self._steps or looked_at is None:
                 return dossier
-            if _nothing_yet(looked, before, book):
+            if _is_nothing_known(looked, before, book):
                 return dossier
-            return replace(dossier, score=scored(dossier, self._rule.icp, self._rule.score))
+            return replace(dossier, score=score_lead(dossier, self._rule.icp, self._rule.score))
 
-    async def _reworded(self, dossier: Dossier, book: Notebook) -> Dossier:
+    async def _reword_rationale(self, dossier: CompanyRecord, book: LookupLog) -> CompanyRecord:
         if self._rationales is None or dossier.score is None:
             return dossier
-        with book.step(Step.SCORE):
-            return replace(dossier, score=await self._rationales.reworded(dossier.score, book))
+        with book.time_step(Step.SCORE):
+            return replace(dossier, score=await self._rationales.reword(dossier.score, book))
 
-    async def _poisoned(self, book: Notebook, error: Exception) -> Unit:
+    async def _fail_item(self, book: LookupLog, error: Exception) -> WorkItem:
         known = isinstance(error, PermanentError)
         because = str(error) if known else f"a fault in Stoker: {type(error).__name__}: {error}"
         ended = replace(
-            book.ended(),
-            state=UnitState.POISONED,
-            reasons=(clean_text(because)[:LONGEST_REASON],),
+            book.build_result(),
+            state=WorkState.FAILED,
+            reasons=(clean_text(because)[:MAX_REASON_LENGTH],),
         )
-        await self._units.finish(ended, None)
+        await self._queue.finish(ended, None)
         return ended
 
 
-def _nothing_yet(looked: Looked, before: Dossier, book: Notebook) -> bool:
+def _is_nothing_known(looked: Enrichment, before: CompanyRecord, book: LookupLog) -> bool:
     """Say whether a score would only tell that nobody could be asked; it then waits its turn."""
     silent = not looked.company.website and not looked.findings and before.score is None
-    return silent and any(each.lack is not Lack.NEVER for each in book.shortfalls)
+    return silent and any(each.cause is not SkipReason.NEVER for each in book.skipped_steps)
 
 
-def _grown(company: Company, findings: tuple[Finding, ...]) -> Company:
+def _add_size(company: Company, findings: tuple[Fact, ...]) -> Company:
     """Return the company with what was found out about its size."""
-    told = best(findings, Field.EMPLOYEES)
+    told = find_best_fact(findings, FactField.EMPLOYEES)
     if told is None:
         return company
     low, _, high = told.value.partition("-")

@@ -15,45 +15,45 @@ from datetime import datetime
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import Depth, PullJobId
-from stoker.budgets.charges import Refused, Request
-from stoker.budgets.gate import Earlier, Gate, attempt
-from stoker.budgets.model import Done, MoneyStore
-from stoker.budgets.reservations import Phase
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
+from stoker.budgets.charges import Refusal, SpendRequest
+from stoker.budgets.gate import AlreadySpent, BudgetService, to_attempt
+from stoker.budgets.model import BudgetStore, Paid
+from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 
-CONNECTOR = "crawl"
+CRAWL = "crawl"
 
-UNIT = "pull_units"
+PULL_UNITS = "pull_units"
 
-_ATTEMPTS = 100  # promises that came to nothing before; more are somebody's mistake
+_MAX_ATTEMPTS = 100  # promises that came to nothing before; more are somebody's mistake
 
-_NOTHING_CAME_OF_IT = (Phase.RELEASED, Phase.EXPIRED)
+_UNUSED_STATES = (ReservationStatus.RELEASED, ReservationStatus.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PaidLookup:
     """A look that may be taken, how deep, and what it cost this time."""
 
     depth: Depth
     cost: Mapping[str, int] = field(default_factory=dict)
-    at_anything: bool = True  # or there was nothing, and nothing was paid
+    has_target: bool = True  # or there was nothing, and nothing was paid
 
 
-Finds = Callable[[Depth], Awaitable[bool]]
+FindTarget = Callable[[Depth], Awaitable[bool]]
 """Says whether there is anything to look at this deep; it may have to be searched for."""
 
 
-class _NothingThereError(PermanentError):
+class _NoTargetError(PermanentError):
     """There is nothing to look at, so the promise comes back."""
 
 
-class Looking:
+class LookupPayments:
     """One tenant's looks at companies, in one run."""
 
     def __init__(
         self,
-        gate: Gate,
-        money: MoneyStore,
+        gate: BudgetService,
+        money: BudgetStore,
         *,
         prices: Mapping[Depth, int],
         reset: ResetRule,
@@ -67,86 +67,86 @@ class Looking:
         self._reset = reset
         self._pull_id = pull_id
 
-    async def allowed(
-        self, company: CompanyId, depth: Depth, *, now: datetime, finds: Finds | None = None
-    ) -> Look | Refused:
+    async def pay(
+        self, company: CompanyId, depth: Depth, *, now: datetime, finds: FindTarget | None = None
+    ) -> PaidLookup | Refusal:
         """Pay for a look, or for a shallower one when only that fits; or say who refused.
 
         What there is to look at is found in between: once the units are promised, and before they
         are paid. Nobody is asked anything when they do not fit, and nothing is paid for nothing.
         """
-        outcome = await self._paid(company, depth, now, finds)
-        if isinstance(outcome, Refused) and outcome.cap and depth is Depth.DEEP:
-            shallower = await self._paid(company, Depth.SHALLOW, now, finds)
-            return outcome if isinstance(shallower, Refused) else shallower
+        outcome = await self._pay_at_depth(company, depth, now, finds)
+        if isinstance(outcome, Refusal) and outcome.cap and depth is Depth.DEEP:
+            shallower = await self._pay_at_depth(company, Depth.SHALLOW, now, finds)
+            return outcome if isinstance(shallower, Refusal) else shallower
         return outcome
 
-    async def _paid(
-        self, company: CompanyId, depth: Depth, now: datetime, finds: Finds | None
-    ) -> Look | Refused:
-        price = {UNIT: self._prices[depth]}
-        request = Request(
-            key=self._key(company, depth, now, price[UNIT]),
-            connector=CONNECTOR,
+    async def _pay_at_depth(
+        self, company: CompanyId, depth: Depth, now: datetime, finds: FindTarget | None
+    ) -> PaidLookup | Refusal:
+        price = {PULL_UNITS: self._prices[depth]}
+        request = SpendRequest(
+            key=self._build_key(company, depth, now, price[PULL_UNITS]),
+            connector=CRAWL,
             amounts=price,
             run=self._run,
             account=company,
         )
 
-        async def at_once() -> Done[None]:
-            return Done(answer=None, cost=price)
+        async def at_once() -> Paid[None]:
+            return Paid(answer=None, cost=price)
 
-        for number in range(1, _ATTEMPTS + 1):
-            asked = attempt(request, number)
+        for number in range(1, _MAX_ATTEMPTS + 1):
+            asked = to_attempt(request, number)
             # Whichever run of today asked: to the gate, the same key in another one is a conflict.
-            hold = await self._money.hold(asked.key)
+            hold = await self._money.find_reservation(asked.key)
             if hold is None:
-                finding = _found(finds, depth) if finds is not None else None
+                finding = _require_target(finds, depth) if finds is not None else None
                 try:
-                    outcome = await self._gate.pay_for(asked, at_once, passage=finding)
-                except _NothingThereError:
-                    return Look(depth=depth, at_anything=False)
+                    outcome = await self._gate.spend(asked, at_once, passage=finding)
+                except _NoTargetError:
+                    return PaidLookup(depth=depth, has_target=False)
                 except ConflictError:
                     break  # another run has paid in this very moment
-                if isinstance(outcome, Refused):
+                if isinstance(outcome, Refusal):
                     return outcome
-                if not isinstance(outcome, Earlier):
-                    return Look(depth=depth, cost=price)
-                hold = outcome.hold
-            if hold.phase not in _NOTHING_CAME_OF_IT:
+                if not isinstance(outcome, AlreadySpent):
+                    return PaidLookup(depth=depth, cost=price)
+                hold = outcome.reservation
+            if hold.status not in _UNUSED_STATES:
                 if hold.amounts != price:
                     raise ConflictError(
                         f"{asked.key} was asked for at another price; it is the same pull until "
                         "the next stretch of time begins"
                     )
                 break
-        return Look(depth=depth)  # paid for earlier today
+        return PaidLookup(depth=depth)  # paid for earlier today
 
-    def _key(self, company: CompanyId, depth: Depth, now: datetime, price: int) -> str:
+    def _build_key(self, company: CompanyId, depth: Depth, now: datetime, price: int) -> str:
         if self._pull_id is not None:
-            return pull_key(self._pull_id(company, depth, now))
-        day = window_at(WindowKind.DAY, now, reset=self._reset).start
+            return build_pull_key(self._pull_id(company, depth, now))
+        day = compute_window(WindowKind.DAY, now, reset=self._reset).start
         return f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price}"
 
 
 @asynccontextmanager
-async def _found(finds: Finds, depth: Depth) -> AsyncIterator[None]:
+async def _require_target(finds: FindTarget, depth: Depth) -> AsyncIterator[None]:
     if not await finds(depth):
-        raise _NothingThereError("there is nothing to look at")
+        raise _NoTargetError("there is nothing to look at")
     yield
 
 
-def pull_key(job: PullJobId) -> str:
+def build_pull_key(job: PullJobId) -> str:
     """Return what a pull's units are promised under: the same pull is paid for once."""
     return f"pull/{job}"
 
 
-async def claimed(money: MoneyStore, job: PullJobId) -> bool:
+async def is_paid(money: BudgetStore, job: PullJobId) -> bool:
     """Say whether a pull was paid for, or may have been; a promise that came to nothing is none."""
-    for number in range(1, _ATTEMPTS + 1):
-        hold = await money.hold(f"{pull_key(job)}/{number}")
+    for number in range(1, _MAX_ATTEMPTS + 1):
+        hold = await money.find_reservation(f"{build_pull_key(job)}/{number}")
         if hold is None:
             return False
-        if hold.phase not in _NOTHING_CAME_OF_IT:
+        if hold.status not in _UNUSED_STATES:
             return True
     return True

@@ -13,55 +13,60 @@ from dataclasses import replace
 from stoker.accounts.model import LeadScore
 from stoker.base.types import Step, clean_text
 from stoker.budgets.model import Connector
-from stoker.enrichment.shortfalls import LONGEST_REASON
-from stoker.enrichment.step_log import Notebook, why_no_answer
-from stoker.leads.rationale import Reworded, Rewording, rationale_of, rewording
+from stoker.enrichment.shortfalls import MAX_REASON_LENGTH
+from stoker.enrichment.step_log import LookupLog, format_missing_answer
+from stoker.leads.rationale import (
+    RationaleAnswer,
+    RationaleQuery,
+    build_rationale,
+    build_rationale_query,
+)
 from stoker.leads.scoring import ScoreRule
-from stoker.vendors.client import Answered, Asking
+from stoker.vendors.client import QueryResult, VendorClient
 
-NOBODYS = ""  # the account: an answer is about features, whoever has them
+NO_ACCOUNT = ""  # the account: an answer is about features, whoever has them
 
 
-class Rationales:
+class RationaleWriter:
     """Words the rationales of one tenant's run."""
 
     def __init__(
         self,
-        asking: Asking,
-        model: Connector[Rewording, Reworded],
+        asking: VendorClient,
+        model: Connector[RationaleQuery, RationaleAnswer],
         *,
         rule: ScoreRule,
         run: str,
         ours: Callable[[], bool],
     ) -> None:
-        self._asking = asking
+        self._client = asking
         self._model = model
         self._rule = rule
         self._run = run
-        self._ours = ours
+        self._is_owner = ours
 
-    async def reworded(self, score: LeadScore, book: Notebook) -> LeadScore:
+    async def reword(self, score: LeadScore, book: LookupLog) -> LeadScore:
         """Return a score with its rationale reworded, or as it is, with a remark why.
 
         Nothing else about it changes. Raises only what the store raises.
         """
-        outcome = await self._asking.ask(
+        outcome = await self._client.ask(
             self._model,
-            rewording(score, self._rule),
-            account=NOBODYS,
+            build_rationale_query(score, self._rule),
+            account=NO_ACCOUNT,
             run=self._run,
-            ours=self._ours,
+            ours=self._is_owner,
         )
-        if not isinstance(outcome, Answered):
-            _stays(book, why_no_answer(self._model.name, outcome))
+        if not isinstance(outcome, QueryResult):
+            _note_unchanged(book, format_missing_answer(self._model.name, outcome))
             return score
-        answer = book.took(Step.SCORE, self._model.name, outcome)
+        answer = book.record_answer(Step.SCORE, self._model.name, outcome)
         if answer is None or not answer.text:
-            _stays(book, answer.note if answer else "")
+            _note_unchanged(book, answer.note if answer else "")
             return score
-        return replace(score, rationale=rationale_of(answer, score.rationale))
+        return replace(score, rationale=build_rationale(answer, score.rationale))
 
 
-def _stays(book: Notebook, because: str) -> None:
+def _note_unchanged(book: LookupLog, because: str) -> None:
     sentence = f"{Step.SCORE}: its rationale stays in our own words: {because}"
-    book.remark(clean_text(sentence)[:LONGEST_REASON])
+    book.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])

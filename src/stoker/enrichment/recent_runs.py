@@ -9,52 +9,63 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
-from stoker.context import Store
-from stoker.enrichment.forecast import Room
-from stoker.enrichment.history import asked_anew, shares_anew
-from stoker.enrichment.model import KIND, Unit, UnitState, was_look
+from stoker.context import TenantStores
+from stoker.enrichment.forecast import VendorCapacity
+from stoker.enrichment.history import compute_first_lookup_shares, list_vendors_to_ask
+from stoker.enrichment.model import KIND, WorkItem, WorkState, is_lookup
 from stoker.runs.model import RunState
 
-NIGHTS, LOOKS = 5, 400
+MAX_NIGHTS, MAX_LOOKUPS = 5, 400
 
-RUNS_LOOKED_THROUGH = 20  # among them may be runs that had nothing to do, or broke off
+MAX_RUNS_READ = 20  # among them may be runs that had nothing to do, or broke off
 
-_WHOLE = (RunState.DONE, RunState.PARTIAL)
+_FINISHED_RUN_STATES = (RunState.DONE, RunState.PARTIAL)
 
-_LOOKED = (UnitState.DONE, UnitState.DEGRADED)
+_ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
 
 
-async def latest_nights(store: Store, *, looks: int = LOOKS) -> list[Sequence[Unit]]:
+async def list_recent_lookups(
+    store: TenantStores, *, looks: int = MAX_LOOKUPS
+) -> list[Sequence[WorkItem]]:
     """Return units that were carried out in the latest nights that came to their end, newest first.
 
     Of each night at most so many `looks`, those that came first in its order; a night without any
     is left out. Several of one date count as one of the few: one that goes on with another teaches
     little, and must not crowd out those that chose.
     """
-    found: list[Sequence[Unit]] = []
+    found: list[Sequence[WorkItem]] = []
     dates: set[date] = set()
-    for run in await store.runs.runs(kind=KIND, limit=RUNS_LOOKED_THROUGH):
-        if len(dates) == NIGHTS and run.at.date() not in dates:
+    for run in await store.runs.list_runs(kind=KIND, limit=MAX_RUNS_READ):
+        if len(dates) == MAX_NIGHTS and run.at.date() not in dates:
             break
-        if run.state in _WHOLE and run.manifest.counts.get("selected"):
-            ended = await store.nights.units(run.name, states=_LOOKED, limit=looks)
-            units = [unit for unit in ended if was_look(unit)]
+        if run.state in _FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
+            ended = await store.nights.list_items(run.name, states=_ENDED_STATES, limit=looks)
+            units = [unit for unit in ended if is_lookup(unit)]
             if units:
                 found.append(units)
                 dates.add(run.at.date())
     return found
 
 
-async def rooms_tonight(
-    store: Store, units: Sequence[Unit], rooms: Mapping[str, Room], *, now: datetime
-) -> dict[str, Room]:
+async def add_first_lookup_shares(
+    store: TenantStores,
+    units: Sequence[WorkItem],
+    rooms: Mapping[str, VendorCapacity],
+    *,
+    now: datetime,
+) -> dict[str, VendorCapacity]:
     """Return the rooms with the share of these looks that asks each connector as a first one does.
 
     By the last look at each company, whichever run made it.
     """
     looks = []
     for unit in units:
-        last = await store.nights.last_look(unit.company)
-        looks.append((unit.depth, asked_anew(last[1] if last else None, depth=unit.depth, now=now)))
-    shares = shares_anew(looks)
-    return {name: replace(room, anew=shares.get(name, {})) for name, room in rooms.items()}
+        last = await store.nights.find_last_item(unit.company)
+        looks.append(
+            (unit.depth, list_vendors_to_ask(last[1] if last else None, depth=unit.depth, now=now))
+        )
+    shares = compute_first_lookup_shares(looks)
+    return {
+        name: replace(room, first_lookup_shares=shares.get(name, {}))
+        for name, room in rooms.items()
+    }

@@ -13,23 +13,23 @@ from datetime import datetime
 from enum import StrEnum
 
 from stoker.base.types import Step, clean_text
-from stoker.enrichment.model import UnitState
+from stoker.enrichment.model import WorkState
 
-OWED = "owed"  # the note that tells a later night which steps to make up for
+RETRY_NOTE = "owed"  # the note that tells a later night which steps to make up for
 
-_ASKED_AT = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
+_LEADING_URL = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
 
-LONGEST_REASON = 300  # characters
+MAX_REASON_LENGTH = 300  # characters
 
-MOST_REASONS = 12  # of one company
+MAX_REASONS = 12  # of one company
 
-_FED = {  # what a step finds is taken further by these, however late it is found
+_DEPENDENT_STEPS = {  # what a step finds is taken further by these, however late it is found
     Step.EXTRACT: (Step.CONTACTS, Step.VERIFY),
     Step.CONTACTS: (Step.VERIFY,),
 }
 
 
-class Lack(StrEnum):
+class SkipReason(StrEnum):
     """Why something was left out: what a later night may do about it."""
 
     REFUSED = "refused"  # a cap or a stop: as soon as there is room again
@@ -40,52 +40,52 @@ class Lack(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortfall:
+class SkippedStep:
     """One thing a company's night did without."""
 
     step: Step
-    lack: Lack
-    because: str
+    cause: SkipReason
+    reason: str
     resets_at: datetime | None = None  # when there is room again, if a cap refused it
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Say it as it stands among a unit's reasons."""
-        return clean_text(f"{self.step}: {self.because}")[:LONGEST_REASON]
+        return clean_text(f"{self.step}: {self.reason}")[:MAX_REASON_LENGTH]
 
 
-def told_by_name(because: str, *, vendor: str) -> str:
+def replace_url_with_vendor(because: str, *, vendor: str) -> str:
     """Return why a vendor gave no answer, the vendor named instead of where it was asked."""
-    return _ASKED_AT.sub(vendor, because)
+    return _LEADING_URL.sub(vendor, because)
 
 
-def ended_as(shortfalls: Iterable[Shortfall]) -> UnitState:
+def choose_end_state(shortfalls: Iterable[SkippedStep]) -> WorkState:
     """Return how a unit ended that did without these."""
-    lacks = {each.lack for each in shortfalls}
-    if Lack.UNKNOWN in lacks:
-        return UnitState.UNKNOWN
-    return UnitState.DEGRADED if lacks - {Lack.NEVER} else UnitState.DONE
+    lacks = {each.cause for each in shortfalls}
+    if SkipReason.UNKNOWN in lacks:
+        return WorkState.UNKNOWN
+    return WorkState.DEGRADED if lacks - {SkipReason.NEVER} else WorkState.DONE
 
 
-def reasons_of(shortfalls: Iterable[Shortfall]) -> tuple[str, ...]:
+def list_reasons(shortfalls: Iterable[SkippedStep]) -> tuple[str, ...]:
     """Return the sentences, each once."""
-    return tuple(dict.fromkeys(each.sentence for each in shortfalls))[:MOST_REASONS]
+    return tuple(dict.fromkeys(each.message for each in shortfalls))[:MAX_REASONS]
 
 
-def owed_after(
-    shortfalls: Iterable[Shortfall], *, before: Collection[Step], steps: Collection[Step]
+def format_steps_to_retry(
+    shortfalls: Iterable[SkippedStep], *, before: Collection[Step], steps: Collection[Step]
 ) -> str:
     """Return which steps a later night should make up for, as a note keeps it.
 
     `before` is what was owed already; of that, what tonight's `steps` do not include still is.
     """
-    owed = {each.step for each in shortfalls if each.lack is not Lack.NEVER}
+    owed = {each.step for each in shortfalls if each.cause is not SkipReason.NEVER}
     owed |= {step for step in before if step not in steps}
     return ",".join(step for step in Step if step in owed)
 
 
-def owed_by(notes: Mapping[str, str]) -> frozenset[Step]:
+def parse_steps_to_retry(notes: Mapping[str, str]) -> frozenset[Step]:
     """Return which steps an earlier night left to be made up for, with all that they feed."""
     known = {step.value for step in Step}
-    noted = {Step(name) for name in notes.get(OWED, "").split(",") if name in known}
-    return frozenset(noted.union(*(_FED.get(step, ()) for step in noted)))
+    noted = {Step(name) for name in notes.get(RETRY_NOTE, "").split(",") if name in known}
+    return frozenset(noted.union(*(_DEPENDENT_STEPS.get(step, ()) for step in noted)))

@@ -14,56 +14,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stoker.accounts.evidence import folded
-from stoker.accounts.facts import Finding, surest
-from stoker.crawl.model import Outcome, PageSeen, SiteVisit
+from stoker.accounts.evidence import normalize_text
+from stoker.accounts.facts import Fact, dedupe_facts
+from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 
-MOST_FINDINGS = 300
+MAX_FACTS = 300
 
 
-def known_after(
-    before: Iterable[Finding], found: Iterable[Finding], visit: SiteVisit | None
-) -> tuple[Finding, ...]:
+def merge_visit(
+    before: Iterable[Fact], found: Iterable[Fact], visit: SiteVisit | None
+) -> tuple[Fact, ...]:
     """Return what is known now, each value once, what was found this time first."""
     says_now: dict[str, str] = {}
-    if visit is not None and visit.outcome is Outcome.READ:
+    if visit is not None and visit.outcome is VisitOutcome.READ:
         says_now = {
-            page.url: folded(f"{page.title}\n{page.text}")
+            page.url: normalize_text(f"{page.title}\n{page.text}")
             for page in visit.pages
             if page.seen.changed_at >= page.seen.seen_at
         }
-    still = [each for each in before if _holds(each, says_now.get(each.source))]
-    of_visit = visit.findings if visit is not None else ()
-    return tuple(surest([*found, *of_visit, *still])[:MOST_FINDINGS])
+    still = [each for each in before if _is_still_stated(each, says_now.get(each.source))]
+    of_visit = visit.facts if visit is not None else ()
+    return tuple(dedupe_facts([*found, *of_visit, *still])[:MAX_FACTS])
 
 
-def _holds(finding: Finding, text: str | None) -> bool:
+def _is_still_stated(finding: Fact, text: str | None) -> bool:
     """Say whether a value stands, given what its page says now; None: it was not read anew."""
-    return text is None or folded(finding.evidence or finding.value) in text
+    return text is None or normalize_text(finding.evidence or finding.value) in text
 
 
-UNREAD = "unread"  # the note of a company whose pages wait for a deep look
+UNREAD_NOTE = "unread"  # the note of a company whose pages wait for a deep look
 
 _YES, _NO = "yes", "no"
 
 
-def waits_for_reading(notes: Mapping[str, str]) -> bool:
+def has_unread_pages(notes: Mapping[str, str]) -> bool:
     """Say whether a deep look must be given all pages again, changed or not."""
-    return notes.get(UNREAD) == _YES
+    return notes.get(UNREAD_NOTE) == _YES
 
 
-def noted_reading(visit: SiteVisit | None, *, read: bool) -> dict[str, str]:
+def build_unread_note(visit: SiteVisit | None, *, read: bool) -> dict[str, str]:
     """Return the note after a look that read what it saw, or only saw it."""
-    if visit is None or visit.outcome not in (Outcome.READ, Outcome.THIN):
+    if visit is None or visit.outcome not in (VisitOutcome.READ, VisitOutcome.THIN):
         return {}
-    return {UNREAD: _NO if read else _YES}
+    return {UNREAD_NOTE: _NO if read else _YES}
 
 
-def as_remembered(visit: SiteVisit, known: Iterable[PageSeen]) -> SiteVisit:
+def restore_change_dates(visit: SiteVisit, known: Iterable[PageState]) -> SiteVisit:
     """Return a visit that was given nothing known, with when its pages really changed."""
     before = {page.url: page for page in known}
 
-    def since(page: PageSeen) -> PageSeen:
+    def since(page: PageState) -> PageState:
         then = before.get(page.url)
         same = then is not None and then.fingerprint == page.fingerprint
         return replace(page, changed_at=then.changed_at) if same and then else page

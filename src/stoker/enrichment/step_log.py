@@ -14,27 +14,33 @@ from typing import TypeVar
 
 from stoker.base.clock import Clock
 from stoker.base.types import Step
-from stoker.budgets.charges import Refused
-from stoker.enrichment.model import Unit
-from stoker.enrichment.shortfalls import Lack, Shortfall, ended_as, reasons_of, told_by_name
-from stoker.vendors.answers import KeepableAnswer
-from stoker.vendors.attempts import Failed
-from stoker.vendors.client import Answered
+from stoker.budgets.charges import Refusal
+from stoker.enrichment.model import WorkItem
+from stoker.enrichment.shortfalls import (
+    SkippedStep,
+    SkipReason,
+    choose_end_state,
+    list_reasons,
+    replace_url_with_vendor,
+)
+from stoker.vendors.answers import CacheableAnswer
+from stoker.vendors.attempts import VendorFailure
+from stoker.vendors.client import QueryResult
 
-AnAnswer = TypeVar("AnAnswer", bound=KeepableAnswer)
+AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
 
 
-class Notebook:
+class LookupLog:
     """What is written down about one unit while it is worked on."""
 
-    def __init__(self, unit: Unit, *, clock: Clock) -> None:
-        self.unit = unit
+    def __init__(self, unit: WorkItem, *, clock: Clock) -> None:
+        self.item = unit
         self._clock = clock
         self._cost: Counter[str] = Counter()
         self._saved: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
-        self.shortfalls: list[Shortfall] = []
-        self._remarks: list[str] = []
+        self.skipped_steps: list[SkippedStep] = []
+        self._notes: list[str] = []
 
     @property
     def now(self) -> datetime:
@@ -42,7 +48,7 @@ class Notebook:
         return self._clock.now()
 
     @contextmanager
-    def step(self, step: Step) -> Iterator[None]:
+    def time_step(self, step: Step) -> Iterator[None]:
         """Time a part of the work; parts of one step add up."""
         began = self._clock.elapsed()
         try:
@@ -51,47 +57,47 @@ class Notebook:
             took = (self._clock.elapsed() - began).total_seconds()
             self._seconds[step.value] = self._seconds.get(step.value, 0.0) + took
 
-    def took(
-        self, step: Step, connector: str, outcome: Answered[AnAnswer] | Refused | Failed
-    ) -> AnAnswer | None:
+    def record_answer(
+        self, step: Step, connector: str, outcome: QueryResult[AnswerT] | Refusal | VendorFailure
+    ) -> AnswerT | None:
         """Write down how asking a vendor went; return its answer, if there is one."""
-        if isinstance(outcome, Answered):
-            self.spent(connector, outcome.cost)
+        if isinstance(outcome, QueryResult):
+            self.record_cost(connector, outcome.cost)
             if outcome.note:
-                self.remark(f"{step}: {connector} was {outcome.note}")
+                self.add_note(f"{step}: {connector} was {outcome.note}")
             for unit, amount in outcome.saved.items():
                 self._saved[f"{connector}/{unit}"] += amount
             return outcome.answer
-        self.lacks(step, connector, outcome)
+        self.record_failure(step, connector, outcome)
         return None
 
-    def spent(self, connector: str, cost: Mapping[str, int]) -> None:
+    def record_cost(self, connector: str, cost: Mapping[str, int]) -> None:
         """Write down what something cost."""
         for unit, amount in cost.items():
             self._cost[f"{connector}/{unit}"] += amount
 
-    def lacks(self, step: Step, connector: str, outcome: Refused | Failed) -> None:
+    def record_failure(self, step: Step, connector: str, outcome: Refusal | VendorFailure) -> None:
         """Write down that a step goes on without a vendor's answer."""
-        if isinstance(outcome, Refused):
-            lack, resets_at = Lack.REFUSED, outcome.resets_at
+        if isinstance(outcome, Refusal):
+            lack, resets_at = SkipReason.REFUSED, outcome.resets_at
         else:
-            lack, resets_at = Lack(outcome.ending.value), None
-        because = why_no_answer(connector, outcome)
-        self.shortfalls.append(
-            Shortfall(step=step, lack=lack, because=because, resets_at=resets_at)
+            lack, resets_at = SkipReason(outcome.kind.value), None
+        because = format_missing_answer(connector, outcome)
+        self.skipped_steps.append(
+            SkippedStep(step=step, cause=lack, reason=because, resets_at=resets_at)
         )
 
-    def remark(self, sentence: str) -> None:
+    def add_note(self, sentence: str) -> None:
         """Write down something worth knowing that makes the night no worse."""
-        self._remarks.append(sentence)
+        self._notes.append(sentence)
 
-    def ended(self) -> Unit:
+    def build_result(self) -> WorkItem:
         """Return the unit as it ended, by what is written here."""
-        remarks = tuple(dict.fromkeys(self._remarks))
+        remarks = tuple(dict.fromkeys(self._notes))
         return replace(
-            self.unit,
-            state=ended_as(self.shortfalls),
-            reasons=(*reasons_of(self.shortfalls), *remarks),
+            self.item,
+            state=choose_end_state(self.skipped_steps),
+            reasons=(*list_reasons(self.skipped_steps), *remarks),
             cost=dict(self._cost),
             saved=dict(self._saved),
             seconds={name: round(took, 4) for name, took in self._seconds.items()},
@@ -99,8 +105,8 @@ class Notebook:
         )
 
 
-def why_no_answer(connector: str, outcome: Refused | Failed) -> str:
+def format_missing_answer(connector: str, outcome: Refusal | VendorFailure) -> str:
     """Say why a vendor gave no answer."""
-    if isinstance(outcome, Refused):
-        return f"{connector} was not asked: {outcome.sentence}"
-    return told_by_name(outcome.because, vendor=connector)
+    if isinstance(outcome, Refusal):
+        return f"{connector} was not asked: {outcome.message}"
+    return replace_url_with_vendor(outcome.reason, vendor=connector)

@@ -22,46 +22,46 @@ from datetime import datetime, timedelta
 
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.types import Step
-from stoker.budgets.statements import Spending, Spent
-from stoker.calendar.timezones import duration_text
-from stoker.context import Store
-from stoker.crm.upsert import was_taken_back
-from stoker.enrichment.model import Unit, UnitState
-from stoker.ledger.read import pages, seq_before
-from stoker.runs.model import Run, RunState, StepTiming, run_at
+from stoker.budgets.statements import RunCost, RunCostCounter
+from stoker.calendar.timezones import format_duration
+from stoker.context import TenantStores
+from stoker.crm.upsert import was_undone
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.ledger.read import find_seq_before, read_pages
+from stoker.runs.model import Run, RunState, StepTiming, parse_run_name
 
-_ADDRESS = re.compile(r"https?://\S{1,500}")
+_URL_PATTERN = re.compile(r"https?://\S{1,500}")
 
-_ROOM = re.compile(r"has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed")
+_CAP_NUMBERS = re.compile(r"has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed")
 
-_ELSEWHERE = frozenset(Step) - {Step.CRAWL}
+_NON_CRAWL_STEPS = frozenset(Step) - {Step.CRAWL}
 
-MOST_REASONS = 20  # told of one night; the most frequent ones
+MAX_REASONS = 20  # told of one night; the most frequent ones
 
-_MOST_KEPT = 500  # reasons counted apart; the rest is counted together
+_MAX_COUNTED_REASONS = 500  # reasons counted apart; the rest is counted together
 
-_LEFT = (UnitState.WAITING, UnitState.TAKEN, UnitState.SHED)
+_UNFINISHED_STATES = (WorkState.WAITING, WorkState.CLAIMED, WorkState.DROPPED)
 
-_LACKING = (UnitState.DEGRADED, UnitState.POISONED, UnitState.UNKNOWN)
+_INCOMPLETE_STATES = (WorkState.DEGRADED, WorkState.FAILED, WorkState.UNKNOWN)
 
-_NOT_WHOLE = (*_LEFT, *_LACKING)
+_PARTIAL_STATES = (*_UNFINISHED_STATES, *_INCOMPLETE_STATES)
 
-_WORDS: Mapping[UnitState, str] = {
-    UnitState.DEGRADED: "did without something",
-    UnitState.POISONED: "could not be worked on",
-    UnitState.UNKNOWN: "may have paid for an answer that was lost and is asked for another day; "
+_STATE_TEXTS: Mapping[WorkState, str] = {
+    WorkState.DEGRADED: "did without something",
+    WorkState.FAILED: "could not be worked on",
+    WorkState.UNKNOWN: "may have paid for an answer that was lost and is asked for another day; "
     "see: stoker holds",
-    UnitState.SHED: "were left out so that the rest was done in time",
-    UnitState.WAITING: "were not begun",
-    UnitState.TAKEN: "were not finished",
+    WorkState.DROPPED: "were left out so that the rest was done in time",
+    WorkState.WAITING: "were not begun",
+    WorkState.CLAIMED: "were not finished",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class RunSummary:
     """A night in numbers and sentences."""
 
-    states: Mapping[UnitState, int]
+    states: Mapping[WorkState, int]
     cost: Mapping[str, int]
     saved: Mapping[str, int]
     timings: tuple[StepTiming, ...]
@@ -78,23 +78,23 @@ class Summary:
         found |= {f"saved {name}": amount for name, amount in self.saved.items()}
         return found | {f"unknown {name}": amount for name, amount in self.unknown.items()}
 
-    def ending(self) -> tuple[RunState, str]:
+    def compute_outcome(self) -> tuple[RunState, str]:
         """Return how a night ended that adds up to this, and a sentence saying why."""
         total = sum(self.states.values())
         parts = [
             f"{self.states[state]} of {total} {words}"
-            for state, words in _WORDS.items()
+            for state, words in _STATE_TEXTS.items()
             if self.states.get(state)
         ]
-        partial = any(self.states.get(state) for state in _NOT_WHOLE)
+        partial = any(self.states.get(state) for state in _PARTIAL_STATES)
         return (RunState.PARTIAL if partial else RunState.DONE), "; ".join(parts)
 
 
-class Tally:
+class SummaryBuilder:
     """Adds units up. Memory is that of their ids and of a bounded number of reasons."""
 
     def __init__(self) -> None:
-        self._states: Counter[UnitState] = Counter()
+        self._states: Counter[WorkState] = Counter()
         self._cost: Counter[str] = Counter()
         self._saved: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class Tally:
         self._remaining: list[str] = []
         self._lacking: list[str] = []
 
-    def add(self, units: Iterable[Unit]) -> None:
+    def add(self, units: Iterable[WorkItem]) -> None:
         """Count these units too."""
         for unit in units:
             self._states[unit.state] += 1
@@ -114,18 +114,18 @@ class Tally:
                 self._seconds[step] = self._seconds.get(step, 0.0) + seconds
                 self._items[step] += 1
             for sentence in unit.reasons:
-                reason = _kind_of(sentence)
-                known = reason in self._reasons or len(self._reasons) < _MOST_KEPT
+                reason = _generalize_reason(sentence)
+                known = reason in self._reasons or len(self._reasons) < _MAX_COUNTED_REASONS
                 self._reasons[reason if known else "other reasons"] += 1
             self._selected.append(unit.company)
-            if unit.state in _LEFT:
+            if unit.state in _UNFINISHED_STATES:
                 self._remaining.append(unit.company)
-            if unit.state in _LACKING:
+            if unit.state in _INCOMPLETE_STATES:
                 self._lacking.append(unit.company)
 
-    def summary(self) -> Summary:
+    def build(self) -> RunSummary:
         """Return what it adds up to so far."""
-        return Summary(
+        return RunSummary(
             states=dict(self._states),
             cost=dict(sorted(self._cost.items())),
             saved=dict(sorted(self._saved.items())),
@@ -137,7 +137,7 @@ class Tally:
                 if step in self._seconds
             ),
             reasons=tuple(
-                f"{number} × {reason}" for reason, number in self._reasons.most_common(MOST_REASONS)
+                f"{number} × {reason}" for reason, number in self._reasons.most_common(MAX_REASONS)
             ),
             selected=tuple(self._selected),
             remaining=tuple(self._remaining),
@@ -145,77 +145,75 @@ class Tally:
         )
 
 
-def _kind_of(sentence: str) -> str:
+def _generalize_reason(sentence: str) -> str:
     """Return a reason without what only its company is told: which address, how much was left."""
     step = sentence.partition(":")[0]
     # Only a visit is to the company's own site; other steps speak of pages anywhere.
-    named = "an address" if step in _ELSEWHERE else "its site"
-    return _ROOM.sub(_too_little, _ADDRESS.sub(named, sentence))
+    named = "an address" if step in _NON_CRAWL_STEPS else "its site"
+    return _CAP_NUMBERS.sub(_format_shortage, _URL_PATTERN.sub(named, sentence))
 
 
-def _too_little(found: re.Match[str]) -> str:
+def _format_shortage(found: re.Match[str]) -> str:
     return f"had too little of its {found[1]} left" if found[1] else "had not enough left"
 
 
-PAGE = 500
+PAGE_SIZE = 500
 
 
-async def added_up(store: Store, run: str) -> Summary:
+async def summarize_run(store: TenantStores, run: str) -> RunSummary:
     """Return what a run's units come to so far, and what the ledger says was spent under it.
 
     A kind of run that has no units comes to its cost alone. What a unit paid for before it was
     given back is in it too.
     """
-    tally, after = Tally(), -1
-    while page := await store.nights.units(run, after=after, limit=PAGE):
+    tally, after = SummaryBuilder(), -1
+    while page := await store.nights.list_items(run, after=after, limit=PAGE_SIZE):
         tally.add(page)
-        after = page[-1].place
-    spent = await spent_under(store, run)
-    return replace(tally.summary(), cost=spent.settled, unknown=spent.unknown)
+        after = page[-1].rank
+    spent = await compute_run_cost(store, run)
+    return replace(tally.build(), cost=spent.settled, unknown=spent.unknown)
 
 
-async def spent_under(
-    store: Store, run: str, *, ended: Run | None = None, account: str | None = None
-) -> Spent:
+async def compute_run_cost(
+    store: TenantStores, run: str, *, ended: Run | None = None, account: str | None = None
+) -> RunCost:
     """Return what was spent under a run, for one account or for all, as it is known now.
 
     Reads only what was entered since the run began, and of one that ended, until then.
     """
-    spending = Spending(run, account=account)
+    spending = RunCostCounter(run, account=account)
     until = ended.ended_at + CLOCK_TOLERANCE if ended and ended.ended_at else None
     # A run is named by its first free second, which may be later than its first entry.
-    start = await seq_before(store.ledger, run_at(run) - CLOCK_TOLERANCE)
-    async for page in pages(store.ledger, after=start):
+    start = await find_seq_before(store.ledger, parse_run_name(run) - CLOCK_TOLERANCE)
+    async for page in read_pages(store.ledger, after=start):
         spending.add(page)
         if until is not None and page[-1].at > until:
             break
-    for key in spending.open:
-        if (hold := await store.money.hold(key)) is not None:
-            spending.stands(hold)
-    return spending.spent()
+    for key in spending.open_keys:
+        if (hold := await store.money.find_reservation(key)) is not None:
+            spending.add_open_reservation(hold)
+    return spending.get_cost()
 
 
-async def written_by(store: Store, run: str) -> dict[str, int]:
+async def count_crm_rows(store: TenantStores, run: str) -> dict[str, int]:
     """Return how many rows a run wrote into the CRM, as manifests count them; empty if none.
 
     A row that was meant and not read back afterwards may be there or not.
     """
     found: Counter[str] = Counter()
     after = ""
-    while page := await store.nights.sent_by(run, after=after, limit=PAGE):
+    while page := await store.nights.list_sent_rows(run, after=after, limit=PAGE_SIZE):
         after = page[-1].external_id
         found.update(
-            "crm_written" if row.digest else "crm_unknown"
-            for row in page
-            if not was_taken_back(row)
+            "crm_written" if row.digest else "crm_unknown" for row in page if not was_undone(row)
         )
     return dict(found)
 
 
-WORTH_TELLING = timedelta(seconds=1)
+MIN_LATENESS = timedelta(seconds=1)
 
 
-class Stragglers:
+class LateItems:
     """Counts the companies that were under way at a deadline, and what took their time."""
 
     def __init__(self, deadline: datetime) -> None:
@@ -223,10 +221,10 @@ class Stragglers:
         self._seconds: dict[str, float] = {}
         self.companies = 0
 
-    def add(self, units: Iterable[Unit]) -> None:
+    def add(self, units: Iterable[WorkItem]) -> None:
         """Count these units too, as far as they ended after the deadline."""
         for unit in units:
-            if unit.ended_at is None or unit.state is UnitState.SHED:
+            if unit.ended_at is None or unit.state is WorkState.DROPPED:
                 continue
             if unit.ended_at > self._deadline:
                 self.companies += 1
@@ -234,24 +232,24 @@ class Stragglers:
                     self._seconds[step] = self._seconds.get(step, 0.0) + seconds
 
     @property
-    def slowest(self) -> str:
+    def slowest_step(self) -> str:
         """The step that took most of their time; empty when that is not known."""
         return max(sorted(self._seconds), key=self._seconds.__getitem__, default="")
 
 
-def told_late(
-    *, deadline: datetime, flowed_at: datetime, ended_at: datetime, stragglers: Stragglers
+def format_lateness(
+    *, deadline: datetime, flowed_at: datetime, ended_at: datetime, stragglers: LateItems
 ) -> str:
     """Say how late a night ended and because of what; empty when it ended in time.
 
     `flowed_at` is when its companies were through; after that the CRM was filled.
     """
-    if ended_at - deadline < WORTH_TELLING:
+    if ended_at - deadline < MIN_LATENESS:
         return ""
-    late = f"it ended {duration_text(ended_at - deadline)} after its deadline"
-    if flowed_at - deadline < WORTH_TELLING:
+    late = f"it ended {format_duration(ended_at - deadline)} after its deadline"
+    if flowed_at - deadline < MIN_LATENESS:
         return f"{late}, because the CRM was still being filled"
     many = stragglers.companies
     who = {0: "companies were", 1: "1 company was"}.get(many, f"{many} companies were")
-    most = f", longest in {stragglers.slowest}" if stragglers.slowest else ""
+    most = f", longest in {stragglers.slowest_step}" if stragglers.slowest_step else ""
     return f"{late}, because {who} still under way{most}"

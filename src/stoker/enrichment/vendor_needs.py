@@ -12,33 +12,33 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from stoker.base.types import Depth, Step
-from stoker.enrichment.forecast import Expected, Room, learned
-from stoker.enrichment.history import ASKED, LookKind, Taken
+from stoker.enrichment.forecast import VendorCapacity, VendorNeed, adjust_by_history
+from stoker.enrichment.history import VENDOR_STEPS, LookupKind, MeasuredUsage
 
-_SITE = Expected(connector="crawl", calls=0.9, seconds=4.0, spread=1.0)
+_CRAWL_NEED = VendorNeed(connector="crawl", calls=0.9, seconds=4.0, spread=1.0)
 
-_EXPECTED: Mapping[Depth, Sequence[Expected]] = MappingProxyType(
+_DEFAULT_NEEDS: Mapping[Depth, Sequence[VendorNeed]] = MappingProxyType(
     {
-        Depth.SHALLOW: (_SITE,),
+        Depth.SHALLOW: (_CRAWL_NEED,),
         Depth.DEEP: (
-            _SITE,
-            Expected(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 1}, seconds=1.5),
+            _CRAWL_NEED,
+            VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 1}, seconds=1.5),
             # Money is rounded up to a cent a call, and few texts cost more.
-            Expected(
+            VendorNeed(
                 connector="openai",
                 calls=1.0,
                 cost={"calls": 1, "money:USD": 1, "tokens": 2_000},
                 seconds=6.0,
             ),
-            Expected(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}, seconds=1.0),
+            VendorNeed(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}, seconds=1.0),
             # Two addresses of a company; a hundred go in one call. Whoever waits for a verdict
             # holds no place, so waiting takes the night no time.
-            Expected(
+            VendorNeed(
                 connector="zerobounce",
                 calls=2.0,
                 cost={"calls": 100, "credits": 100},
                 seconds=0.0,
-                per_call=100,
+                batch_size=100,
             ),
         ),
     }
@@ -46,47 +46,47 @@ _EXPECTED: Mapping[Depth, Sequence[Expected]] = MappingProxyType(
 
 # What a call is promised at, where that is more than it costs: an answer at its longest. As long as
 # less is free, nobody is asked.
-_PROMISED: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
+_RESERVED_COSTS: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
 
 _EPSILON = 1e-9  # parts of a call that floats lose
 
 
-def expected(
+def list_vendor_needs(
     connectors: Collection[str], *, steps: Collection[Step] = tuple(Step)
-) -> dict[Depth, list[Expected]]:
+) -> dict[Depth, list[VendorNeed]]:
     """Return what each depth needs from those connectors that can be asked and that steps ask."""
-    asked = {name for name in connectors if ASKED[name] in steps}
+    asked = {name for name in connectors if VENDOR_STEPS[name] in steps}
     return {
         depth: [each for each in needs if each.connector in asked]
-        for depth, needs in _EXPECTED.items()
+        for depth, needs in _DEFAULT_NEEDS.items()
     }
 
 
-def room(
+def compute_capacity(
     connector: str,
     *,
     free: Mapping[str, int],
     per_minute: float,
-    took: Mapping[LookKind, Taken] = MappingProxyType({}),
-) -> Room:
+    took: Mapping[LookupKind, MeasuredUsage] = MappingProxyType({}),
+) -> VendorCapacity:
     """Return how many calls a connector allows, from what is free of each of its units.
 
     A unit that nobody has limited is not in `free`. What earlier looks `took` says how much of
     each unit a call takes; the last one must still fit with all that it is promised. Calls are
     whole, except of a batch, which may be smaller.
     """
-    found = Room(per_minute=per_minute, took=took)
-    promised = _PROMISED.get(connector, {})
-    needs = [each for each in _EXPECTED[Depth.DEEP] if each.connector == connector]
+    found = VendorCapacity(per_minute=per_minute, usage=took)
+    promised = _RESERVED_COSTS.get(connector, {})
+    needs = [each for each in _DEFAULT_NEEDS[Depth.DEEP] if each.connector == connector]
     calls = [
-        _fitting(free[unit], amount, promised.get(unit, 0), whole=each.per_call == 1)
-        for each in learned({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
+        _count_fitting_calls(free[unit], amount, promised.get(unit, 0), whole=each.batch_size == 1)
+        for each in adjust_by_history({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
         for unit, amount in each.cost.items()
         if unit in free and amount
     ]
     return replace(found, calls_left=min(calls, default=math.inf))
 
 
-def _fitting(free: int, amount: float, promised: float, *, whole: bool) -> float:
+def _count_fitting_calls(free: int, amount: float, promised: float, *, whole: bool) -> float:
     calls = max((free - max(promised - amount, 0.0)) / amount, 0.0)
     return math.floor(calls + _EPSILON) if whole else calls

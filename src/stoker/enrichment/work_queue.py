@@ -12,51 +12,51 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from stoker.accounts.model import Dossier
+from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import StokerError
-from stoker.enrichment.model import NightStore, Unit
+from stoker.enrichment.model import WorkItem, WorkStore
 
-LEASE = timedelta(seconds=60)
+LEASE_LENGTH = timedelta(seconds=60)
 
-SIGN_OF_LIFE = timedelta(seconds=15)
+HEARTBEAT_INTERVAL = timedelta(seconds=15)
 
-HELD_STILL = "this process was held still for so long that another one may have its work by now"
+LEASE_LOST = "this process was held still for so long that another one may have its work by now"
 
 
-class HandingOut(Protocol):
+class WorkSource(Protocol):
     """Where units come from, and where they go back to."""
 
-    async def take(self, limit: int) -> list[Unit]:
+    async def claim(self, limit: int) -> list[WorkItem]:
         """Take the next units nobody has, the most valuable first; none are left when empty."""
         ...
 
-    async def keep_alive(self) -> int:
+    async def extend_claims(self) -> int:
         """Show that whoever took units is still there; return how many it has."""
         ...
 
-    def still_ours(self) -> bool:
+    def is_owner(self) -> bool:
         """Say whether nobody can have taken us for dead: otherwise nothing new may be begun."""
         ...
 
-    async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
+    async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
         """Write down how a unit ended and what is known now, together; False if it is not ours."""
         ...
 
-    async def give_back(self) -> int:
+    async def release(self) -> int:
         """Make everything taken and not finished free again; return how many."""
         ...
 
 
 @asynccontextmanager
-async def kept_alive(units: HandingOut, *, clock: Clock) -> AsyncIterator[None]:
+async def send_heartbeats(units: WorkSource, *, clock: Clock) -> AsyncIterator[None]:
     """Show signs of life for whoever takes units, as long as it is at it."""
 
     async def show_life() -> None:
         while True:
-            await clock.sleep(SIGN_OF_LIFE)
+            await clock.sleep(HEARTBEAT_INTERVAL)
             with suppress(StokerError):  # a store that is away for long is noticed by the work
-                await units.keep_alive()
+                await units.extend_claims()
 
     showing = asyncio.create_task(show_life())
     try:
@@ -66,7 +66,7 @@ async def kept_alive(units: HandingOut, *, clock: Clock) -> AsyncIterator[None]:
         await asyncio.wait({showing})
 
 
-class StoreUnits:
+class WorkQueue:
     """Units of one run, handed out by its tenant's store.
 
     Whoever was silent for longer than its lease has none any more, and gets none: another run may
@@ -76,61 +76,63 @@ class StoreUnits:
 
     def __init__(
         self,
-        nights: NightStore,
+        nights: WorkStore,
         run: str,
         *,
         owner: str,
         clock: Clock,
-        lease: timedelta = LEASE,
+        lease: timedelta = LEASE_LENGTH,
     ) -> None:
-        self._nights = nights
+        self._store = nights
         self._run = run
         self._owner = owner
         self._clock = clock
         self._lease = lease
-        self._alive_at = self._moment()
+        self._last_heartbeat = self._read_clocks()
         self._lost = False
-        self.lost_because = HELD_STILL  # once it is not ours any more
+        self.lost_reason = LEASE_LOST  # once it is not ours any more
 
-    async def take(self, limit: int) -> list[Unit]:
+    async def claim(self, limit: int) -> list[WorkItem]:
         """Take the next units nobody has, the most valuable first."""
-        if not self.still_ours():
+        if not self.is_owner():
             return []
         now = self._clock.now()
-        return await self._nights.take_units(
+        return await self._store.claim_items(
             self._run, owner=self._owner, until=now + self._lease, now=now, limit=limit
         )
 
-    async def keep_alive(self) -> int:
+    async def extend_claims(self) -> int:
         """Lengthen the lease of everything taken."""
-        if not self.still_ours():
+        if not self.is_owner():
             return 0
-        moment, until = self._moment(), self._clock.now() + self._lease
-        kept = await self._nights.keep_units(self._run, owner=self._owner, until=until)
-        self._alive_at = moment
+        moment, until = self._read_clocks(), self._clock.now() + self._lease
+        kept = await self._store.extend_claims(self._run, owner=self._owner, until=until)
+        self._last_heartbeat = moment
         return kept
 
-    async def finish(self, unit: Unit, dossier: Dossier | None) -> bool:
+    async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
         """Write down how a unit ended and what is known now, together."""
-        if not self.still_ours():
+        if not self.is_owner():
             return False
-        return await self._nights.finish_unit(self._run, unit, dossier)
+        return await self._store.finish_item(self._run, unit, dossier)
 
-    async def give_back(self) -> int:
+    async def release(self) -> int:
         """Make everything taken and not finished free again."""
-        return await self._nights.give_back_units(self._run, owner=self._owner)
+        return await self._store.release_items(self._run, owner=self._owner)
 
-    def let_go(self, because: str) -> None:
+    def abandon(self, because: str) -> None:
         """Have nothing more to do with the run's units: none is taken, worked on or finished."""
-        if self.still_ours():
-            self._lost, self.lost_because = True, because
+        if self.is_owner():
+            self._lost, self.lost_reason = True, because
 
-    def still_ours(self) -> bool:
+    def is_owner(self) -> bool:
         """Say whether nobody can have taken us for dead, now or ever before; nor did we let go."""
-        silent_for = (now - then for now, then in zip(self._moment(), self._alive_at, strict=True))
+        silent_for = (
+            now - then for now, then in zip(self._read_clocks(), self._last_heartbeat, strict=True)
+        )
         self._lost = self._lost or max(silent_for) > self._lease
         return not self._lost
 
-    def _moment(self) -> tuple[timedelta, timedelta]:
+    def _read_clocks(self) -> tuple[timedelta, timedelta]:
         # By both clocks: one does not count while the machine sleeps, the other can be set back.
         return self._clock.elapsed(), self._clock.now() - datetime.min.replace(tzinfo=UTC)

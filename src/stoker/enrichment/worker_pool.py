@@ -14,98 +14,103 @@ from typing import TypeVar
 
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, StokerError
-from stoker.budgets.charges import Refused
-from stoker.enrichment.model import Unit
-from stoker.enrichment.pipeline import EVERYBODYS, CompanyNight
-from stoker.enrichment.work_queue import HandingOut
+from stoker.budgets.charges import Refusal
+from stoker.enrichment.model import WorkItem
+from stoker.enrichment.pipeline import SYSTEM_ERRORS, CompanyPipeline
+from stoker.enrichment.work_queue import WorkSource
 
-TRIES = 4  # of anything while the store is away
+MAX_ATTEMPTS = 4  # of anything while the store is away
 
 FIRST_WAIT = timedelta(seconds=1)  # doubled each time
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
-class UnitFlow:
+class WorkerPool:
     """Takes units of one run and carries them out, some at once, until there are none.
 
-    Whoever lets it flow shows signs of life for `units` meanwhile. `coming` is entered while a unit
+    Whoever lets it flow shows signs of life for `units` meanwhile. `producing` is entered while a
+    unit
     may still bring something to a batch.
     """
 
     def __init__(
         self,
-        work: CompanyNight,
-        units: HandingOut,
+        work: CompanyPipeline,
+        units: WorkSource,
         *,
         places: int,
         parked: int,
         clock: Clock,
-        told: Callable[[Unit], None],
+        told: Callable[[WorkItem], None],
         coming: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._work = work
-        self._units = units
-        self._places = asyncio.Semaphore(places)
-        self._at_once = places
-        self._parked = asyncio.Semaphore(parked)
+        self._pipeline = work
+        self._queue = units
+        self._slots = asyncio.Semaphore(places)
+        self._slot_count = places
+        self._waiting_slots = asyncio.Semaphore(parked)
         self._clock = clock
-        self._told = told
-        self._coming = coming
-        self.under_way = 0
+        self._on_done = told
+        self._while_producing = coming
+        self.in_progress = 0
         self.ended = 0
-        self.given_back = 0  # begun and not finished
-        self.refused: Refused | None = None  # why nothing more is begun
+        self.released = 0  # begun and not finished
+        self.refusal: Refusal | None = None  # why nothing more is begun
 
-    async def go(self) -> None:
+    async def run(self) -> None:
         """Carry out everything there is; what was begun and not finished is given back."""
         try:
             async with asyncio.TaskGroup() as flow:
-                await self._begin_all(flow)
+                await self._start_all(flow)
         except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
+            raise _find_first_error(errors) from errors
         finally:
             with suppress(StokerError):  # then they come free by themselves
-                self.given_back = await asyncio.shield(self._units.give_back())
+                self.released = await asyncio.shield(self._queue.release())
 
-    async def _begin_all(self, flow: asyncio.TaskGroup) -> None:
+    async def _start_all(self, flow: asyncio.TaskGroup) -> None:
         while True:
-            await self._places.acquire()
-            if self.refused is not None:
+            await self._slots.acquire()
+            if self.refusal is not None:
                 return
             # One unit per place that is free: what waits in our hands could be done elsewhere.
-            units = await self._insisted(lambda: self._units.take(1))
+            units = await self._retry(lambda: self._queue.claim(1))
             if not units:
-                self._places.release()
+                self._slots.release()
                 return
-            self.under_way += 1
-            flow.create_task(self._carried_out(units[0]))
+            self.in_progress += 1
+            flow.create_task(self._process_item(units[0]))
 
-    async def _carried_out(self, unit: Unit) -> None:
-        place = _Place(self._places, self._parked)
+    async def _process_item(self, unit: WorkItem) -> None:
+        place = _WorkerSlot(self._slots, self._waiting_slots)
         try:
-            with self._coming():
-                outcome = await self._tried(unit, place)
+            with self._while_producing():
+                outcome = await self._process_with_retry(unit, place)
         finally:
-            place.leave()
-            self.under_way -= 1
-        if isinstance(outcome, Refused):
-            self.refused = outcome
+            place.release()
+            self.in_progress -= 1
+        if isinstance(outcome, Refusal):
+            self.refusal = outcome
         elif outcome is not None:
             self.ended += 1
-            self._told(outcome)
+            self._on_done(outcome)
 
-    async def _tried(self, unit: Unit, place: _Place) -> Unit | Refused | None:
+    async def _process_with_retry(
+        self, unit: WorkItem, place: _WorkerSlot
+    ) -> WorkItem | Refusal | None:
         # Again from the beginning: whatever was paid for is kept, and finishing twice is once.
-        return await self._insisted(lambda: self._work.carry_out(unit, park=place.park))
+        return await self._retry(
+            lambda: self._pipeline.process(unit, park=place.release_while_waiting)
+        )
 
-    async def _insisted(self, work: Callable[[], Awaitable[Result]]) -> Result:
+    async def _retry(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Do something, and again when the store was away for a moment."""
         wait = FIRST_WAIT
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(MAX_ATTEMPTS)):
             try:
                 return await work()
-            except EVERYBODYS as error:
+            except SYSTEM_ERRORS as error:
                 if not left or isinstance(error, ConfigError):
                     raise
             await self._clock.sleep(wait)
@@ -113,27 +118,27 @@ class UnitFlow:
         raise AssertionError("the last try always returns or raises")
 
 
-class _Place:
+class _WorkerSlot:
     """A unit's place, and later its place among the parked."""
 
     def __init__(self, places: asyncio.Semaphore, parked: asyncio.Semaphore) -> None:
-        self._places = places
-        self._parked = parked
-        self._is_parked = False
+        self._slots = places
+        self._waiting_slots = parked
+        self._is_waiting = False
 
-    async def park(self) -> None:
+    async def release_while_waiting(self) -> None:
         """Let somebody else have the place, once there is room to wait without it."""
-        if not self._is_parked:
-            await self._parked.acquire()
-            self._is_parked = True
-            self._places.release()
+        if not self._is_waiting:
+            await self._waiting_slots.acquire()
+            self._is_waiting = True
+            self._slots.release()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Be gone from wherever it is."""
-        (self._parked if self._is_parked else self._places).release()
+        (self._waiting_slots if self._is_waiting else self._slots).release()
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def _find_first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -22,13 +22,13 @@ from stoker.base.errors import ConfigError, StokerError, TransientError, Uncerta
 
 TMP = ".tmp"  # how the name of everything unfinished ends; whoever has the lock may remove it
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_PERMISSION_ERRORS = {errno.EROFS, errno.EACCES, errno.EPERM}
 
-_WRONG_KIND = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+_KIND_ERRORS = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
-_BUSY = {errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+_BUSY_ERRORS = {errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
 
 class Disk:
@@ -43,14 +43,14 @@ class Disk:
         self._failure = ""
 
     @contextmanager
-    def changing(self, path: Path) -> Iterator[None]:
+    def guard_changes(self, path: Path) -> Iterator[None]:
         """Turn operating system errors into ours; refuse to begin on a disk that has failed."""
         if self._failure:
             raise UncertainError(f"{self._failure}; nothing more is written until a restart")
         try:
             yield
         except OSError as error:
-            meant = meaning(error, path)
+            meant = translate_os_error(error, path)
             if isinstance(meant, UncertainError):
                 self._failure = str(meant)
             raise meant from error
@@ -60,7 +60,7 @@ class Disk:
         if path.is_dir():
             return
         self.make_folder(path.parent)
-        with self.changing(path), _names_synced(path.parent):
+        with self.guard_changes(path), _sync_folder(path.parent):
             path.mkdir(exist_ok=True)
 
     def replace(self, path: Path, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Disk:
         The caller holds the lock of the folder. UncertainError only when the disk itself failed.
         """
         beside = path.with_name(f".{path.name}{TMP}")
-        with self.changing(path), _names_synced(path.parent):
+        with self.guard_changes(path), _sync_folder(path.parent):
             try:
                 file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
                 try:
@@ -82,35 +82,35 @@ class Disk:
                 _remove_quietly(beside)
                 raise
 
-    def extend(self, path: Path, data: bytes, *, end: int) -> None:
+    def append(self, path: Path, data: bytes, *, end: int) -> None:
         """Add data at the file's end, which is at `end`; create the file when there is none.
 
         When the disk turns out to be full the file is as before. After a crash it may hold part
         of the data, so the data must be such that its reader can tell.
         """
-        synced = nullcontext() if path.exists() else _names_synced(path.parent)
-        with self.changing(path), synced:
+        synced = nullcontext() if path.exists() else _sync_folder(path.parent)
+        with self.guard_changes(path), synced:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             try:
                 try:
                     _write_all(file, data)
                     os.fsync(file)
                 except OSError as error:
-                    if error.errno in _FULL:
+                    if error.errno in _FULL_ERRORS:
                         os.ftruncate(file, end)
                     raise
             finally:
                 os.close(file)
 
-    def cut(self, path: Path, *, end: int) -> None:
+    def truncate(self, path: Path, *, end: int) -> None:
         """Let the file end here."""
-        with self.changing(path), path.open("r+b") as file:
+        with self.guard_changes(path), path.open("r+b") as file:
             file.truncate(end)
             os.fsync(file.fileno())
 
     def move(self, path: Path, to: Path) -> None:
         """Give a file or folder another name in the same folder."""
-        with self.changing(path), _names_synced(path.parent):
+        with self.guard_changes(path), _sync_folder(path.parent):
             path.rename(to)
 
     def remove(self, folder: Path, names: Iterable[str]) -> None:
@@ -121,7 +121,7 @@ class Disk:
         there = [folder / name for name in names if (folder / name).exists()]
         if not there:
             return
-        with self.changing(folder), _names_synced(folder):
+        with self.guard_changes(folder), _sync_folder(folder):
             for path in there:
                 if path.is_dir():
                     _remove_folder(path)
@@ -129,7 +129,7 @@ class Disk:
                     path.unlink(missing_ok=True)
 
 
-class Turn:
+class FileLock:
     """The right to write below one folder: one thread of one process at a time, readers never.
 
     The operating system ends it with the process, so a crash leaves nothing to clear up.
@@ -137,58 +137,58 @@ class Turn:
 
     def __init__(self, path: Path, *, patience: timedelta) -> None:
         self._path = path
-        self._patience = patience
-        self._here = threading.Lock()  # threads of this process wait in line, not in a poll
+        self._timeout = patience
+        self._thread_lock = threading.Lock()  # threads of this process wait in line, not in a poll
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def acquire(self) -> Iterator[None]:
         """Wait for our turn and hold it; TransientError when another writer keeps it too long."""
-        deadline = time.monotonic() + self._patience.total_seconds()
-        if not self._here.acquire(timeout=self._patience.total_seconds()):
-            raise self._too_long()
+        deadline = time.monotonic() + self._timeout.total_seconds()
+        if not self._thread_lock.acquire(timeout=self._timeout.total_seconds()):
+            raise self._build_timeout_error()
         try:
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError as error:
-                raise meaning(error, self._path) from error
+                raise translate_os_error(error, self._path) from error
             try:
-                while not _locked(file):
+                while not _try_lock(file):
                     if time.monotonic() >= deadline:
-                        raise self._too_long()
+                        raise self._build_timeout_error()
                     time.sleep(0.005)
                 yield
             finally:
                 os.close(file)  # which also gives the lock back
         finally:
-            self._here.release()
+            self._thread_lock.release()
 
-    def _too_long(self) -> TransientError:
+    def _build_timeout_error(self) -> TransientError:
         return TransientError(
             f"another process is writing in {self._path.parent} and did not finish within "
-            f"{self._patience.total_seconds():g} s; nothing was written, try again later"
+            f"{self._timeout.total_seconds():g} s; nothing was written, try again later"
         )
 
 
-def meaning(error: OSError, path: Path) -> StokerError:
+def translate_os_error(error: OSError, path: Path) -> StokerError:
     """Return what an operating system's error asks the caller to do next."""
     why = error.strerror or str(error)
-    if error.errno in _FULL:
+    if error.errno in _FULL_ERRORS:
         return TransientError(
             f"the disk is full: {path} keeps its old content, nothing was written; "
             "free some room and run again"
         )
-    if error.errno in _FORBIDDEN:
+    if error.errno in _PERMISSION_ERRORS:
         return ConfigError(
             f"{path} cannot be used ({why}); make its folder writable or choose another one"
         )
-    if error.errno in _WRONG_KIND:
+    if error.errno in _KIND_ERRORS:
         return ConfigError(f"{path} cannot be used ({why}); give the path of a folder")
-    if error.errno in _BUSY:
+    if error.errno in _BUSY_ERRORS:
         return TransientError(f"{path} could not be opened ({why}); nothing was written, try later")
     return UncertainError(f"the disk failed at {path} ({why}); check the disk, then start again")
 
 
-def _locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -203,7 +203,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 @contextmanager
-def _names_synced(path: Path) -> Iterator[None]:
+def _sync_folder(path: Path) -> Iterator[None]:
     """Make what is done to the names in a folder outlast a power cut; a rename alone does not."""
     # Opened first: once the names have changed, there is no saying that nothing was done.
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import in_utc
+from stoker.base.types import to_utc
 from stoker.heat.tiers import Tier
 
 Floats = NDArray[np.float64]
@@ -35,15 +35,15 @@ Flags = NDArray[np.bool_]
 
 Ints = NDArray[np.int64]
 
-LONGEST = 1e9  # days; whatever is older than this is as old as this
+MAX_AGE = 1e9  # days; whatever is older than this is as old as this
 
-_LEAST, _MOST = 1e-6, 1e12  # changes, or days, that a belief can stand on
+_MIN_EVIDENCE, _MAX_EVIDENCE = 1e-6, 1e12  # changes, or days, that a belief can stand on
 
-_NO_TIME = 1e-12  # of a belief's days: a change after less says that there was one, no more
+_MIN_TIME = 1e-12  # of a belief's days: a change after less says that there was one, no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beliefs:
+class ChangeRates:
     """Columns: as if so many changes had been counted in so many days. Both are above 0."""
 
     changes: Floats
@@ -51,11 +51,11 @@ class Beliefs:
 
     def __post_init__(self) -> None:
         for name in ("changes", "days"):
-            column = checked(getattr(self, name), what=f"a belief's {name}")
+            column = validate_column(getattr(self, name), what=f"a belief's {name}")
             if column.size and column.min() <= 0.0:
                 raise ConfigError(f"a belief's {name} are more than 0")
-            if column.size and (column.min() < _LEAST or column.max() > _MOST):
-                column = np.clip(column, _LEAST, _MOST)
+            if column.size and (column.min() < _MIN_EVIDENCE or column.max() > _MAX_EVIDENCE):
+                column = np.clip(column, _MIN_EVIDENCE, _MAX_EVIDENCE)
             object.__setattr__(self, name, column)
 
     @property
@@ -65,7 +65,7 @@ class Beliefs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeliefRule:
+class ChangeRateRule:
     """What is believed before anything was seen, by tier, and how fast what was seen fades."""
 
     hot_changes_every: timedelta = timedelta(days=2)
@@ -85,7 +85,7 @@ class BeliefRule:
         if not timedelta(hours=1) <= self.half_life <= timedelta(days=36_600):
             raise ConfigError("what looks have shown fades by half in an hour to a hundred years")
 
-    def prior(self, ranks: Ints) -> Beliefs:
+    def build_prior(self, ranks: Ints) -> ChangeRates:
         """Return what is believed without history of accounts in these tiers, by their ranks."""
         every = {
             Tier.HOT: self.hot_changes_every,
@@ -96,87 +96,89 @@ class BeliefRule:
         for tier, between in every.items():
             by_rank[tier.rank] = self.weight * (between / _DAY)
         days = by_rank[ranks]
-        return Beliefs(changes=np.full(days.shape, self.weight), days=days)
+        return ChangeRates(changes=np.full(days.shape, self.weight), days=days)
 
 
-def chance_changed(beliefs: Beliefs, age: ArrayLike) -> Floats:
+def compute_stale_chance(beliefs: ChangeRates, age: ArrayLike) -> Floats:
     """Return the chance that something changed within this age: that the copy is out of date."""
-    return -np.expm1(-beliefs.changes * np.log1p(aged(age) / beliefs.days))
+    return -np.expm1(-beliefs.changes * np.log1p(to_ages(age) / beliefs.days))
 
 
-def missed_changes(beliefs: Beliefs, age: ArrayLike) -> Floats:
+def compute_missed_changes(beliefs: ChangeRates, age: ArrayLike) -> Floats:
     """Return how many changes are expected within this age."""
-    return beliefs.changes * (aged(age) / beliefs.days)
+    return beliefs.changes * (to_ages(age) / beliefs.days)
 
 
-def drifted(
-    beliefs: Beliefs, elapsed: ArrayLike, *, prior: Beliefs, half_life: timedelta
-) -> Beliefs:
+def decay_to_prior(
+    beliefs: ChangeRates, elapsed: ArrayLike, *, prior: ChangeRates, half_life: timedelta
+) -> ChangeRates:
     """Return what is left of beliefs after this many days without news; the rest is the prior.
 
     Changes and days fade by the same share. Were only the evidence capped, without the pull
     toward the prior, one quiet stretch could silence an account for good.
     """
-    left = np.exp2(-aged(elapsed) / (half_life / _DAY))
-    return Beliefs(
+    left = np.exp2(-to_ages(elapsed) / (half_life / _DAY))
+    return ChangeRates(
         changes=left * beliefs.changes + (1.0 - left) * prior.changes,
         days=left * beliefs.days + (1.0 - left) * prior.days,
     )
 
 
-def believed(
-    changes: Floats, days: Floats, age: Floats, *, prior: Beliefs, half_life: timedelta
-) -> Beliefs:
+def estimate_rates(
+    changes: Floats, days: Floats, age: Floats, *, prior: ChangeRates, half_life: timedelta
+) -> ChangeRates:
     """Return what is believed today of accounts that looks taught this, so many days ago.
 
     Where changes are nan nothing was taught yet: the prior stands.
     """
     nothing = np.isnan(changes)
-    known = Beliefs(
+    known = ChangeRates(
         changes=np.where(nothing, prior.changes, changes),
         days=np.where(nothing, prior.days, days),
     )
-    return drifted(known, np.where(nothing, 0.0, age), prior=prior, half_life=half_life)
+    return decay_to_prior(known, np.where(nothing, 0.0, age), prior=prior, half_life=half_life)
 
 
-def observed(
-    beliefs: Beliefs,
+def update_rates(
+    beliefs: ChangeRates,
     changed: Flags,
     *,
     age: ArrayLike,
     elapsed: ArrayLike,
-    prior: Beliefs,
+    prior: ChangeRates,
     half_life: timedelta,
-) -> Beliefs:
+) -> ChangeRates:
     """Return beliefs after a look at a copy of this age found it changed, or not.
 
     `elapsed` are the days since beliefs were last brought up to date; they fade that much first.
     """
-    days = aged(age)
-    before = drifted(beliefs, elapsed, prior=prior, half_life=half_life)
-    after = _after_change(before, days)
-    return Beliefs(
+    days = to_ages(age)
+    before = decay_to_prior(beliefs, elapsed, prior=prior, half_life=half_life)
+    after = _update_after_change(before, days)
+    return ChangeRates(
         changes=np.where(changed, after.changes, before.changes),
         days=np.where(changed, after.days, before.days + days),
     )
 
 
-def counted(
-    beliefs: Beliefs,
+def update_rates_by_count(
+    beliefs: ChangeRates,
     changes: ArrayLike,
     *,
     age: ArrayLike,
     elapsed: ArrayLike,
-    prior: Beliefs,
+    prior: ChangeRates,
     half_life: timedelta,
-) -> Beliefs:
+) -> ChangeRates:
     """Return beliefs after a look that could count the changes since the last; otherwise alike."""
-    before = drifted(beliefs, elapsed, prior=prior, half_life=half_life)
-    seen = checked(changes, what="a number of changes")
-    return Beliefs(changes=before.changes + np.minimum(seen, _MOST), days=before.days + aged(age))
+    before = decay_to_prior(beliefs, elapsed, prior=prior, half_life=half_life)
+    seen = validate_column(changes, what="a number of changes")
+    return ChangeRates(
+        changes=before.changes + np.minimum(seen, _MAX_EVIDENCE), days=before.days + to_ages(age)
+    )
 
 
-def checked(numbers: ArrayLike, *, what: str, most: float = sys.float_info.max) -> Floats:
+def validate_column(numbers: ArrayLike, *, what: str, most: float = sys.float_info.max) -> Floats:
     """Return these as a column; one that is negative, too large or no number is refused."""
     column = np.asarray(numbers, np.float64)
     if column.size and not (column.min() >= 0.0 and column.max() <= most):
@@ -185,27 +187,27 @@ def checked(numbers: ArrayLike, *, what: str, most: float = sys.float_info.max) 
     return column
 
 
-def aged(age: ArrayLike) -> Floats:
+def to_ages(age: ArrayLike) -> Floats:
     """Return ages in days as a column, none beyond the longest; infinite is: never looked at."""
-    return np.minimum(checked(age, what="an age in days", most=np.inf), LONGEST)
+    return np.minimum(validate_column(age, what="an age in days", most=np.inf), MAX_AGE)
 
 
-def _after_change(beliefs: Beliefs, age: Floats) -> Beliefs:
+def _update_after_change(beliefs: ChangeRates, age: Floats) -> ChangeRates:
     # The exact posterior is the difference of two Gammas, (a, b) and (a, b + t). With
     # u = b / (b + t), p = u^a and e_k = 1 - p u^k, its mean is (a/b) e_1/e_0, and its variance
     # over its mean, times b, is e_2/e_1 - a p (1-u)^2 / (e_0 e_1): written so, nothing cancels.
     a = beliefs.changes
-    z = np.log1p(np.maximum(age / beliefs.days, _NO_TIME))
+    z = np.log1p(np.maximum(age / beliefs.days, _MIN_TIME))
     e0, e1, e2 = (-np.expm1(-(a + k) * z) for k in range(3))
     less = -np.expm1(-z)
     spread = e2 / e1 - a * np.exp(-a * z) * (less / e0) * (less / e1)
-    return Beliefs(changes=a * (e1 / e0) / spread, days=beliefs.days / spread)
+    return ChangeRates(changes=a * (e1 / e0) / spread, days=beliefs.days / spread)
 
 
 _DAY = timedelta(days=1)
 
 
-class Facet(NamedTuple):
+class DataLevel(NamedTuple):
     """One facet of one account. A million of them are read for one plan, hence so plain."""
 
     seen_at: datetime
@@ -213,16 +215,16 @@ class Facet(NamedTuple):
     days: float | None = None  # … in so many days; None: seen once, so nothing is known yet
 
 
-class AccountBelief(NamedTuple):
+class AccountChangeRate(NamedTuple):
     """What looks have taught about one account; None is a facet nobody has seen yet."""
 
     account: CompanyId
-    surface: Facet | None = None
-    deep: Facet | None = None
+    surface: DataLevel | None = None
+    deep: DataLevel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class LookupObservation:
     """What one look found: whether each facet had changed since it was last seen.
 
     None is a facet this look did not see. The key is the look's own, however often it is told.
@@ -237,65 +239,65 @@ class Observed:
     def __post_init__(self) -> None:
         if not self.key or not self.account:
             raise PermanentError("a look has a key and an account")
-        object.__setattr__(self, "at", in_utc(self.at, what="when a look was made"))
+        object.__setattr__(self, "at", to_utc(self.at, what="when a look was made"))
 
 
-def learned(
-    looks: Iterable[Observed],
+def learn_change_rates(
+    looks: Iterable[LookupObservation],
     *,
-    known: Mapping[CompanyId, AccountBelief],
+    known: Mapping[CompanyId, AccountChangeRate],
     tiers: Mapping[CompanyId, Tier],
-    rule: BeliefRule,
-) -> dict[CompanyId, AccountBelief]:
+    rule: ChangeRateRule,
+) -> dict[CompanyId, AccountChangeRate]:
     """Return what is believed of every account that was looked at, after these looks.
 
     They are taken by their time, then by key. A first look has nothing to compare with: it teaches
     when the facet was seen, no more. One not made after the last teaches nothing. What is believed
     without history is that of the account's tier, COLD for one without.
     """
-    after: dict[CompanyId, AccountBelief] = {}
-    for some in _each_account_once(sorted(looks, key=lambda look: (look.at, look.key))):
+    after: dict[CompanyId, AccountChangeRate] = {}
+    for some in _split_by_account(sorted(looks, key=lambda look: (look.at, look.key))):
         before = [
-            after.get(look.account) or known.get(look.account) or AccountBelief(look.account)
+            after.get(look.account) or known.get(look.account) or AccountChangeRate(look.account)
             for look in some
         ]
         ranks = [tiers.get(look.account, Tier.COLD).rank for look in some]
-        surfaces = _facets(
+        surfaces = _update_levels(
             [belief.surface for belief in before],
             [(look.surface, look.at) for look in some],
             ranks,
             rule=rule,
         )
-        deeps = _facets(
+        deeps = _update_levels(
             [belief.deep for belief in before],
             [(look.deep, look.at) for look in some],
             ranks,
             rule=rule,
         )
         for look, surface, deep in zip(some, surfaces, deeps, strict=True):
-            after[look.account] = AccountBelief(look.account, surface, deep)
+            after[look.account] = AccountChangeRate(look.account, surface, deep)
     return after
 
 
-def _each_account_once(looks: Sequence[Observed]) -> list[list[Observed]]:
+def _split_by_account(looks: Sequence[LookupObservation]) -> list[list[LookupObservation]]:
     """Split looks, in order, so that whole columns can be reckoned at once."""
     had: Counter[CompanyId] = Counter()
-    rounds: defaultdict[int, list[Observed]] = defaultdict(list)
+    rounds: defaultdict[int, list[LookupObservation]] = defaultdict(list)
     for look in looks:
         rounds[had[look.account]].append(look)
         had[look.account] += 1
     return list(rounds.values())
 
 
-def _facets(
-    before: Sequence[Facet | None],
+def _update_levels(
+    before: Sequence[DataLevel | None],
     seen: Sequence[tuple[bool | None, datetime]],
     ranks: Sequence[int],
     *,
-    rule: BeliefRule,
-) -> list[Facet | None]:
+    rule: ChangeRateRule,
+) -> list[DataLevel | None]:
     after = [
-        facet if facet or changed is None else Facet(at)
+        facet if facet or changed is None else DataLevel(at)
         for facet, (changed, at) in zip(before, seen, strict=True)
     ]
     compared = [
@@ -305,13 +307,13 @@ def _facets(
     ]
     if not compared:
         return after
-    prior = rule.prior(np.array([ranks[place] for place, *_ in compared], np.int64))
+    prior = rule.build_prior(np.array([ranks[place] for place, *_ in compared], np.int64))
     age = np.array([(at - facet.seen_at) / _DAY for _, facet, _, at in compared])
     changes = np.array([facet.changes for _, facet, _, _ in compared], np.float64)
     days = np.array([facet.days for _, facet, _, _ in compared], np.float64)
     nothing = np.isnan(changes)
-    beliefs = observed(
-        Beliefs(
+    beliefs = update_rates(
+        ChangeRates(
             changes=np.where(nothing, prior.changes, changes),
             days=np.where(nothing, prior.days, days),
         ),
@@ -323,5 +325,5 @@ def _facets(
     )
     columns = zip(compared, beliefs.changes.tolist(), beliefs.days.tolist(), strict=True)
     for (place, _, _, at), many, long in columns:
-        after[place] = Facet(at, many, long)
+        after[place] = DataLevel(at, many, long)
     return after

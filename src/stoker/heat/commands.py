@@ -12,34 +12,34 @@ import click
 
 from stoker.base.errors import ConfigError
 from stoker.cli.options import (
-    chosen_tenants,
-    one_account,
-    one_tenant,
-    takes_tenant,
-    takes_tenants,
-    working_tenants,
+    choose_active_tenants,
+    choose_tenant,
+    choose_tenants,
+    parse_account,
+    tenant_option,
+    tenants_option,
 )
 from stoker.cli.output import (
     Exit,
-    exit_for_run,
-    pass_asked,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
+    to_run_exit,
 )
 from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyId
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
     from stoker.heat.heat import AccountHeat, Signal
-    from stoker.heat.import_signals import Imported
+    from stoker.heat.import_signals import ImportResult
     from stoker.runs.model import Run
 
-MOST_SHOWN = 20
+MAX_ERRORS_PRINTED = 20
 
 
 @click.group()
@@ -49,60 +49,64 @@ def signals() -> None:
 
 @signals.command("import")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@takes_tenant
-@takes_json
-@pass_asked
-def import_file(asked: Asked, file: Path, tenant: str | None, as_json: bool) -> Exit | None:
+@tenant_option
+@json_option
+@pass_context
+def import_file(
+    asked: CommandContext, file: Path, tenant: str | None, as_json: bool
+) -> Exit | None:
     """Read signals from FILE: CSV, or JSON lines when it ends in .jsonl.
 
     Columns: account and at; strength (0 to 1, 1 if not said), source and id if known. The same row
     twice counts once, so a file may be read again. Every row that is no signal is told.
     """
-    whose, done = run_async(_imported(asked, file, tenant))
+    whose, done = run_async(_import_signals(asked, file, tenant))
     if as_json:
-        show_json(
+        print_json(
             {
                 "tenant": whose,
                 "new": done.new,
                 "known": done.known,
                 "accounts": len(done.accounts),
-                "bad": done.bad,
-                "rows": [{"line": line, "because": because} for line, because in done.told],
+                "bad": done.rejected,
+                "rows": [{"line": line, "because": because} for line, because in done.errors],
             }
         )
-        return Exit.PROBLEMS if done.bad else None
-    say(
+        return Exit.PROBLEMS if done.rejected else None
+    print_text(
         f"{done.new} signals are new, {done.known} were known; "
         f"{len(done.accounts)} accounts of {whose} have moved"
     )
-    if done.bad:
-        say(f"{done.bad} rows were left out:")
-        show_table(["line", "because"], done.told[:MOST_SHOWN])
-    if done.bad > MOST_SHOWN:
-        say(f"and {done.bad - MOST_SHOWN} more; see them with --json")
-    return Exit.PROBLEMS if done.bad else None
+    if done.rejected:
+        print_text(f"{done.rejected} rows were left out:")
+        print_table(["line", "because"], done.errors[:MAX_ERRORS_PRINTED])
+    if done.rejected > MAX_ERRORS_PRINTED:
+        print_text(f"and {done.rejected - MAX_ERRORS_PRINTED} more; see them with --json")
+    return Exit.PROBLEMS if done.rejected else None
 
 
-async def _imported(asked: Asked, file: Path, named: str | None) -> tuple[TenantId, Imported]:
-    from stoker.calendar.timezones import zone_named
+async def _import_signals(
+    asked: CommandContext, file: Path, named: str | None
+) -> tuple[TenantId, ImportResult]:
+    from stoker.calendar.timezones import get_zone
     from stoker.heat.import_signals import import_signals
-    from stoker.heat.signal_files import signal_rows
+    from stoker.heat.signal_files import read_signal_rows
 
-    async with asked.app() as app:
-        tenant = one_tenant(app.settings, named)
+    async with asked.open_app() as app:
+        tenant = choose_tenant(app.settings, named)
         own = app.settings.for_tenant(tenant)
         done = await import_signals(
             app.backend.tenant(tenant),
-            signal_rows(asked.directory / file),
+            read_signal_rows(asked.directory / file),
             heat=own.heat.rule(),
             tiers=own.heat.tiers(),
-            zone=zone_named(own.scheduling.timezone),
+            zone=get_zone(own.scheduling.timezone),
             clock=app.clock,
         )
         return tenant, done
 
 
-_NOBODY = (
+_NO_HEAT = (
     "no account has a heat yet; find who fits with: stoker nightly --plan, "
     "and give them one with: stoker heat sweep"
 )
@@ -114,7 +118,7 @@ def heat() -> None:
 
 
 @heat.command()
-@takes_tenants
+@tenants_option
 @click.option(
     "--tier", type=click.Choice(["HOT", "WARM", "COLD"], case_sensitive=False), help="Only these."
 )
@@ -125,17 +129,17 @@ def heat() -> None:
     show_default=True,
     help="Show at most this many of a tenant's.",
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def top(
-    asked: Asked, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
+    asked: CommandContext, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
 ) -> None:
     """List the hottest accounts, as of now."""
-    found = run_async(_top(asked, tenants, tier=tier, limit=limit))
+    found = run_async(_list_top(asked, tenants, tier=tier, limit=limit))
     if as_json:
-        show_json([_json(tenant, each) for tenant, each in found])
+        print_json([_to_heat_json(tenant, each) for tenant, each in found])
         return
-    show_table(
+    print_table(
         ["heat", "tier", "tenant", "account", "posture", "recency", "volume", "last signal"],
         [
             (
@@ -150,52 +154,54 @@ def top(
             )
             for tenant, each in found
         ],
-        empty=_NOBODY,
+        empty=_NO_HEAT,
     )
 
 
-async def _top(
-    asked: Asked, tenants: tuple[str, ...], *, tier: str | None, limit: int
+async def _list_top(
+    asked: CommandContext, tenants: tuple[str, ...], *, tier: str | None, limit: int
 ) -> list[tuple[TenantId, AccountHeat]]:
-    from stoker.heat.heat import swept
+    from stoker.heat.heat import score_heats
     from stoker.heat.tiers import Tier
 
     found: list[tuple[TenantId, AccountHeat]] = []
-    async with asked.app(only_to_read=True) as app:
-        for tenant in chosen_tenants(app.settings, tenants):
+    async with asked.open_app(only_to_read=True) as app:
+        for tenant in choose_tenants(app.settings, tenants):
             own = app.settings.for_tenant(tenant).heat
-            heats = await app.backend.tenant(tenant).attention.hottest(
+            heats = await app.backend.tenant(tenant).attention.list_hottest(
                 limit=limit, tier=Tier(tier.upper()) if tier else None
             )
-            now = swept(heats, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+            now = score_heats(heats, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
             found += [(tenant, each) for each in now]
     return sorted(found, key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
 
 
 @heat.command()
 @click.argument("account", metavar="[TENANT/]ACCOUNT")
-@takes_json
-@pass_asked
-def show(asked: Asked, account: str, as_json: bool) -> None:
+@json_option
+@pass_context
+def show(asked: CommandContext, account: str, as_json: bool) -> None:
     """Show how hot one account is, what that is made of, and its latest signals."""
-    tenant, company, found, signals = run_async(_shown(asked, account))
+    tenant, company, found, signals = run_async(_read_account(asked, account))
     if found is None:
         raise ConfigError(
             f"{company} has no heat for {tenant} yet; reckon it with: stoker heat sweep"
         )
     if as_json:
-        show_json({**_json(tenant, found), "signals": [_signal_json(each) for each in signals]})
+        print_json(
+            {**_to_heat_json(tenant, found), "signals": [_to_signal_json(each) for each in signals]}
+        )
         return
     made_of = found.factors
-    say(f"{found.account} of {tenant}: {found.tier.value}, heat {found.score:.2f}")
-    say(
+    print_text(f"{found.account} of {tenant}: {found.tier.value}, heat {found.score:.2f}")
+    print_text(
         f"  posture {made_of.posture_score:.2f}, recency {made_of.signal_recency:.2f}, "
         f"volume {made_of.signal_volume:.2f}"
     )
-    say(f"  {found.tier.value} since {found.tier_since:%Y-%m-%d %H:%M} UTC")
+    print_text(f"  {found.tier.value} since {found.tier_since:%Y-%m-%d %H:%M} UTC")
     if found.below_since:
-        say(f"  too cool for that since {found.below_since:%Y-%m-%d %H:%M} UTC")
-    show_table(
+        print_text(f"  too cool for that since {found.below_since:%Y-%m-%d %H:%M} UTC")
+    print_table(
         ["signal", "at", "strength", "source"],
         [
             (each.kind.value, f"{each.at:%Y-%m-%d %H:%M}", f"{each.strength:.2f}", each.source)
@@ -205,40 +211,40 @@ def show(asked: Asked, account: str, as_json: bool) -> None:
     )
 
 
-async def _shown(
-    asked: Asked, account: str
+async def _read_account(
+    asked: CommandContext, account: str
 ) -> tuple[TenantId, CompanyId, AccountHeat | None, list[Signal]]:
-    from stoker.heat.heat import heat_at
+    from stoker.heat.heat import score_heat
 
-    async with asked.app(only_to_read=True) as app:
-        tenant, company = one_account(app.settings, account)
+    async with asked.open_app(only_to_read=True) as app:
+        tenant, company = parse_account(app.settings, account)
         own = app.settings.for_tenant(tenant).heat
         attention = app.backend.tenant(tenant).attention
-        found = await attention.heat(company)
+        found = await attention.find_heat(company)
         if found is not None:
-            found = heat_at(found, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
-        return tenant, company, found, await attention.signals(company, limit=10)
+            found = score_heat(found, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+        return tenant, company, found, await attention.list_signals(company, limit=10)
 
 
 @heat.command()
-@takes_tenants
-@takes_json
-@pass_asked
-def sweep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+@tenants_option
+@json_option
+@pass_context
+def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
     """Reckon every heat anew, and give accounts that fit and have none yet one.
 
     `stoker schedule run` does it every hour (heat.sweep_minutes).
     """
-    done = run_async(_swept(asked, tenants))
+    done = run_async(_run_sweeps(asked, tenants))
     if as_json:
-        show_json(
+        print_json(
             [
                 {"tenant": tenant, "run": run.name, "state": run.state.value, **run.manifest.counts}
                 for tenant, run in done
             ]
         )
     else:
-        show_table(
+        print_table(
             ["tenant", "run", "accounts", "new", "warmer", "cooler", "HOT", "WARM", "COLD"],
             [
                 (
@@ -253,19 +259,19 @@ def sweep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
             ],
         )
     bad = [run.state for _, run in done if run.state is not RunState.DONE]
-    return exit_for_run(bad[0] if bad else RunState.DONE)
+    return to_run_exit(bad[0] if bad else RunState.DONE)
 
 
-async def _swept(asked: Asked, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
-    async with asked.app() as app:
-        scheduler = app.scheduler(())
+async def _run_sweeps(asked: CommandContext, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
+    async with asked.open_app() as app:
+        scheduler = app.build_scheduler(())
         return [
-            (tenant, await scheduler.start_now(app.sweep_task(tenant)))
-            for tenant in working_tenants(app.settings, named)
+            (tenant, await scheduler.run_now(app.build_sweep_task(tenant)))
+            for tenant in choose_active_tenants(app.settings, named)
         ]
 
 
-def _json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:
+def _to_heat_json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:
     return {
         "tenant_id": tenant,
         "account_id": each.account,
@@ -282,7 +288,7 @@ def _json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:
     }
 
 
-def _signal_json(each: Signal) -> dict[str, Json]:
+def _to_signal_json(each: Signal) -> dict[str, Json]:
     return {
         "id": each.id,
         "kind": each.kind.value,

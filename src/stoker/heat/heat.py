@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import in_utc
-from stoker.heat.tiers import SIGNALS_KEPT, Tier, TierRule, TierStanding, tier_after
+from stoker.base.types import to_utc
+from stoker.heat.tiers import MAX_SIGNALS, Tier, TierRule, TierState, update_tier
 
 Floats = NDArray[np.float64]
 
@@ -33,13 +33,13 @@ Ints = NDArray[np.int64]
 
 _TICK = timedelta.resolution
 
-_FIRST, _LAST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+_MIN_DATE, _MAX_DATE = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
-_LONGEST = timedelta(days=3660)
+_MAX_HALF_LIFE = timedelta(days=3660)
 
-_NOTHING = 1e-12  # what has faded this far is gone
+_MIN_LEFT = 1e-12  # what has faded this far is gone
 
-_GONE = 1100  # half-lives after which nothing is left of any number
+_MAX_HALVINGS = 1100  # half-lives after which nothing is left of any number
 
 
 class SignalKind(StrEnum):
@@ -67,8 +67,8 @@ class Signal:
             raise PermanentError("a signal needs an id and an account")
         if not 0.0 <= self.strength <= 1.0:
             raise PermanentError(f"a signal's strength is 0 to 1, not {self.strength!r}")
-        at = in_utc(self.at, what="a signal's time")
-        if not _FIRST <= at < _LAST:
+        at = to_utc(self.at, what="a signal's time")
+        if not _MIN_DATE <= at < _MAX_DATE:
             raise PermanentError(f"a signal's time is in the years 1900 to 8999, not {self.at}")
         object.__setattr__(self, "at", at)
 
@@ -87,9 +87,9 @@ class HeatRule:
         weights = (self.posture_weight, self.recency_weight, self.volume_weight)
         if not all(0.0 <= weight <= 1e6 for weight in weights) or sum(weights) < 1e-6:
             raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
-        if not timedelta(minutes=1) <= self.half_life <= _LONGEST:
+        if not timedelta(minutes=1) <= self.half_life <= _MAX_HALF_LIFE:
             raise ConfigError(
-                f"a half-life is 1 minute to {_LONGEST.days} days, not {self.half_life}"
+                f"a half-life is 1 minute to {_MAX_HALF_LIFE.days} days, not {self.half_life}"
             )
         if not 1e-6 <= self.volume_scale <= 1e9:
             raise ConfigError(f"the scale of volume is above 0, not {self.volume_scale!r}")
@@ -141,9 +141,9 @@ class AccountHeat:
     updated_at: datetime  # of the last signal, posture or tier that changed something
 
 
-def unheard(account: CompanyId, *, now: datetime) -> AccountHeat:
+def new_account_heat(account: CompanyId, *, now: datetime) -> AccountHeat:
     """Return the heat of an account nobody has said anything about."""
-    now = in_utc(now, what="now")
+    now = to_utc(now, what="now")
     return AccountHeat(
         account=account,
         score=0.0,
@@ -156,45 +156,45 @@ def unheard(account: CompanyId, *, now: datetime) -> AccountHeat:
     )
 
 
-def arrived(signal: Signal, *, now: datetime) -> Signal:
+def clamp_signal_date(signal: Signal, *, now: datetime) -> Signal:
     """Return the signal as it is kept: one dated ahead of its arrival happened on arrival."""
     return signal if signal.at <= now else replace(signal, at=now)
 
 
-def with_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountHeat:
-    """Return the account with one more signal in its state; the score follows with `heat_at`.
+def add_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountHeat:
+    """Return the account with one more signal in its state; the score follows with `score_heat`.
 
     Signals may come in any order. That each comes once is the store's business.
     """
     state = heat.state
     if signal.strength == 0.0:
         return heat
-    as_of = _grid(signal.at, rule.half_life)
+    as_of = _round_to_half_life(signal.at, rule.half_life)
     if state.as_of is not None and state.as_of > as_of:
         as_of = state.as_of
-    kept = _left(state.as_of, as_of, rule.half_life) if state.as_of else 0.0
-    fresh = signal.strength * _left(signal.at, as_of, rule.half_life)
+    kept = _compute_left_share(state.as_of, as_of, rule.half_life) if state.as_of else 0.0
+    fresh = signal.strength * _compute_left_share(signal.at, as_of, rule.half_life)
     moved = HeatState(
         posture=state.posture,
         peak=max(state.peak * kept, fresh),
         mass=state.mass * kept + fresh,
         as_of=as_of,
-        latest=tuple(sorted((*state.latest, signal.at), reverse=True)[:SIGNALS_KEPT]),
+        latest=tuple(sorted((*state.latest, signal.at), reverse=True)[:MAX_SIGNALS]),
     )
     return replace(heat, state=moved)
 
 
-def with_posture(heat: AccountHeat, posture: float) -> AccountHeat:
-    """Return the account with this posture (0 to 1); the score follows with `heat_at`."""
+def set_posture(heat: AccountHeat, posture: float) -> AccountHeat:
+    """Return the account with this posture (0 to 1); the score follows with `score_heat`."""
     return replace(heat, state=replace(heat.state, posture=posture))
 
 
-def heat_at(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
+def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
     """Return the account's heat at this moment: score, factors and tier, from its state alone."""
-    now = in_utc(now, what="now")
+    now = to_utc(now, what="now")
     state = heat.state
-    as_of = np.array([in_ticks(state.as_of or _EPOCH)], np.int64)
-    score, recency, volume = scores(
+    as_of = np.array([to_ticks(state.as_of or _EPOCH)], np.int64)
+    score, recency, volume = compute_scores(
         np.array([state.posture]),
         np.array([state.peak]),
         np.array([state.mass]),
@@ -202,8 +202,8 @@ def heat_at(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule
         now=now,
         rule=rule,
     )
-    before = TierStanding(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-    after = tier_after(before, score=float(score[0]), latest=state.latest, now=now, rule=tiers)
+    before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
+    after = update_tier(before, score=float(score[0]), latest=state.latest, now=now, rule=tiers)
     return replace(
         heat,
         score=float(score[0]),
@@ -220,7 +220,7 @@ def heat_at(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule
     )
 
 
-def heated(
+def compute_heat(
     heat: AccountHeat,
     signals: Iterable[Signal] = (),
     *,
@@ -230,32 +230,32 @@ def heated(
     tiers: TierRule,
 ) -> AccountHeat:
     """Return the account after these signals arrived and its posture became this, at `now`."""
-    now, before = in_utc(now, what="now"), heat.state
+    now, before = to_utc(now, what="now"), heat.state
     for signal in signals:
-        heat = with_signal(heat, arrived(signal, now=now), rule=rule)
+        heat = add_signal(heat, clamp_signal_date(signal, now=now), rule=rule)
     if posture is not None:
-        heat = with_posture(heat, posture)
+        heat = set_posture(heat, posture)
     if heat.state != before:
         heat = replace(heat, updated_at=now)
-    return heat_at(heat, now=now, rule=rule, tiers=tiers)
+    return score_heat(heat, now=now, rule=rule, tiers=tiers)
 
 
-def scores(
+def compute_scores(
     posture: Floats, peak: Floats, mass: Floats, as_of: Ints, *, now: datetime, rule: HeatRule
 ) -> tuple[Floats, Floats, Floats]:
     """Return every account's score, recency and volume at this moment, each 0 to 1.
 
-    `as_of` is in microseconds since 1970 (`in_ticks`), at most a half-life after `now`. Every step
+    `as_of` is in microseconds since 1970 (`to_ticks`), at most a half-life after `now`. Every step
     is one that rounding keeps in order, so more posture, a larger peak or a larger mass never
     gives a lower score.
     """
     half_life = rule.half_life // _TICK
-    halvings, rest = np.divmod(in_ticks(now) - as_of, half_life)
+    halvings, rest = np.divmod(to_ticks(now) - as_of, half_life)
     share = np.exp2(rest / -float(half_life))
-    left = np.ldexp(share, -np.clip(halvings, -1, _GONE).astype(np.int32))
-    recency = np.minimum(_whole(peak * left), 1.0)
+    left = np.ldexp(share, -np.clip(halvings, -1, _MAX_HALVINGS).astype(np.int32))
+    recency = np.minimum(_drop_faded(peak * left), 1.0)
     with np.errstate(divide="ignore", over="ignore"):
-        volume = 1.0 / (1.0 + rule.volume_scale / _whole(mass * left))
+        volume = 1.0 / (1.0 + rule.volume_scale / _drop_faded(mass * left))
     weighed = rule.posture_weight * posture
     weighed = weighed + rule.recency_weight * recency
     weighed = weighed + rule.volume_weight * volume
@@ -263,37 +263,37 @@ def scores(
     return np.minimum(weighed / total, 1.0), recency, volume
 
 
-def in_ticks(moment: datetime) -> int:
+def to_ticks(moment: datetime) -> int:
     """Return the moment as columns hold it: whole microseconds since 1970."""
     return (moment - _EPOCH) // _TICK
 
 
-def _whole(faded: Floats) -> Floats:
-    return np.where(faded < _NOTHING, 0.0, faded)
+def _drop_faded(faded: Floats) -> Floats:
+    return np.where(faded < _MIN_LEFT, 0.0, faded)
 
 
-def _grid(at: datetime, half_life: timedelta) -> datetime:
+def _round_to_half_life(at: datetime, half_life: timedelta) -> datetime:
     return _EPOCH - half_life * ((_EPOCH - at) // half_life)
 
 
-def _left(at: datetime, as_of: datetime, half_life: timedelta) -> float:
+def _compute_left_share(at: datetime, as_of: datetime, half_life: timedelta) -> float:
     halvings, rest = divmod(as_of - at, half_life)
-    return math.ldexp(2.0 ** -(rest / half_life), -min(halvings, _GONE))
+    return math.ldexp(2.0 ** -(rest / half_life), -min(halvings, _MAX_HALVINGS))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def swept(
+def score_heats(
     heats: Sequence[AccountHeat], *, now: datetime, rule: HeatRule, tiers: TierRule
 ) -> list[AccountHeat]:
     """Return what `heat.heat_at` says of each account at this moment, in the order given."""
-    now, states = in_utc(now, what="now"), [heat.state for heat in heats]
-    columns = scores(
+    now, states = to_utc(now, what="now"), [heat.state for heat in heats]
+    columns = compute_scores(
         np.array([state.posture for state in states], np.float64),
         np.array([state.peak for state in states], np.float64),
         np.array([state.mass for state in states], np.float64),
-        np.array([in_ticks(state.as_of or _EPOCH) for state in states], np.int64),
+        np.array([to_ticks(state.as_of or _EPOCH) for state in states], np.int64),
         now=now,
         rule=rule,
     )
@@ -301,8 +301,8 @@ def swept(
     for heat, score, recency, volume in zip(
         heats, *(column.tolist() for column in columns), strict=True
     ):
-        before = TierStanding(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-        stands = tier_after(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
+        before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
+        stands = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
         after.append(
             AccountHeat(
                 account=heat.account,
@@ -323,7 +323,7 @@ def swept(
     return after
 
 
-def all_heated(
+def compute_heats(
     heats: Sequence[AccountHeat],
     *,
     signals: Mapping[CompanyId, Sequence[Signal]] | None = None,
@@ -333,12 +333,12 @@ def all_heated(
     tiers: TierRule,
 ) -> list[AccountHeat]:
     """Return what `heat.heated` says of each account after its signals and with its posture."""
-    now, moved = in_utc(now, what="now"), list[AccountHeat]()
+    now, moved = to_utc(now, what="now"), list[AccountHeat]()
     for heat in heats:
         after = heat
         for signal in (signals or {}).get(heat.account, ()):
-            after = with_signal(after, arrived(signal, now=now), rule=rule)
+            after = add_signal(after, clamp_signal_date(signal, now=now), rule=rule)
         if postures and heat.account in postures:
-            after = with_posture(after, postures[heat.account])
+            after = set_posture(after, postures[heat.account])
         moved.append(after if after.state == heat.state else replace(after, updated_at=now))
-    return swept(moved, now=now, rule=rule, tiers=tiers)
+    return score_heats(moved, now=now, rule=rule, tiers=tiers)

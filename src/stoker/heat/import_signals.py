@@ -15,17 +15,17 @@ from zoneinfo import ZoneInfo
 from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
 from stoker.base.types import Json
-from stoker.context import Store
+from stoker.context import TenantStores
 from stoker.heat.heat import HeatRule, Signal
-from stoker.heat.signals import signal_in
+from stoker.heat.signals import parse_signal
 from stoker.heat.tiers import TierRule
 
-_BATCH = 1000
+BATCH_SIZE = 1000
 
-MOST_BAD = 1000  # told with their reasons; the others are only counted
+MAX_ERRORS_SHOWN = 1000  # told with their reasons; the others are only counted
 
 
-class Row(Protocol):
+class SignalRow(Protocol):
     """One row of somebody's table."""
 
     @property
@@ -45,42 +45,42 @@ class Row(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What came of a table of signals."""
 
     new: int = 0
     known: int = 0
     accounts: set[CompanyId] = field(default_factory=set)  # whose heat moved
-    bad: int = 0
-    told: list[tuple[int, str]] = field(default_factory=list)  # line and reason, the first ones
+    rejected: int = 0
+    errors: list[tuple[int, str]] = field(default_factory=list)  # line and reason, the first ones
 
-    def refuse(self, line: int, because: str) -> None:
+    def add_error(self, line: int, because: str) -> None:
         """Count a bad row, and keep the reason of the first ones."""
-        self.bad += 1
-        if len(self.told) < MOST_BAD:
-            self.told.append((line, because))
+        self.rejected += 1
+        if len(self.errors) < MAX_ERRORS_SHOWN:
+            self.errors.append((line, because))
 
 
 async def import_signals(
-    store: Store,
-    rows: Iterable[Row],
+    store: TenantStores,
+    rows: Iterable[SignalRow],
     *,
     heat: HeatRule,
     tiers: TierRule,
     zone: ZoneInfo,
     clock: Clock,
-) -> Imported:
+) -> ImportResult:
     """Take over every good row; return what came of all of them."""
-    done, left = Imported(), iter(rows)
+    done, left = ImportResult(), iter(rows)
     strangers: dict[CompanyId, bool] = {}
-    while batch := list(islice(left, _BATCH)):
+    while batch := list(islice(left, BATCH_SIZE)):
         now, signals = clock.now(), list[Signal]()
         for row in batch:
-            told = row.wrong or signal_in(row.said, zone=zone, now=now)
+            told = row.wrong or parse_signal(row.said, zone=zone, now=now)
             if isinstance(told, str):
-                done.refuse(row.line, told)
-            elif await _stranger(store, told.account, strangers):
-                done.refuse(row.line, f"no company {told.account!r} is known to {store.tenant}")
+                done.add_error(row.line, told)
+            elif await _is_unknown_account(store, told.account, strangers):
+                done.add_error(row.line, f"no company {told.account!r} is known to {store.tenant}")
             else:
                 signals.append(told)
         added = await store.attention.add_signals(signals, rule=heat, tiers=tiers, now=now)
@@ -90,7 +90,9 @@ async def import_signals(
     return done
 
 
-async def _stranger(store: Store, account: CompanyId, seen: dict[CompanyId, bool]) -> bool:
+async def _is_unknown_account(
+    store: TenantStores, account: CompanyId, seen: dict[CompanyId, bool]
+) -> bool:
     if account not in seen:
-        seen[account] = await store.accounts.dossier(account) is None
+        seen[account] = await store.accounts.find_company_record(account) is None
     return seen[account]

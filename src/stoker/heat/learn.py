@@ -9,37 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.accounts.model import Dossier
+from stoker.accounts.model import CompanyRecord
 from stoker.base.types import Depth
-from stoker.context import Store
+from stoker.context import TenantStores
 from stoker.crawl.model import SiteVisit
-from stoker.heat.beliefs import BeliefRule
+from stoker.heat.beliefs import ChangeRateRule
 from stoker.heat.heat import HeatRule
-from stoker.heat.signals import lesson, posture
+from stoker.heat.signals import compute_posture, observe_lookup
 from stoker.heat.tiers import TierRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learning:
+class LookupFeedback:
     """How a tenant's looks are learned from."""
 
     heat: HeatRule
     tiers: TierRule
-    beliefs: BeliefRule
+    beliefs: ChangeRateRule
 
-    async def looked(
+    async def record_lookup(
         self,
-        store: Store,
+        store: TenantStores,
         *,
         run: str,
         depth: Depth,
         visit: SiteVisit | None,
-        before: Dossier,
-        after: Dossier,
+        before: CompanyRecord,
+        after: CompanyRecord,
         now: datetime,
     ) -> None:
         """Learn from one look."""
-        taught = lesson(
+        taught = observe_lookup(
             look=f"{run}/{before.company.id}",
             depth=depth,
             visit=visit,
@@ -48,10 +48,10 @@ class Learning:
             at=now,
         )
         score = after.score or before.score
-        await store.attention.put_postures(
-            {before.company.id: posture(score)}, rule=self.heat, tiers=self.tiers, now=now
+        await store.attention.update_postures(
+            {before.company.id: compute_posture(score)}, rule=self.heat, tiers=self.tiers, now=now
         )
-        await store.attention.observe([taught.observed], rule=self.beliefs)
+        await store.attention.record_lookups([taught.observed], rule=self.beliefs)
         if taught.signals:
             await store.attention.add_signals(
                 taught.signals, rule=self.heat, tiers=self.tiers, now=now

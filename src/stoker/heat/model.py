@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Json
-from stoker.heat.beliefs import AccountBelief, BeliefRule, Observed
+from stoker.heat.beliefs import AccountChangeRate, ChangeRateRule, LookupObservation
 from stoker.heat.heat import AccountHeat, HeatRule, Signal
 from stoker.heat.tiers import Tier, TierRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class AddedSignals:
     """How signals compared with what was known, and what the new ones made of their accounts."""
 
     new: int = 0
@@ -59,12 +59,12 @@ class AccountColumns:
     signals: NDArray[np.float64]  # strengths of those since the surface was last seen, together
 
 
-class AttentionStore(Protocol):
+class PullStore(Protocol):
     """One tenant's signals, heats and beliefs, and the plans that were made of them."""
 
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
-    ) -> Added:
+    ) -> AddedSignals:
         """Remember signals and move their accounts' heat, as `core.heat.heated` says. Atomic.
 
         An id is good once: one that is known moves nothing, whatever else it says now. Signals
@@ -72,11 +72,11 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
+    async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
         """Return an account's signals, newest first, then by id."""
         ...
 
-    async def prune_signals(self, *, before: datetime, limit: int = 10_000) -> int:
+    async def delete_old_signals(self, *, before: datetime, limit: int = 10_000) -> int:
         """Forget up to so many of the oldest signals from before then; return how many went.
 
         Heat keeps what they did to it. One that is said again later counts again, so `before` is
@@ -84,7 +84,7 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def put_postures(
+    async def update_postures(
         self,
         postures: Mapping[CompanyId, float],
         *,
@@ -99,7 +99,7 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def put_heats(
+    async def update_heats(
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
     ) -> int:
         """Put heats in place of those expected, account by account; return how many were put.
@@ -109,19 +109,21 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def heat(self, account: CompanyId) -> AccountHeat | None:
+    async def find_heat(self, account: CompanyId) -> AccountHeat | None:
         """Return how hot an account was when somebody last reckoned it."""
         ...
 
-    async def heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
+    async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
         """Return one page of heats, in the order of their accounts' ids."""
         ...
 
-    async def hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
+    async def list_hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
         """Return the hottest accounts, of one tier or of all, by score, then by id."""
         ...
 
-    async def observe(self, looks: Sequence[Observed], *, rule: BeliefRule) -> int:
+    async def record_lookups(
+        self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
+    ) -> int:
         """Learn from looks, as `core.facets.learned` says; return how many were new. Atomic.
 
         A key is good once: a look whose key is known teaches nothing. They are taken by their
@@ -129,25 +131,28 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def beliefs(self, *, after: str = "", limit: int = 1000) -> list[AccountBelief]:
+    async def list_change_rates(
+        self, *, after: str = "", limit: int = 1000
+    ) -> list[AccountChangeRate]:
         """Return one page of what looks have taught, in the order of their accounts' ids."""
         ...
 
-    async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+    async def read_columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
         """Return one page of every account that has a heat, with what looks have taught about it.
 
-        For whoever goes over a million of them; the numbers are those of `heats` and `beliefs`.
+        For whoever goes over a million of them; the numbers are those of `list_heats` and
+        `list_change_rates`.
         """
         ...
 
-    async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:
+    async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
         """Forget the keys of up to so many of the oldest looks from before then.
 
         Beliefs keep what they taught. Returns how many went.
         """
         ...
 
-    async def keep_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
+    async def insert_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
         """Keep what was decided for a run, with its parts in order; False if it is there already.
 
         A run decides once: raises ConflictError, and changes nothing, when another plan of the
@@ -155,18 +160,18 @@ class AttentionStore(Protocol):
         """
         ...
 
-    async def plan(self, run: str) -> PlanRecord | None:
+    async def find_plan(self, run: str) -> PlanRecord | None:
         """Return what was decided for a run."""
         ...
 
-    async def plan_part(self, run: str, number: int) -> bytes | None:
+    async def find_plan_part(self, run: str, number: int) -> bytes | None:
         """Return one part of a run's plan, the first is 0; None when there is none."""
         ...
 
-    async def plans(self, *, limit: int = 100) -> list[PlanRecord]:
+    async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
         """Return the newest plans, by their runs' names."""
         ...
 
-    async def drop_plans(self, runs: Sequence[str]) -> int:
+    async def delete_plans(self, runs: Sequence[str]) -> int:
         """Forget the plans of these runs, parts and all; return how many there were."""
         ...

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.jsontools import object_in
+from stoker.base.jsontools import get_object
 from stoker.base.types import Json
-from stoker.files.tables import LONGEST_LINE, records
-from stoker.heat.signals import COLUMNS, NEEDED
-from stoker.http.strict_json import read_json
+from stoker.files.tables import MAX_LINE_BYTES, read_csv
+from stoker.heat.signals import REQUIRED_COLUMNS, SIGNAL_COLUMNS
+from stoker.http.strict_json import parse_json
 
 _JSON_LINES = {".jsonl", ".ndjson"}
 
@@ -29,51 +29,58 @@ class SignalRow:
     wrong: str = ""
 
 
-def signal_rows(path: Path) -> Iterator[SignalRow]:
+def read_signal_rows(path: Path) -> Iterator[SignalRow]:
     """Yield every row of a file. Raises ConfigError when it cannot be read at all."""
     try:
         with path.open("rb") as file:
-            yield from _json(file) if path.suffix.lower() in _JSON_LINES else _csv(file)
+            yield from (
+                _read_json_rows(file)
+                if path.suffix.lower() in _JSON_LINES
+                else _read_csv_rows(file)
+            )
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _csv(file: BinaryIO) -> Iterator[SignalRow]:
+def _read_csv_rows(file: BinaryIO) -> Iterator[SignalRow]:
     names: list[str] | None = None
-    for record in records(file):
+    for record in read_csv(file):
         if names is None:
             names = [cell.strip().lower() for cell in record.cells]
-            if not set(NEEDED) <= set(names):
+            if not set(REQUIRED_COLUMNS) <= set(names):
+                optional = ", ".join(
+                    name for name in SIGNAL_COLUMNS if name not in REQUIRED_COLUMNS
+                )
                 raise ConfigError(
-                    f"the file's first line must name its columns: {' and '.join(NEEDED)}, "
-                    f"and {', '.join(name for name in COLUMNS if name not in NEEDED)} if known"
+                    "the file's first line must name its columns: "
+                    f"{' and '.join(REQUIRED_COLUMNS)}, and {optional} if known"
                 )
         elif record.wrong:
             yield SignalRow(record.line, wrong=record.wrong)
         else:
             yield SignalRow(record.line, dict(zip(names, record.cells, strict=True)))
     if names is None:
-        raise ConfigError(f"the file is empty; its first line names {', '.join(COLUMNS)}")
+        raise ConfigError(f"the file is empty; its first line names {', '.join(SIGNAL_COLUMNS)}")
 
 
-def _json(file: BinaryIO) -> Iterator[SignalRow]:
+def _read_json_rows(file: BinaryIO) -> Iterator[SignalRow]:
     number = 0
-    while raw := file.readline(LONGEST_LINE + 1):
+    while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        whole = raw.endswith(b"\n") or len(raw) <= LONGEST_LINE
-        while not raw.endswith(b"\n") and (more := file.readline(LONGEST_LINE + 1)):
+        whole = raw.endswith(b"\n") or len(raw) <= MAX_LINE_BYTES
+        while not raw.endswith(b"\n") and (more := file.readline(MAX_LINE_BYTES + 1)):
             raw = more
         if not whole:
-            yield SignalRow(number, wrong=f"it has more than {LONGEST_LINE} bytes")
+            yield SignalRow(number, wrong=f"it has more than {MAX_LINE_BYTES} bytes")
         elif raw.strip():
-            yield _object(number, raw)
+            yield _parse_object(number, raw)
 
 
-def _object(number: int, raw: bytes) -> SignalRow:
+def _parse_object(number: int, raw: bytes) -> SignalRow:
     try:
-        data = read_json(raw)
+        data = parse_json(raw)
     except PermanentError:
         return SignalRow(number, wrong="it is no JSON")
     if not isinstance(data, Mapping):
         return SignalRow(number, wrong="it is no JSON object")
-    return SignalRow(number, object_in(data))
+    return SignalRow(number, get_object(data))

@@ -23,86 +23,86 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from stoker.accounts.model import Bucket, CompanyId, Dossier, LeadScore
+from stoker.accounts.model import Bucket, CompanyId, CompanyRecord, LeadScore
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import Depth, Json, clean_text, in_utc
-from stoker.crawl.model import Outcome, SiteVisit
-from stoker.heat.beliefs import Observed
+from stoker.base.types import Depth, Json, clean_text, to_utc
+from stoker.crawl.model import SiteVisit, VisitOutcome
+from stoker.heat.beliefs import LookupObservation
 from stoker.heat.heat import Signal, SignalKind
 
-COLUMNS = ("account", "at", "strength", "source", "id")
+SIGNAL_COLUMNS = ("account", "at", "strength", "source", "id")
 
-NEEDED = ("account", "at")
+REQUIRED_COLUMNS = ("account", "at")
 
-LONGEST = 200
+MAX_TEXT = 200
 
-_SHOWN = 40
+_MAX_SHOWN = 40
 
 
-def signal_in(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) -> Signal | str:
+def parse_signal(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) -> Signal | str:
     """Return the signal a row tells of, or why it tells of none.
 
     A time without a zone is a wall clock's in `zone`. One that lies ahead of `now` is a mistake.
     """
-    said = {name: _text(row.get(name)) for name in COLUMNS}
-    for name in NEEDED:
+    said = {name: _to_text(row.get(name)) for name in SIGNAL_COLUMNS}
+    for name in REQUIRED_COLUMNS:
         if not said[name]:
             return f"it has no {name}"
     try:
         read = datetime.fromisoformat(said["at"])
-        at = in_utc(read if read.tzinfo is not None else read.replace(tzinfo=zone))
+        at = to_utc(read if read.tzinfo is not None else read.replace(tzinfo=zone))
     except (ValueError, ConfigError):
-        return f"its time {_shown(said['at'])} is none; write it like 2026-11-16T08:30:00Z"
+        return f"its time {_shorten(said['at'])} is none; write it like 2026-11-16T08:30:00Z"
     if at > now:
-        return f"its time {_shown(said['at'])} has not come yet"
+        return f"its time {_shorten(said['at'])} has not come yet"
     try:
         strength = float(said["strength"] or "1")
     except ValueError:
-        return f"its strength {_shown(said['strength'])} is no number"
-    account = said["account"][:LONGEST]
-    name = said["id"] or _digest(account, at.isoformat(), said["strength"], said["source"])
+        return f"its strength {_shorten(said['strength'])} is no number"
+    account = said["account"][:MAX_TEXT]
+    name = said["id"] or _compute_digest(account, at.isoformat(), said["strength"], said["source"])
     try:
         return Signal(
-            id=f"import/{name[:LONGEST]}",
+            id=f"import/{name[:MAX_TEXT]}",
             account=CompanyId(account),
             kind=SignalKind.IMPORTED,
             at=at,
             strength=strength,
-            source=said["source"][:LONGEST],
+            source=said["source"][:MAX_TEXT],
         )
     except PermanentError as error:
         return str(error)
 
 
-def _text(value: Json) -> str:
+def _to_text(value: Json) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     return " ".join(clean_text(str(value)).split())
 
 
-def _digest(*parts: str) -> str:
+def _compute_digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _shown(text: str) -> str:
-    return repr(text[:_SHOWN])
+def _shorten(text: str) -> str:
+    return repr(text[:_MAX_SHOWN])
 
 
-FITS = 0.5  # of an account that was never scored, but is one the tenant looks for
+MIN_POSTURE = 0.5  # of an account that was never scored, but is one the tenant looks for
 
 SITE_STRENGTH = 0.5
 
 SCORE_STRENGTH = 0.8
 
-_BETTER = {Bucket.LOW: 0, Bucket.MEDIUM: 1, Bucket.HIGH: 2}
+_BUCKET_RANKS = {Bucket.LOW: 0, Bucket.MEDIUM: 1, Bucket.HIGH: 2}
 
 
-def posture(score: LeadScore | None) -> float:
+def compute_posture(score: LeadScore | None) -> float:
     """Return the posture of an account a tenant looks for, 0 to 1."""
-    return FITS if score is None else score.value
+    return MIN_POSTURE if score is None else score.value
 
 
-def site_signal(account: CompanyId, *, look: str, site: str, at: datetime) -> Signal:
+def build_site_signal(account: CompanyId, *, look: str, site: str, at: datetime) -> Signal:
     """Return the signal that an account's site says something new, as one look found."""
     return Signal(
         id=f"site/{look}",
@@ -114,7 +114,7 @@ def site_signal(account: CompanyId, *, look: str, site: str, at: datetime) -> Si
     )
 
 
-def score_signal(
+def build_score_signal(
     account: CompanyId,
     *,
     look: str,
@@ -126,7 +126,11 @@ def score_signal(
 
     A first score is none: it is what we learned, not what happened there.
     """
-    if before is None or after is None or _BETTER[after.bucket] <= _BETTER[before.bucket]:
+    if (
+        before is None
+        or after is None
+        or _BUCKET_RANKS[after.bucket] <= _BUCKET_RANKS[before.bucket]
+    ):
         return None
     return Signal(
         id=f"score/{look}",
@@ -139,53 +143,53 @@ def score_signal(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class Observation:
     """What a look teaches."""
 
-    observed: Observed
+    observed: LookupObservation
     signals: tuple[Signal, ...] = ()
 
 
-def lesson(
+def observe_lookup(
     *,
     look: str,
     depth: Depth,
     visit: SiteVisit | None,
-    before: Dossier,
-    after: Dossier,
+    before: CompanyRecord,
+    after: CompanyRecord,
     at: datetime,
-) -> Lesson:
+) -> Observation:
     """Return what a look teaches; `look` is its own name, however often it is told.
 
     Nothing a first look finds is news, nor what the first look at its site does.
     """
     account = before.company.id
     first = before.looked_at is None or not before.company.website
-    surface = _surface(visit)
-    deep = _deep(before, after) if depth is Depth.DEEP else None
+    surface = _has_surface_changed(visit)
+    deep = _has_deep_changed(before, after) if depth is Depth.DEEP else None
     signals: list[Signal] = []
     if surface and not first and visit is not None:
-        signals.append(site_signal(account, look=look, site=visit.site, at=at))
-    better = score_signal(account, look=look, before=before.score, after=after.score, at=at)
+        signals.append(build_site_signal(account, look=look, site=visit.site, at=at))
+    better = build_score_signal(account, look=look, before=before.score, after=after.score, at=at)
     if better is not None and not first:
         signals.append(better)
-    return Lesson(
-        observed=Observed(key=look, account=account, at=at, surface=surface, deep=deep),
+    return Observation(
+        observed=LookupObservation(key=look, account=account, at=at, surface=surface, deep=deep),
         signals=tuple(signals),
     )
 
 
-def _surface(visit: SiteVisit | None) -> bool:
-    if visit is None or visit.outcome not in (Outcome.READ, Outcome.THIN):
+def _has_surface_changed(visit: SiteVisit | None) -> bool:
+    if visit is None or visit.outcome not in (VisitOutcome.READ, VisitOutcome.THIN):
         return False
     return any(page.changed_at == page.seen_at for page in visit.seen)
 
 
-def _deep(before: Dossier, after: Dossier) -> bool:
-    return _known(before) != _known(after)
+def _has_deep_changed(before: CompanyRecord, after: CompanyRecord) -> bool:
+    return _to_known_facts(before) != _to_known_facts(after)
 
 
-def _known(dossier: Dossier) -> frozenset[tuple[str, str]]:
+def _to_known_facts(dossier: CompanyRecord) -> frozenset[tuple[str, str]]:
     """Return what is known of a company besides its site: facts by name, people by address."""
-    facts = {(finding.field.value, finding.value) for finding in dossier.findings}
+    facts = {(finding.field.value, finding.value) for finding in dossier.facts}
     return frozenset(facts | {("contact", contact.key) for contact in dossier.contacts})

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.accounts.model import CompanyId, LeadScore, Standing
+from stoker.accounts.model import Candidate, CompanyId, LeadScore
 from stoker.base.clock import Clock
-from stoker.context import Store
-from stoker.heat.heat import HeatRule, swept
-from stoker.heat.model import AttentionStore
-from stoker.heat.signals import posture
+from stoker.context import TenantStores
+from stoker.heat.heat import HeatRule, score_heats
+from stoker.heat.model import PullStore
+from stoker.heat.signals import compute_posture
 from stoker.heat.tiers import Tier, TierRule
 from stoker.runs.model import RunState
-from stoker.runs.service import Ending, OpenRun
+from stoker.runs.service import RunHandle, RunResult
 
 KIND = "sweep"
 
-_PAGE = 5000
+_PAGE_SIZE = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepResult:
     """What a sweep found."""
 
     accounts: int = 0
@@ -38,7 +38,7 @@ class Swept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class HeatSweep:
     """One tenant's sweep, as work that is due again and again."""
 
     heat: HeatRule
@@ -50,52 +50,58 @@ class Sweep:
         """What its runs are listed under."""
         return KIND
 
-    async def __call__(self, run: OpenRun) -> Ending:
+    async def __call__(self, run: RunHandle) -> RunResult:
         """Sweep; what was found is in the counts."""
-        with run.step(KIND) as step:
-            found = await self.swept(run.store, clock=run.clock)
+        with run.time_step(KIND) as step:
+            found = await self.recompute(run.store, clock=run.clock)
             step.items = found.accounts
-        counts = {name: getattr(found, name) for name in Swept.__slots__}
-        return Ending(state=RunState.DONE, counts=counts)
+        counts = {name: getattr(found, name) for name in SweepResult.__slots__}
+        return RunResult(state=RunState.DONE, counts=counts)
 
-    async def swept(self, store: Store, *, clock: Clock) -> Swept:
+    async def recompute(self, store: TenantStores, *, clock: Clock) -> SweepResult:
         """Give accounts that fit and have no heat yet one, and reckon everybody's anew."""
-        new = await self._met(store, clock)
-        return await self._reckoned(store.attention, clock, new=new)
+        new = await self._add_new_accounts(store, clock)
+        return await self._recompute(store.attention, clock, new=new)
 
-    async def _met(self, store: Store, clock: Clock) -> int:
+    async def _add_new_accounts(self, store: TenantStores, clock: Clock) -> int:
         new, after, last = 0, "", ""
         known: set[CompanyId] = set()
-        while page := await store.accounts.candidates(rule=self.icp_rule, after=after, limit=_PAGE):
+        while page := await store.accounts.list_candidates(
+            rule=self.icp_rule, after=after, limit=_PAGE_SIZE
+        ):
             after = page[-1].id
             # Heats come in the same order, so each page of them is read once.
-            while last < after and (heats := await store.attention.heats(after=last, limit=_PAGE)):
+            while last < after and (
+                heats := await store.attention.list_heats(after=last, limit=_PAGE_SIZE)
+            ):
                 known |= {heat.account for heat in heats}
                 last = heats[-1].account
             unmet = {
-                one.id: posture(await _score(store, one)) for one in page if one.id not in known
+                one.id: compute_posture(await _find_score(store, one))
+                for one in page
+                if one.id not in known
             }
             known = {account for account in known if account > after}
             if unmet:
-                new += await store.attention.put_postures(
+                new += await store.attention.update_postures(
                     unmet, rule=self.heat, tiers=self.tiers, now=clock.now()
                 )
         return new
 
-    async def _reckoned(self, attention: AttentionStore, clock: Clock, *, new: int) -> Swept:
+    async def _recompute(self, attention: PullStore, clock: Clock, *, new: int) -> SweepResult:
         accounts = warmer = cooler = put = 0
         tiers = dict.fromkeys(Tier, 0)
         after = ""
-        while page := await attention.heats(after=after, limit=_PAGE):
+        while page := await attention.list_heats(after=after, limit=_PAGE_SIZE):
             after = page[-1].account
-            now = swept(page, now=clock.now(), rule=self.heat, tiers=self.tiers)
-            put += await attention.put_heats(now, expected=page)
+            now = score_heats(page, now=clock.now(), rule=self.heat, tiers=self.tiers)
+            put += await attention.update_heats(now, expected=page)
             accounts += len(page)
             for before, heat in zip(page, now, strict=True):
                 tiers[heat.tier] += 1
                 warmer += heat.tier.rank > before.tier.rank
                 cooler += heat.tier.rank < before.tier.rank
-        return Swept(
+        return SweepResult(
             accounts=accounts,
             new=new,
             warmer=warmer,
@@ -107,6 +113,6 @@ class Sweep:
         )
 
 
-async def _score(store: Store, candidate: Standing) -> LeadScore | None:
-    dossier = await store.accounts.dossier(candidate.id) if candidate.scored else None
+async def _find_score(store: TenantStores, candidate: Candidate) -> LeadScore | None:
+    dossier = await store.accounts.find_company_record(candidate.id) if candidate.scored else None
     return dossier.score if dossier else None

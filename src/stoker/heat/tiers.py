@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
 
-SIGNALS_KEPT = 8  # times of an account's last signals; no promotion can ask for more
+MAX_SIGNALS = 8  # times of an account's last signals; no promotion can ask for more
 
 _NONE = timedelta(0)
 
@@ -74,8 +74,8 @@ class TierRule:
                 f"not {self.warm_from!r} and {self.hot_from!r}"
             )
         for number in (self.hot_signals, self.warm_signals):
-            if not 1 <= number <= SIGNALS_KEPT:
-                raise ConfigError(f"a promotion takes 1 to {SIGNALS_KEPT} signals, not {number}")
+            if not 1 <= number <= MAX_SIGNALS:
+                raise ConfigError(f"a promotion takes 1 to {MAX_SIGNALS} signals, not {number}")
         cooldowns = (self.hot_cooldown, self.warm_cooldown, self.cold_cooldown)
         if min(cooldowns) < _NONE or min(self.hot_within, self.warm_within) <= _NONE:
             raise ConfigError("a cooldown is no less than 0, and signals come within more than 0")
@@ -95,7 +95,7 @@ class TierRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierStanding:
+class TierState:
     """Where an account stands: since when, and since when it has been too cool for that."""
 
     tier: Tier
@@ -104,7 +104,7 @@ class TierStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
+class TierService:
     """What a tier is promised: a look this often, this deep; and whether a signal brings one."""
 
     every: timedelta
@@ -112,55 +112,57 @@ class Looks:
     on_signal: bool = False  # a shallow look, before the next one is due
 
 
-def deserved(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
+def choose_tier(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
     """Return the tier this score and these signal times deserve now, cooldowns aside."""
-    if score >= rule.hot_from or _close(latest, rule.hot_signals, rule.hot_within, now):
+    if score >= rule.hot_from or _has_recent(latest, rule.hot_signals, rule.hot_within, now):
         return Tier.HOT
-    if score >= rule.warm_from or _close(latest, rule.warm_signals, rule.warm_within, now):
+    if score >= rule.warm_from or _has_recent(latest, rule.warm_signals, rule.warm_within, now):
         return Tier.WARM
     return Tier.COLD
 
 
-def tier_after(
-    standing: TierStanding,
+def update_tier(
+    standing: TierState,
     *,
     score: float,
     latest: Sequence[datetime],
     now: datetime,
     rule: TierRule,
-) -> TierStanding:
+) -> TierState:
     """Return where an account stands now. Asking twice at one moment changes nothing more.
 
     A cooldown begins when somebody first notices that the account is too cool, so asking seldom
     can only keep it where it is for longer.
     """
-    tier = deserved(score, latest, now=now, rule=rule)
+    tier = choose_tier(score, latest, now=now, rule=rule)
     if tier.rank > standing.tier.rank:
-        return TierStanding(tier=tier, since=now)
+        return TierState(tier=tier, since=now)
     if tier is standing.tier:
         return replace(standing, below_since=None)
     below_since = standing.below_since or now
     if now - below_since < rule.cooldown(standing.tier) or standing.since == now:
         return replace(standing, below_since=below_since)
     lower = BY_RANK[standing.tier.rank - 1]
-    return TierStanding(tier=lower, since=now, below_since=now if tier is not lower else None)
+    return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
 
 
-def looks(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> Looks:
+def get_tier_service(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> TierService:
     """Return what this tier is promised, at this score, after so long in the tier.
 
     Only for COLD do the last two matter: newly cold accounts are looked at as often as a cold
     one ever is; later the colder the rarer.
     """
     if tier is Tier.HOT:
-        return Looks(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
+        return TierService(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
     if tier is Tier.WARM:
-        return Looks(every=rule.warm_every, depth=Depth.SHALLOW)
-    every = intervals(np.array([tier.rank]), np.array([score]), np.array([quiet / _DAY]), rule=rule)
-    return Looks(every=timedelta(days=float(every[0])), depth=Depth.SHALLOW)
+        return TierService(every=rule.warm_every, depth=Depth.SHALLOW)
+    every = compute_intervals(
+        np.array([tier.rank]), np.array([score]), np.array([quiet / _DAY]), rule=rule
+    )
+    return TierService(every=timedelta(days=float(every[0])), depth=Depth.SHALLOW)
 
 
-def intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
+def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
     """Return the days between looks of accounts in these tiers, so many days in them."""
     share = np.clip(score / rule.warm_from, 0.0, 1.0) if rule.warm_from else np.ones(len(score))
     # Geometric, as everywhere between two intervals: each step of heat shortens by the same share.
@@ -171,5 +173,5 @@ def intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule)
     return np.where(ranks == Tier.HOT.rank, rule.hot_every / _DAY, warm)
 
 
-def _close(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:
+def _has_recent(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:
     return sum(at <= now and now - at <= within for at in latest) >= number

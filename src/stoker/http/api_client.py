@@ -26,36 +26,38 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.retry import retry_after
+from stoker.base.retry import parse_retry_after
 from stoker.base.types import Json
 from stoker.budgets.model import Health
-from stoker.http.client import Call, Http, Reply
-from stoker.http.strict_json import read_json
-from stoker.http.url import web_address
+from stoker.http.client import HttpClient, Request, Response
+from stoker.http.strict_json import parse_json
+from stoker.http.url import parse_url
 
-MOST_CREDITS = 1_000_000  # for one call; who says more has not said what it charged
+MAX_CREDITS = 1_000_000  # for one call; who says more has not said what it charged
 
 _KEY = re.compile(r"[\x21-\x7e]{1,500}")
 
 
-def usable_key(vendor: str, key: str) -> str:
+def check_api_key(vendor: str, key: str) -> str:
     """Return a key that can be sent, or say that there is none. It is not repeated."""
     if not _KEY.fullmatch(key):
         raise ConfigError(f"{vendor} needs a key, one word of plain letters; set it in settings")
     return key
 
 
-def spent(vendor: str, told: int | None, *, promised: int, calls: int = 1) -> Mapping[str, int]:
+def compute_billed_cost(
+    vendor: str, told: int | None, *, promised: int, calls: int = 1
+) -> Mapping[str, int]:
     """Return what a call cost, by unit: as the vendor told, or else as promised.
 
     Raises UncertainError when it told a number that cannot be meant.
     """
-    if told is not None and told > MOST_CREDITS:
-        raise UncertainError(f"{vendor} says it charged more than {MOST_CREDITS} credits at once")
+    if told is not None and told > MAX_CREDITS:
+        raise UncertainError(f"{vendor} says it charged more than {MAX_CREDITS} credits at once")
     return {"calls": calls, "credits": promised if told is None else told}
 
 
-async def healthy(look: Callable[[], Awaitable[str]]) -> Health:
+async def check_health(look: Callable[[], Awaitable[str]]) -> Health:
     """Return how a vendor is, by a look at it that costs nothing. Never raises."""
     try:
         return Health(ok=True, detail=await look())
@@ -63,19 +65,19 @@ async def healthy(look: Callable[[], Awaitable[str]]) -> Health:
         return Health(ok=False, detail=str(error))
 
 
-MOST_BYTES = 5_000_000
+MAX_ANSWER_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StatusMeaning:
     """What a status means at a vendor: the kind of error, and the rest of "NAME ..."."""
 
     kind: type[StokerError]
-    because: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class VendorResponse:
     """A vendor's answer, read. `data` is None when there was nothing to read."""
 
     status: int
@@ -83,29 +85,31 @@ class Answered:
     data: Json
 
 
-Judge = Callable[[Answered], StokerError | None]
+ErrorClassifier = Callable[[VendorResponse], StokerError | None]
 
-_LATER = "asks us to come back later"
+_COME_BACK_LATER = "asks us to come back later"
 
-USUAL: Mapping[int, Failure] = {
-    400: Failure(PermanentError, "does not understand this question"),
-    401: Failure(ConfigError, "refuses our key; check it in the settings"),
-    402: Failure(ConfigError, "wants to be paid first; look at the account's balance"),
-    403: Failure(ConfigError, "does not allow this with our key; check the plan and the key"),
-    404: Failure(PermanentError, "knows nothing under this address"),
-    405: Failure(PermanentError, "does not offer this"),
-    408: Failure(TransientError, _LATER),
-    413: Failure(PermanentError, "finds this question too large"),
-    422: Failure(PermanentError, "cannot work with this question"),
-    425: Failure(TransientError, _LATER),
-    429: Failure(TransientError, _LATER),
-    432: Failure(ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"),
-    433: Failure(ConfigError, "says the pay-as-you-go limit is reached; raise it"),
-    503: Failure(TransientError, _LATER),
+DEFAULT_STATUSES: Mapping[int, StatusMeaning] = {
+    400: StatusMeaning(PermanentError, "does not understand this question"),
+    401: StatusMeaning(ConfigError, "refuses our key; check it in the settings"),
+    402: StatusMeaning(ConfigError, "wants to be paid first; look at the account's balance"),
+    403: StatusMeaning(ConfigError, "does not allow this with our key; check the plan and the key"),
+    404: StatusMeaning(PermanentError, "knows nothing under this address"),
+    405: StatusMeaning(PermanentError, "does not offer this"),
+    408: StatusMeaning(TransientError, _COME_BACK_LATER),
+    413: StatusMeaning(PermanentError, "finds this question too large"),
+    422: StatusMeaning(PermanentError, "cannot work with this question"),
+    425: StatusMeaning(TransientError, _COME_BACK_LATER),
+    429: StatusMeaning(TransientError, _COME_BACK_LATER),
+    432: StatusMeaning(
+        ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"
+    ),
+    433: StatusMeaning(ConfigError, "says the pay-as-you-go limit is reached; raise it"),
+    503: StatusMeaning(TransientError, _COME_BACK_LATER),
 }
 
 
-class Vendor:
+class VendorApi:
     """A vendor at a base address, asked with our key. It asks once and never again by itself.
 
     `failures` stands before what is usual. `judge` sees every answer that is not a success first,
@@ -115,18 +119,18 @@ class Vendor:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
         name: str,
         base_url: str,
         headers: Mapping[str, str],
         deadline: timedelta,
-        failures: Mapping[int, Failure] | None = None,
-        judge: Judge | None = None,
-        most_bytes: int = MOST_BYTES,
+        failures: Mapping[int, StatusMeaning] | None = None,
+        judge: ErrorClassifier | None = None,
+        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         try:
-            base = web_address(base_url)
+            base = parse_url(base_url)
         except PermanentError as error:
             raise ConfigError(f"{name}'s base address cannot be used: {error}") from error
         if base.scheme != "https" and not base.host.endswith(".test"):
@@ -136,7 +140,7 @@ class Vendor:
         self._base = str(base).rstrip("/")
         self._headers = dict(headers)
         self._deadline = deadline
-        self._failures = {**USUAL, **(failures or {})}
+        self._failures = {**DEFAULT_STATUSES, **(failures or {})}
         self._judge = judge
         self._most_bytes = most_bytes
 
@@ -145,7 +149,7 @@ class Vendor:
 
     async def post(
         self, path: str, data: Json, *, headers: Mapping[str, str] | None = None
-    ) -> Answered:
+    ) -> VendorResponse:
         """Send a question as JSON and return the answer.
 
         Raises as `Connector.ask` says. An answer that came but cannot be read is UncertainError:
@@ -164,7 +168,7 @@ class Vendor:
         params: Mapping[str, str] | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-    ) -> Answered:
+    ) -> VendorResponse:
         """Ask for what is at a path and return the answer. Raises as `post`."""
         if params:
             path = f"{path}?{urlencode(params)}"
@@ -178,16 +182,16 @@ class Vendor:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    ) -> Response:
         """Send one request and return the reply of a success, unread. Raises as `post`."""
-        call = Call(
+        call = Request(
             method=method,
             url=self._base + path,
             headers={**self._headers, **(headers or {})},
             body=body,
             deadline=self._deadline,
-            most_bytes=self._most_bytes,
-            charged=True,
+            max_bytes=self._most_bytes,
+            billable=True,
         )
         try:
             reply = await self._http.send(call)
@@ -195,37 +199,37 @@ class Vendor:
             # Nothing about the question: the address itself is refused or leads nowhere.
             raise ConfigError(f"{self.name} cannot be asked at its address: {error}") from error
         if not 200 <= reply.status < 300:
-            raise self._failure(reply)
-        if reply.cut:
+            raise self._to_error(reply)
+        if reply.truncated:
             raise UncertainError(f"{self.name} answered with more than {self._most_bytes} bytes")
         return reply
 
-    def read(self, reply: Reply) -> Answered:
+    def read(self, reply: Response) -> VendorResponse:
         """Return a success as the JSON it holds. Raises UncertainError when it holds none."""
         try:
-            data = read_json(reply.body) if reply.body else None
+            data = parse_json(reply.body) if reply.body else None
         except PermanentError as error:
             raise UncertainError(f"{self.name} gave an unreadable answer: {error}") from error
-        return Answered(status=reply.status, headers=reply.headers, data=data)
+        return VendorResponse(status=reply.status, headers=reply.headers, data=data)
 
-    def _failure(self, reply: Reply) -> StokerError:
+    def _to_error(self, reply: Response) -> StokerError:
         if self._judge is not None:
             try:
-                data = read_json(reply.body) if reply.body and not reply.cut else None
+                data = parse_json(reply.body) if reply.body and not reply.truncated else None
             except PermanentError:
                 data = None
-            answered = Answered(status=reply.status, headers=reply.headers, data=data)
+            answered = VendorResponse(status=reply.status, headers=reply.headers, data=data)
             if (judged := self._judge(answered)) is not None:
                 return judged
         known = self._failures.get(reply.status)
         if known is None:
-            return self._unusual(reply)
-        because = f"{self.name} {known.because} ({reply.status})"
+            return self._to_unexpected_error(reply)
+        because = f"{self.name} {known.text} ({reply.status})"
         if issubclass(known.kind, TransientError):
-            return known.kind(because, retry_after=retry_after(reply.headers))
+            return known.kind(because, retry_after=parse_retry_after(reply.headers))
         return known.kind(because)
 
-    def _unusual(self, reply: Reply) -> StokerError:
+    def _to_unexpected_error(self, reply: Response) -> StokerError:
         status = reply.status
         if status >= 500:
             # Some vendors know better than their status says whether coming again is any use.

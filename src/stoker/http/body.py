@@ -12,19 +12,19 @@ from typing import Protocol
 
 from stoker.base.errors import UncertainError
 
-ACCEPTED = "gzip, deflate"
+ACCEPT_ENCODING = "gzip, deflate"
 
-_STEP = 64 * 1024
+_STEP_BYTES = 64 * 1024
 
-_GZIP = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
-Taker = Callable[[bytes], object]
+BodySink = Callable[[bytes], object]
 """Takes a body's pieces as they come, in order; raises UncertainError when it cannot."""
 
-_MOST_MEMBERS = 1_000  # of one gzip body; each costs as much as a large piece
+_MAX_GZIP_MEMBERS = 1_000  # of one gzip body; each costs as much as a large piece
 
 
-class Body(Protocol):
+class BodyDecoder(Protocol):
     """Takes a body in piece by piece."""
 
     full: bool  # there is more than was asked for
@@ -33,31 +33,31 @@ class Body(Protocol):
         """Take a piece in; what is too much sets `full` and is dropped."""
         ...
 
-    def whole(self) -> bytes:
+    def get_body(self) -> bytes:
         """Return what came, at most as much as was asked for; nothing where it was handed on."""
         ...
 
 
-def body(encoding: str, *, most: int, into: Taker | None = None) -> Body | None:
+def build_decoder(encoding: str, *, most: int, into: BodySink | None = None) -> BodyDecoder | None:
     """Return what takes in a body of this Content-Encoding; None when it is refused.
 
     It is kept, or handed on piece by piece where somebody takes it.
     """
     name = encoding.strip().lower()
     if name in ("", "identity"):
-        return PlainBody(most, into)
+        return IdentityDecoder(most, into)
     if name in ("gzip", "x-gzip", "deflate"):
-        return ZippedBody(most, into)
+        return DeflateDecoder(most, into)
     return None
 
 
-class PlainBody:
+class IdentityDecoder:
     """A body sent as it is."""
 
-    def __init__(self, most: int, into: Taker | None = None) -> None:
+    def __init__(self, most: int, into: BodySink | None = None) -> None:
         self._most = most
         self._pieces: list[bytes] = []
-        self._take: Taker = into or self._pieces.append
+        self._sink: BodySink = into or self._pieces.append
         self._size = 0
         self.full = False
 
@@ -65,76 +65,80 @@ class PlainBody:
         room = self._most - self._size
         if len(piece) > room:
             piece, self.full = piece[:room], True
-        self._take(piece)
+        self._sink(piece)
         self._size += len(piece)
 
-    def whole(self) -> bytes:
+    def get_body(self) -> bytes:
         return b"".join(self._pieces)
 
 
-class ZippedBody:
+class DeflateDecoder:
     """A body sent as gzip, zlib or raw deflate; several gzip members are one body.
 
     What its first two bytes say counts, not its header: "deflate" has always meant two things.
     """
 
-    def __init__(self, most: int, into: Taker | None = None) -> None:
+    def __init__(self, most: int, into: BodySink | None = None) -> None:
         self._most = most
         self._pieces: list[bytes] = []
-        self._take: Taker = into or self._pieces.append
+        self._sink: BodySink = into or self._pieces.append
         self._size = 0
         self._wire = 0
-        self._undo: zlib._Decompress | None = None
+        self._decompressor: zlib._Decompress | None = None
         self._waiting = b""  # too little to tell what comes
         self._members = 0
-        self._over = False  # what follows the end is padding
+        self._ended = False  # what follows the end is padding
         self.full = False
 
     def add(self, piece: bytes) -> None:
         self._wire += len(piece)
         # A stream of nothing in small print yields no output for ever; it is cut as well.
-        if self._wire > self._most + _STEP:
+        if self._wire > self._most + _STEP_BYTES:
             self.full = True
         left = self._waiting + piece
         self._waiting = b""
-        while left and not self.full and not self._over:
-            left = self._undone(left) if self._undo is not None else self._begun(left)
+        while left and not self.full and not self._ended:
+            left = (
+                self._decompress_step(left)
+                if self._decompressor is not None
+                else self._start_member(left)
+            )
 
-    def whole(self) -> bytes:
-        if self._wire and not self.full and (self._undo is not None or not self._members):
+    def get_body(self) -> bytes:
+        if self._wire and not self.full and (self._decompressor is not None or not self._members):
             raise UncertainError("its compressed body breaks off")
         return b"".join(self._pieces)
 
-    def _begun(self, left: bytes) -> bytes:
+    def _start_member(self, left: bytes) -> bytes:
         """Choose how to go on from here, once two bytes are there to tell; return what is left."""
         if len(left) < 2:
             self._waiting = left
             return b""
-        if left.startswith(_GZIP):
-            self._undo = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        if left.startswith(_GZIP_MAGIC):
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
         elif self._members:
-            self._over = True
+            self._ended = True
         else:
             header = left[0] & 0x0F == zlib.DEFLATED and int.from_bytes(left[:2]) % 31 == 0
-            self._undo = zlib.decompressobj(zlib.MAX_WBITS if header else -zlib.MAX_WBITS)
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS if header else -zlib.MAX_WBITS)
         return left
 
-    def _undone(self, left: bytes) -> bytes:
+    def _decompress_step(self, left: bytes) -> bytes:
         """Undo one step of what there is; return what is left of it."""
         room = self._most - self._size
-        undo = self._undo or zlib.decompressobj()
+        undo = self._decompressor or zlib.decompressobj()
         try:
-            out = undo.decompress(left, min(room + 1, _STEP))
+            out = undo.decompress(left, min(room + 1, _STEP_BYTES))
         except zlib.error as error:
             raise UncertainError("its compressed body cannot be read") from error
         if len(out) > room:
             out, self.full = out[:room], True
         if out:
-            self._take(out)
+            self._sink(out)
             self._size += len(out)
         if undo.eof:
-            self._undo = None
+            self._decompressor = None
             self._members += 1
-            self.full = self.full or self._members > _MOST_MEMBERS
+            self.full = self.full or self._members > _MAX_GZIP_MEMBERS
             return undo.unused_data
         return undo.unconsumed_tail

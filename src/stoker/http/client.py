@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.http.body import ACCEPTED, Taker
-from stoker.http.pool import Connections
-from stoker.http.response import Answer
-from stoker.http.ssrf import Dialer
-from stoker.http.url import WebAddress, joined, web_address
+from stoker.http.body import ACCEPT_ENCODING, BodySink
+from stoker.http.pool import ConnectionPool
+from stoker.http.response import ResponseParser
+from stoker.http.ssrf import SafeConnector
+from stoker.http.url import Url, parse_url, resolve_link
 
-MOST_HOPS = 5
+MAX_REDIRECTS = 5
 
-REDIRECTS = {301, 302, 303, 307, 308}
+REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 
 # The only headers that go along to another origin; any other may be a credential.
-_FOR_ANYBODY = {"accept", "accept-language", "user-agent"}
+_SAFE_HEADERS = {"accept", "accept-language", "user-agent"}
 
 _METHOD = re.compile(r"[A-Z]{3,10}")
 
@@ -34,11 +34,11 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
-_OURS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+_RESERVED_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Request:
     """One request. `deadline` is for all of it: looking up, connecting, redirects, the body."""
 
     method: str
@@ -46,25 +46,29 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
     deadline: timedelta
-    most_bytes: int = 5_000_000
-    hops: int = 0  # redirects followed, at most MOST_HOPS; with none, a redirect is the reply
-    charged: bool = False  # it may cost something: an answer we cannot take is then uncertain
-    into: Taker | None = None  # takes the body of a 200 piece by piece; the reply has none of it
+    max_bytes: int = 5_000_000
+    max_redirects: int = (
+        0  # redirects followed, at most MOST_HOPS; with none, a redirect is the reply
+    )
+    billable: bool = False  # it may cost something: an answer we cannot take is then uncertain
+    body_sink: BodySink | None = (
+        None  # takes the body of a 200 piece by piece; the reply has none of it
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Response:
     """What came back. Everything in it is somebody else's word."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case; several of a name joined by ", "
     body: bytes  # decompressed, at most as much as was asked for
     url: str  # where it ended
-    cut: bool  # there was more
+    truncated: bool  # there was more
     wire_bytes: int  # of the body, as sent
 
 
-class Http:
+class HttpClient:
     """Sends calls, over connections it keeps open for a while. Close it when done.
 
     `sandbox` is the loopback address that names ending in `.test` lead to, and nothing else does.
@@ -81,10 +85,10 @@ class Http:
         if not user_agent or not _HEADER_VALUE.fullmatch(user_agent):
             raise ConfigError("the user agent is one line of plain text that names who is asking")
         self._user_agent = user_agent
-        self._dialer = Dialer(sandbox=sandbox)
-        self._connections = Connections(self._dialer, most=connections, tls=tls)
+        self._connector = SafeConnector(sandbox=sandbox)
+        self._connections = ConnectionPool(self._connector, most=connections, tls=tls)
 
-    async def send(self, call: Call) -> Reply:
+    async def send(self, call: Request) -> Response:
         """Send one call and return the reply, whatever its status.
 
         Raises PermanentError when the address is refused or does not exist, redirects do not end
@@ -92,84 +96,88 @@ class Http:
         TransientError when no connection was made, so that nothing was sent; UncertainError when
         the request may have arrived: no answer in time, or a broken one.
         """
-        address = web_address(call.url)
-        if not 0 <= call.hops <= MOST_HOPS:
-            raise ConfigError(f"at most {MOST_HOPS} redirects are followed, not {call.hops}")
+        address = parse_url(call.url)
+        if not 0 <= call.max_redirects <= MAX_REDIRECTS:
+            raise ConfigError(
+                f"at most {MAX_REDIRECTS} redirects are followed, not {call.max_redirects}"
+            )
         progress = _Progress()
         try:
             async with asyncio.timeout(call.deadline.total_seconds()):
-                return await self._followed(call, address, progress)
+                return await self._follow_redirects(call, address, progress)
         except TimeoutError as error:
             if progress.sent:
-                raise UncertainError(f"{address.shown} did not answer in time") from error
+                raise UncertainError(f"{address.display_text} did not answer in time") from error
             raise TransientError(f"{address.netloc} could not be reached in time") from error
 
     async def close(self) -> None:
         """Close all connections. Closing twice is once."""
         await self._connections.close()
-        self._dialer.close()
+        self._connector.close()
 
-    async def _followed(self, call: Call, address: WebAddress, progress: _Progress) -> Reply:
-        for _ in range(call.hops + 1):
-            reply = await self._exchanged(call, address, progress)
-            to = reply.headers.get("location") if reply.status in REDIRECTS else None
-            if not call.hops or not to:
+    async def _follow_redirects(self, call: Request, address: Url, progress: _Progress) -> Response:
+        for _ in range(call.max_redirects + 1):
+            reply = await self._exchange(call, address, progress)
+            to = reply.headers.get("location") if reply.status in REDIRECT_STATUSES else None
+            if not call.max_redirects or not to:
                 return reply
-            call, address = _redirected(call, address, reply.status, to)
-        raise PermanentError(f"{address.netloc} redirects more than {call.hops} times")
+            call, address = _build_redirect(call, address, reply.status, to)
+        raise PermanentError(f"{address.netloc} redirects more than {call.max_redirects} times")
 
-    async def _exchanged(self, call: Call, address: WebAddress, progress: _Progress) -> Reply:
-        request = self._request(call, address)
-        answer, kept = await self._asked(call, address, request, progress)
-        if answer.broken and kept and not answer.began and _harmless(call):
+    async def _exchange(self, call: Request, address: Url, progress: _Progress) -> Response:
+        request = self._build_request(call, address)
+        answer, kept = await self._send_once(call, address, request, progress)
+        if answer.broken and kept and not answer.received_any and _can_resend(call):
             # The server closed a connection while our request was on its way to it.
-            answer, _ = await self._asked(call, address, request, progress, afresh=True)
+            answer, _ = await self._send_once(call, address, request, progress, afresh=True)
         if answer.refused:
-            raise _refused(call, f"{address.shown} answers in an encoding we did not ask for")
+            raise _build_refusal(
+                call, f"{address.display_text} answers in an encoding we did not ask for"
+            )
         if answer.broken or answer.body is None:
-            raise UncertainError(f"{address.shown} gave no whole answer: {answer.broken}")
-        return Reply(
+            raise UncertainError(f"{address.display_text} gave no whole answer: {answer.broken}")
+        return Response(
             status=answer.status,
             headers=answer.headers,
-            body=answer.body.whole(),
+            body=answer.body.get_body(),
             url=str(address),
-            cut=answer.cut,
+            truncated=answer.is_truncated,
             wire_bytes=answer.body_bytes,
         )
 
-    async def _asked(
+    async def _send_once(
         self,
-        call: Call,
-        address: WebAddress,
+        call: Request,
+        address: Url,
         request: bytes,
         progress: _Progress,
         *,
         afresh: bool = False,
-    ) -> tuple[Answer, bool]:
+    ) -> tuple[ResponseParser, bool]:
         """Return the answer to one request, and whether its connection had been used before."""
-        connection = await self._connections.take(address, afresh=afresh)
+        connection = await self._connections.acquire(address, afresh=afresh)
         kept = connection.idle_since is not None
-        answer = Answer(method=call.method, most=call.most_bytes, into=call.into)
+        answer = ResponseParser(method=call.method, most=call.max_bytes, into=call.body_sink)
         progress.sent = True
         try:
             await connection.exchange(request, answer)
         finally:
-            self._connections.give_back(connection, keep=answer.keep)
+            self._connections.release(connection, keep=answer.keep)
             answer.release()
         return answer, kept
 
-    def _request(self, call: Call, address: WebAddress) -> bytes:
+    def _build_request(self, call: Request, address: Url) -> bytes:
         """Return a request as it is sent; its head is checked, so that it stays one request."""
         if not _METHOD.fullmatch(call.method):
             raise PermanentError("the method of a request is a word in capitals")
         headers = {"host": address.netloc, "user-agent": self._user_agent, "accept": "*/*"}
         for name, value in call.headers.items():
-            if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
                 raise PermanentError("a header of this request has a name that cannot be sent")
             if not _HEADER_VALUE.fullmatch(value):
                 raise PermanentError(f"the header {name} has a value that cannot be sent")
             headers[name.lower()] = value
-        headers["accept-encoding"] = ACCEPTED
+        headers["accept-encoding"] = ACCEPT_ENCODING
         if call.body is not None or call.method not in ("GET", "HEAD"):
             headers["content-length"] = str(len(call.body or b""))
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -186,24 +194,24 @@ class _Progress:
         self.sent = False
 
 
-def _harmless(call: Call) -> bool:
+def _can_resend(call: Request) -> bool:
     """Whether a request may be sent twice."""
-    return call.method in ("GET", "HEAD") and not call.charged
+    return call.method in ("GET", "HEAD") and not call.billable
 
 
-def _refused(call: Call, why: str) -> PermanentError | UncertainError:
-    return UncertainError(why) if call.charged else PermanentError(why)
+def _build_refusal(call: Request, why: str) -> PermanentError | UncertainError:
+    return UncertainError(why) if call.billable else PermanentError(why)
 
 
-def _redirected(call: Call, origin: WebAddress, status: int, to: str) -> tuple[Call, WebAddress]:
+def _build_redirect(call: Request, origin: Url, status: int, to: str) -> tuple[Request, Url]:
     """Return the next request of a redirect, without what only the first origin may know."""
-    address = joined(origin, _as_meant(to))
+    address = resolve_link(origin, _decode_header(to))
     if status == 303 or (status in (301, 302) and call.method == "POST"):
         method = "HEAD" if call.method == "HEAD" else "GET"
         kept = {k: v for k, v in call.headers.items() if k.lower() != "content-type"}
         call = replace(call, method=method, body=None, headers=kept)
     if address.origin != origin.origin:
-        harmless = {k: v for k, v in call.headers.items() if k.lower() in _FOR_ANYBODY}
+        harmless = {k: v for k, v in call.headers.items() if k.lower() in _SAFE_HEADERS}
         downgrade = origin.scheme == "https" and address.scheme == "http"
         if call.body is not None or (downgrade and len(harmless) < len(call.headers)):
             raise PermanentError(f"{origin.netloc} redirects what was meant for it alone")
@@ -211,7 +219,7 @@ def _redirected(call: Call, origin: WebAddress, status: int, to: str) -> tuple[C
     return call, address
 
 
-def _as_meant(header: str) -> str:
+def _decode_header(header: str) -> str:
     """Return a header's text in UTF-8 where it is that; many servers send it, none may."""
     try:
         return header.encode("latin-1").decode()

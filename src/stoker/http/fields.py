@@ -9,42 +9,42 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.config.fields import Kind
+from stoker.config.fields import FieldType
 
-MAKE_BELIEVE = ".test"  # how every name of the sandbox ends; reserved, so never real
+SANDBOX_SUFFIX = ".test"  # how every name of the sandbox ends; reserved, so never real
 
 
-def is_make_believe(url: str | None) -> bool:
+def is_sandbox_url(url: str | None) -> bool:
     """Say whether an address is one of the sandbox's: its name ends in `.test`."""
-    from stoker.http.url import web_address
+    from stoker.http.url import parse_url
 
-    return url is not None and web_address(url).host.endswith(MAKE_BELIEVE)
+    return url is not None and parse_url(url).host.endswith(SANDBOX_SUFFIX)
 
 
-def _base_url(given: Any, typed: bool) -> str:
-    from stoker.http.url import web_address  # here, because most commands never need it
+def _parse_base_url(given: Any, typed: bool) -> str:
+    from stoker.http.url import parse_url  # here, because most commands never need it
 
     if not isinstance(given, str):
         raise ValueError("wrong type")  # noqa: TRY004 - to the reader of a setting it is a value
     try:
-        address = web_address(given)
+        address = parse_url(given)
     except PermanentError as error:
         raise ConfigError(str(error)) from error
     if "?" in address.target or "#" in given:
         raise ValueError(given)
-    if address.scheme != "https" and not address.host.endswith(MAKE_BELIEVE):
+    if address.scheme != "https" and not address.host.endswith(SANDBOX_SUFFIX):
         raise ValueError(given)
     return str(address).rstrip("/")
 
 
-BASE_URL = Kind(
+BASE_URL = FieldType(
     name="web address",
     allowed="an address that begins with https://; http:// only where the name ends in .test",
-    read=_base_url,
+    read=_parse_base_url,
 )
 
 
-def _loopback(given: Any, typed: bool) -> str | None:
+def _parse_loopback(given: Any, typed: bool) -> str | None:
     from ipaddress import ip_address
 
     if not isinstance(given, str):
@@ -60,8 +60,8 @@ def _loopback(given: Any, typed: bool) -> str | None:
     return given.strip()
 
 
-LOOPBACK = Kind(
+LOOPBACK = FieldType(
     name="loopback address",
     allowed="a loopback address and a port, e.g. 127.0.0.1:8099; empty switches it off",
-    read=_loopback,
+    read=_parse_loopback,
 )

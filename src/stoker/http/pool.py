@@ -13,13 +13,13 @@ from datetime import timedelta
 from typing import cast
 
 from stoker.base.errors import PermanentError, TransientError
-from stoker.http.response import Answer
-from stoker.http.ssrf import Dialer
-from stoker.http.url import WebAddress
+from stoker.http.response import ResponseParser
+from stoker.http.ssrf import SafeConnector
+from stoker.http.url import Url
 
 # Below the five seconds after which common servers close: a request that crosses their closing
 # on the way would be lost.
-IDLE = timedelta(seconds=4)
+MAX_IDLE = timedelta(seconds=4)
 
 Origin = tuple[str, str, int]
 
@@ -31,14 +31,14 @@ class Connection(asyncio.Protocol):
         self.origin = origin
         self.idle_since: float | None = None  # None for one that was never used before
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: ResponseParser | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._good = True
+        self._is_open = True
 
-    async def exchange(self, request: bytes, answer: Answer) -> None:
+    async def exchange(self, request: bytes, answer: ResponseParser) -> None:
         """Send a request, and wait until its answer is done. Deadlines are the caller's."""
-        if self._transport is None or not self._good:
-            answer.closed()
+        if self._transport is None or not self._is_open:
+            answer.feed_eof()
             return
         self._answer = answer
         self._waiting = asyncio.get_running_loop().create_future()
@@ -49,14 +49,14 @@ class Connection(asyncio.Protocol):
             self._answer = self._waiting = None
 
     @property
-    def good(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the other side is still there, silent, and has everything that was sent."""
-        there = self._good and self._transport is not None and not self._transport.is_closing()
+        there = self._is_open and self._transport is not None and not self._transport.is_closing()
         return there and not cast(asyncio.Transport, self._transport).get_write_buffer_size()
 
     def abort(self) -> None:
         """Close at once. Closing twice is once."""
-        self._good = False
+        self._is_open = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -69,23 +69,23 @@ class Connection(asyncio.Protocol):
         if self._answer is None:
             self.abort()  # nobody asked
             return
-        self._answer.take(data)
-        self._look()
+        self._answer.feed(data)
+        self._finish_if_done()
 
     def eof_received(self) -> bool:
-        self._good = False
+        self._is_open = False
         if self._answer is not None:
-            self._answer.closed()
-            self._look()
+            self._answer.feed_eof()
+            self._finish_if_done()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._good = False
+        self._is_open = False
         if self._answer is not None:
-            self._answer.lost() if exc is not None else self._answer.closed()
-            self._look()
+            self._answer.feed_loss() if exc is not None else self._answer.feed_eof()
+            self._finish_if_done()
 
-    def _look(self) -> None:
+    def _finish_if_done(self) -> None:
         if self._answer is not None and self._answer.done:
             if not self._answer.keep:
                 self.abort()
@@ -93,75 +93,78 @@ class Connection(asyncio.Protocol):
                 self._waiting.set_result(None)
 
 
-class Connections:
+class ConnectionPool:
     """Hands out connections, at most `most` at once; others wait in the order of asking."""
 
-    def __init__(self, dialer: Dialer, *, most: int, tls: ssl.SSLContext | None = None) -> None:
-        self._dialer = dialer
-        self._places = asyncio.Semaphore(most)
+    def __init__(
+        self, dialer: SafeConnector, *, most: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._connector = dialer
+        self._slots = asyncio.Semaphore(most)
         self._most = most
         self._busy = 0
         self._tls = tls
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
         self._by_origin: dict[Origin, list[Connection]] = {}
-        self._sweep: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def take(self, address: WebAddress, *, afresh: bool = False) -> Connection:
+    async def acquire(self, address: Url, *, afresh: bool = False) -> Connection:
         """Return a connection to this origin, kept or new, or certainly new. Give it back, always.
 
-        Raises as `Dialer.connect`; also PermanentError when the other side cannot prove who it
+        Raises as `SafeConnector.connect`; also PermanentError when the other side cannot prove who
+        it
         is, TransientError when TLS fails otherwise.
         """
-        await self._places.acquire()
+        await self._slots.acquire()
         self._busy += 1
         try:
-            kept = None if afresh else self._kept(address.origin)
-            return kept if kept is not None else await self._dialled(address)
+            kept = None if afresh else self._find_idle(address.origin)
+            return kept if kept is not None else await self._connect(address)
         except BaseException:
             self._busy -= 1
-            self._places.release()
+            self._slots.release()
             raise
 
-    def give_back(self, connection: Connection, *, keep: bool) -> None:
+    def release(self, connection: Connection, *, keep: bool) -> None:
         """Keep a connection for the next request, or close it."""
         self._busy -= 1
-        self._places.release()
-        if not keep or not connection.good or self._closed:
+        self._slots.release()
+        if not keep or not connection.is_usable or self._closed:
             connection.abort()
             return
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle[connection] = None
         self._by_origin.setdefault(connection.origin, []).append(connection)
-        if self._sweep is None:
-            self._sweep = loop.call_later(IDLE.total_seconds(), self._let_go)
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(MAX_IDLE.total_seconds(), self._close_idle)
 
     async def close(self) -> None:
         """Close what is idle, and what is at work as soon as it is given back."""
         self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         while self._idle:
             self._drop_oldest()
         await asyncio.sleep(0)  # the event loop closes sockets when its turn comes
 
-    def _kept(self, origin: Origin) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - IDLE.total_seconds()
+    def _find_idle(self, origin: Origin) -> Connection | None:
+        oldest = asyncio.get_running_loop().time() - MAX_IDLE.total_seconds()
         while kept := self._by_origin.get(origin):
             connection = kept[-1]
-            self._forget(connection)
-            if connection.good and (connection.idle_since or 0.0) > oldest:
+            self._remove(connection)
+            if connection.is_usable and (connection.idle_since or 0.0) > oldest:
                 return connection
             connection.abort()
         return None
 
-    async def _dialled(self, address: WebAddress) -> Connection:
+    async def _connect(self, address: Url) -> Connection:
         scheme, host, port = address.origin
-        tls = self._trusted() if scheme == "https" else None
+        tls = self._get_tls_context() if scheme == "https" else None
         while self._idle and self._busy + len(self._idle) > self._most:
             self._drop_oldest()
-        opened = await self._dialer.connect(host, port)
+        opened = await self._connector.connect(host, port)
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(address.origin),
@@ -178,30 +181,30 @@ class Connections:
             opened.close()
             raise
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _get_tls_context(self) -> ssl.SSLContext:
         # Made when first needed: reading the certificates takes longer than most requests.
         if self._tls is None:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         """Close what has been idle for long, and look again when the next one will have been."""
         loop = asyncio.get_running_loop()
-        self._sweep = None
+        self._idle_timer = None
         while self._idle:
-            due = (next(iter(self._idle)).idle_since or 0.0) + IDLE.total_seconds()
+            due = (next(iter(self._idle)).idle_since or 0.0) + MAX_IDLE.total_seconds()
             if due > loop.time():
-                self._sweep = loop.call_at(due, self._let_go)
+                self._idle_timer = loop.call_at(due, self._close_idle)
                 return
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         connection = next(iter(self._idle))
-        self._forget(connection)
+        self._remove(connection)
         connection.abort()
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         del self._idle[connection]
         kept = self._by_origin[connection.origin]
         kept.remove(connection)

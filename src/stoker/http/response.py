@@ -9,21 +9,24 @@ from __future__ import annotations
 import httptools
 
 from stoker.base.errors import UncertainError
-from stoker.http.body import Body, Taker, body
+from stoker.http.body import BodyDecoder, BodySink, build_decoder
 
-MOST_HEAD = 128 * 1024  # bytes before the body; no honest server comes near it
+MAX_HEAD_BYTES = 128 * 1024  # bytes before the body; no honest server comes near it
 
-_WRAPPING = 1_000_000  # bytes that framing may take on top of twice the body
+_MAX_FRAMING_BYTES = 1_000_000  # bytes that framing may take on top of twice the body
 
 _NO_BODY = {204, 304}
 
-_MOST_ASIDE = 100_000  # bytes kept of an answer that is not the one somebody takes piece by piece
+_MAX_ERROR_BYTES = (
+    100_000  # bytes kept of an answer that is not the one somebody takes piece by piece
+)
 
 
-class Answer:
+class ResponseParser:
     """Takes in one answer. `done` when it is whole, cut at its bounds, refused, or broken.
 
-    The body of a 200 is handed on `into` whoever takes it, if anybody does, and kept otherwise.
+    The body of a 200 is handed on `body_sink` whoever takes it, if anybody does, and kept
+    otherwise.
     Its `on_` methods are called by the parser.
     """
 
@@ -45,10 +48,10 @@ class Answer:
         "status",
     )
 
-    def __init__(self, *, method: str, most: int, into: Taker | None = None) -> None:
+    def __init__(self, *, method: str, most: int, into: BodySink | None = None) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case
-        self.body: Body | None = None
+        self.body: BodyDecoder | None = None
         self.body_bytes = 0
         self.has_head = False
         self.done = False
@@ -70,16 +73,16 @@ class Answer:
         )
 
     @property
-    def began(self) -> bool:
+    def received_any(self) -> bool:
         """Whether anything came at all."""
         return self._wire > 0
 
     @property
-    def cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether there was more than was asked for."""
         return self.body is not None and self.body.full
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Take in what came."""
         self._wire += len(data)
         try:
@@ -91,19 +94,19 @@ class Answer:
         if self.done:
             return
         if not self.has_head:
-            if self._wire > MOST_HEAD:
+            if self._wire > MAX_HEAD_BYTES:
                 self._break("its headers do not end")
-        elif self._wire > 2 * self._most + _WRAPPING and self.body is not None:
+        elif self._wire > 2 * self._most + _MAX_FRAMING_BYTES and self.body is not None:
             self.body.full = True
             self._end(keep=False)
 
-    def closed(self) -> None:
+    def feed_eof(self) -> None:
         """Take in that the other side closed, in good order: the end of some answers."""
         if not self.done and self.has_head and self._by_closing:
             self._end(keep=False)
         self._break("it breaks off")
 
-    def lost(self) -> None:
+    def feed_loss(self) -> None:
         """Take in that the connection broke: never the end of an answer."""
         self._break("the connection broke")
 
@@ -136,18 +139,20 @@ class Answer:
         self.has_head = True
         into = self._into if self.status == 200 else None
         if self._into is not None and into is None:
-            self._most = min(self._most, _MOST_ASIDE)
-        self.body = body(self.headers.get("content-encoding", ""), most=self._most, into=into)
+            self._most = min(self._most, _MAX_ERROR_BYTES)
+        self.body = build_decoder(
+            self.headers.get("content-encoding", ""), most=self._most, into=into
+        )
         bodiless = self._head_only or self.status in _NO_BODY
         if self.body is None and not bodiless:
             self.refused = True
             self._end(keep=False)
         elif self._head_only:
             # The parser waits for the body that its headers speak of; we do not.
-            self.body = body("", most=0)
+            self.body = build_decoder("", most=0)
             self._end(keep=False)
         elif bodiless:
-            self.body = body("", most=0)
+            self.body = build_decoder("", most=0)
         self._by_closing = not bodiless and not (
             "content-length" in self.headers or "transfer-encoding" in self.headers
         )

@@ -20,19 +20,19 @@ from stoker.http.url import PORTS
 
 RESOLVERS = 16  # names looked up at once; each lookup holds a thread
 
-RESOLVE_WITHIN = timedelta(seconds=5)
+RESOLVE_TIMEOUT = timedelta(seconds=5)
 
-CONNECT_WITHIN = timedelta(seconds=10)  # all of a host's addresses together
+CONNECT_TIMEOUT = timedelta(seconds=10)  # all of a host's addresses together
 
-MOST_PLACES = 4  # addresses of one host that are tried
+MAX_ADDRESSES = 4  # addresses of one host that are tried
 
 _NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
-_SANDBOX_NAMES = ".test"  # reserved: no such name ever exists on the internet
+_SANDBOX_SUFFIX = ".test"  # reserved: no such name ever exists on the internet
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckedAddress:
     """One address that was checked, as sockets want it."""
 
     family: int
@@ -40,7 +40,7 @@ class Place:
     port: int
 
 
-def sandbox_place(text: str) -> Place:
+def parse_sandbox_address(text: str) -> CheckedAddress:
     """Return where the make-believe internet listens: loopback and a port, nothing else."""
     host, _, port = text.rpartition(":")
     try:
@@ -52,17 +52,17 @@ def sandbox_place(text: str) -> Place:
             f"the sandbox is at a loopback address with a port, e.g. 127.0.0.1:8099, not {text!r}"
         ) from error
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    return Place(family, str(address), int(port))
+    return CheckedAddress(family, str(address), int(port))
 
 
-class Dialer:
+class SafeConnector:
     """Opens connections to public addresses at ports 80 and 443, and to nothing else.
 
     With a sandbox, names ending in `.test` lead there and only there; that is the one exception.
     """
 
     def __init__(self, *, sandbox: str | None = None) -> None:
-        self._sandbox = sandbox_place(sandbox) if sandbox else None
+        self._sandbox = parse_sandbox_address(sandbox) if sandbox else None
         self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="stoker-resolve")
         _self_test()
 
@@ -74,12 +74,12 @@ class Dialer:
         """
         if port not in PORTS.values():
             raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
-        if self._sandbox is not None and host.endswith(_SANDBOX_NAMES):
-            return await _connected(host, [self._sandbox])
-        opened = await _connected(host, await self._places(host, port))
+        if self._sandbox is not None and host.endswith(_SANDBOX_SUFFIX):
+            return await _connect_first(host, [self._sandbox])
+        opened = await _connect_first(host, await self._resolve(host, port))
         try:
             # Once more at the other end: only what the kernel says counts.
-            refused_unless_public(host, [Place(opened.family, opened.getpeername()[0], port)])
+            require_public(host, [CheckedAddress(opened.family, opened.getpeername()[0], port)])
         except OSError as error:
             opened.close()
             raise TransientError(f"{host} hung up at once") from error
@@ -92,11 +92,11 @@ class Dialer:
         """Look no more names up; a lookup under way ends by itself."""
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
-    async def _places(self, host: str, port: int) -> list[Place]:
+    async def _resolve(self, host: str, port: int) -> list[CheckedAddress]:
         try:
-            async with asyncio.timeout(RESOLVE_WITHIN.total_seconds()):
+            async with asyncio.timeout(RESOLVE_TIMEOUT.total_seconds()):
                 found = await asyncio.get_running_loop().run_in_executor(
-                    self._resolvers, _looked_up, host, port
+                    self._resolvers, _look_up, host, port
                 )
         except TimeoutError as error:
             raise TransientError(f"the name {host} was not found out in time") from error
@@ -106,10 +106,10 @@ class Dialer:
             if error.errno in _NO_SUCH_NAME:
                 raise PermanentError(f"there is no host {host}") from error
             raise TransientError(f"the name {host} could not be looked up now") from error
-        return refused_unless_public(host, found)
+        return require_public(host, found)
 
 
-def refused_unless_public(host: str, found: list[Place]) -> list[Place]:
+def require_public(host: str, found: list[CheckedAddress]) -> list[CheckedAddress]:
     """Return the places if every one is public: one that is not makes the host a trap."""
     if not found:
         raise PermanentError(f"there is no host {host}")
@@ -118,27 +118,27 @@ def refused_unless_public(host: str, found: list[Place]) -> list[Place]:
     return found
 
 
-def _looked_up(host: str, port: int) -> list[Place]:
+def _look_up(host: str, port: int) -> list[CheckedAddress]:
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     # A scope of an IPv6 address is part of its text here, so that it is refused with it.
-    return [Place(family, str(where[0]), port) for family, _, _, _, where in answers]
+    return [CheckedAddress(family, str(where[0]), port) for family, _, _, _, where in answers]
 
 
-async def _connected(host: str, places: list[Place]) -> socket.socket:
+async def _connect_first(host: str, places: list[CheckedAddress]) -> socket.socket:
     """Return a socket connected to the first of these places that answers."""
     # IPv4 first: many networks promise IPv6 and lose it on the way.
-    tried = sorted(places, key=lambda place: place.family != socket.AF_INET)[:MOST_PLACES]
+    tried = sorted(places, key=lambda place: place.family != socket.AF_INET)[:MAX_ADDRESSES]
     last: Exception | None = None
     for place in tried:
         try:
-            async with asyncio.timeout(CONNECT_WITHIN.total_seconds() / len(tried)):
-                return await _opened(place)
+            async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() / len(tried)):
+                return await _open_socket(place)
         except OSError as error:  # being late is one
             last = error
     raise TransientError(f"{host} cannot be reached now") from last
 
 
-async def _opened(place: Place) -> socket.socket:
+async def _open_socket(place: CheckedAddress) -> socket.socket:
     opened = socket.socket(place.family, socket.SOCK_STREAM)
     try:
         opened.setblocking(False)
@@ -154,7 +154,7 @@ def _self_test() -> None:
     """Refuse to work at all when the guard does not: it would be worse than having none."""
     for address in ("127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "10.0.0.1"):
         try:
-            refused_unless_public("self-test", [Place(socket.AF_INET, address, 80)])
+            require_public("self-test", [CheckedAddress(socket.AF_INET, address, 80)])
         except PermanentError:
             continue
         raise ConfigError(f"the guard against internal addresses lets {address} pass; do not run")

@@ -17,11 +17,11 @@ import idna
 from stoker.base.errors import PermanentError
 from stoker.http.addresses import is_public
 
-LONGEST_URL = 8_000  # characters; servers refuse longer ones anyway
+MAX_URL_LENGTH = 8_000  # characters; servers refuse longer ones anyway
 
 PORTS = {"http": 80, "https": 443}
 
-_SHOWN = 200  # characters of an address in a sentence
+_MAX_SHOWN = 200  # characters of an address in a sentence
 
 _PARTS = re.compile(r"(?i:(https?))://([^/?#\\]*)(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 
@@ -37,8 +37,8 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 @dataclass(frozen=True, slots=True)
-class WebAddress:
-    """One address on the web. Build it with `web_address`."""
+class Url:
+    """One address on the web. Build it with `parse_url`."""
 
     scheme: str
     host: str  # as DNS knows it: lower case, ASCII; or a literal public address
@@ -57,49 +57,49 @@ class WebAddress:
         return (self.scheme, self.host, self.port)
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """The address as it may stand in an error or a log: no query, bounded."""
         path = self.target.partition("?")[0]
-        return f"{self.scheme}://{self.netloc}{path}"[:_SHOWN]
+        return f"{self.scheme}://{self.netloc}{path}"[:_MAX_SHOWN]
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.netloc}{self.target}"
 
 
-def web_address(text: str) -> WebAddress:
+def parse_url(text: str) -> Url:
     """Return what an address means, written one way; its fragment goes.
 
     Raises PermanentError, without repeating the address, when it is none that we may visit.
     """
     text = text.strip(" \t\r\n")
-    if len(text) > LONGEST_URL:
-        raise PermanentError(f"a web address of over {LONGEST_URL} characters is not visited")
+    if len(text) > MAX_URL_LENGTH:
+        raise PermanentError(f"a web address of over {MAX_URL_LENGTH} characters is not visited")
     parts = _PARTS.fullmatch(text)
     if parts is None:
         raise PermanentError("this is not a web address; it needs http:// or https:// and a host")
     if _BAD.search(text):
         raise PermanentError("a web address has no spaces or control characters in it")
     scheme = parts[1].lower()
-    host, port = _authority(scheme, parts[2])
+    host, port = _parse_authority(scheme, parts[2])
     target = (parts[3] or "/") + ("" if parts[4] is None else "?" + parts[4])
     if not _PLAIN_TARGET.fullmatch(target):
         target = quote(target, safe="-._~:/?#[]@!$&'()*+,;=%|")
-    return WebAddress(scheme, host, port, target)
+    return Url(scheme, host, port, target)
 
 
-def joined(base: WebAddress, reference: str) -> WebAddress:
-    """Return where a link on a page, or a redirect, leads. Raises as `web_address`."""
+def resolve_link(base: Url, reference: str) -> Url:
+    """Return where a link on a page, or a redirect, leads. Raises as `parse_url`."""
     reference = reference.strip(" \t\r\n")
-    if _BAD.search(reference) or len(reference) > LONGEST_URL:
+    if _BAD.search(reference) or len(reference) > MAX_URL_LENGTH:
         raise PermanentError("a web address has no spaces or control characters in it")
     try:
-        return web_address(urljoin(str(base), reference.replace("\\", "/")))
+        return parse_url(urljoin(str(base), reference.replace("\\", "/")))
     except ValueError as error:
         raise PermanentError("this link cannot be read as a web address") from error
 
 
 @lru_cache(maxsize=4096)
-def _authority(scheme: str, text: str) -> tuple[str, int]:
+def _parse_authority(scheme: str, text: str) -> tuple[str, int]:
     if "@" in text:
         raise PermanentError("a web address with a user name in it is not visited")
     host, port = text, PORTS[scheme]
@@ -115,10 +115,10 @@ def _authority(scheme: str, text: str) -> tuple[str, int]:
         port = int(rest[1:])
     if port not in PORTS.values():
         raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
-    return (_literal_v6(host) if bracket else _name(host)), port
+    return (_parse_ipv6(host) if bracket else _parse_host(host)), port
 
 
-def _literal_v6(text: str) -> str:
+def _parse_ipv6(text: str) -> str:
     try:
         address = IPv6Address(text[1:-1]) if text[:1] == "[" and "%" not in text else None
     except ValueError:
@@ -128,7 +128,7 @@ def _literal_v6(text: str) -> str:
     return address.compressed
 
 
-def _name(text: str) -> str:
+def _parse_host(text: str) -> str:
     """Return a host's name as DNS knows it; numbers only in their one plain form."""
     name = text
     if not name.isascii():

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import chosen_tenants, takes_tenants
-from stoker.cli.output import pass_asked, run_async, show_json, show_table, takes_json
+from stoker.cli.options import choose_tenants, tenants_option
+from stoker.cli.output import json_option, pass_context, print_json, print_table, run_async
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import Dossier
+    from stoker.accounts.model import CompanyRecord
     from stoker.app import App
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
 
-_PAGE = 200
+_PAGE_SIZE = 200
 
 
 @click.command()
-@takes_tenants
+@tenants_option
 @click.option(
     "--min",
     "least",
@@ -36,10 +36,10 @@ _PAGE = 200
     help="Show at most this many.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV for spreadsheets, with sources.")
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def leads(
-    asked: Asked,
+    asked: CommandContext,
     tenants: tuple[str, ...],
     least: float | None,
     limit: int,
@@ -52,75 +52,75 @@ def leads(
     """
     if as_csv and as_json:
         raise ConfigError("--csv and --json are two ways to print the same; choose one")
-    found = run_async(_leads(asked, tenants, least=least, limit=limit))
+    found = run_async(_list_leads(asked, tenants, least=least, limit=limit))
     if as_csv:
-        _show_csv(found)
+        _print_csv(found)
     elif as_json:
-        show_json([_json(tenant, dossier) for tenant, dossier in found])
+        print_json([_lead_to_json(tenant, dossier) for tenant, dossier in found])
     else:
-        show_table(
+        print_table(
             ["score", "tenant", "company", "name", "write to", "because"],
-            [_row(tenant, dossier) for tenant, dossier in found],
+            [_to_table_row(tenant, dossier) for tenant, dossier in found],
             empty="no leads yet; find some with: stoker nightly",
         )
 
 
-async def _leads(
-    asked: Asked, tenants: tuple[str, ...], *, least: float | None, limit: int
-) -> list[tuple[TenantId, Dossier]]:
-    async with asked.app(only_to_read=True) as app:
-        found: list[tuple[TenantId, Dossier]] = []
-        for tenant in chosen_tenants(app.settings, tenants):
+async def _list_leads(
+    asked: CommandContext, tenants: tuple[str, ...], *, least: float | None, limit: int
+) -> list[tuple[TenantId, CompanyRecord]]:
+    async with asked.open_app(only_to_read=True) as app:
+        found: list[tuple[TenantId, CompanyRecord]] = []
+        for tenant in choose_tenants(app.settings, tenants):
             own = app.settings.for_tenant(tenant).score.min_export if least is None else least
-            found += await _best(app, tenant, least=own, limit=limit)
-    return sorted(found, key=_worth)[:limit]
+            found += await _list_best(app, tenant, least=own, limit=limit)
+    return sorted(found, key=_get_sort_key)[:limit]
 
 
-async def _best(
+async def _list_best(
     app: App, tenant: TenantId, *, least: float, limit: int
-) -> list[tuple[TenantId, Dossier]]:
+) -> list[tuple[TenantId, CompanyRecord]]:
     accounts, after = app.backend.tenant(tenant).accounts, ""
-    best: list[tuple[TenantId, Dossier]] = []
-    while page := await accounts.dossiers(after=after, limit=_PAGE, least=least):
+    best: list[tuple[TenantId, CompanyRecord]] = []
+    while page := await accounts.list_company_records(after=after, limit=_PAGE_SIZE, least=least):
         after = page[-1].company.id
-        best = sorted([*best, *((tenant, each) for each in page)], key=_worth)[:limit]
+        best = sorted([*best, *((tenant, each) for each in page)], key=_get_sort_key)[:limit]
     return best
 
 
-def _worth(pair: tuple[TenantId, Dossier]) -> tuple[float, str, str]:
+def _get_sort_key(pair: tuple[TenantId, CompanyRecord]) -> tuple[float, str, str]:
     tenant, dossier = pair
     return (-dossier.score.value if dossier.score else 0.0, tenant, dossier.company.id)
 
 
-def _row(tenant: TenantId, dossier: Dossier) -> tuple[object, ...]:
-    from stoker.accounts.contacts import best_contact, usable_email
+def _to_table_row(tenant: TenantId, dossier: CompanyRecord) -> tuple[object, ...]:
+    from stoker.accounts.contacts import choose_best_contact, get_usable_email
 
-    contact, score = best_contact(dossier), dossier.score
+    contact, score = choose_best_contact(dossier), dossier.score
     said = score.rationale.partition(": ")[2] if score else ""
     return (
         f"{score.value:.2f}" if score else "",
         tenant,
         dossier.company.id,
         dossier.company.name,
-        (usable_email(contact) or contact.name) if contact else "",
+        (get_usable_email(contact) or contact.name) if contact else "",
         said,
     )
 
 
-def _json(tenant: TenantId, dossier: Dossier) -> Json:
+def _lead_to_json(tenant: TenantId, dossier: CompanyRecord) -> Json:
     from datetime import datetime
 
-    from stoker.leads.export import lead_row
+    from stoker.leads.export import to_lead_row
 
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in lead_row(tenant, dossier).items()
+        for name, value in to_lead_row(tenant, dossier).items()
     }
 
 
-def _show_csv(found: list[tuple[TenantId, Dossier]]) -> None:
-    from stoker.cli.export import export
-    from stoker.leads.export import COLUMNS, lead_row
+def _print_csv(found: list[tuple[TenantId, CompanyRecord]]) -> None:
+    from stoker.cli.export import open_export
+    from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
-    with export("csv", COLUMNS, out=None, replace=False) as file:
-        file.add([lead_row(tenant, dossier) for tenant, dossier in found])
+    with open_export("csv", LEAD_COLUMNS, out=None, replace=False) as file:
+        file.add([to_lead_row(tenant, dossier) for tenant, dossier in found])

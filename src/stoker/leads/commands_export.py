@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.export import export
-from stoker.cli.options import chosen_tenants, takes_tenants
-from stoker.cli.output import pass_asked, run_async, say, show_json
-from stoker.leads.export import COLUMNS, lead_row
+from stoker.cli.export import open_export
+from stoker.cli.options import choose_tenants, tenants_option
+from stoker.cli.output import pass_context, print_json, print_text, run_async
+from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import TenantId
-    from stoker.cli.output import Asked
+    from stoker.cli.output import CommandContext
 
-DOSSIERS_A_PAGE = 200
+RECORDS_PER_PAGE = 200
 
 
 @click.group("export")
@@ -44,13 +44,13 @@ def export_files() -> None:
     help="Only leads scored at least this. Default: what becomes a lead in the CRM.",
 )
 @click.option("--run", metavar="RUN", help="Only what this run found, e.g. 20260207_013000.")
-@takes_tenants
+@tenants_option
 @click.option(
     "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
 )
-@pass_asked
+@pass_context
 def export_leads(
-    asked: Asked,
+    asked: CommandContext,
     kind: str,
     out: Path | None,
     force: bool,
@@ -69,16 +69,16 @@ def export_leads(
             "--json tells what was written where, and needs --out FILE; "
             "for the leads themselves use --format json"
         )
-    writing = _export(asked, tenants, kind=kind, out=out, force=force, least=least, run=run)
+    writing = _write_leads(asked, tenants, kind=kind, out=out, force=force, least=least, run=run)
     count = run_async(writing)
     if as_json:
-        show_json({"leads": count, "out": str(out), "format": kind})
+        print_json({"leads": count, "out": str(out), "format": kind})
     elif out is not None:
-        say(f"{count} leads are in {out}")
+        print_text(f"{count} leads are in {out}")
 
 
-async def _export(
-    asked: Asked,
+async def _write_leads(
+    asked: CommandContext,
     tenants: tuple[str, ...],
     *,
     kind: str,
@@ -87,25 +87,25 @@ async def _export(
     least: float | None,
     run: str | None,
 ) -> int:
-    from stoker.runs.model import run_at, run_name
+    from stoker.runs.model import format_run_name, parse_run_name
 
-    wanted = run_name(run_at(run)) if run is not None else None
+    wanted = format_run_name(parse_run_name(run)) if run is not None else None
     count = 0
-    async with asked.app(only_to_read=True) as app:
+    async with asked.open_app(only_to_read=True) as app:
         place = out and asked.directory / out
-        chosen = chosen_tenants(app.settings, tenants)
-        with export(kind, COLUMNS, out=place, replace=force) as file:
+        chosen = choose_tenants(app.settings, tenants)
+        with open_export(kind, LEAD_COLUMNS, out=place, replace=force) as file:
             for tenant in chosen:
-                at_least = _least(app, tenant, least)
+                at_least = _get_min_score(app, tenant, least)
                 accounts, after = app.backend.tenant(tenant).accounts, ""
-                while page := await accounts.dossiers(
-                    after=after, limit=DOSSIERS_A_PAGE, run=wanted, least=at_least
+                while page := await accounts.list_company_records(
+                    after=after, limit=RECORDS_PER_PAGE, run=wanted, least=at_least
                 ):
                     after = page[-1].company.id
-                    file.add([lead_row(tenant, dossier) for dossier in page])
+                    file.add([to_lead_row(tenant, dossier) for dossier in page])
                     count += len(page)
     return count
 
 
-def _least(app: App, tenant: TenantId, said: float | None) -> float:
+def _get_min_score(app: App, tenant: TenantId, said: float | None) -> float:
     return app.settings.for_tenant(tenant).score.min_export if said is None else said

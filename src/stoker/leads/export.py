@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from stoker.accounts.contacts import best_contact, usable_email
-from stoker.accounts.facts import surest_of_each
-from stoker.accounts.model import Contact, Dossier
+from stoker.accounts.contacts import choose_best_contact, get_usable_email
+from stoker.accounts.facts import choose_best_by_field
+from stoker.accounts.model import CompanyRecord, Contact
 from stoker.base.types import Json
 
-COLUMNS: dict[str, type] = {
+LEAD_COLUMNS: dict[str, type] = {
     "tenant": str,
     "company": str,
     "name": str,
@@ -35,12 +35,12 @@ COLUMNS: dict[str, type] = {
 }
 
 
-def lead_row(tenant: str, dossier: Dossier) -> dict[str, Json | datetime]:
+def to_lead_row(tenant: str, dossier: CompanyRecord) -> dict[str, Json | datetime]:
     """Return everything a reader of leads wants to know about one, by column.
 
     An address nobody should write to is among the contacts with its verdict, and nowhere else.
     """
-    company, score, best = dossier.company, dossier.score, best_contact(dossier)
+    company, score, best = dossier.company, dossier.score, choose_best_contact(dossier)
     return {
         "tenant": tenant,
         "company": company.id,
@@ -51,27 +51,27 @@ def lead_row(tenant: str, dossier: Dossier) -> dict[str, Json | datetime]:
         "rationale": score.rationale if score else "",
         "contact_name": best.name if best else "",
         "contact_title": best.title if best else "",
-        "contact_email": usable_email(best) if best else "",
+        "contact_email": get_usable_email(best) if best else "",
         "contact_verdict": best.verdict.value if best and best.email else "",
         "contact_phone": best.phone if best else "",
         "contact_source": best.source if best else "",
-        "contacts": [_contact(contact) for contact in dossier.contacts],
+        "contacts": [_contact_to_json(contact) for contact in dossier.contacts],
         "features": dict(score.features) if score else {},
         "sources": {
             field.value: {
                 "value": finding.value,
                 "source": finding.source,
-                "how": finding.how.value,
+                "how": finding.method.value,
                 "confidence": finding.confidence,
             }
-            for field, finding in surest_of_each(dossier.findings).items()
+            for field, finding in choose_best_by_field(dossier.facts).items()
         },
         "looked_at": dossier.looked_at or "",
         "run": dossier.run,
     }
 
 
-def _contact(contact: Contact) -> Json:
+def _contact_to_json(contact: Contact) -> Json:
     return {
         "name": contact.name,
         "title": contact.title,

@@ -24,22 +24,22 @@ from decimal import Decimal
 
 from stoker.accounts.model import Bucket, LeadScore
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import object_in, text_in, words_in
+from stoker.base.jsontools import get_line, get_object, get_text
 from stoker.base.types import Json
-from stoker.budgets.model import Done, Health
-from stoker.http.api_client import Vendor
-from stoker.http.strict_json import read_json
+from stoker.budgets.model import Health, Paid
+from stoker.http.api_client import VendorApi
+from stoker.http.strict_json import parse_json
 from stoker.leads.scoring import ScoreRule
-from stoker.vendors.openai import NAME, Prices, Responses, Said, Wanted
+from stoker.vendors.openai import NAME, Completion, OpenAiModel, Prices, Prompt
 
-LONGEST, SHORTEST = 400, 20  # characters
+MAX_LENGTH, MIN_LENGTH = 400, 20  # characters
 
-LONGEST_READ = 2_000
+MAX_READ_LENGTH = 2_000
 
-MOST_SENTENCES = 2
+MAX_SENTENCES = 2
 
 # Long, because the same features say the same; what could not stand is worth another try sooner.
-GOOD_FOR, UNUSABLE_GOOD_FOR = timedelta(days=365), timedelta(days=30)
+RATIONALE_TTL, UNUSABLE_TTL = timedelta(days=365), timedelta(days=30)
 
 # No markup, links, addresses, percentages or letters of other scripts: what no table, page or CRM
 # takes for anything but words.
@@ -59,101 +59,107 @@ _SPELLED = re.compile(
 
 _SENTENCE_ENDS = re.compile(r"[.!?]['\"’”)]*(?: |$)")
 
-_CALLED = re.compile(r"(?i)\b(high|medium|low)[ -](?:lead|scor|bucket|priorit|prospect)")
+_BUCKET_WORD = re.compile(r"(?i)\b(high|medium|low)[ -](?:lead|scor|bucket|priorit|prospect)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewording:
-    """Say in other words why a lead has its score. Build it with `rewording`."""
+class RationaleQuery:
+    """Say in other words why a lead has its score. Build it with `build_rationale_query`."""
 
     feature_hash: str
     bucket: Bucket
-    told: str  # all that whoever words it is told
+    facts_text: str  # all that whoever words it is told
     plain: str  # the rationale as it stands without anybody's help
 
     def as_json(self) -> Json:
         """Return what is asked: one question for all companies with the same features."""
         return {"rationale": self.feature_hash, "plain": self.plain}
 
-    def answered(self, kept: Json) -> Reworded:
+    def decode_answer(self, kept: Json) -> RationaleAnswer:
         """Return a kept answer, as far as it may stand by today's rules."""
-        if not isinstance(object_in(kept).get("text"), str):
+        if not isinstance(get_object(kept).get("text"), str):
             raise PermanentError("what is kept here is no rationale; it is asked for anew")
-        text, note = text_in(kept, "text", longest=LONGEST_READ), text_in(kept, "note")
-        return reworded(text, self) if text else Reworded(note=note)
+        text, note = get_line(kept, "text", longest=MAX_READ_LENGTH), get_line(kept, "note")
+        return validate_rewording(text, self) if text else RationaleAnswer(note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reworded:
+class RationaleAnswer:
     """A rationale in a model's words, or why there is none that may stand."""
 
     text: str = ""
     note: str = ""
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """The same features say the same for long."""
-        return GOOD_FOR if self.text else UNUSABLE_GOOD_FOR
+        return RATIONALE_TTL if self.text else UNUSABLE_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
         return {"text": self.text, "note": self.note}
 
 
-def rewording(score: LeadScore, rule: ScoreRule) -> Rewording:
+def build_rationale_query(score: LeadScore, rule: ScoreRule) -> RationaleQuery:
     """Return the question how to word a score's rationale; the same for the same features."""
     features = "\n".join(
         f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights.get(name, 0.0):.2f}"
         for name, value in sorted(score.features.items())
     )
-    _, said = _parted(score.rationale)
-    return Rewording(
+    _, said = _split_rationale(score.rationale)
+    return RationaleQuery(
         feature_hash=score.feature_hash,
         bucket=score.bucket,
-        told=f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {said}",
+        facts_text=(
+            f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {said}"
+        ),
         plain=score.rationale,
     )
 
 
-def reworded(text: str, question: Rewording) -> Reworded:
+def validate_rewording(text: str, question: RationaleQuery) -> RationaleAnswer:
     """Return an answer as it may stand: its text, or a note why it may not. Never raises.
 
     One or two sentences of plain words, no number that was not told, no other bucket.
     """
-    opening, _ = _parted(question.plain)
-    said = " ".join(text[:LONGEST_READ].split()).removeprefix(opening)
-    because = _unusable(said, question)
-    return Reworded(note=because) if because else Reworded(text=said)
+    opening, _ = _split_rationale(question.plain)
+    said = " ".join(text[:MAX_READ_LENGTH].split()).removeprefix(opening)
+    because = _find_problem(said, question)
+    return RationaleAnswer(note=because) if because else RationaleAnswer(text=said)
 
 
-def rationale_of(answer: Reworded, plain: str) -> str:
+def build_rationale(answer: RationaleAnswer, plain: str) -> str:
     """Return the rationale: the opening that is ours, then the model's words, if any may stand."""
-    opening, _ = _parted(plain)
+    opening, _ = _split_rationale(plain)
     return f"{opening}{answer.text}" if answer.text else plain
 
 
-def _parted(plain: str) -> tuple[str, str]:
+def _split_rationale(plain: str) -> tuple[str, str]:
     opening, between, said = plain.partition(": ")
     return f"{opening}{between}", said
 
 
-def _unusable(said: str, question: Rewording) -> str:
-    if not SHORTEST <= len(said) <= LONGEST:
-        return f"the model's rationale has {len(said)} characters, not {SHORTEST} to {LONGEST}"
+def _find_problem(said: str, question: RationaleQuery) -> str:
+    if not MIN_LENGTH <= len(said) <= MAX_LENGTH:
+        return f"the model's rationale has {len(said)} characters, not {MIN_LENGTH} to {MAX_LENGTH}"
     if not _PLAIN.fullmatch(said) or _HOST.search(said):
         return "the model's rationale is not only plain words"
     ends = list(_SENTENCE_ENDS.finditer(said))
-    if not ends or ends[-1].end() != len(said) or len(ends) > MOST_SENTENCES:
+    if not ends or ends[-1].end() != len(said) or len(ends) > MAX_SENTENCES:
         return "the model's rationale is not one or two sentences"
-    if _ODD_NUMBER.search(said) or _SPELLED.search(said) or not _only_told(said, question):
+    if (
+        _ODD_NUMBER.search(said)
+        or _SPELLED.search(said)
+        or not _has_only_given_numbers(said, question)
+    ):
         return "the model's rationale has a number that it was not told"
-    if any(name.lower() != question.bucket.lower() for name in _CALLED.findall(said)):
+    if any(name.lower() != question.bucket.lower() for name in _BUCKET_WORD.findall(said)):
         return "the model's rationale calls the lead something else"
     return ""
 
 
-def _only_told(said: str, question: Rewording) -> bool:
-    told = {Decimal(number) for number in _NUMBER.findall(question.told)}
+def _has_only_given_numbers(said: str, question: RationaleQuery) -> bool:
+    told = {Decimal(number) for number in _NUMBER.findall(question.facts_text)}
     numbers = _NUMBER.findall(said)
     return all(number.count(".") < 2 and "," not in number for number in numbers) and told >= {
         Decimal(number) for number in numbers
@@ -166,7 +172,8 @@ between 0 (speaks against the lead) and 1 (speaks for it) with its weight, and a
 ours. Features: industry, whether it is one that is wanted; size, whether the number of employees
 fits (0.50: not known); reachable, whether an address works; decision maker, whether somebody who
 decides is known; presence, how much its site says; momentum, whether it hires or grows.
-Write one or two short English sentences, at most {LONGEST} characters together: first what speaks
+Write one or two short English sentences, at most {MAX_LENGTH} characters together: first what
+speaks
 most for the lead, then what speaks most against it. Say nothing that does not follow from what you
 are given. Better no numbers; any you write must be among those given, written alike. Plain words
 only: no lists, markup, links, percentages, numbers in letters, names or advice."""
@@ -181,18 +188,18 @@ SCHEMA: Json = {
 SCHEMA_NAME = "lead_rationale"
 
 
-def read_rationale(text: str, question: Rewording) -> Reworded:
+def parse_rationale(text: str, question: RationaleQuery) -> RationaleAnswer:
     """Return what may stand of a model's answer, or why nothing may. Never raises."""
     try:
-        data = read_json(text.encode("utf-8", "replace"))
+        data = parse_json(text.encode("utf-8", "replace"))
     except PermanentError:
-        return Reworded(note="the model's answer cannot be read")
-    return reworded(words_in(data, "rationale", longest=LONGEST_READ), question)
+        return RationaleAnswer(note="the model's answer cannot be read")
+    return validate_rewording(get_text(data, "rationale", longest=MAX_READ_LENGTH), question)
 
 
-MOST_OUT = 600  # tokens: two sentences, and what a model thinks before them
+MAX_OUTPUT_TOKENS = 600  # tokens: two sentences, and what a model thinks before them
 
-THINKS_LONG = ("medium", "high")  # which would use up the room for the answer
+HIGH_EFFORTS = ("medium", "high")  # which would use up the room for the answer
 
 
 class OpenAiRationales:
@@ -201,34 +208,34 @@ class OpenAiRationales:
     name = NAME
 
     def __init__(
-        self, vendor: Vendor, *, model: str, effort: str = "low", prices: Prices | None = None
+        self, vendor: VendorApi, *, model: str, effort: str = "low", prices: Prices | None = None
     ) -> None:
-        self._model = Responses(
+        self._model = OpenAiModel(
             vendor,
             model=model,
-            max_output_tokens=MOST_OUT,
-            effort="low" if effort in THINKS_LONG else effort,
+            max_output_tokens=MAX_OUTPUT_TOKENS,
+            effort="low" if effort in HIGH_EFFORTS else effort,
             prices=prices,
         )
 
-    def price(self, question: Rewording) -> Mapping[str, int]:
-        return self._model.price(_wanted(question))
+    def price(self, question: RationaleQuery) -> Mapping[str, int]:
+        return self._model.price(_build_prompt(question))
 
-    async def ask(self, question: Rewording, *, key: str) -> Done[Reworded]:
-        done = await self._model.ask(_wanted(question))
-        return Done(answer=_answer(done.answer, question), cost=done.cost, quota=done.quota)
+    async def ask(self, question: RationaleQuery, *, key: str) -> Paid[RationaleAnswer]:
+        done = await self._model.ask(_build_prompt(question))
+        return Paid(answer=_to_answer(done.answer, question), cost=done.cost, quota=done.quota)
 
     async def check(self) -> Health:
         return await self._model.check()
 
 
-def _wanted(question: Rewording) -> Wanted:
-    return Wanted(
-        instructions=INSTRUCTIONS, data=question.told, schema_name=SCHEMA_NAME, schema=SCHEMA
+def _build_prompt(question: RationaleQuery) -> Prompt:
+    return Prompt(
+        instructions=INSTRUCTIONS, data=question.facts_text, schema_name=SCHEMA_NAME, schema=SCHEMA
     )
 
 
-def _answer(said: Said, question: Rewording) -> Reworded:
-    if said.without_words:
-        return Reworded(note=said.without_words)
-    return read_rationale(said.text, question)
+def _to_answer(said: Completion, question: RationaleQuery) -> RationaleAnswer:
+    if said.empty_reason:
+        return RationaleAnswer(note=said.empty_reason)
+    return parse_rationale(said.text, question)

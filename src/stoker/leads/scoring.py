@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from stoker.accounts.facts import Field
+from stoker.accounts.facts import FactField
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Bucket, Contact, Dossier, LeadScore, Verdict
+from stoker.accounts.model import Bucket, CompanyRecord, Contact, EmailStatus, LeadScore
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
@@ -30,20 +30,20 @@ DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
-_REACH = {
-    Verdict.VALID: 1.0,
-    Verdict.CATCH_ALL: 0.6,
-    Verdict.UNKNOWN: 0.4,
-    Verdict.UNVERIFIED: 0.4,
-    Verdict.RISKY: 0.0,
-    Verdict.INVALID: 0.0,
+_REACHABILITY = {
+    EmailStatus.VALID: 1.0,
+    EmailStatus.CATCH_ALL: 0.6,
+    EmailStatus.UNKNOWN: 0.4,
+    EmailStatus.UNVERIFIED: 0.4,
+    EmailStatus.RISKY: 0.0,
+    EmailStatus.INVALID: 0.0,
 }
 
 _SENIOR = ("chief", "ceo", "cto", "cfo", "coo", "founder", "owner", "director", "president")
 
-_LEADING = ("head", "vp", "vice", "manager", "lead", "partner")
+_MANAGERS = ("head", "vp", "vice", "manager", "lead", "partner")
 
-_TOLD = {  # how a feature is told when it speaks for the lead, and when it does not
+_FEATURE_TEXTS = {  # how a feature is told when it speaks for the lead, and when it does not
     "industry": ("its industry is the one wanted", "its industry is not known to fit"),
     "size": ("its size fits", "its size is not what is wanted, so it is no lead"),
     "reachable": ("there is an address that works", "no address is known to work"),
@@ -74,44 +74,44 @@ class ScoreRule:
             raise ConfigError("buckets begin between 0 and 1, Medium no later than High")
 
 
-def scored(dossier: Dossier, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
+def score_lead(dossier: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
     """Score what is known about a company against what its tenant looks for."""
     rule = rule or ScoreRule()
     features = {name: feature(dossier, icp) for name, feature in _FEATURES.items()}
     total = sum(rule.weights.values())
     parts = {name: rule.weights.get(name, 0.0) * value / total for name, value in features.items()}
     value = min(max(round(sum(parts.values()), 4), 0.0), 1.0)
-    if _too_large_or_small(features):
+    if _is_size_mismatch(features):
         value = 0.0
     return LeadScore(
         value=value,
-        bucket=bucket(value, rule),
+        bucket=get_bucket(value, rule),
         features=features,
-        feature_hash=feature_hash(features, rule),
-        rationale=rationale(value, features, parts, rule),
+        feature_hash=compute_feature_hash(features, rule),
+        rationale=build_plain_rationale(value, features, parts, rule),
     )
 
 
-def bucket(value: float, rule: ScoreRule) -> Bucket:
+def get_bucket(value: float, rule: ScoreRule) -> Bucket:
     """Return what a score is called."""
     if value >= rule.high_from:
         return Bucket.HIGH
     return Bucket.MEDIUM if value >= rule.medium_from else Bucket.LOW
 
 
-def feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
+def compute_feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
     """Return a digest: the same features under the same rule give the same rationale."""
     said: Json = [dict(features), dict(rule.weights), rule.high_from, rule.medium_from]
     return hashlib.sha256(compact_json(said).encode()).hexdigest()[:16]
 
 
-def rationale(
+def build_plain_rationale(
     value: float, features: Mapping[str, float], parts: Mapping[str, float], rule: ScoreRule
 ) -> str:
     """Say in one sentence what speaks for a lead, most first, and what speaks most against it."""
     speaking = sorted(parts, key=lambda name: (-parts[name], name))
     good = [
-        _TOLD[name][0]
+        _FEATURE_TEXTS[name][0]
         for name in speaking
         # A size nobody knows counts half and is not spoken of.
         if features[name] >= (1.0 if name == "size" else 0.5) and parts[name] > 0
@@ -122,19 +122,23 @@ def rationale(
         if features[name] < 0.5
     }
     worst = max(sorted(missing), key=lambda name: missing[name], default=None)
-    sentence = f"{bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")
-    if _too_large_or_small(features):
-        return f"{sentence}; but {_TOLD['size'][1]}."
-    return f"{sentence}; but {_TOLD[worst][1]}." if worst and missing[worst] > 0 else f"{sentence}."
+    sentence = f"{get_bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")
+    if _is_size_mismatch(features):
+        return f"{sentence}; but {_FEATURE_TEXTS['size'][1]}."
+    return (
+        f"{sentence}; but {_FEATURE_TEXTS[worst][1]}."
+        if worst and missing[worst] > 0
+        else f"{sentence}."
+    )
 
 
-def _industry(dossier: Dossier, icp: IcpRule) -> float:
+def _score_industry(dossier: CompanyRecord, icp: IcpRule) -> float:
     if not dossier.company.ssic:
         return 0.3
     return 1.0 if dossier.company.ssic.startswith(icp.industries or ("",)) else 0.0
 
 
-def _size(dossier: Dossier, icp: IcpRule) -> float:
+def _score_size(dossier: CompanyRecord, icp: IcpRule) -> float:
     people = dossier.company.employees
     if people is None:
         return 0.5
@@ -142,55 +146,63 @@ def _size(dossier: Dossier, icp: IcpRule) -> float:
     return 1.0 if least <= people <= most else 0.0
 
 
-def _too_large_or_small(features: Mapping[str, float]) -> bool:
+def _is_size_mismatch(features: Mapping[str, float]) -> bool:
     return features["size"] == 0.0  # which no size is that fits, or that nobody knows
 
 
-def _reachable(dossier: Dossier, _: IcpRule) -> float:
-    by_mail = max((_REACH[each.verdict] for each in dossier.contacts if each.email), default=0.0)
-    by_phone = 0.3 if _phone(dossier) else 0.0
+def _score_reachable(dossier: CompanyRecord, _: IcpRule) -> float:
+    by_mail = max(
+        (_REACHABILITY[each.verdict] for each in dossier.contacts if each.email), default=0.0
+    )
+    by_phone = 0.3 if _has_phone(dossier) else 0.0
     return max(by_mail, by_phone)
 
 
-def _phone(dossier: Dossier) -> bool:
+def _has_phone(dossier: CompanyRecord) -> bool:
     return any(contact.phone for contact in dossier.contacts) or any(
-        finding.field is Field.PHONE for finding in dossier.findings
+        finding.field is FactField.PHONE for finding in dossier.facts
     )
 
 
-def _decision_maker(dossier: Dossier, _: IcpRule) -> float:
-    return max((_seniority(contact) for contact in dossier.contacts), default=0.0)
+def _score_decision_maker(dossier: CompanyRecord, _: IcpRule) -> float:
+    return max((_score_seniority(contact) for contact in dossier.contacts), default=0.0)
 
 
-def _seniority(contact: Contact) -> float:
+def _score_seniority(contact: Contact) -> float:
     words = f"{contact.title} {contact.seniority}".casefold().replace("-", " ").split()
     if any(word.startswith(_SENIOR) for word in words):
         return 1.0
-    if any(word.startswith(_LEADING) for word in words):
+    if any(word.startswith(_MANAGERS) for word in words):
         return 0.7
     return 0.4 if contact.name else 0.0
 
 
-def _presence(dossier: Dossier, _: IcpRule) -> float:
-    fields = {finding.field for finding in dossier.findings}
-    telling = {Field.ABOUT, Field.PHONE, Field.EMAIL, Field.ADDRESS, Field.SOCIAL}
+def _score_presence(dossier: CompanyRecord, _: IcpRule) -> float:
+    fields = {finding.field for finding in dossier.facts}
+    telling = {
+        FactField.ABOUT,
+        FactField.PHONE,
+        FactField.EMAIL,
+        FactField.ADDRESS,
+        FactField.SOCIAL,
+    }
     site = 0.25 if dossier.company.website else 0.0
     return site + 0.15 * len(fields & telling)
 
 
-def _momentum(dossier: Dossier, _: IcpRule) -> float:
+def _score_momentum(dossier: CompanyRecord, _: IcpRule) -> float:
     technologies = {
-        finding.value for finding in dossier.findings if finding.field is Field.TECHNOLOGY
+        finding.value for finding in dossier.facts if finding.field is FactField.TECHNOLOGY
     }
     hiring = 0.6 if dossier.notes.get("hiring") else 0.0
     return min(hiring + 0.1 * len(technologies), 1.0)
 
 
-_FEATURES: Mapping[str, Callable[[Dossier, IcpRule], float]] = {
-    "industry": _industry,
-    "size": _size,
-    "reachable": _reachable,
-    "decision_maker": _decision_maker,
-    "presence": _presence,
-    "momentum": _momentum,
+_FEATURES: Mapping[str, Callable[[CompanyRecord, IcpRule], float]] = {
+    "industry": _score_industry,
+    "size": _score_size,
+    "reachable": _score_reachable,
+    "decision_maker": _score_decision_maker,
+    "presence": _score_presence,
+    "momentum": _score_momentum,
 }

@@ -19,14 +19,14 @@ from datetime import datetime
 from typing import Protocol
 
 from stoker.base.jsontools import compact_json
-from stoker.base.types import Json, in_utc
-from stoker.db.codec import kept_json, kept_text
+from stoker.base.types import Json, to_utc
+from stoker.db.codec import validate_json, validate_text
 
-FIRST = "0" * 64  # what the first entry points back to
+FIRST_DIGEST = "0" * 64  # what the first entry points back to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class NewEntry:
     """Something worth remembering, before it has its place in the ledger."""
 
     at: datetime
@@ -37,7 +37,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One line of a tenant's ledger."""
 
     seq: int
@@ -50,7 +50,7 @@ class Entry:
     digest: str
 
 
-class Link(Protocol):
+class ChainLink(Protocol):
     """As much of an entry as the next one is chained to."""
 
     @property
@@ -60,15 +60,15 @@ class Link(Protocol):
     def digest(self) -> str: ...
 
 
-def chained(notes: Iterable[Note], *, after: Link | None) -> list[Entry]:
+def chain_entries(notes: Iterable[NewEntry], *, after: ChainLink | None) -> list[LedgerEntry]:
     """Return the notes as entries that follow on from the last one."""
     entries = []
-    seq, previous = (after.seq, after.digest) if after else (0, FIRST)
+    seq, previous = (after.seq, after.digest) if after else (0, FIRST_DIGEST)
     for note in notes:
         seq += 1
-        digest = _digest(seq, note, previous)
+        digest = _compute_digest(seq, note, previous)
         entries.append(
-            Entry(
+            LedgerEntry(
                 seq=seq,
                 at=note.at,
                 kind=note.kind,
@@ -83,59 +83,61 @@ def chained(notes: Iterable[Note], *, after: Link | None) -> list[Entry]:
     return entries
 
 
-def first_break(entries: Sequence[Entry], *, after: Entry | None = None) -> int | None:
+def find_first_break(
+    entries: Sequence[LedgerEntry], *, after: LedgerEntry | None = None
+) -> int | None:
     """Return the seq where the chain stops holding, or None when every link is sound."""
-    seq, previous = (after.seq, after.digest) if after else (0, FIRST)
+    seq, previous = (after.seq, after.digest) if after else (0, FIRST_DIGEST)
     for entry in entries:
         seq += 1
-        note = Note(
+        note = NewEntry(
             at=entry.at,
             kind=entry.kind,
             subject=entry.subject,
             reason=entry.reason,
             data=entry.data,
         )
-        sound = entry.previous == previous and entry.digest == _digest(seq, note, previous)
+        sound = entry.previous == previous and entry.digest == _compute_digest(seq, note, previous)
         if entry.seq != seq or not sound:
             return seq
         previous = entry.digest
     return None
 
 
-def unnumbered(note: Note) -> str:
+def to_canonical_text(note: NewEntry) -> str:
     """Return a note as digests see it, but for its number.
 
     The digest of entry N is the SHA-256 of the digest before it, `[N,` and this text; so whoever
     numbers entries need not know anything else about them.
     """
     # In UTC, as stores give moments back; the same moment must have the same digest everywhere.
-    at = in_utc(note.at, what="a note's moment").isoformat()
+    at = to_utc(note.at, what="a note's moment").isoformat()
     line: list[Json] = [at, note.kind, note.subject, note.reason, note.data]
     return compact_json(line)[1:]
 
 
-def _digest(seq: int, note: Note, previous: str) -> str:
-    return hashlib.sha256(f"{previous}[{seq},{unnumbered(note)}".encode()).hexdigest()
+def _compute_digest(seq: int, note: NewEntry, previous: str) -> str:
+    return hashlib.sha256(f"{previous}[{seq},{to_canonical_text(note)}".encode()).hexdigest()
 
 
 class LedgerStore(Protocol):
     """One tenant's ledger: it grows, and nothing else."""
 
-    async def append(self, notes: Sequence[Note]) -> list[Entry]:
+    async def append(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
         """Add notes in order, each chained to the one before; return them as entries.
 
         Atomic, and of two callers one comes wholly after the other, so `seq` has no gaps.
         """
         ...
 
-    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    async def list_entries(self, *, after: int = 0, limit: int = 1000) -> list[LedgerEntry]:
         """Return one page of the ledger in order, beginning after a seq."""
         ...
 
 
-def kept_note(note: Note) -> Note:
+def validate_new_entry(note: NewEntry) -> NewEntry:
     """Return the note as its entry will have it."""
     for text in (note.kind, note.subject, note.reason):
-        kept_text(text, what="a note")
-    at = in_utc(note.at, what="a note's moment")
-    return replace(note, at=at, data=kept_json(note.data, what="a note's data"))
+        validate_text(text, what="a note")
+    at = to_utc(note.at, what="a note's moment")
+    return replace(note, at=at, data=validate_json(note.data, what="a note's data"))

@@ -15,32 +15,51 @@ import click
 
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
-from stoker.budgets.verify import Mark, shared_differences, verified, verified_orders
-from stoker.cli.export import FORMATS, export
-from stoker.cli.options import chosen_tenants, moment, one_tenant, takes_tenant, takes_tenants
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, show_table, takes_json
-from stoker.ledger.query import Selection, said
-from stoker.ledger.read import newest, pages
+from stoker.budgets.verify import (
+    Checkpoint,
+    find_shared_mismatches,
+    verify_ledger,
+    verify_operator_ledger,
+)
+from stoker.cli.export import FORMATS, open_export
+from stoker.cli.options import (
+    choose_tenant,
+    choose_tenants,
+    parse_time,
+    tenant_option,
+    tenants_option,
+)
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
+from stoker.ledger.query import LedgerFilter, get_data_text
+from stoker.ledger.read import list_latest, read_pages
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json
-    from stoker.budgets.verify import Verdict
+    from stoker.budgets.verify import LedgerReport
     from stoker.cli.export import Row
-    from stoker.cli.output import Asked
-    from stoker.ledger.chain import Entry, LedgerStore
+    from stoker.cli.output import CommandContext
+    from stoker.ledger.chain import LedgerEntry, LedgerStore
 
-EVERYBODY = "everybody"
+ALL_TENANTS = "everybody"
 
 
-class Book(NamedTuple):
+class LedgerScope(NamedTuple):
     """A ledger, and whose it is as listings say it."""
 
-    whose: str
+    owner: str
     ledger: LedgerStore
 
 
-def takes_shared(command: _Command) -> _Command:
+def shared_option(command: _CommandT) -> _CommandT:
     """Give a command `--shared`, passed to it as `shared`."""
     return click.option(
         "--shared",
@@ -49,21 +68,21 @@ def takes_shared(command: _Command) -> _Command:
     )(command)
 
 
-def books(app: App, tenants: tuple[str, ...], *, shared: bool) -> list[Book]:
+def list_ledgers(app: App, tenants: tuple[str, ...], *, shared: bool) -> list[LedgerScope]:
     """Return the ledgers asked for: those of tenants, or the one of what is done for everybody."""
     if shared:
         if tenants:
             raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
-        return [Book(EVERYBODY, app.backend.shared().ledger)]
+        return [LedgerScope(ALL_TENANTS, app.backend.shared().ledger)]
     return [
-        Book(tenant, app.backend.tenant(tenant).ledger)
-        for tenant in chosen_tenants(app.settings, tenants)
+        LedgerScope(tenant, app.backend.tenant(tenant).ledger)
+        for tenant in choose_tenants(app.settings, tenants)
     ]
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
-COLUMNS = {
+EXPORT_COLUMNS = {
     "tenant": str,
     "seq": int,
     "at": datetime,
@@ -79,11 +98,11 @@ COLUMNS = {
     "digest": str,
 }
 
-_SEQ = click.IntRange(1, 2**63 - 1)  # what every store can count to
+_SEQ_RANGE = click.IntRange(1, 2**63 - 1)  # what every store can count to
 
-_HEAD = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
+_CHECKPOINT_PATTERN = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
-_FILTERS = [
+_FILTER_OPTIONS = [
     click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
     click.option("--reason", metavar="TEXT", help="Only with this reason code, or words of it."),
     click.option("--account", metavar="ID", help="Only about this account."),
@@ -94,9 +113,9 @@ _FILTERS = [
 ]
 
 
-def takes_filters(command: _Command) -> _Command:
+def filter_options(command: _CommandT) -> _CommandT:
     """Give a command the ledger's filters, passed to it one by one."""
-    for option in reversed(_FILTERS):
+    for option in reversed(_FILTER_OPTIONS):
         command = option(command)
     return command
 
@@ -107,9 +126,9 @@ def ledger() -> None:
 
 
 @ledger.command("list")
-@takes_tenants
-@takes_shared
-@takes_filters
+@tenants_option
+@shared_option
+@filter_options
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -117,11 +136,11 @@ def ledger() -> None:
     show_default=True,
     help="Show at most this many.",
 )
-@click.option("--before", type=_SEQ, metavar="SEQ", help="Go on below this entry.")
-@takes_json
-@pass_asked
+@click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Go on below this entry.")
+@json_option
+@pass_context
 def list_entries(
-    asked: Asked,
+    asked: CommandContext,
     /,
     tenants: tuple[str, ...],
     shared: bool,
@@ -131,10 +150,10 @@ def list_entries(
     **filters: str | None,
 ) -> None:
     """Show entries, newest first."""
-    listing = _list(
+    listing = _list_entries(
         asked,
         tenants,
-        _selection(**filters),
+        _build_filter(**filters),
         shared=shared,
         limit=limit,
         before=before,
@@ -143,31 +162,31 @@ def list_entries(
     run_async(listing)
 
 
-async def _list(
-    asked: Asked,
+async def _list_entries(
+    asked: CommandContext,
     tenants: tuple[str, ...],
-    selection: Selection,
+    selection: LedgerFilter,
     *,
     shared: bool,
     limit: int,
     before: int | None,
     as_json: bool,
 ) -> None:
-    found: list[tuple[str, Entry]] = []
-    async with asked.app(only_to_read=True) as app:
-        chosen = books(app, tenants, shared=shared)
+    found: list[tuple[str, LedgerEntry]] = []
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = list_ledgers(app, tenants, shared=shared)
         if before is not None and len(chosen) > 1:
             raise ConfigError("--before counts in one ledger; say whose with --tenant")
         for whose, book in chosen:
-            there = await newest(book, selection, before=before, limit=limit)
+            there = await list_latest(book, selection, before=before, limit=limit)
             found += [(whose, entry) for entry in there]
     if len(chosen) > 1:
         found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
     found = found[:limit]
     if as_json:
-        show_json([entry_json(*pair) for pair in found])
+        print_json([to_entry_json(*pair) for pair in found])
         return
-    show_table(
+    print_table(
         ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
         [
             (
@@ -176,31 +195,35 @@ async def _list(
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
                 entry.subject,
-                _why(entry),
+                _format_reason(entry),
             )
             for whose, entry in found
         ],
         empty="no such entries",
     )
     if len(chosen) == 1 and len(found) == limit and found[-1][1].seq > 1:
-        say(f"older ones: the same with --before {found[-1][1].seq}")
+        print_text(f"older ones: the same with --before {found[-1][1].seq}")
 
 
 @ledger.command("show")
-@click.argument("seq", type=_SEQ, metavar="SEQ")
-@takes_tenant
-@takes_shared
-@takes_json
-@pass_asked
-def show_entry(asked: Asked, seq: int, tenant: str | None, shared: bool, as_json: bool) -> None:
+@click.argument("seq", type=_SEQ_RANGE, metavar="SEQ")
+@tenant_option
+@shared_option
+@json_option
+@pass_context
+def show_entry(
+    asked: CommandContext, seq: int, tenant: str | None, shared: bool, as_json: bool
+) -> None:
     """Show everything one entry says. SEQ is its number, as `stoker ledger list` shows it."""
-    run_async(_show(asked, seq, tenant=tenant, shared=shared, as_json=as_json))
+    run_async(_show_entry(asked, seq, tenant=tenant, shared=shared, as_json=as_json))
 
 
-async def _show(asked: Asked, seq: int, *, tenant: str | None, shared: bool, as_json: bool) -> None:
-    async with asked.app(only_to_read=True) as app:
-        whose, book = _one_book(app, tenant, shared=shared)
-        found = await book.entries(after=seq - 1, limit=1)
+async def _show_entry(
+    asked: CommandContext, seq: int, *, tenant: str | None, shared: bool, as_json: bool
+) -> None:
+    async with asked.open_app(only_to_read=True) as app:
+        whose, book = _get_ledger(app, tenant, shared=shared)
+        found = await book.list_entries(after=seq - 1, limit=1)
     if not found or found[0].seq != seq:
         raise ConfigError(
             f"{whose} has no ledger entry {seq}; see those there are with: "
@@ -208,12 +231,14 @@ async def _show(asked: Asked, seq: int, *, tenant: str | None, shared: bool, as_
         )
     [entry] = found
     if as_json:
-        show_json(entry_json(whose, entry))
+        print_json(to_entry_json(whose, entry))
         return
-    say(f"entry {entry.seq} of {whose}: {entry.kind} {entry.subject}")
-    say(f"  {entry.reason or 'no reason was given'}")
-    say(f"  at {entry.at:%Y-%m-%d %H:%M:%S} UTC; digest {entry.digest}, after {entry.previous}")
-    show_table(
+    print_text(f"entry {entry.seq} of {whose}: {entry.kind} {entry.subject}")
+    print_text(f"  {entry.reason or 'no reason was given'}")
+    print_text(
+        f"  at {entry.at:%Y-%m-%d %H:%M:%S} UTC; digest {entry.digest}, after {entry.previous}"
+    )
+    print_table(
         ["data", "value"],
         [
             (name, value if isinstance(value, str | int) else compact_json(value))
@@ -224,17 +249,17 @@ async def _show(asked: Asked, seq: int, *, tenant: str | None, shared: bool, as_
 
 
 @ledger.command("verify")
-@takes_tenants
-@takes_shared
+@tenants_option
+@shared_option
 @click.option(
     "--head",
     metavar="SEQ:DIGEST",
     help="What an earlier verify of this ledger said its head was; it must still be there.",
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def verify(
-    asked: Asked, tenants: tuple[str, ...], shared: bool, head: str | None, as_json: bool
+    asked: CommandContext, tenants: tuple[str, ...], shared: bool, head: str | None, as_json: bool
 ) -> Exit:
     """Recompute every total from the entries, check the chain, and compare.
 
@@ -243,51 +268,56 @@ def verify(
     operators ordered. Keep the head it prints somewhere else: with it, also entries taken off the
     end are found.
     """
-    mark = _mark(head) if head is not None else None
+    mark = _parse_checkpoint(head) if head is not None else None
     if shared and tenants:
         raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
     if mark and not shared and len(set(tenants)) != 1:
         raise ConfigError("--head is of one ledger; say whose with --tenant, or --shared")
-    return run_async(_verify(asked, tenants, shared=shared, mark=mark, as_json=as_json))
+    return run_async(_verify_ledgers(asked, tenants, shared=shared, mark=mark, as_json=as_json))
 
 
-async def _verify(
-    asked: Asked, tenants: tuple[str, ...], *, shared: bool, mark: Mark | None, as_json: bool
+async def _verify_ledgers(
+    asked: CommandContext,
+    tenants: tuple[str, ...],
+    *,
+    shared: bool,
+    mark: Checkpoint | None,
+    as_json: bool,
 ) -> Exit:
-    verdicts: list[tuple[str, Verdict]] = []
+    verdicts: list[tuple[str, LedgerReport]] = []
     totals: list[str] = []
-    async with asked.app(only_to_read=True) as app:
+    async with asked.open_app(only_to_read=True) as app:
         all_of_them = [tenant.id for tenant in app.settings.tenants]
-        chosen = chosen_tenants(app.settings, tenants) if tenants else all_of_them
-        before = await app.backend.shared().usage()
+        chosen = choose_tenants(app.settings, tenants) if tenants else all_of_them
+        before = await app.backend.shared().list_usage()
         if not shared:
             doors = [app.backend.tenant(tenant) for tenant in chosen]
-            verdicts = [(door.tenant, await verified(door, mark=mark)) for door in doors]
+            verdicts = [(door.tenant, await verify_ledger(door, mark=mark)) for door in doors]
         if not shared and not tenants:
-            totals = await shared_differences(
+            totals = await find_shared_mismatches(
                 app.backend.shared(), [one for _, one in verdicts], before=before
             )
         if not tenants:
-            orders = await verified_orders(app.backend.shared(), mark=mark)
+            orders = await verify_operator_ledger(app.backend.shared(), mark=mark)
             if shared or orders.entries or orders.problems:
-                verdicts.append((EVERYBODY, orders))
+                verdicts.append((ALL_TENANTS, orders))
     bad = sum(len(verdict.problems) for _, verdict in verdicts) + len(totals)
     if as_json:
-        told = [_verdict_json(*pair) for pair in verdicts if pair[0] != EVERYBODY]
-        ordered = [_verdict_json(*pair) for pair in verdicts if pair[0] == EVERYBODY]
+        told = [_to_report_json(*pair) for pair in verdicts if pair[0] != ALL_TENANTS]
+        ordered = [_to_report_json(*pair) for pair in verdicts if pair[0] == ALL_TENANTS]
         everybody = ordered[0] if ordered else None
-        show_json({"ok": not bad, "tenants": told, "shared": totals, "everybody": everybody})
+        print_json({"ok": not bad, "tenants": told, "shared": totals, "everybody": everybody})
         return Exit.PROBLEMS if bad else Exit.OK
     for whose, verdict in verdicts:
-        agree = "orders are in force" if whose == EVERYBODY else "totals agree"
+        agree = "orders are in force" if whose == ALL_TENANTS else "totals agree"
         sound = f"the chain is sound and {agree}" if not verdict.problems else "WRONG"
-        say(f"{whose}: {verdict.entries} entries, {sound}")
+        print_text(f"{whose}: {verdict.entries} entries, {sound}")
         for problem in verdict.problems:
-            say(f"  {problem}")
+            print_text(f"  {problem}")
         if verdict.head and not verdict.problems:
-            say(f"  head {_head(verdict)}")
+            print_text(f"  head {_format_checkpoint(verdict)}")
     for problem in totals:
-        say(f"shared: {problem}")
+        print_text(f"shared: {problem}")
     return Exit.PROBLEMS if bad else Exit.OK
 
 
@@ -302,16 +332,16 @@ async def _verify(
     help="Where to; stdout otherwise. Parquet needs it.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
-@takes_tenants
-@takes_shared
-@takes_filters
+@tenants_option
+@shared_option
+@filter_options
 @click.option("--limit", type=click.IntRange(1), help="Write at most this many of each tenant.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
 )
-@pass_asked
+@pass_context
 def export_entries(
-    asked: Asked,
+    asked: CommandContext,
     /,
     kind: str,
     out: Path | None,
@@ -327,26 +357,26 @@ def export_entries(
     In CSV, text that a spreadsheet could take for a formula has a ' in front; on a terminal,
     characters that could move the cursor are made visible.
     """
-    selection = _selection(**filters)
+    selection = _build_filter(**filters)
     if as_json and out is None:
         raise ConfigError(
             "--json tells what was written where, and needs --out FILE; "
             "for the entries themselves use --format json"
         )
-    exporting = _export(
+    exporting = _export_entries(
         asked, tenants, selection, shared=shared, kind=kind, out=out, force=force, limit=limit
     )
     count = run_async(exporting)
     if as_json:
-        show_json({"entries": count, "out": str(out), "format": kind})
+        print_json({"entries": count, "out": str(out), "format": kind})
     elif out is not None:
-        say(f"{count} entries are in {out}")
+        print_text(f"{count} entries are in {out}")
 
 
-async def _export(
-    asked: Asked,
+async def _export_entries(
+    asked: CommandContext,
     tenants: tuple[str, ...],
-    selection: Selection,
+    selection: LedgerFilter,
     *,
     shared: bool,
     kind: str,
@@ -355,24 +385,24 @@ async def _export(
     limit: int | None,
 ) -> int:
     count = 0
-    async with asked.app(only_to_read=True) as app:
+    async with asked.open_app(only_to_read=True) as app:
         place = out and asked.directory / out
-        chosen = books(app, tenants, shared=shared)
-        with export(kind, COLUMNS, out=place, replace=force) as writing:
+        chosen = list_ledgers(app, tenants, shared=shared)
+        with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
             for whose, book in chosen:
                 left = limit
-                async for page in pages(book):
-                    wanted = [entry for entry in page if selection.wants(entry)][:left]
-                    writing.add([export_row(whose, entry) for entry in wanted])
+                async for page in read_pages(book):
+                    wanted = [entry for entry in page if selection.matches(entry)][:left]
+                    writing.add([to_export_row(whose, entry) for entry in wanted])
                     count += len(wanted)
                     if left is not None and (left := left - len(wanted)) == 0:
                         break
     return count
 
 
-def export_row(tenant: str, entry: Entry) -> Row:
+def to_export_row(tenant: str, entry: LedgerEntry) -> Row:
     """Return an entry as a row: what it says most often has a column of its own."""
-    about = {name: said(entry, name) for name in ("code", "connector", "account", "run")}
+    about = {name: get_data_text(entry, name) for name in ("code", "connector", "account", "run")}
     return {
         "tenant": tenant,
         "seq": entry.seq,
@@ -387,7 +417,7 @@ def export_row(tenant: str, entry: Entry) -> Row:
     }
 
 
-def entry_json(tenant: str, entry: Entry) -> Json:
+def to_entry_json(tenant: str, entry: LedgerEntry) -> Json:
     """Return an entry for programs."""
     return {
         "tenant": tenant,
@@ -402,41 +432,41 @@ def entry_json(tenant: str, entry: Entry) -> Json:
     }
 
 
-def _selection(*, since: str | None, until: str | None, **rest: str | None) -> Selection:
-    start = moment(since, what="--since") if since else None
-    end = moment(until, what="--until") if until else None
+def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -> LedgerFilter:
+    start = parse_time(since, what="--since") if since else None
+    end = parse_time(until, what="--until") if until else None
     if start and end and start >= end:
         raise ConfigError(f"--since {start.isoformat()} is not before --until {end.isoformat()}")
-    return Selection(since=start, until=end, **rest)
+    return LedgerFilter(since=start, until=end, **rest)
 
 
-def _one_book(app: App, tenant: str | None, *, shared: bool) -> Book:
+def _get_ledger(app: App, tenant: str | None, *, shared: bool) -> LedgerScope:
     named = (tenant,) if tenant is not None else ()
     if shared or tenant is not None:
-        return books(app, named, shared=shared)[0]
-    return books(app, (one_tenant(app.settings, None),), shared=False)[0]
+        return list_ledgers(app, named, shared=shared)[0]
+    return list_ledgers(app, (choose_tenant(app.settings, None),), shared=False)[0]
 
 
-def _why(entry: Entry) -> str:
-    code = said(entry, "code")
+def _format_reason(entry: LedgerEntry) -> str:
+    code = get_data_text(entry, "code")
     return f"{code}: {entry.reason}" if code else entry.reason
 
 
-def _verdict_json(tenant: str, verdict: Verdict) -> Json:
+def _to_report_json(tenant: str, verdict: LedgerReport) -> Json:
     return {
         "tenant": tenant,
         "entries": verdict.entries,
         "problems": list(verdict.problems),
-        "head": _head(verdict),
+        "head": _format_checkpoint(verdict),
     }
 
 
-def _head(verdict: Verdict) -> str | None:
+def _format_checkpoint(verdict: LedgerReport) -> str | None:
     return f"{verdict.head.seq}:{verdict.head.digest}" if verdict.head else None
 
 
-def _mark(text: str) -> Mark:
-    if not _HEAD.fullmatch(text):
+def _parse_checkpoint(text: str) -> Checkpoint:
+    if not _CHECKPOINT_PATTERN.fullmatch(text):
         raise ConfigError(f"--head {text!r} is not SEQ:DIGEST; copy what an earlier verify printed")
     seq, _, digest = text.partition(":")
-    return Mark(int(seq), digest)
+    return Checkpoint(int(seq), digest)

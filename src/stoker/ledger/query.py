@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from stoker.ledger.chain import Entry
+from stoker.ledger.chain import LedgerEntry
 
 ANY_CONNECTOR = "*"  # the subject of a stop that names no connector
 
 
-class MoneyKind(StrEnum):
+class EntryKind(StrEnum):
     """The kinds of entries that speak of money. A hold's later phases are named as they are."""
 
     RESERVED = "RESERVED"
@@ -39,13 +39,13 @@ class MoneyKind(StrEnum):
     NOT_CHOSEN = "NOT_CHOSEN"
 
 
-_OF_STOPS = frozenset({MoneyKind.STOPPED.value, MoneyKind.RESUMED.value})
+_STOP_KINDS = frozenset({EntryKind.STOPPED.value, EntryKind.RESUMED.value})
 
-_OF_CAPS = frozenset({MoneyKind.CAP_CHANGED.value, MoneyKind.CAP_RAISED.value})
+_CAP_KINDS = frozenset({EntryKind.CAP_CHANGED.value, EntryKind.CAP_RAISED.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class LedgerFilter:
     """What must be true of an entry; what is None does not matter."""
 
     kind: str | None = None
@@ -56,33 +56,36 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
 
-    def wants(self, entry: Entry) -> bool:
+    def matches(self, entry: LedgerEntry) -> bool:
         """Say whether an entry was asked for. Moments are in [since, until)."""
         return (
             (self.kind is None or entry.kind == self.kind.upper())
             and (self.since is None or entry.at >= self.since)
             and (self.until is None or entry.at < self.until)
-            and (self.account is None or said(entry, "account") == self.account)
-            and (self.run is None or said(entry, "run") == self.run)
-            and (self.connector is None or _connector(entry) == self.connector)
-            and (self.reason is None or _gives(entry, self.reason))
+            and (self.account is None or get_data_text(entry, "account") == self.account)
+            and (self.run is None or get_data_text(entry, "run") == self.run)
+            and (self.connector is None or _get_connector(entry) == self.connector)
+            and (self.reason is None or _matches_reason(entry, self.reason))
         )
 
 
-def said(entry: Entry, name: str) -> str:
+def get_data_text(entry: LedgerEntry, name: str) -> str:
     """Return what an entry's data says under a name; empty when it says nothing."""
     value = entry.data.get(name)
     return "" if value is None else str(value)
 
 
-def _connector(entry: Entry) -> str:
-    if entry.kind in _OF_STOPS:
+def _get_connector(entry: LedgerEntry) -> str:
+    if entry.kind in _STOP_KINDS:
         return "" if entry.subject == ANY_CONNECTOR else entry.subject
-    if entry.kind in _OF_CAPS:
+    if entry.kind in _CAP_KINDS:
         return entry.subject.split("/")[1] if entry.subject.count("/") == 3 else ""
-    return said(entry, "connector")
+    return get_data_text(entry, "connector")
 
 
-def _gives(entry: Entry, reason: str) -> bool:
+def _matches_reason(entry: LedgerEntry, reason: str) -> bool:
     # A code is a whole word and a sentence is searched: CAP_TENANT_DAY, or "lowered by hand".
-    return said(entry, "code") == reason.upper() or reason.casefold() in entry.reason.casefold()
+    return (
+        get_data_text(entry, "code") == reason.upper()
+        or reason.casefold() in entry.reason.casefold()
+    )

@@ -9,43 +9,43 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-from stoker.ledger.chain import Entry, LedgerStore
-from stoker.ledger.query import Selection
+from stoker.ledger.chain import LedgerEntry, LedgerStore
+from stoker.ledger.query import LedgerFilter
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 
-async def pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+async def read_pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[list[LedgerEntry]]:
     """Yield every page in order, up to the end as it is when it is reached."""
-    while page := await ledger.entries(after=after, limit=PAGE):
+    while page := await ledger.list_entries(after=after, limit=PAGE_SIZE):
         yield page
         after = page[-1].seq
 
 
-async def last_entry(ledger: LedgerStore) -> Entry | None:
+async def find_last_entry(ledger: LedgerStore) -> LedgerEntry | None:
     """Return the newest entry, in a number of looks that grows with the ledger's logarithm."""
     low, step = 0, 1
-    newest: Entry | None = None
-    while found := await ledger.entries(after=low + step - 1, limit=1):
+    newest: LedgerEntry | None = None
+    while found := await ledger.list_entries(after=low + step - 1, limit=1):
         newest, low, step = found[0], found[0].seq, step * 2
     while step > 1:
         step //= 2
-        if found := await ledger.entries(after=low + step - 1, limit=1):
+        if found := await ledger.list_entries(after=low + step - 1, limit=1):
             newest, low = found[0], found[0].seq
     return newest
 
 
-async def seq_before(ledger: LedgerStore, moment: datetime) -> int:
+async def find_seq_before(ledger: LedgerStore, moment: datetime) -> int:
     """Return after which seq entries of this moment and later begin, in about as few looks.
 
     Entries are taken to be in the order of time. Where a person vouched for a clock that had gone
     back, they are not, and some from before that may be left out.
     """
-    last = await last_entry(ledger)
+    last = await find_last_entry(ledger)
     low, high = 0, last.seq if last else 0
     while low < high:
         middle = (low + high) // 2
-        found = await ledger.entries(after=middle, limit=1)
+        found = await ledger.list_entries(after=middle, limit=1)
         if found and found[0].at < moment:
             low = middle + 1
         else:
@@ -53,19 +53,19 @@ async def seq_before(ledger: LedgerStore, moment: datetime) -> int:
     return low
 
 
-async def newest(
-    ledger: LedgerStore, selection: Selection, *, before: int | None = None, limit: int
-) -> list[Entry]:
+async def list_latest(
+    ledger: LedgerStore, selection: LedgerFilter, *, before: int | None = None, limit: int
+) -> list[LedgerEntry]:
     """Return the last so many entries that were asked for, newest first, seq below `before`."""
-    last = await last_entry(ledger)
+    last = await find_last_entry(ledger)
     end = last.seq + 1 if last else 1
     before = end if before is None else min(before, end)  # beyond the end there is nothing to page
-    found: list[Entry] = []
+    found: list[LedgerEntry] = []
     while before > 1 and len(found) < limit:
-        start = max(before - 1 - PAGE, 0)
-        page = await ledger.entries(after=start, limit=before - 1 - start)
+        start = max(before - 1 - PAGE_SIZE, 0)
+        page = await ledger.list_entries(after=start, limit=before - 1 - start)
         # A ledger with an entry taken out reaches further than asked; that part was seen already.
         mine = [entry for entry in page if entry.seq < before]
-        found += [entry for entry in reversed(mine) if selection.wants(entry)]
+        found += [entry for entry in reversed(mine) if selection.matches(entry)]
         before = start + 1
     return found[:limit]

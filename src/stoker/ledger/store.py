@@ -8,81 +8,87 @@ from typing import Any, NamedTuple
 from stoker.base.jsontools import compact_json
 from stoker.base.types import TenantId
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    json_value,
-    moment,
-    moment_text,
-    refusing_garbage,
+    from_db_json,
+    from_db_time,
+    to_db_time,
+    wrap_row_errors,
 )
 from stoker.ledger import chain as ledger
-from stoker.ledger.chain import Entry, Note, kept_note
+from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
 
 COLUMNS = "seq, at, kind, subject, reason, data, previous, digest"
 
-LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
+SELECT_LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
-CLAIM = f"""
+INSERT_IF_NEXT = f"""
 INSERT INTO ledger (tenant_id, {COLUMNS})
 VALUES (:tenant, :seq, :at, :kind, :subject, :reason, :data, :previous, :digest)
 ON CONFLICT DO NOTHING
 """
 
-ADD = f"INSERT INTO ledger (tenant_id, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_ENTRY = f"INSERT INTO ledger (tenant_id, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-PAGE = f"""
+SELECT_PAGE = f"""
 SELECT {COLUMNS} FROM ledger
 WHERE tenant_id = :tenant AND seq > :after ORDER BY seq LIMIT :limit
 """
 
 
-class _Last(NamedTuple):
+class _LastLink(NamedTuple):
     seq: int
     digest: str
 
 
-class SqlLedger:
+class SqlLedgerStore:
     """A `LedgerStore` in the table `ledger`."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def append(self, notes: Sequence[Note]) -> list[Entry]:
-        return await self._database.write(lambda tx: added(tx, self._tenant, notes))
+    async def append(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
+        return await self._database.write(lambda tx: append_entries(tx, self._tenant, notes))
 
-    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    async def list_entries(self, *, after: int = 0, limit: int = 1000) -> list[LedgerEntry]:
         rows = await self._database.read(
-            lambda tx: tx.rows(PAGE, tenant=self._tenant, after=after, limit=limit)
+            lambda tx: tx.query(SELECT_PAGE, tenant=self._tenant, after=after, limit=limit)
         )
-        return [_entry(row) for row in rows]
+        return [_parse_entry(row) for row in rows]
 
 
-def added(tx: Transaction, tenant: TenantId, notes: Sequence[Note]) -> list[Entry]:
+def append_entries(
+    tx: Transaction, tenant: TenantId, notes: Sequence[NewEntry]
+) -> list[LedgerEntry]:
     """Append within a transaction, so that another verb can do so as part of itself."""
-    return added_as_they_are(tx, tenant, [kept_note(note) for note in notes])
+    return append_checked(tx, tenant, [validate_new_entry(note) for note in notes])
 
 
-def added_as_they_are(tx: Transaction, tenant: TenantId, notes: Sequence[Note]) -> list[Entry]:
-    """As `added`, for notes made of nothing but what was found fit to be kept already."""
+def append_checked(
+    tx: Transaction, tenant: TenantId, notes: Sequence[NewEntry]
+) -> list[LedgerEntry]:
+    """As `append_entries`, for notes made of nothing but what was found fit to be kept already."""
     if not notes:
         return []
     # Whoever inserts the next seq first has the turn; the others wait for its commit and look
     # again. Where transactions already wait for each other (SQLite), the first try succeeds.
     while True:
-        last = [_Last(*row) for row in tx.rows(LAST, tenant=tenant)]
-        first, *rest = ledger.chained(notes, after=last[0] if last else None)
-        if tx.change(CLAIM, tenant=tenant, **_values(first)):
+        last = [_LastLink(*row) for row in tx.query(SELECT_LAST, tenant=tenant)]
+        first, *rest = ledger.chain_entries(notes, after=last[0] if last else None)
+        if tx.execute(INSERT_IF_NEXT, tenant=tenant, **_to_values(first)):
             if rest:
-                tx.change_many(ADD, ((tenant, *_values(entry).values()) for entry in rest))
+                tx.execute_many(
+                    INSERT_ENTRY, ((tenant, *_to_values(entry).values()) for entry in rest)
+                )
             return [first, *rest]
 
 
-def _values(entry: Entry) -> dict[str, Value]:
+def _to_values(entry: LedgerEntry) -> dict[str, Value]:
     return {
         "seq": entry.seq,
-        "at": moment_text(entry.at),
+        "at": to_db_time(entry.at),
         "kind": entry.kind,
         "subject": entry.subject,
         "reason": entry.reason,
@@ -92,16 +98,16 @@ def _values(entry: Entry) -> dict[str, Value]:
     }
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _parse_entry(row: tuple[Any, ...]) -> LedgerEntry:
     seq, at, kind, subject, reason, data, previous, digest = row
-    with refusing_garbage(f"entry {seq} of the ledger"):
-        return Entry(
+    with wrap_row_errors(f"entry {seq} of the ledger"):
+        return LedgerEntry(
             seq=seq,
-            at=moment(at),
+            at=from_db_time(at),
             kind=kind,
             subject=subject,
             reason=reason,
-            data=dict(json_value(data)),
+            data=dict(from_db_json(data)),
             previous=previous,
             digest=digest,
         )

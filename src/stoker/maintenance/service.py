@@ -13,138 +13,142 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from stoker.base.clock import Clock
-from stoker.budgets.reservations import Phase
-from stoker.budgets.reserver import see_to_lapsed
-from stoker.budgets.verify import verified
+from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.reserver import expire_reservations
+from stoker.budgets.verify import verify_ledger
 from stoker.calendar.recurrence import Schedule
-from stoker.context import Backend, Store
+from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
-from stoker.runs.cancel import given_up, gone
-from stoker.runs.model import Run, RunState, Weight
-from stoker.runs.prune import forgotten
+from stoker.runs.cancel import close_dead_runs, list_dead_runs
+from stoker.runs.model import Run, RunState, StorageSize
+from stoker.runs.prune import apply_retention
 from stoker.runs.retention import RetentionRule
-from stoker.runs.service import Ending, OpenRun, Runner
+from stoker.runs.service import RunHandle, Runner, RunResult
 from stoker.scheduling import audit
-from stoker.scheduling.audit import Finding
+from stoker.scheduling.audit import AuditLine
 
-LOOKS_BACK = timedelta(days=7)
+AUDIT_PERIOD = timedelta(days=7)
 
-CHECKED_FOR = timedelta(minutes=10)  # reading a whole store takes a while
+HEALTH_CHECK_TTL = timedelta(minutes=10)  # reading a whole store takes a while
 
 
-class Checkup:
+class CachedHealthChecks:
     """A backend's own checks, done once for all tenants that ask within a while."""
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._found: tuple[timedelta, list[Check]] | None = None
+        self._lock = asyncio.Lock()
+        self._cached: tuple[timedelta, list[Check]] | None = None
 
-    async def checks(self) -> list[Check]:
-        """Return what the backend says about its health, at most `CHECKED_FOR` ago."""
-        async with self._turn:
+    async def get_checks(self) -> list[Check]:
+        """Return what the backend says about its health, at most `HEALTH_CHECK_TTL` ago."""
+        async with self._lock:
             now = self._clock.elapsed()
-            if self._found is None or now - self._found[0] >= CHECKED_FOR:
-                self._found = (now, await self._backend.checks())
-            return self._found[1]
+            if self._cached is None or now - self._cached[0] >= HEALTH_CHECK_TTL:
+                self._cached = (now, await self._backend.checks())
+            return self._cached[1]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upkeep:
-    """One tenant's upkeep. Runs are forgotten by the rule if it `prunes`."""
+class Maintenance:
+    """One tenant's upkeep. Runs are forgotten by the rule if it `deletes_old_runs`."""
 
-    checkup: Checkup
+    health_checks: CachedHealthChecks
     schedule: Schedule
     zone: str
     rule: RetentionRule
-    prunes: bool
-    signals_for: timedelta = timedelta(days=365)  # until nothing of them is left in any heat
+    deletes_old_runs: bool
+    signal_retention: timedelta = timedelta(days=365)  # until nothing of them is left in any heat
 
     @property
     def kind(self) -> str:
         """What its runs are listed under."""
         return "upkeep"
 
-    async def __call__(self, run: OpenRun) -> Ending:
+    async def __call__(self, run: RunHandle) -> RunResult:
         """Check, close dead runs of every kind, audit, prune.
 
         Something unsound ends the run FAILED; gaps and what was closed are told in reasons.
         """
         now = run.clock.now()
-        with run.step("check") as step:
-            checks = await self.checkup.checks()
+        with run.time_step("check") as step:
+            checks = await self.health_checks.get_checks()
             step.items = len(checks)
             # The details may be about another tenant, and a run is told to its own.
             failed = sorted({check.what for check in checks if not check.ok})
             unsound = [f"the store's check of {what} failed; see: stoker doctor" for what in failed]
-        with run.step("ledger") as step:
-            verdict = await verified(run.store)
+        with run.time_step("ledger") as step:
+            verdict = await verify_ledger(run.store)
             step.items = verdict.entries
             unsound += verdict.problems
-        with run.step("dead") as step:
+        with run.time_step("dead") as step:
             runner = Runner(clock=run.clock, observer=run.observer)
-            dead = await given_up(run.store, by=Run(key=run.key, kind=run.kind), runner=runner)
+            dead = await close_dead_runs(
+                run.store, by=Run(key=run.key, kind=run.kind), runner=runner
+            )
             step.items = len(dead)
-        with run.step("holds") as step:
-            lapsed = await see_to_lapsed(run.store, now=now, observer=run.observer)
+        with run.time_step("holds") as step:
+            lapsed = await expire_reservations(run.store, now=now, observer=run.observer)
             step.items = len(lapsed)
-        with run.step("audit") as step:
-            findings = await audited(
+        with run.time_step("audit") as step:
+            findings = await read_audit(
                 run.store,
                 self.kind,
                 self.schedule,
-                since=now - LOOKS_BACK,
+                since=now - AUDIT_PERIOD,
                 until=now,
                 now=now,
                 rule=self.rule,
             )
             step.items = len(findings)
-        with run.step("retention") as step:
-            went = Weight()
-            if self.prunes:
-                went = await forgotten(run, rule=self.rule, zone=self.zone, now=now)
+        with run.time_step("retention") as step:
+            went = StorageSize()
+            if self.deletes_old_runs:
+                went = await apply_retention(run, rule=self.rule, zone=self.zone, now=now)
             step.items = went.runs
-            answers = await self._forgotten(run, now)
-        return Ending(
+            answers = await self._delete_expired(run, now)
+        return RunResult(
             state=RunState.FAILED if unsound else RunState.DONE,
             reason="; ".join(unsound),
             counts={
                 "checks": len(checks),
                 "runs_closed": len(dead),
-                "holds_expired": sum(hold.phase is Phase.EXPIRED for hold in lapsed),
-                "holds_uncertain": sum(hold.phase is Phase.UNCERTAIN for hold in lapsed),
+                "holds_expired": sum(hold.status is ReservationStatus.EXPIRED for hold in lapsed),
+                "holds_uncertain": sum(
+                    hold.status is ReservationStatus.UNCERTAIN for hold in lapsed
+                ),
                 "pruned_runs": went.runs,
                 "pruned_rows": went.rows,
                 "pruned_answers": answers,
-                **_by_kind(findings),
+                **_count_by_status(findings),
             },
             reasons=(
                 *(
                     f"{closed.kind} run {closed.name} was closed: {closed.reason}"
                     for closed in dead
                 ),
-                *(finding.sentence for finding in audit.problems(findings)),
+                *(finding.message for finding in audit.list_problems(findings)),
             ),
         )
 
-    async def _forgotten(self, run: OpenRun, now: datetime) -> int:
+    async def _delete_expired(self, run: RunHandle, now: datetime) -> int:
         """Forget answers, texts and signals that have been good for nothing for long enough."""
-        if not self.prunes:
+        if not self.deletes_old_runs:
             return 0
         before, forgotten = now - timedelta(days=self.rule.days), 0
-        while many := await run.store.answers.forget_answers(before=before):
+        while many := await run.store.answers.delete_answers(before=before):
             forgotten += many
-        faded = min(before, now - self.signals_for)
-        while await run.store.attention.prune_signals(before=faded):
+        faded = min(before, now - self.signal_retention)
+        while await run.store.attention.delete_old_signals(before=faded):
             pass
-        while await run.store.attention.prune_looks(before=faded):
+        while await run.store.attention.delete_old_lookups(before=faded):
             pass
         return forgotten
 
 
-async def audited(
-    store: Store,
+async def read_audit(
+    store: TenantStores,
     name: str,
     schedule: Schedule,
     *,
@@ -152,21 +156,21 @@ async def audited(
     until: datetime,
     now: datetime,
     rule: RetentionRule,
-) -> list[Finding]:
+) -> list[AuditLine]:
     """Return what became of each instant with since <= instant < until."""
-    slots = await store.schedule.slots(name, until=until)
-    expected = audit.expected_instants(schedule, slots, since=since, until=until)
-    runs = await store.runs.runs(kind=name)
-    return audit.audited(
+    slots = await store.schedule.list_results(name, until=until)
+    expected = audit.list_expected(schedule, slots, since=since, until=until)
+    runs = await store.runs.list_runs(kind=name)
+    return audit.audit_occurrences(
         expected,
-        [slot for slot in slots if slot.instant >= since],
+        [slot for slot in slots if slot.due_at >= since],
         runs,
         now=now,
         kept_for=timedelta(days=rule.days),
-        gone={run.at for run in await gone(store, runs, now=now)},
+        gone={run.at for run in await list_dead_runs(store, runs, now=now)},
     )
 
 
-def _by_kind(findings: list[Finding]) -> Mapping[str, int]:
-    counted = Counter(finding.kind.value.lower() for finding in findings)
+def _count_by_status(findings: list[AuditLine]) -> Mapping[str, int]:
+    counted = Counter(finding.status.value.lower() for finding in findings)
     return {f"slots_{kind}": count for kind, count in sorted(counted.items())}

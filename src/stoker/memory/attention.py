@@ -10,45 +10,50 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from stoker.accounts.model import CompanyId
-from stoker.accounts.row_checks import kept_id, kept_run_name
-from stoker.base.types import in_utc
-from stoker.db.codec import kept_text
-from stoker.heat.beliefs import AccountBelief, BeliefRule, Observed, learned
-from stoker.heat.columns import columns_of
-from stoker.heat.heat import AccountHeat, HeatRule, Signal, heated, unheard
-from stoker.heat.model import AccountColumns, Added, PlanRecord
+from stoker.accounts.row_checks import validate_company_id, validate_run_name
+from stoker.base.types import to_utc
+from stoker.db.codec import validate_text
+from stoker.heat.beliefs import (
+    AccountChangeRate,
+    ChangeRateRule,
+    LookupObservation,
+    learn_change_rates,
+)
+from stoker.heat.columns import to_account_columns
+from stoker.heat.heat import AccountHeat, HeatRule, Signal, compute_heat, new_account_heat
+from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
 from stoker.heat.store import (
-    another_plan,
-    kept_heats,
-    kept_looks,
-    kept_plan,
-    kept_postures,
-    kept_signals,
+    build_plan_conflict,
+    validate_heats,
+    validate_lookups,
+    validate_plan,
+    validate_postures,
+    validate_signals,
 )
 from stoker.heat.tiers import Tier, TierRule
 
 
-class MemoryAttention:
+class MemoryPullStore:
     """An `AttentionStore` in this process."""
 
     def __init__(self) -> None:
         self._signals: dict[str, Signal] = {}
         self._heats: dict[CompanyId, AccountHeat] = {}
         self._looks: dict[str, datetime] = {}
-        self._beliefs: dict[CompanyId, AccountBelief] = {}
+        self._beliefs: dict[CompanyId, AccountChangeRate] = {}
         self._plans: dict[str, tuple[PlanRecord, list[bytes]]] = {}
 
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
-    ) -> Added:
-        now, said = in_utc(now), kept_signals(signals, now=now)
+    ) -> AddedSignals:
+        now, said = to_utc(now), validate_signals(signals, now=now)
         new = {one: signal for one, signal in said.items() if one not in self._signals}
         by_account: defaultdict[CompanyId, list[Signal]] = defaultdict(list)
         for signal in new.values():
             by_account[signal.account].append(signal)
         heats = tuple(
-            heated(
-                self._heats.get(account) or unheard(account, now=now),
+            compute_heat(
+                self._heats.get(account) or new_account_heat(account, now=now),
                 by_account[account],
                 now=now,
                 rule=rule,
@@ -58,22 +63,22 @@ class MemoryAttention:
         )
         self._signals |= new
         self._heats |= {heat.account: heat for heat in heats}
-        return Added(new=len(new), known=len(signals) - len(new), heats=heats)
+        return AddedSignals(new=len(new), known=len(signals) - len(new), heats=heats)
 
-    async def signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
-        kept_id(account)
+    async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
+        validate_company_id(account)
         found = [signal for signal in self._signals.values() if signal.account == account]
         by_id = sorted(found, key=lambda signal: signal.id)
         return sorted(by_id, key=lambda signal: signal.at, reverse=True)[:limit]
 
-    async def prune_signals(self, *, before: datetime, limit: int = 10_000) -> int:
-        end = in_utc(before)
+    async def delete_old_signals(self, *, before: datetime, limit: int = 10_000) -> int:
+        end = to_utc(before)
         old = sorted((signal.at, one) for one, signal in self._signals.items() if signal.at < end)
         for _, one in old[:limit]:
             del self._signals[one]
         return len(old[:limit])
 
-    async def put_postures(
+    async def update_postures(
         self,
         postures: Mapping[CompanyId, float],
         *,
@@ -81,10 +86,10 @@ class MemoryAttention:
         tiers: TierRule,
         now: datetime,
     ) -> int:
-        now, said = in_utc(now), kept_postures(postures)
+        now, said = to_utc(now), validate_postures(postures)
         moved = {
-            account: heated(
-                self._heats.get(account) or unheard(account, now=now),
+            account: compute_heat(
+                self._heats.get(account) or new_account_heat(account, now=now),
                 posture=posture,
                 now=now,
                 rule=rule,
@@ -96,50 +101,54 @@ class MemoryAttention:
         self._heats |= moved
         return len(moved)
 
-    async def put_heats(
+    async def update_heats(
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
     ) -> int:
         still = {
             heat.account: heat
-            for heat, seen in kept_heats(heats, expected=expected)
+            for heat, seen in validate_heats(heats, expected=expected)
             if self._heats.get(heat.account) == seen
         }
         self._heats |= still
         return len(still)
 
-    async def heat(self, account: CompanyId) -> AccountHeat | None:
-        return self._heats.get(kept_id(account))
+    async def find_heat(self, account: CompanyId) -> AccountHeat | None:
+        return self._heats.get(validate_company_id(account))
 
-    async def heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
-        kept_text(after, what="an account's id")
+    async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
+        validate_text(after, what="an account's id")
         accounts = sorted(account for account in self._heats if account > after)
         return [self._heats[account] for account in accounts[:limit]]
 
-    async def hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
+    async def list_hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
         found = [heat for heat in self._heats.values() if tier in (None, heat.tier)]
         return sorted(found, key=lambda heat: (-heat.score, heat.account))[:limit]
 
-    async def observe(self, looks: Sequence[Observed], *, rule: BeliefRule) -> int:
-        said = kept_looks(looks)
+    async def record_lookups(
+        self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
+    ) -> int:
+        said = validate_lookups(looks)
         new = [look for key, look in said.items() if key not in self._looks]
         tiers = {
             look.account: self._heats[look.account].tier
             for look in new
             if look.account in self._heats
         }
-        self._beliefs |= learned(new, known=self._beliefs, tiers=tiers, rule=rule)
+        self._beliefs |= learn_change_rates(new, known=self._beliefs, tiers=tiers, rule=rule)
         self._looks |= {look.key: look.at for look in new}
         return len(new)
 
-    async def beliefs(self, *, after: str = "", limit: int = 1000) -> list[AccountBelief]:
-        kept_text(after, what="an account's id")
+    async def list_change_rates(
+        self, *, after: str = "", limit: int = 1000
+    ) -> list[AccountChangeRate]:
+        validate_text(after, what="an account's id")
         accounts = sorted(account for account in self._beliefs if account > after)
         return [self._beliefs[account] for account in accounts[:limit]]
 
-    async def columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+    async def read_columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
         rows = [
             (heat.account, heat.score, heat.state.posture, heat.tier, heat.tier_since)
-            for heat in await self.heats(after=after, limit=limit)
+            for heat in await self.list_heats(after=after, limit=limit)
         ]
         nothing = (None, None, None)
         beliefs = [
@@ -147,35 +156,35 @@ class MemoryAttention:
             for belief in self._beliefs.values()
         ]
         signals = [(one.account, one.at, one.strength) for one in self._signals.values()]
-        return columns_of(rows, beliefs, signals)
+        return to_account_columns(rows, beliefs, signals)
 
-    async def prune_looks(self, *, before: datetime, limit: int = 10_000) -> int:
-        end = in_utc(before)
+    async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
+        end = to_utc(before)
         old = sorted((at, key) for key, at in self._looks.items() if at < end)
         for _, key in old[:limit]:
             del self._looks[key]
         return len(old[:limit])
 
-    async def keep_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
-        kept = (kept_plan(plan, parts), list(map(bytes, parts)))
+    async def insert_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
+        kept = (validate_plan(plan, parts), list(map(bytes, parts)))
         known = self._plans.setdefault(plan.run, kept)
         if known != kept:
-            raise another_plan(plan.run)
+            raise build_plan_conflict(plan.run)
         return known is kept
 
-    async def plan(self, run: str) -> PlanRecord | None:
-        known = self._plans.get(kept_run_name(run))
+    async def find_plan(self, run: str) -> PlanRecord | None:
+        known = self._plans.get(validate_run_name(run))
         return known[0] if known else None
 
-    async def plan_part(self, run: str, number: int) -> bytes | None:
-        known = self._plans.get(kept_run_name(run))
+    async def find_plan_part(self, run: str, number: int) -> bytes | None:
+        known = self._plans.get(validate_run_name(run))
         return known[1][number] if known and 0 <= number < len(known[1]) else None
 
-    async def plans(self, *, limit: int = 100) -> list[PlanRecord]:
+    async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
         return [self._plans[run][0] for run in sorted(self._plans, reverse=True)][:limit]
 
-    async def drop_plans(self, runs: Sequence[str]) -> int:
-        going = set(map(kept_run_name, runs)) & self._plans.keys()
+    async def delete_plans(self, runs: Sequence[str]) -> int:
+        going = set(map(validate_run_name, runs)) & self._plans.keys()
         for run in going:
             del self._plans[run]
         return len(going)

@@ -11,24 +11,36 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from stoker.base.errors import ConflictError, PermanentError
-from stoker.base.types import Enriched, Job, JobId, JobScore, TenantId, in_utc, tenant_id
-from stoker.context import Store
-from stoker.db.codec import kept_enriched, kept_job, kept_score, kept_text
+from stoker.base.types import EnrichedJob, Job, JobId, JobScore, TenantId, parse_tenant_id, to_utc
+from stoker.context import TenantStores
+from stoker.db.codec import validate_enriched_job, validate_job, validate_job_score, validate_text
 from stoker.db.database import Check
 from stoker.ledger import chain as ledger
-from stoker.ledger.chain import Entry, Note, kept_note
+from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
 from stoker.memory.accounts import MemoryAccounts, MemoryDirectory
-from stoker.memory.attention import MemoryAttention
+from stoker.memory.attention import MemoryPullStore
 from stoker.memory.knowledge import MemoryAnswers, MemoryPages
 from stoker.memory.listings import MemoryListings
-from stoker.memory.money import MemoryMoney
+from stoker.memory.money import MemoryBudgetStore
 from stoker.memory.nights import MemoryNights
 from stoker.memory.registry import MemoryRegistry
-from stoker.memory.shared import MemoryShared
+from stoker.memory.shared import MemorySharedStore
 from stoker.memory.touches import MemoryTouches
-from stoker.runs.leases import Lease, kept_lease
-from stoker.runs.model import CancelRequest, Run, RunKey, RunState, Weight, kept_request, kept_run
-from stoker.scheduling.model import Slot, kept_slot, slot_note
+from stoker.runs.leases import Lease, validate_lease
+from stoker.runs.model import (
+    CancelRequest,
+    Run,
+    RunKey,
+    RunState,
+    StorageSize,
+    validate_cancel_request,
+    validate_run,
+)
+from stoker.scheduling.model import (
+    OccurrenceResult,
+    build_occurrence_entry,
+    validate_occurrence_result,
+)
 
 
 class _AboutJob(Protocol):
@@ -42,14 +54,14 @@ _About = TypeVar("_About", bound=_AboutJob)
 
 
 @dataclass(kw_only=True)
-class _Found:
+class _Artifacts:
     jobs: dict[JobId, Job] = field(default_factory=dict)
-    enriched: dict[JobId, Enriched] = field(default_factory=dict)
+    enriched: dict[JobId, EnrichedJob] = field(default_factory=dict)
     scores: dict[JobId, JobScore] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
-class _Kept(_Found):
+class _StoredRun(_Artifacts):
     run: Run
     request: CancelRequest | None = None
 
@@ -58,106 +70,112 @@ class _Kept(_Found):
         return 1 + len(self.jobs) + len(self.enriched) + len(self.scores)
 
 
-class MemoryRuns:
+class MemoryRunStore:
     """A `RunStore` for tests, demos and a first afternoon with the product."""
 
     def __init__(self) -> None:
-        self._kept: dict[datetime, _Kept] = {}
+        self._runs: dict[datetime, _StoredRun] = {}
 
     async def insert_run(self, run: Run) -> None:
-        run = kept_run(run)
+        run = validate_run(run)
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
-        if run.at in self._kept:
+        if run.at in self._runs:
             raise ConflictError(f"there is already a run {run.name}")
-        self._kept[run.at] = _Kept(run=run)
+        self._runs[run.at] = _StoredRun(run=run)
 
     async def finish_run(self, run: Run) -> None:
-        run = kept_run(run)
+        run = validate_run(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
-        self._open(run.key).run = run
+        self._get_open(run.key).run = run
 
-    async def run(self, at: datetime) -> Run | None:
-        kept = self._kept.get(in_utc(at))
+    async def find_run(self, at: datetime) -> Run | None:
+        kept = self._runs.get(to_utc(at))
         return kept.run if kept else None
 
-    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
         if kind is not None:
-            kept_text(kind, what="a run's kind")
-        newest_first = [self._kept[at].run for at in sorted(self._kept, reverse=True)]
+            validate_text(kind, what="a run's kind")
+        newest_first = [self._runs[at].run for at in sorted(self._runs, reverse=True)]
         return [run for run in newest_first if kind in (None, run.kind)][:limit]
 
-    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        request, kept = kept_request(request), self._kept.get(in_utc(at))
+    async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        request, kept = validate_cancel_request(request), self._runs.get(to_utc(at))
         if kept is None or kept.run.state is not RunState.RUNNING:
             return None
         kept.request = kept.request or request
         return kept.request
 
-    async def cancel_request(self, at: datetime) -> CancelRequest | None:
-        kept = self._kept.get(in_utc(at))
+    async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
+        kept = self._runs.get(to_utc(at))
         return kept.request if kept else None
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
-        kept = self._open(key)
+        kept = self._get_open(key)
         before = len(kept.jobs)
-        for job in [kept_job(job) for job in jobs]:
+        for job in [validate_job(job) for job in jobs]:
             kept.jobs.setdefault(job.id, job)
         return len(kept.jobs) - before
 
-    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
-        kept = self._open(key)
-        return _add(kept.enriched, [kept_enriched(item) for item in enriched], kept.jobs)
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
+        kept = self._get_open(key)
+        return _add_items(
+            kept.enriched, [validate_enriched_job(item) for item in enriched], kept.jobs
+        )
 
     async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
-        kept = self._open(key)
-        return _add(kept.scores, [kept_score(item) for item in scores], kept.jobs)
+        kept = self._get_open(key)
+        return _add_items(kept.scores, [validate_job_score(item) for item in scores], kept.jobs)
 
-    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
-        return _page(self._found(at).jobs, after=after, limit=limit)
+    async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        return _list_page(self._get_artifacts(at).jobs, after=after, limit=limit)
 
-    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
-        return _page(self._found(at).enriched, after=after, limit=limit)
+    async def list_enriched(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[EnrichedJob]:
+        return _list_page(self._get_artifacts(at).enriched, after=after, limit=limit)
 
-    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
-        return _page(self._found(at).scores, after=after, limit=limit)
+    async def list_scores(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[JobScore]:
+        return _list_page(self._get_artifacts(at).scores, after=after, limit=limit)
 
-    async def weigh(self, ats: Sequence[datetime]) -> Weight:
-        going = [self._kept[at] for at in self._prunable(ats)]
+    async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        going = [self._runs[at] for at in self._list_deletable(ats)]
         size = sum(len(repr(kept)) for kept in going)
-        return Weight(runs=len(going), rows=sum(kept.rows for kept in going), bytes=size)
+        return StorageSize(runs=len(going), rows=sum(kept.rows for kept in going), bytes=size)
 
-    async def prune(self, ats: Sequence[datetime]) -> Weight:
-        weight = await self.weigh(ats)
-        for at in self._prunable(ats):
-            del self._kept[at]
+    async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        weight = await self.measure_runs(ats)
+        for at in self._list_deletable(ats):
+            del self._runs[at]
         return weight
 
-    def _found(self, at: datetime) -> _Found:
-        return self._kept.get(in_utc(at)) or _Found()
+    def _get_artifacts(self, at: datetime) -> _Artifacts:
+        return self._runs.get(to_utc(at)) or _Artifacts()
 
-    def _prunable(self, ats: Iterable[datetime]) -> list[datetime]:
-        there = {in_utc(at) for at in ats} & self._kept.keys()
-        return [at for at in there if self._kept[at].run.state is not RunState.RUNNING]
+    def _list_deletable(self, ats: Iterable[datetime]) -> list[datetime]:
+        there = {to_utc(at) for at in ats} & self._runs.keys()
+        return [at for at in there if self._runs[at].run.state is not RunState.RUNNING]
 
-    def _open(self, key: RunKey) -> _Kept:
-        kept = self._kept.get(key.at)
+    def _get_open(self, key: RunKey) -> _StoredRun:
+        kept = self._runs.get(key.at)
         if kept is None or kept.run.state is not RunState.RUNNING or kept.run.key != key:
             raise ConflictError("this run has ended or is not ours; nothing was written")
         return kept
 
 
-class MemoryLedger:
+class MemoryLedgerStore:
     """A `LedgerStore` in a list."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
 
-    async def append(self, notes: Sequence[Note]) -> list[Entry]:
+    async def append(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
         return self.add(notes)
 
-    async def entries(self, *, after: int = 0, limit: int = 1000) -> list[Entry]:
+    async def list_entries(self, *, after: int = 0, limit: int = 1000) -> list[LedgerEntry]:
         return [entry for entry in self._entries if entry.seq > after][:limit]
 
     @property
@@ -165,66 +183,70 @@ class MemoryLedger:
         """The moment of the last entry."""
         return self._entries[-1].at if self._entries else None
 
-    def add(self, notes: Sequence[Note]) -> list[Entry]:
+    def add(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
         """Append without waiting, so that another verb can do so as part of itself."""
-        kept = [kept_note(note) for note in notes]
-        entries = ledger.chained(kept, after=self._entries[-1] if self._entries else None)
+        kept = [validate_new_entry(note) for note in notes]
+        entries = ledger.chain_entries(kept, after=self._entries[-1] if self._entries else None)
         self._entries += entries
         return entries
 
 
-class MemorySchedule:
+class MemoryScheduleStore:
     """A `ScheduleStore` in two dictionaries."""
 
-    def __init__(self, book: MemoryLedger) -> None:
+    def __init__(self, book: MemoryLedgerStore) -> None:
         self._ledger = book
         self._leases: dict[str, Lease] = {}
-        self._slots: dict[tuple[str, datetime], Slot] = {}
+        self._results: dict[tuple[str, datetime], OccurrenceResult] = {}
 
-    async def lease(self, name: str) -> Lease | None:
-        return self._leases.get(kept_text(name, what="a lease's name"))
+    async def find_lease(self, name: str) -> Lease | None:
+        return self._leases.get(validate_text(name, what="a lease's name"))
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        wanted, seen = kept_lease(wanted), seen and kept_lease(seen)
+        wanted, seen = validate_lease(wanted), seen and validate_lease(seen)
         if self._leases.get(wanted.name) != seen:
             return False
         self._leases[wanted.name] = wanted
         return True
 
-    async def decide_slot(self, slot: Slot, *, fence: Lease | None) -> bool:
-        slot, fence = kept_slot(slot), fence and kept_lease(fence)
+    async def record_result(self, slot: OccurrenceResult, *, fence: Lease | None) -> bool:
+        slot, fence = validate_occurrence_result(slot), fence and validate_lease(fence)
         if fence is not None:
             now = self._leases.get(fence.name)
-            if now is None or (now.owner, now.epoch) != (fence.owner, fence.epoch):
+            if now is None or (now.owner, now.fencing_token) != (fence.owner, fence.fencing_token):
                 raise ConflictError(f"the lease {fence.name} is not ours; nothing was written")
-        place = (slot.schedule, slot.instant)
-        if place in self._slots:
+        place = (slot.schedule, slot.due_at)
+        if place in self._results:
             return False
-        self._slots[place] = slot
-        self._ledger.add([slot_note(slot, latest=self._ledger.latest_at)])
+        self._results[place] = slot
+        self._ledger.add([build_occurrence_entry(slot, latest=self._ledger.latest_at)])
         return True
 
-    async def slots(
+    async def list_results(
         self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
-    ) -> list[Slot]:
-        kept_text(schedule, what="a schedule's name")
-        since, until = since and in_utc(since), until and in_utc(until)
+    ) -> list[OccurrenceResult]:
+        validate_text(schedule, what="a schedule's name")
+        since, until = since and to_utc(since), until and to_utc(until)
         return [
             slot
-            for (name, instant), slot in sorted(self._slots.items(), key=lambda item: item[0])
+            for (name, instant), slot in sorted(self._results.items(), key=lambda item: item[0])
             if name == schedule
             and (since is None or instant >= since)
             and (until is None or instant < until)
         ]
 
-    async def last_slot(self, schedule: str, *, until: datetime | None = None) -> Slot | None:
-        until = until and in_utc(until)
+    async def find_last_result(
+        self, schedule: str, *, until: datetime | None = None
+    ) -> OccurrenceResult | None:
+        until = until and to_utc(until)
         decided = [
-            slot for slot in await self.slots(schedule) if until is None or slot.instant <= until
+            slot
+            for slot in await self.list_results(schedule)
+            if until is None or slot.due_at <= until
         ]
         return decided[-1] if decided else None
 
-    async def latest_decision_at(self) -> datetime | None:
+    async def find_latest_entry_at(self) -> datetime | None:
         return self._ledger.latest_at
 
 
@@ -232,22 +254,22 @@ class MemoryBackend:
     """A `Backend` in this process."""
 
     def __init__(self) -> None:
-        self._stores: dict[TenantId, Store] = {}
-        self._shared = MemoryShared(MemoryLedger())
+        self._stores: dict[TenantId, TenantStores] = {}
+        self._shared = MemorySharedStore(MemoryLedgerStore())
         self._registry = MemoryRegistry()
         self._directory = MemoryDirectory()
 
-    def tenant(self, tenant: TenantId) -> Store:
-        tenant_id(tenant)  # a door that cannot be named plainly is not opened
+    def tenant(self, tenant: TenantId) -> TenantStores:
+        parse_tenant_id(tenant)  # a door that cannot be named plainly is not opened
         if tenant not in self._stores:
-            book, attention = MemoryLedger(), MemoryAttention()
+            book, attention = MemoryLedgerStore(), MemoryPullStore()
             accounts = MemoryAccounts(attention)
-            self._stores[tenant] = Store(
+            self._stores[tenant] = TenantStores(
                 tenant=tenant,
-                runs=MemoryRuns(),
-                schedule=MemorySchedule(book),
+                runs=MemoryRunStore(),
+                schedule=MemoryScheduleStore(book),
                 ledger=book,
-                money=MemoryMoney(tenant, book, self._shared),
+                money=MemoryBudgetStore(tenant, book, self._shared),
                 pages=MemoryPages(),
                 answers=MemoryAnswers(),
                 accounts=accounts,
@@ -258,7 +280,7 @@ class MemoryBackend:
             )
         return self._stores[tenant]
 
-    def shared(self) -> MemoryShared:
+    def shared(self) -> MemorySharedStore:
         return self._shared
 
     def registry(self) -> MemoryRegistry:
@@ -280,7 +302,7 @@ class MemoryBackend:
         """Nothing to let go of."""
 
 
-def _add(kept: dict[JobId, _About], items: Sequence[_About], jobs: dict[JobId, Job]) -> int:
+def _add_items(kept: dict[JobId, _About], items: Sequence[_About], jobs: dict[JobId, Job]) -> int:
     before = len(kept)
     for item in items:
         if item.job not in jobs:
@@ -290,6 +312,6 @@ def _add(kept: dict[JobId, _About], items: Sequence[_About], jobs: dict[JobId, J
     return len(kept) - before
 
 
-def _page(kept: dict[JobId, _Kind], *, after: str, limit: int) -> list[_Kind]:
-    kept_text(after, what="a posting's id")
+def _list_page(kept: dict[JobId, _Kind], *, after: str, limit: int) -> list[_Kind]:
+    validate_text(after, what="a posting's id")
     return [kept[job] for job in sorted(kept) if job > after][:limit]

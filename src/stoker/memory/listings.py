@@ -8,54 +8,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from stoker.base.types import in_utc
+from stoker.base.types import to_utc
 from stoker.discovery.model import Listing
-from stoker.discovery.sources import Listed, SourceSeen
-from stoker.discovery.store import kept_after, kept_listings, kept_source, kept_source_name
+from stoker.discovery.sources import SourceRecord, StoredListing
+from stoker.discovery.store import (
+    validate_listings,
+    validate_page_start,
+    validate_source,
+    validate_source_name,
+)
 
 
 class MemoryListings:
     """A `ListingStore` in this process."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, SourceSeen] = {}
-        self._listed: dict[str, dict[str, Listed]] = {}
+        self._sources: dict[str, SourceRecord] = {}
+        self._listed: dict[str, dict[str, StoredListing]] = {}
 
-    async def put_source(self, seen: SourceSeen) -> None:
-        kept = kept_source(seen)
+    async def save_source(self, seen: SourceRecord) -> None:
+        kept = validate_source(seen)
         self._sources[kept.name] = kept
 
-    async def sources(self) -> list[SourceSeen]:
+    async def list_sources(self) -> list[SourceRecord]:
         return [self._sources[name] for name in sorted(self._sources)]
 
-    async def put_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
-        kept, at = kept_listings(listings), in_utc(at, what="when a source was read")
-        known = self._listed.setdefault(kept_source_name(source), {})
+    async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
+        kept, at = validate_listings(listings), to_utc(at, what="when a source was read")
+        known = self._listed.setdefault(validate_source_name(source), {})
         new = len(kept.keys() - known.keys())
         for job, listing in kept.items():
             before = known.get(job)
-            known[job] = Listed(
+            known[job] = StoredListing(
                 listing=listing,
                 first_seen_at=before.first_seen_at if before else at,
                 last_seen_at=max(before.last_seen_at, at) if before else at,
             )
         return new
 
-    async def listings(
+    async def list_listings(
         self, source: str, *, since: datetime, after: str = "", limit: int = 1000
-    ) -> list[Listed]:
-        since, after = in_utc(since), kept_after(after)
-        known = self._listed.get(kept_source_name(source), {})
+    ) -> list[StoredListing]:
+        since, after = to_utc(since), validate_page_start(after)
+        known = self._listed.get(validate_source_name(source), {})
         seen = [job for job in sorted(known) if job > after and known[job].last_seen_at >= since]
         return [known[job] for job in seen[:limit]]
 
     async def count_listings(self, source: str, *, since: datetime, before: datetime) -> int:
-        since, before = in_utc(since), in_utc(before)
-        known = self._listed.get(kept_source_name(source), {})
+        since, before = to_utc(since), to_utc(before)
+        known = self._listed.get(validate_source_name(source), {})
         return sum(since <= listed.last_seen_at < before for listed in known.values())
 
-    async def forget_listings(self, *, before: datetime, limit: int = 10_000) -> int:
-        before = in_utc(before)
+    async def delete_listings(self, *, before: datetime, limit: int = 10_000) -> int:
+        before = to_utc(before)
         old = sorted(
             (listed.last_seen_at, source, job)
             for source, known in self._listed.items()

@@ -12,191 +12,209 @@ from datetime import datetime
 from typing import Protocol
 
 from stoker.base.errors import ConflictError
-from stoker.base.types import TenantId, in_utc
+from stoker.base.types import TenantId, to_utc
 from stoker.budgets import reservations as phases_of
 from stoker.budgets.caps import Cap, CapChange
-from stoker.budgets.charges import Refused, Request, Used, first_refusal
+from stoker.budgets.charges import Refusal, SpendRequest, Totals, find_refusal
 from stoker.budgets.gate import (
-    Standing,
-    asked_again,
-    considered,
-    kept_change,
-    kept_name,
-    kept_owner,
-    kept_request,
-    kept_stop,
+    BudgetState,
+    check_repeat,
+    evaluate_request,
+    validate_change,
+    validate_name,
+    validate_owner,
+    validate_request,
+    validate_stop,
 )
 from stoker.budgets.ledger_entries import (
-    cap_note,
-    phase_note,
-    refused_note,
-    reserved_note,
-    resume_note,
-    stop_note,
+    build_cap_entry,
+    build_refused_entry,
+    build_reserved_entry,
+    build_resume_entry,
+    build_status_entry,
+    build_stop_entry,
 )
-from stoker.budgets.model import Stop, Usage
-from stoker.budgets.reservations import Hold, Move, Phase, notes, total_changes
+from stoker.budgets.model import CapUsage, Stop
+from stoker.budgets.reservations import (
+    Reservation,
+    ReservationChange,
+    ReservationStatus,
+    list_entries,
+    list_total_changes,
+)
 from stoker.budgets.windows import ResetRule
-from stoker.db.codec import kept_text
-from stoker.ledger.chain import Entry, Note
-from stoker.memory.shared import Kept, MemoryShared
+from stoker.db.codec import validate_text
+from stoker.ledger.chain import LedgerEntry, NewEntry
+from stoker.memory.shared import MemorySharedStore, SpendingState
 
 
-class _Book(Protocol):
-    def add(self, notes: Sequence[Note]) -> list[Entry]: ...
+class _SyncLedger(Protocol):
+    def add(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]: ...
 
     @property
     def latest_at(self) -> datetime | None: ...
 
 
-class MemoryMoney:
+class MemoryBudgetStore:
     """A `MoneyStore` in this process."""
 
-    def __init__(self, tenant: TenantId, book: _Book, shared: MemoryShared) -> None:
+    def __init__(self, tenant: TenantId, book: _SyncLedger, shared: MemorySharedStore) -> None:
         self._tenant = tenant
-        self._book = book
-        self._shared = shared.kept
-        self._kept = Kept()
-        self._holds: dict[str, Hold] = {}
+        self._ledger = book
+        self._shared = shared.state
+        self._state = SpendingState()
+        self._reservations: dict[str, Reservation] = {}
 
     async def reserve(
         self,
-        request: Request,
+        request: SpendRequest,
         *,
         caps: Sequence[Cap],
         reset: ResetRule,
         owner: str,
         until: datetime,
         now: datetime,
-    ) -> Hold | Refused:
-        request, owner = kept_request(request), kept_owner(owner)
-        until, now = in_utc(until), in_utc(now)
-        if request.key in self._holds:
-            return asked_again(self._holds[request.key], request)
-        standing = self._standing()
-        moment = standing.moment(now)
-        wanted = considered(request, caps, standing, reset=reset, now=now)
-        if not isinstance(wanted, Refused):
-            refused = first_refusal(wanted, self._shared.totals | self._kept.totals)
+    ) -> Reservation | Refusal:
+        request, owner = validate_request(request), validate_owner(owner)
+        until, now = to_utc(until), to_utc(now)
+        if request.key in self._reservations:
+            return check_repeat(self._reservations[request.key], request)
+        standing = self._build_state()
+        moment = standing.to_ledger_time(now)
+        wanted = evaluate_request(request, caps, standing, reset=reset, now=now)
+        if not isinstance(wanted, Refusal):
+            refused = find_refusal(wanted, self._shared.totals | self._state.totals)
             if refused is None:
-                end = standing.lease_end(until, now=now)
-                hold = phases_of.held(request, wanted, owner=owner, until=end, now=moment)
-                note = reserved_note(hold, now=moment)
-                self._make([Move(before=None, after=hold, note=note)])
+                end = standing.compute_lease_end(until, now=now)
+                hold = phases_of.build_reservation(
+                    request, wanted, owner=owner, until=end, now=moment
+                )
+                note = build_reserved_entry(hold, now=moment)
+                self._apply_changes([ReservationChange(before=None, after=hold, entry=note)])
                 return hold
             wanted = refused
-        self._book.add([refused_note(request, wanted, now=moment)])
+        self._ledger.add([build_refused_entry(request, wanted, now=moment)])
         return wanted
 
-    async def sent(self, key: str, *, now: datetime) -> Hold:
-        return self._moved(key, now, lambda hold, _: phases_of.sent(hold))
+    async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
+        return self._change_status(key, now, lambda hold, _: phases_of.mark_sent(hold))
 
-    async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Hold:
-        return self._moved(
-            key, now, lambda hold, moment: phases_of.settled(hold, actual, now=moment)
+    async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
+        return self._change_status(
+            key, now, lambda hold, moment: phases_of.settle_reservation(hold, actual, now=moment)
         )
 
-    async def release(self, key: str, *, reason: str, now: datetime) -> Hold:
-        kept_text(reason, what="a reason")
-        return self._moved(
-            key, now, lambda hold, moment: phases_of.released(hold, now=moment, reason=reason)
+    async def release(self, key: str, *, reason: str, now: datetime) -> Reservation:
+        validate_text(reason, what="a reason")
+        return self._change_status(
+            key,
+            now,
+            lambda hold, moment: phases_of.release_reservation(hold, now=moment, reason=reason),
         )
 
-    async def keep_aside(self, key: str, *, reason: str, now: datetime) -> Hold:
-        kept_text(reason, what="a reason")
-        return self._moved(key, now, lambda hold, _: phases_of.uncertain(hold, reason=reason))
+    async def mark_uncertain(self, key: str, *, reason: str, now: datetime) -> Reservation:
+        validate_text(reason, what="a reason")
+        return self._change_status(
+            key, now, lambda hold, _: phases_of.mark_uncertain(hold, reason=reason)
+        )
 
-    async def renew(self, owner: str, *, until: datetime, now: datetime) -> int:
-        owner, end = kept_owner(owner), self._standing().lease_end(until, now=now)
+    async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:
+        owner, end = validate_owner(owner), self._build_state().compute_lease_end(until, now=now)
         mine = [
             hold
-            for hold in self._holds.values()
-            if hold.owner == owner and hold.phase in (Phase.HELD, Phase.SENT)
+            for hold in self._reservations.values()
+            if hold.owner == owner
+            and hold.status in (ReservationStatus.RESERVED, ReservationStatus.SENT)
         ]
         for hold in mine:
-            self._holds[hold.key] = replace(hold, until=max(hold.until, end))
+            self._reservations[hold.key] = replace(hold, until=max(hold.until, end))
         return len(mine)
 
-    async def expire(self, *, now: datetime) -> list[Hold]:
-        moment = self._standing().moment(now)
+    async def expire_reservations(self, *, now: datetime) -> list[Reservation]:
+        moment = self._build_state().to_ledger_time(now)
         moves = []
-        for key in sorted(self._holds):
-            before = self._holds[key]
-            after = phases_of.lapsed(before, now=moment)
+        for key in sorted(self._reservations):
+            before = self._reservations[key]
+            after = phases_of.expire_reservation(before, now=moment)
             if after != before:
-                note = phase_note(before, after, now=moment)
-                moves.append(Move(before=before, after=after, note=note))
-        self._make(moves)
+                note = build_status_entry(before, after, now=moment)
+                moves.append(ReservationChange(before=before, after=after, entry=note))
+        self._apply_changes(moves)
         return [move.after for move in moves]
 
-    async def hold(self, key: str) -> Hold | None:
-        return self._holds.get(kept_name(key, what="a key"))
+    async def find_reservation(self, key: str) -> Reservation | None:
+        return self._reservations.get(validate_name(key, what="a key"))
 
-    async def holds(
-        self, *, phases: Sequence[Phase], after: str = "", limit: int = 1000
-    ) -> list[Hold]:
-        kept_name(after, what="a key")
-        found = [self._holds[key] for key in sorted(self._holds) if key > after]
-        return [hold for hold in found if hold.phase in phases][:limit]
+    async def list_reservations(
+        self, *, phases: Sequence[ReservationStatus], after: str = "", limit: int = 1000
+    ) -> list[Reservation]:
+        validate_name(after, what="a key")
+        found = [self._reservations[key] for key in sorted(self._reservations) if key > after]
+        return [hold for hold in found if hold.status in phases][:limit]
 
-    async def usage(self) -> list[Usage]:
-        return self._kept.usage()
+    async def list_usage(self) -> list[CapUsage]:
+        return self._state.list_usage()
 
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        change = kept_change(change, shared=False)
-        self._book.add([cap_note(change, now=self._standing().moment(now))])
-        self._kept.change(change)
+        change = validate_change(change, shared=False)
+        self._ledger.add([build_cap_entry(change, now=self._build_state().to_ledger_time(now))])
+        self._state.merge_change(change)
 
-    async def cap_changes(self) -> dict[str, CapChange]:
-        return dict(self._kept.changes)
+    async def list_cap_changes(self) -> dict[str, CapChange]:
+        return dict(self._state.changes)
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector, moment = kept_stop(connector, reason=reason), self._standing().moment(now)
-        if connector in self._kept.stops:
+        connector, moment = (
+            validate_stop(connector, reason=reason),
+            self._build_state().to_ledger_time(now),
+        )
+        if connector in self._state.stops:
             return
-        self._book.add([stop_note(connector, reason=reason, now=moment)])
-        self._kept.stops[connector] = Stop(
+        self._ledger.add([build_stop_entry(connector, reason=reason, now=moment)])
+        self._state.stops[connector] = Stop(
             tenant=self._tenant, connector=connector, since=moment, reason=reason
         )
 
     async def resume(self, connector: str, *, now: datetime) -> bool:
-        connector, moment = kept_stop(connector), self._standing().moment(now)
-        if self._kept.stops.pop(connector, None) is None:
+        connector, moment = validate_stop(connector), self._build_state().to_ledger_time(now)
+        if self._state.stops.pop(connector, None) is None:
             return False
-        self._book.add([resume_note(connector, now=moment)])
+        self._ledger.add([build_resume_entry(connector, now=moment)])
         return True
 
-    async def stops(self) -> list[Stop]:
-        both = (self._shared.stops, self._kept.stops)
+    async def list_stops(self) -> list[Stop]:
+        both = (self._shared.stops, self._state.stops)
         return [stops[connector] for stops in both for connector in sorted(stops)]
 
-    def _standing(self) -> Standing:
-        stops = {**self._kept.stops, **self._shared.stops}
-        return Standing(
-            latest=self._book.latest_at,
-            changes={**self._kept.changes, **self._shared.changes},
+    def _build_state(self) -> BudgetState:
+        stops = {**self._state.stops, **self._shared.stops}
+        return BudgetState(
+            latest=self._ledger.latest_at,
+            changes={**self._state.changes, **self._shared.changes},
             stops={connector: stop.reason for connector, stop in stops.items()},
-            opened=self._kept.totals,
+            open_windows=self._state.totals,
         )
 
-    def _moved(self, key: str, now: datetime, rule: Callable[[Hold, datetime], Hold]) -> Hold:
-        moment = self._standing().moment(now)
-        before = self._holds.get(kept_name(key, what="a key"))
+    def _change_status(
+        self, key: str, now: datetime, rule: Callable[[Reservation, datetime], Reservation]
+    ) -> Reservation:
+        moment = self._build_state().to_ledger_time(now)
+        before = self._reservations.get(validate_name(key, what="a key"))
         if before is None:
             raise ConflictError(f"nothing was promised under {key}; reserve first")
         after = rule(before, moment)
         if after != before:
-            note = phase_note(before, after, now=moment)
-            self._make([Move(before=before, after=after, note=note)])
+            note = build_status_entry(before, after, now=moment)
+            self._apply_changes([ReservationChange(before=before, after=after, entry=note)])
         return after
 
-    def _make(self, moves: Sequence[Move]) -> None:
-        self._book.add(notes(moves))
-        for change in total_changes(moves):
-            totals = self._shared.totals if change.shared else self._kept.totals
-            there = totals.get((change.cap, change.window), Used())
-            totals[change.cap, change.window] = Used(
+    def _apply_changes(self, moves: Sequence[ReservationChange]) -> None:
+        self._ledger.add(list_entries(moves))
+        for change in list_total_changes(moves):
+            totals = self._shared.totals if change.shared else self._state.totals
+            there = totals.get((change.cap, change.window), Totals())
+            totals[change.cap, change.window] = Totals(
                 settled=there.settled + change.settled, reserved=there.reserved + change.reserved
             )
         for move in moves:
-            self._holds[move.after.key] = move.after
+            self._reservations[move.after.key] = move.after

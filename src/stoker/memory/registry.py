@@ -11,25 +11,25 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from stoker.base.errors import ConflictError
-from stoker.base.types import in_utc
-from stoker.db.codec import kept_text
-from stoker.db.values import kept_name
+from stoker.base.types import to_utc
+from stoker.db.codec import validate_text
+from stoker.db.values import validate_key
 from stoker.registry.model import (
     Entity,
     IndustryCode,
     Load,
     LoadCount,
     Reject,
-    dated,
-    whole_register,
+    choose_change_time,
+    is_whole_register,
 )
 from stoker.registry.row_checks import (
-    kept_by,
-    kept_codes,
-    kept_count,
-    kept_entity,
-    kept_load,
-    kept_rejects,
+    validate_codes,
+    validate_entity,
+    validate_grouping,
+    validate_load,
+    validate_load_count,
+    validate_rejects,
 )
 
 _WORDS: dict[str, Callable[[Entity], str]] = {
@@ -58,7 +58,7 @@ class MemoryRegistry:
         self._codes: dict[str, list[IndustryCode]] = {}
 
     async def begin_load(self, load: Load) -> None:
-        load = kept_load(load)
+        load = validate_load(load)
         self._loads[load.id] = load
         self._rejects = {
             place: reject for place, reject in self._rejects.items() if place[0] != load.id
@@ -67,10 +67,10 @@ class MemoryRegistry:
     async def load_entities(
         self, load: Load, rows: Sequence[Entity], *, now: datetime
     ) -> LoadCount:
-        moment = dated(in_utc(now), latest=self._latest)
+        moment = choose_change_time(to_utc(now), latest=self._latest)
         release = self._open(load).release
         new = changed = same = 0
-        for entity in [kept_entity(row) for row in rows]:
+        for entity in [validate_entity(row) for row in rows]:
             known = self._seen.get(entity.uen)
             if known is None:
                 new += 1
@@ -88,7 +88,7 @@ class MemoryRegistry:
         return LoadCount(new=new, changed=changed, same=same)
 
     async def reject_rows(self, load: Load, rejects: Sequence[Reject]) -> None:
-        by_line = kept_rejects(load, rejects)
+        by_line = validate_rejects(load, rejects)
         self._open(load)
         for line, reject in by_line.items():
             known = self._rejects.get((load.id, line))
@@ -98,30 +98,32 @@ class MemoryRegistry:
             self._rejects[load.id, line] = replace(reject, number=number)
 
     async def end_load(self, load: Load, *, now: datetime) -> Load:
-        ended_at, count = in_utc(now), kept_count(load.count)
+        ended_at, count = to_utc(now), validate_load_count(load.count)
         begun = self._begun(load)
         self._loads[load.id] = begun = replace(begun, ended_at=ended_at)
-        gone = self._mark_gone(begun.release, moment=dated(ended_at, latest=self._latest))
+        gone = self._mark_gone(
+            begun.release, moment=choose_change_time(ended_at, latest=self._latest)
+        )
         self._loads[load.id] = replace(begun, count=replace(count, gone=gone))
         return self._loads[load.id]
 
-    async def loads(self, *, limit: int = 100) -> list[Load]:
+    async def list_loads(self, *, limit: int = 100) -> list[Load]:
         by_id = sorted(self._loads.values(), key=lambda load: load.id)
         return sorted(by_id, key=lambda load: load.began_at, reverse=True)[:limit]
 
-    async def rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
+    async def list_rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
         oldest_first = sorted(self._rejects.values(), key=lambda reject: reject.number)
         return [reject for reject in oldest_first if reject.number > after][:limit]
 
-    async def entity(self, uen: str) -> Entity | None:
-        known = self._seen.get(kept_name(uen, what="an entity's number"))
+    async def find_entity(self, uen: str) -> Entity | None:
+        known = self._seen.get(validate_key(uen, what="an entity's number"))
         return known.entity if known else None
 
-    async def entities_changed(
+    async def list_changed_entities(
         self, *, since: datetime | None = None, after: str = "", limit: int = 1000
     ) -> list[Entity]:
-        kept_text(after, what="an entity's number")
-        since = since and in_utc(since)
+        validate_text(after, what="an entity's number")
+        since = since and to_utc(since)
         in_order = sorted(
             (seen.entity.changed_at, uen)
             for uen, seen in self._seen.items()
@@ -135,16 +137,16 @@ class MemoryRegistry:
         return [self._seen[uen].entity for uen in wanted[:limit]]
 
     async def count_entities(self, *, by: str = "status") -> dict[str, int]:
-        word = _WORDS[kept_by(by)]
+        word = _WORDS[validate_grouping(by)]
         entities = [seen.entity for seen in self._seen.values()]
         there = [entity for entity in entities if by == "state" or entity.gone_at is None]
         return dict(sorted(Counter(map(word, there)).items()))
 
     async def load_codes(self, version: str, codes: Sequence[IndustryCode]) -> None:
-        self._codes[version] = kept_codes(version, codes)
+        self._codes[version] = validate_codes(version, codes)
 
-    async def codes(self, version: str) -> list[IndustryCode]:
-        kept_name(version, what="a classification's version")
+    async def list_codes(self, version: str) -> list[IndustryCode]:
+        validate_key(version, what="a classification's version")
         return list(self._codes.get(version, []))
 
     def _begun(self, load: Load) -> Load:
@@ -160,7 +162,7 @@ class MemoryRegistry:
 
     def _mark_gone(self, release: str, *, moment: datetime) -> int:
         ended = [load for load in self._loads.values() if load.ended_at is not None]
-        if not whole_register({load.part for load in ended if load.release == release}):
+        if not is_whole_register({load.part for load in ended if load.release == release}):
             return 0
         going = [
             seen

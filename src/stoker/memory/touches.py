@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from stoker.touches.book import TouchBook
+from stoker.touches.book import TouchState
 from stoker.touches.model import (
-    HandOver,
-    KeptDay,
-    KeptPlan,
-    Marked,
+    Delivery,
+    OutcomeMark,
+    PlanBasis,
     Profile,
-    ProfilesPut,
-    Settled,
+    ProfileCounts,
+    SavedDay,
+    SavedWeek,
     Touch,
     WeeklyPlan,
 )
@@ -23,48 +23,50 @@ class MemoryTouches:
     """A `TouchStore` that is gone when the process ends."""
 
     def __init__(self) -> None:
-        self._book = TouchBook()
+        self._book = TouchState()
 
-    async def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
-        return self._book.put_profiles(profiles)
+    async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
+        return self._book.save_profiles(profiles)
 
-    async def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
-        return self._book.profiles(after=after, limit=limit)
+    async def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+        return self._book.list_profiles(after=after, limit=limit)
 
-    async def plan(self, week: str) -> KeptPlan | None:
-        return self._book.plan(week)
+    async def find_plan(self, week: str) -> SavedWeek | None:
+        return self._book.find_plan(week)
 
-    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
-        return self._book.some_profiles(urls)
+    async def find_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        return self._book.find_profiles(urls)
 
-    async def roster(self) -> int:
-        return self._book.roster()
+    async def get_profiles_version(self) -> int:
+        return self._book.get_profiles_version()
 
-    async def day(self, week: str, day: date) -> KeptDay | None:
-        return self._book.day(week, day)
+    async def find_day(self, week: str, day: date) -> SavedDay | None:
+        return self._book.find_day(week, day)
 
-    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
-        return self._book.touches_of(url, weeks=weeks)
+    async def list_touches(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        return self._book.list_touches(url, weeks=weeks)
 
-    async def put_plan(
-        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    async def save_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None
     ) -> bool:
-        return self._book.put_plan(plan, seen=seen, settled=settled)
+        return self._book.save_plan(plan, seen=seen, settled=settled)
 
-    async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
-        return self._book.mark(week, marked, counters=counters)
+    async def record_outcome(
+        self, week: str, marked: OutcomeMark, *, counters: Sequence[str]
+    ) -> bool:
+        return self._book.record_outcome(week, marked, counters=counters)
 
-    async def hand_over(self, week: str, handed: HandOver) -> bool:
-        return self._book.hand_over(week, handed)
+    async def record_delivery(self, week: str, handed: Delivery) -> bool:
+        return self._book.record_delivery(week, handed)
 
-    async def still_out(self, *, since: datetime) -> int:
-        return self._book.still_out(since=since)
+    async def count_awaiting_outcome(self, *, since: datetime) -> int:
+        return self._book.count_awaiting_outcome(since=since)
 
-    async def marks(self, *, since: date) -> list[Marked]:
-        return self._book.marks(since=since)
+    async def list_outcomes(self, *, since: date) -> list[OutcomeMark]:
+        return self._book.list_outcomes(since=since)
 
-    async def count(self, counters: Sequence[str], amount: int) -> None:
-        self._book.count(counters, amount)
+    async def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
+        self._book.add_to_counters(counters, amount)
 
-    async def counted(self, counters: Sequence[str]) -> dict[str, int]:
-        return self._book.counted(counters)
+    async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
+        return self._book.read_counters(counters)

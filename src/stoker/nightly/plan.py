@@ -15,71 +15,82 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import AccountStore, CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
-from stoker.budgets.model import Stop, concerning
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
-from stoker.context import Store
-from stoker.enrichment.forecast import Quote, Room, and_refused, quote, shut
-from stoker.enrichment.model import KIND, OF_COMPANIES, Unit, looks
-from stoker.enrichment.pull_units import CONNECTOR, UNIT
-from stoker.enrichment.recent_runs import rooms_tonight
-from stoker.enrichment.vendor_needs import expected
+from stoker.budgets.model import Stop, filter_stops
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
+from stoker.context import TenantStores
+from stoker.enrichment.forecast import (
+    Quote,
+    VendorCapacity,
+    add_refusals,
+    close_vendors,
+    compute_quote,
+)
+from stoker.enrichment.model import COMPANY_STEPS, KIND, WorkItem, has_lookup_step
+from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.enrichment.recent_runs import add_first_lookup_shares
+from stoker.enrichment.vendor_needs import list_vendor_needs
 from stoker.leads.scoring import ScoreRule
-from stoker.nightly.resume import TakenOver, fitting_into_the_day, left_undone, selection_of
+from stoker.nightly.resume import (
+    ResumedWork,
+    find_unfinished_work,
+    get_selection,
+    limit_to_daily_cap,
+)
 from stoker.nightly.targets import (
-    PLENTY,
+    UNLIMITED,
     DepthRule,
     Selection,
-    Targets,
-    affordable,
-    find_candidates,
-    places,
+    TargetPicker,
+    compute_affordable,
+    compute_open_capacity,
     select_targets,
+    update_candidates,
 )
 from stoker.registry.model import RegistryStore
-from stoker.registry.refresh import Refreshed, refresh
-from stoker.runs.service import OpenRun
+from stoker.registry.refresh import RefreshCount, refresh_companies
+from stoker.runs.service import RunHandle
 
-CRM = "odoo"  # whom results go to, as stops name it
+CRM_CONNECTOR = "odoo"  # whom results go to, as stops name it
 
-_CHOSE_NOBODY = (
+_SELECT_SKIPPED = (
     "no companies were chosen, because select is left out; "
     "take it too, or name an earlier run with --from-manifest"
 )
 
-_NONE_ASKED_FOR = "no companies were asked for: the night's limit is 0"
+_LIMIT_IS_ZERO = "no companies were asked for: the night's limit is 0"
 
 _CAP_REACHED = "the day's cap on companies is reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightOrder:
+class NightlyOptions:
     """What a night is to do, for one tenant."""
 
     rule_name: str = "default"
-    companies: int = 1000  # at most in a day
+    max_companies: int = 1000  # at most in a day
     limit: int | None = None  # at most in this night
     depths: DepthRule = field(default_factory=DepthRule)
     score: ScoreRule = field(default_factory=ScoreRule)
     steps: tuple[Step, ...] = tuple(Step)
-    at_once: int = 8
-    parked: int = 200
-    gathers_for: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
-    sent_together: int = 50  # companies that go into the CRM while others flow
+    concurrency: int = 8
+    max_waiting: int = 200
+    batch_wait: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
+    export_batch_size: int = 50  # companies that go into the CRM while others flow
     corpus_limit: int = 50_000
-    keeps_corpus: bool = False
-    may_take: timedelta = timedelta(minutes=90)
+    keep_corpus: bool = False
+    time_limit: timedelta = timedelta(minutes=90)
     reset: ResetRule = field(default_factory=ResetRule)
     from_run: str = ""  # exactly that run's selection
-    again: bool = False  # also who was looked at today; with from_run: also what is done
+    include_done: bool = False  # also who was looked at today; with from_run: also what is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Capacity:
     """What a night has to go by: pull units left today, and what each connector allows."""
 
-    tenant_units: int = PLENTY  # pull units, whatever they are spent on
-    connector_units: int = PLENTY  # of the connector that looks go through
-    rooms: Mapping[str, Room] = field(default_factory=dict)
+    tenant_units: int = UNLIMITED  # pull units, whatever they are spent on
+    connector_units: int = UNLIMITED  # of the connector that looks go through
+    vendors: Mapping[str, VendorCapacity] = field(default_factory=dict)
 
     @property
     def pull_units(self) -> int:
@@ -88,93 +99,95 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NightPlan:
+class NightlyPlan:
     """Tonight's units in order, where they come from, and what they are expected to take."""
 
     rule: IcpRule
-    units: tuple[Unit, ...]
-    looks: Mapping[Depth, int]  # how many units of each depth
+    items: tuple[WorkItem, ...]
+    count_by_depth: Mapping[Depth, int]  # how many units of each depth
     quote: Quote
-    taken_over_from: str = ""
-    refreshed: Refreshed = field(default_factory=Refreshed)
+    resumed_from: str = ""
+    refreshed: RefreshCount = field(default_factory=RefreshCount)
     candidates: int = 0
     over_cap: int = 0
     over_budget: int = 0
-    looked_at_today: int = 0  # and so not chosen again
-    room_at: datetime | None = None  # when there are pull units again for those over budget
-    nobody: str = ""  # why there is no company to look at, and what to do about it
+    visited_today: int = 0  # and so not chosen again
+    cap_resets_at: datetime | None = None  # when there are pull units again for those over budget
+    empty_reason: str = ""  # why there is no company to look at, and what to do about it
     stops: tuple[Stop, ...] = ()  # by which some or all of it is refused
 
     @property
     def companies(self) -> int:
         """How many units there are, or were when it was planned."""
-        return sum(self.looks.values())
+        return sum(self.count_by_depth.values())
 
     @property
     def deep(self) -> int:
         """How many of the looks are deep."""
-        return self.looks.get(Depth.DEEP, 0)
+        return self.count_by_depth.get(Depth.DEEP, 0)
 
 
-class Planning:
+class NightlyPlanner:
     """Plans nights of one tenant."""
 
     def __init__(
         self,
-        order: NightOrder,
+        order: NightlyOptions,
         *,
         registry: RegistryStore,
-        means: Callable[[], Awaitable[Means]],
+        means: Callable[[], Awaitable[Capacity]],
     ) -> None:
-        self._order = order
+        self._options = order
         self._registry = registry
-        self._means = means
+        self._read_capacity = means
 
-    async def plan(self, run: OpenRun) -> NightPlan:
+    async def plan(self, run: RunHandle) -> NightlyPlan:
         """Return the plan of a night. Raises ConfigError when the tenant has no rule."""
-        order, accounts = self._order, run.store.accounts
-        rule = await accounts.rule(order.rule_name)
+        order, accounts = self._options, run.store.accounts
+        rule = await accounts.find_rule(order.rule_name)
         if rule is None:
             raise ConfigError(
                 f"there is no rule {order.rule_name!r} that says which companies to look for; "
                 "set it with: stoker icp set"
             )
-        refreshed, means = Refreshed(), await self._means()
-        stops = await self._stops(run.store, means)
+        refreshed, means = RefreshCount(), await self._read_capacity()
+        stops = await self._list_stops(run.store, means)
         if Step.REFRESH in order.steps:
-            with run.step(Step.REFRESH) as step:
-                refreshed = await refresh(self._registry, accounts, clock=run.clock)
+            with run.time_step(Step.REFRESH) as step:
+                refreshed = await refresh_companies(self._registry, accounts, clock=run.clock)
                 step.items = refreshed.read
         if Step.CANDIDATES in order.steps:
-            with run.step(Step.CANDIDATES) as step:
-                step.items = await find_candidates(accounts, rule)
-        earlier = await self._earlier(run)
+            with run.time_step(Step.CANDIDATES) as step:
+                step.items = await update_candidates(accounts, rule)
+        earlier = await self._find_unfinished(run)
         day, looking = (
-            window_at(WindowKind.DAY, run.clock.now(), reset=order.reset),
-            looks(order.steps),
+            compute_window(WindowKind.DAY, run.clock.now(), reset=order.reset),
+            has_lookup_step(order.steps),
         )
-        if Step.SELECT not in order.steps or (earlier is not None and not earlier.in_vain):
-            units = await self._fitting(accounts, earlier, day.start)
-            means = await self._tonight(run, units, means)
-            return NightPlan(
+        if Step.SELECT not in order.steps or (earlier is not None and not earlier.already_retried):
+            units = await self._limit_to_daily_cap(accounts, earlier, day.start)
+            means = await self._add_history(run, units, means)
+            return NightlyPlan(
                 rule=rule,
-                units=units,
-                looks=_by_depth(units),
-                quote=self._quote(units, means, stops, paid=earlier.paid if earlier else ()),
-                taken_over_from=earlier.run if earlier else "",
+                items=units,
+                count_by_depth=_count_by_depth(units),
+                quote=self._build_quote(
+                    units, means, stops, paid=earlier.paid_companies if earlier else ()
+                ),
+                resumed_from=earlier.run if earlier else "",
                 refreshed=refreshed,
-                over_cap=len(earlier.units) - len(units) if earlier else 0,
-                nobody=self._why_none_is_left(earlier, units),
+                over_cap=len(earlier.items) - len(units) if earlier else 0,
+                empty_reason=self._explain_none_left(earlier, units),
                 stops=stops,
             )
-        with run.step(Step.SELECT) as step:
-            targets = Targets(
-                cap=order.companies,
+        with run.time_step(Step.SELECT) as step:
+            targets = TargetPicker(
+                cap=order.max_companies,
                 limit=order.limit,
                 day_began_at=day.start if looking else None,
-                again=order.again,
-                known=self._works and not looking,
-                aside=[unit.company for unit in earlier.units] if earlier else (),
+                again=order.include_done,
+                known=self._has_company_steps and not looking,
+                aside=[unit.company for unit in earlier.items] if earlier else (),
             )
             chosen = await select_targets(
                 accounts,
@@ -182,144 +195,155 @@ class Planning:
                 targets,
                 now=run.clock.now(),
                 depths=order.depths,
-                pull_units=means.pull_units if looking else PLENTY,
+                pull_units=means.pull_units if looking else UNLIMITED,
             )
-            step.items = len(chosen.units)
-        units = (*chosen.units, *await self._fitting(accounts, earlier, day.start, chosen.units))
-        means = await self._tonight(run, units, means)
-        return NightPlan(
+            step.items = len(chosen.items)
+        units = (
+            *chosen.items,
+            *await self._limit_to_daily_cap(accounts, earlier, day.start, chosen.items),
+        )
+        means = await self._add_history(run, units, means)
+        return NightlyPlan(
             rule=rule,
-            units=units,
-            looks=_by_depth(units),
-            quote=self._quote(units, means, stops, paid=earlier.paid if earlier else ()),
-            taken_over_from=earlier.run if earlier and not chosen.units else "",
+            items=units,
+            count_by_depth=_count_by_depth(units),
+            quote=self._build_quote(
+                units, means, stops, paid=earlier.paid_companies if earlier else ()
+            ),
+            resumed_from=earlier.run if earlier and not chosen.items else "",
             refreshed=refreshed,
             candidates=chosen.candidates,
             over_cap=chosen.over_cap,
             over_budget=chosen.over_budget,
-            looked_at_today=chosen.looked_at_today,
-            room_at=day.end if chosen.over_budget else None,
-            nobody="" if units else await self._why_nobody(accounts, rule, chosen),
+            visited_today=chosen.visited_today,
+            cap_resets_at=day.end if chosen.over_budget else None,
+            empty_reason="" if units else await self._explain_empty(accounts, rule, chosen),
             stops=stops,
         )
 
-    async def _tonight(self, run: OpenRun, units: tuple[Unit, ...], means: Means) -> Means:
-        rooms = await rooms_tonight(run.store, units, means.rooms, now=run.clock.now())
-        return replace(means, rooms=rooms)
+    async def _add_history(
+        self, run: RunHandle, units: tuple[WorkItem, ...], means: Capacity
+    ) -> Capacity:
+        rooms = await add_first_lookup_shares(run.store, units, means.vendors, now=run.clock.now())
+        return replace(means, vendors=rooms)
 
     @property
-    def _works(self) -> bool:
-        return any(step in OF_COMPANIES for step in self._order.steps)
+    def _has_company_steps(self) -> bool:
+        return any(step in COMPANY_STEPS for step in self._options.steps)
 
-    async def _earlier(self, run: OpenRun) -> TakenOver | None:
-        if self._order.from_run:
-            return await selection_of(run.store, self._order.from_run, again=self._order.again)
+    async def _find_unfinished(self, run: RunHandle) -> ResumedWork | None:
+        if self._options.from_run:
+            return await get_selection(
+                run.store, self._options.from_run, again=self._options.include_done
+            )
         # Whoever does not look leaves what is undone to the run that does; whoever wants everybody
         # again has them chosen anew.
-        if not looks(self._order.steps) or self._order.again:
+        if not has_lookup_step(self._options.steps) or self._options.include_done:
             return None
-        return await left_undone(run, kind=KIND, reset=self._order.reset)
+        return await find_unfinished_work(run, kind=KIND, reset=self._options.reset)
 
-    async def _fitting(
+    async def _limit_to_daily_cap(
         self,
         accounts: AccountStore,
-        earlier: TakenOver | None,
+        earlier: ResumedWork | None,
         began_at: datetime,
-        chosen: tuple[Unit, ...] = (),
-    ) -> tuple[Unit, ...]:
+        chosen: tuple[WorkItem, ...] = (),
+    ) -> tuple[WorkItem, ...]:
         """Return what there is room for of what is taken over, behind those that were chosen."""
-        order, found = self._order, earlier.units if earlier else ()
-        if not found or not looks(order.steps):
-            return found[: places(order.companies, limit=order.limit)]
-        fitting = await fitting_into_the_day(
+        order, found = self._options, earlier.items if earlier else ()
+        if not found or not has_lookup_step(order.steps):
+            return found[: compute_open_capacity(order.max_companies, limit=order.limit)]
+        fitting = await limit_to_daily_cap(
             accounts,
             found,
-            cap=order.companies,
+            cap=order.max_companies,
             limit=order.limit,
             began_at=began_at,
             chosen=len(chosen),
         )
-        return tuple(replace(unit, place=len(chosen) + unit.place) for unit in fitting)
+        return tuple(replace(unit, rank=len(chosen) + unit.rank) for unit in fitting)
 
-    def _why_none_is_left(self, earlier: TakenOver | None, units: tuple[Unit, ...]) -> str:
+    def _explain_none_left(self, earlier: ResumedWork | None, units: tuple[WorkItem, ...]) -> str:
         if units:
             return ""
         if earlier is None:
-            return _CHOSE_NOBODY if self._works else ""
-        if not earlier.units:
+            return _SELECT_SKIPPED if self._has_company_steps else ""
+        if not earlier.items:
             return f"run {earlier.run} had left nothing to do"
-        return _NONE_ASKED_FOR if self._order.limit == 0 else _CAP_REACHED
+        return _LIMIT_IS_ZERO if self._options.limit == 0 else _CAP_REACHED
 
-    async def _why_nobody(self, accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
-        if self._order.limit == 0:
-            return _NONE_ASKED_FOR
-        if chosen.looked_at_today or chosen.over_cap:
-            return _all_looked_at(chosen)
+    async def _explain_empty(self, accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
+        if self._options.limit == 0:
+            return _LIMIT_IS_ZERO
+        if chosen.visited_today or chosen.over_cap:
+            return _format_all_visited(chosen)
         if chosen.candidates:
             return ""
-        if await accounts.companies(limit=1):
+        if await accounts.list_companies(limit=1):
             return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
         return (
             "no companies are known yet; read the register with: stoker registry import --download"
         )
 
-    async def _stops(self, store: Store, means: Means) -> tuple[Stop, ...]:
+    async def _list_stops(self, store: TenantStores, means: Capacity) -> tuple[Stop, ...]:
         """Return the stops that stand in the way of any step tonight."""
-        steps = self._order.steps
-        needs = expected(set(means.rooms), steps=steps)
+        steps = self._options.steps
+        needs = list_vendor_needs(set(means.vendors), steps=steps)
         asked = {each.connector for of_depth in needs.values() for each in of_depth}
-        asked |= {CONNECTOR} if looks(steps) else set()
-        asked |= {CRM} if Step.EXPORT in steps else set()
-        return concerning(await store.money.stops(), asked)
+        asked |= {CRAWL} if has_lookup_step(steps) else set()
+        asked |= {CRM_CONNECTOR} if Step.EXPORT in steps else set()
+        return filter_stops(await store.money.list_stops(), asked)
 
-    def _quote(
+    def _build_quote(
         self,
-        units: tuple[Unit, ...],
-        means: Means,
+        units: tuple[WorkItem, ...],
+        means: Capacity,
         stops: tuple[Stop, ...],
         *,
         paid: Collection[CompanyId] = (),
     ) -> Quote:
-        order, stopped = self._order, {stop.connector for stop in stops}
-        needs = expected(set(means.rooms), steps=order.steps)
-        looking = looks(order.steps)
+        order, stopped = self._options, {stop.connector for stop in stops}
+        needs = list_vendor_needs(set(means.vendors), steps=order.steps)
+        looking = has_lookup_step(order.steps)
         # A look that is paid for goes on, and its site is free; whoever else is asked refuses.
-        refusing = set(means.rooms) - {CONNECTOR} if "" in stopped else stopped - {CONNECTOR}
-        allowed = not looking or not stopped & {"", CONNECTOR}
+        refusing = set(means.vendors) - {CRAWL} if "" in stopped else stopped - {CRAWL}
+        allowed = not looking or not stopped & {"", CRAWL}
         begun = tuple(unit for unit in units if allowed or unit.company in paid)
-        told = quote(
-            _by_depth(begun),
+        told = compute_quote(
+            _count_by_depth(begun),
             needs,
-            shut(means.rooms, connectors=refusing),
-            at_once=order.at_once,
+            close_vendors(means.vendors, connectors=refusing),
+            at_once=order.concurrency,
         )
         if len(begun) < len(units):
-            not_begun = _by_depth(units) - _by_depth(begun)
-            nothing = shut(means.rooms, connectors=means.rooms)
-            told = and_refused(told, quote(not_begun, needs, nothing, at_once=order.at_once))
+            not_begun = _count_by_depth(units) - _count_by_depth(begun)
+            nothing = close_vendors(means.vendors, connectors=means.vendors)
+            told = add_refusals(
+                told, compute_quote(not_begun, needs, nothing, at_once=order.concurrency)
+            )
         if not units or not looking:
             return told
-        pulls, left_out = affordable(
+        pulls, left_out = compute_affordable(
             (unit.depth for unit in units if unit.company not in paid),
             rule=order.depths,
             pull_units=means.pull_units if allowed else 0,
         )
-        refused = {CONNECTOR: float(left_out)} if left_out else {}
+        refused = {CRAWL: float(left_out)} if left_out else {}
         return replace(
             told,
-            cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost},
+            cost={f"{CRAWL}/{PULL_UNITS}": pulls, **told.cost},
             refused={**told.refused, **refused},
         )
 
 
-def _by_depth(units: tuple[Unit, ...]) -> Counter[Depth]:
+def _count_by_depth(units: tuple[WorkItem, ...]) -> Counter[Depth]:
     return Counter(unit.depth for unit in units)
 
 
-def _all_looked_at(chosen: Selection) -> str:
-    found = [f"{chosen.looked_at_today} of {chosen.candidates} candidates were looked at today"]
+def _format_all_visited(chosen: Selection) -> str:
+    found = [f"{chosen.visited_today} of {chosen.candidates} candidates were looked at today"]
     if chosen.over_cap:
         found.append(_CAP_REACHED)
     again = "; look at them again with: stoker nightly --again"
-    told = " and ".join(found if chosen.looked_at_today else found[1:])
-    return told + (again if chosen.looked_at_today else "")
+    told = " and ".join(found if chosen.visited_today else found[1:])
+    return told + (again if chosen.visited_today else "")

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from stoker.base.events import Observer
     from stoker.base.types import TenantId
 
-_AGAIN_AFTER = 0.1  # seconds between two drawings
+_REDRAW_SECONDS = 0.1  # seconds between two drawings
 
-_WIDEST = 160
+_MAX_WIDTH = 160
 
 
 @dataclass(slots=True)
-class _Line:
+class _TenantProgress:
     companies: int = 0
     ended: int = 0
-    odd: int = 0  # companies that did not end done
+    incomplete: int = 0  # companies that did not end done
     finish: datetime | None = None
     late: bool = False
     stuck_since: datetime | None = None  # nothing has ended, and nobody knows when it will
@@ -42,55 +42,57 @@ class _Line:
     waits_until: datetime | None = None
 
 
-class LiveNight:
+class ProgressDisplay:
     """An observer that draws, as a context manager. What asks for attention is passed on."""
 
-    def __init__(self, stream: TextIO, *, otherwise: Observer, every: float = _AGAIN_AFTER) -> None:
+    def __init__(
+        self, stream: TextIO, *, otherwise: Observer, every: float = _REDRAW_SECONDS
+    ) -> None:
         self._stream = stream
-        self._otherwise = otherwise
-        self._draws = stream.isatty()
-        self._lines: dict[TenantId, _Line] = {}
-        self._every = every
+        self._fallback = otherwise
+        self._is_terminal = stream.isatty()
+        self._lines: dict[TenantId, _TenantProgress] = {}
+        self._interval = every
         self._drawn_at = float("-inf")
 
-    def __enter__(self) -> LiveNight:
+    def __enter__(self) -> ProgressDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wipe()
+        self._clear()
 
     def __call__(self, event: Event) -> None:
-        if not self._draws:
-            self._otherwise(event)
+        if not self._is_terminal:
+            self._fallback(event)
             return
         if event.level is not Level.INFO:
-            self._wipe()
-            self._otherwise(event)
+            self._clear()
+            self._fallback(event)
         if event.tenant is None:
             return
-        line = self._lines.setdefault(event.tenant, _Line())
+        line = self._lines.setdefault(event.tenant, _TenantProgress())
         match event:
             case NightPlanned():
                 line.companies = event.companies
             case CompanyEnded():
                 line.ended += 1
-                line.odd += event.state != "done"
+                line.incomplete += event.state != "done"
             case NightProgress():
                 line.finish, line.late = event.finish, event.late
                 line.stuck_since = event.began_at if event.finish is None else None
                 line.waits_for, line.waits_until = event.waits_for, event.waits_until
             case ConnectorRests():
                 line.waits_for, line.waits_until = event.connector, event.until
-        if time.monotonic() - self._drawn_at >= self._every:
+        if time.monotonic() - self._drawn_at >= self._interval:
             self._draw()
 
     def _draw(self) -> None:
         self._drawn_at = time.monotonic()
-        told = "  |  ".join(_text(tenant, line) for tenant, line in self._lines.items())
-        self._write(f"\r\x1b[K{told[:_WIDEST]}")
+        told = "  |  ".join(_format_progress(tenant, line) for tenant, line in self._lines.items())
+        self._write(f"\r\x1b[K{told[:_MAX_WIDTH]}")
 
-    def _wipe(self) -> None:
-        if self._draws:
+    def _clear(self) -> None:
+        if self._is_terminal:
             self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
@@ -98,24 +100,25 @@ class LiveNight:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._draws = False  # nobody looks any more; the night goes on
+            self._is_terminal = False  # nobody looks any more; the night goes on
 
 
-def _text(tenant: TenantId, line: _Line) -> str:
+def _format_progress(tenant: TenantId, line: _TenantProgress) -> str:
     if not line.companies:
         return f"{tenant} choosing …"
-    odd = f", {line.odd} with less" if line.odd else ""
+    odd = f", {line.incomplete} with less" if line.incomplete else ""
     late = " (late)" if line.late else ""
-    return f"{tenant} {line.ended}/{line.companies}{odd}{_through(line)}{late}{_waits(line)}"
+    progress = f"{tenant} {line.ended}/{line.companies}{odd}"
+    return f"{progress}{_format_finish(line)}{late}{_format_wait(line)}"
 
 
-def _through(line: _Line) -> str:
+def _format_finish(line: _TenantProgress) -> str:
     if line.stuck_since:
         return f", nothing ended since {line.stuck_since:%H:%M:%S} UTC"
     return f", through at {line.finish:%H:%M:%S} UTC" if line.finish else ""
 
 
-def _waits(line: _Line) -> str:
+def _format_wait(line: _TenantProgress) -> str:
     if line.waits_until is None:
         return ""
     return f", {line.waits_for} wants to be left alone until {line.waits_until:%H:%M:%S} UTC"

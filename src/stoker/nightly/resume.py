@@ -13,140 +13,148 @@ from datetime import datetime
 
 from stoker.accounts.model import AccountStore, CompanyId
 from stoker.base.errors import ConfigError
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
-from stoker.context import Store
-from stoker.enrichment.model import Unit, UnitState
-from stoker.enrichment.pull_units import CONNECTOR, UNIT
-from stoker.nightly.targets import NOT_ENDED, NOT_WHOLE, Leftovers, places, within_places
-from stoker.runs.model import Run, RunState, run_at
-from stoker.runs.service import OpenRun
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
+from stoker.context import TenantStores
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.nightly.targets import (
+    OPEN_STATES,
+    RETRYABLE_STATES,
+    UnfinishedWork,
+    compute_open_capacity,
+    limit_to_capacity,
+)
+from stoker.runs.model import Run, RunState, parse_run_name
+from stoker.runs.service import RunHandle
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
-_LOOKS_BACK = 20  # runs at first; a day has few
+_RUNS_READ_FIRST = 20  # runs at first; a day has few
 
-_CAME_TO_ITS_END = (RunState.DONE, RunState.PARTIAL)
+_FINISHED_STATES = (RunState.DONE, RunState.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOver:
+class ResumedWork:
     """Units of earlier runs, as the new one is to do them."""
 
     run: str  # the latest of those that had them
-    units: tuple[Unit, ...]
-    paid: frozenset[CompanyId] = frozenset()  # whose look today is paid for already
-    in_vain: bool = False  # all of them were tried again today already: others come first
+    items: tuple[WorkItem, ...]
+    paid_companies: frozenset[CompanyId] = frozenset()  # whose look today is paid for already
+    already_retried: bool = False  # all of them were tried again today already: others come first
 
 
-async def left_undone(
-    run: OpenRun, *, kind: str, reset: ResetRule, killed_only: bool = False
-) -> TakenOver | None:
+async def find_unfinished_work(
+    run: RunHandle, *, kind: str, reset: ResetRule, killed_only: bool = False
+) -> ResumedWork | None:
     """Return what this tenant's runs of the day left undone; None when somebody new may be chosen.
 
     After a run that did not come to its end, that is what never ended; nothing at all, if that run
     had got through. Otherwise it is whatever another look may make good, whichever run left it.
     With `killed_only`, a run that ended as it should has left nothing: who is next is planned anew.
     """
-    day = window_at(WindowKind.DAY, run.clock.now(), reset=reset)
-    leftovers, latest, ended_since = Leftovers(paid_as=f"{CONNECTOR}/{UNIT}"), None, False
-    for earlier in await _of_the_day(run, kind=kind, began_at=day.start):
-        if not await run.store.nights.count_units(earlier.name):
+    day = compute_window(WindowKind.DAY, run.clock.now(), reset=reset)
+    leftovers, latest, ended_since = UnfinishedWork(paid_as=f"{CRAWL}/{PULL_UNITS}"), None, False
+    for earlier in await _list_runs_of_day(run, kind=kind, began_at=day.start):
+        if not await run.store.nights.count_items(earlier.name):
             # It died before it had chosen, had nothing to go on with, or was about something else.
-            ended_since = ended_since or (latest is None and earlier.state in _CAME_TO_ITS_END)
+            ended_since = ended_since or (latest is None and earlier.state in _FINISHED_STATES)
             continue
         latest = latest or earlier
-        if killed_only and latest.state in _CAME_TO_ITS_END:
+        if killed_only and latest.state in _FINISHED_STATES:
             return None
-        async for page in _pages(run.store, earlier.name):
+        async for page in _read_pages(run.store, earlier.name):
             leftovers.add(earlier.name, page)
         if killed_only:
             break
     if latest is None:
         return None
-    killed = latest.state not in _CAME_TO_ITS_END
-    broken_off = leftovers.left(NOT_ENDED) if killed else ()
+    killed = latest.state not in _FINISHED_STATES
+    broken_off = leftovers.list_unfinished(OPEN_STATES) if killed else ()
     if killed and not broken_off and not ended_since:
-        return TakenOver(run=latest.name, units=())  # only its end is missing
-    found = broken_off or leftovers.left(NOT_WHOLE)
+        return ResumedWork(run=latest.name, items=())  # only its end is missing
+    found = broken_off or leftovers.list_unfinished(RETRYABLE_STATES)
     if not found:
         return None  # what is lacking, no look makes good; others may have waited
-    return TakenOver(
+    return ResumedWork(
         run=max(each.run for each in found),
-        units=_in_order((each.unit, each.run) for each in found),
-        paid=frozenset(each.unit.company for each in found if each.paid),
-        in_vain=not broken_off and all(each.in_vain for each in found),
+        items=_renumber_items((each.item, each.run) for each in found),
+        paid_companies=frozenset(each.item.company for each in found if each.paid),
+        already_retried=not broken_off and all(each.retries_used_up for each in found),
     )
 
 
-async def selection_of(store: Store, name: str, *, again: bool) -> TakenOver:
+async def get_selection(store: TenantStores, name: str, *, again: bool) -> ResumedWork:
     """Return exactly the selection of an earlier run, without what is done unless it is wanted.
 
     Raises ConfigError when there is no such run or it selected nobody.
     """
-    if await store.runs.run(run_at(name)) is None:
+    if await store.runs.find_run(parse_run_name(name)) is None:
         raise ConfigError(f"there is no run {name}; see: stoker runs list")
-    if not await store.nights.count_units(name):
+    if not await store.nights.count_items(name):
         raise ConfigError(f"run {name} selected no companies; choose a nightly run that did")
-    states = tuple(UnitState) if again else tuple(set(UnitState) - {UnitState.DONE})
-    units = [unit async for page in _pages(store, name, states) for unit in page]
-    return TakenOver(run=name, units=_in_order((unit, name) for unit in units))
+    states = tuple(WorkState) if again else tuple(set(WorkState) - {WorkState.DONE})
+    units = [unit async for page in _read_pages(store, name, states) for unit in page]
+    return ResumedWork(run=name, items=_renumber_items((unit, name) for unit in units))
 
 
-async def fitting_into_the_day(
+async def limit_to_daily_cap(
     accounts: AccountStore,
-    units: Sequence[Unit],
+    units: Sequence[WorkItem],
     *,
     cap: int,
     limit: int | None,
     began_at: datetime,
     chosen: int = 0,
-) -> tuple[Unit, ...]:
+) -> tuple[WorkItem, ...]:
     """Return those of these units that the day's cap on companies and the night's limit allow.
 
     Whoever was looked at since the day began may be looked at again; of the others, only as many
     as there are places left, once so many `chosen` ones have theirs.
     """
-    looked_at = await accounts.looked_at_since(began_at) + chosen
+    looked_at = await accounts.count_visited_since(began_at) + chosen
     left = None if limit is None else max(limit - chosen, 0)
     known: set[CompanyId] = set()
-    if len(units) > places(cap, looked_at_today=looked_at):
+    if len(units) > compute_open_capacity(cap, looked_at_today=looked_at):
         for unit in units:
-            dossier = await accounts.dossier(unit.company)
+            dossier = await accounts.find_company_record(unit.company)
             if dossier and dossier.looked_at and dossier.looked_at >= began_at:
                 known.add(unit.company)
-    return within_places(units, cap=cap, limit=left, looked_at_today=looked_at, again=known)
+    return limit_to_capacity(units, cap=cap, limit=left, looked_at_today=looked_at, again=known)
 
 
-async def _of_the_day(run: OpenRun, *, kind: str, began_at: datetime) -> list[Run]:
+async def _list_runs_of_day(run: RunHandle, *, kind: str, began_at: datetime) -> list[Run]:
     """Return the runs of this kind that the day has had before this one, newest first."""
-    many = _LOOKS_BACK
-    found = await run.store.runs.runs(kind=kind, limit=many)
+    many = _RUNS_READ_FIRST
+    found = await run.store.runs.list_runs(kind=kind, limit=many)
     while len(found) == many and found[-1].at >= began_at:
         many *= 2
-        found = await run.store.runs.runs(kind=kind, limit=many)
+        found = await run.store.runs.list_runs(kind=kind, limit=many)
     return [each for each in found if began_at <= each.at < run.key.at]
 
 
-async def _pages(
-    store: Store, name: str, states: Collection[UnitState] = ()
-) -> AsyncIterator[list[Unit]]:
+async def _read_pages(
+    store: TenantStores, name: str, states: Collection[WorkState] = ()
+) -> AsyncIterator[list[WorkItem]]:
     after = -1
-    while page := await store.nights.units(name, states=tuple(states), after=after, limit=PAGE):
-        after = page[-1].place
+    while page := await store.nights.list_items(
+        name, states=tuple(states), after=after, limit=PAGE_SIZE
+    ):
+        after = page[-1].rank
         yield page
 
 
-def _in_order(found: Iterable[tuple[Unit, str]]) -> tuple[Unit, ...]:
+def _renumber_items(found: Iterable[tuple[WorkItem, str]]) -> tuple[WorkItem, ...]:
     return tuple(
-        Unit(
+        WorkItem(
             company=unit.company,
-            place=place,
+            rank=place,
             depth=unit.depth,
-            because=_because(unit, name),
+            reason=_format_origin(unit, name),
         )
         for place, (unit, name) in enumerate(found)
     )
 
 
-def _because(unit: Unit, name: str) -> str:
-    return unit.because if unit.because.startswith("left by") else f"left by {name}; {unit.because}"
+def _format_origin(unit: WorkItem, name: str) -> str:
+    return unit.reason if unit.reason.startswith("left by") else f"left by {name}; {unit.reason}"

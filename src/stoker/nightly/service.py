@@ -18,100 +18,100 @@ from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import CompanyEnded, NightPlanned, Observer
 from stoker.base.types import Depth, PullJobId, Step
-from stoker.budgets.gate import Gate
-from stoker.budgets.reserver import see_to_lapsed
-from stoker.context import Store
-from stoker.crm.export import Exported, Exporting, Exports, Outbox
-from stoker.enrichment.deadline import NightWatch, Rests, Times, stragglers_of
-from stoker.enrichment.enrich import CompanyLook
-from stoker.enrichment.model import KIND, OF_COMPANIES, CompanySources, Unit
-from stoker.enrichment.pipeline import CompanyNight, NightRule
-from stoker.enrichment.pull_units import Looking
-from stoker.enrichment.rationales import Rationales
-from stoker.enrichment.summary import Summary, added_up, told_late
-from stoker.enrichment.work_queue import StoreUnits, kept_alive
-from stoker.enrichment.worker_pool import UnitFlow
-from stoker.heat.learn import Learning
-from stoker.nightly.plan import NightOrder, NightPlan
-from stoker.runs.model import Run, RunKey, RunState, next_free_second
-from stoker.runs.service import Ending, OpenRun
-from stoker.vendors.client import Asking
-from stoker.vendors.email_batches import Batching
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.reserver import expire_reservations
+from stoker.context import TenantStores
+from stoker.crm.export import Exporter, ExporterFactory, ExportQueue, ExportResult
+from stoker.enrichment.deadline import DeadlineMonitor, ReadBackoffs, RunTimes, find_late_items
+from stoker.enrichment.enrich import CompanyEnricher
+from stoker.enrichment.model import COMPANY_STEPS, KIND, CompanyVendors, WorkItem
+from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule
+from stoker.enrichment.pull_units import LookupPayments
+from stoker.enrichment.rationales import RationaleWriter
+from stoker.enrichment.summary import RunSummary, format_lateness, summarize_run
+from stoker.enrichment.work_queue import WorkQueue, send_heartbeats
+from stoker.enrichment.worker_pool import WorkerPool
+from stoker.heat.learn import LookupFeedback
+from stoker.nightly.plan import NightlyOptions, NightlyPlan
+from stoker.runs.model import Run, RunKey, RunState, choose_run_time
+from stoker.runs.service import RunHandle, RunResult
+from stoker.vendors.client import VendorClient
+from stoker.vendors.email_batches import EmailBatcher
 
-ASKED_TO_STOP = "somebody asked the run to stop"
+CANCEL_REQUESTED = "somebody asked the run to stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flowed:
+class PipelineResult:
     """How the companies' part of a night ended."""
 
-    summary: Summary
-    refused: str = ""  # why not everything was begun
-    given_back: int = 0  # companies that were under way then, and are as if not begun
-    unwatched: str = ""  # what kept anybody from seeing to its deadline
-    room_at: datetime | None = None  # when a full cap has room again
+    summary: RunSummary
+    refusal: str = ""  # why not everything was begun
+    released: int = 0  # companies that were under way then, and are as if not begun
+    monitor_error: str = ""  # what kept anybody from seeing to its deadline
+    cap_resets_at: datetime | None = None  # when a full cap has room again
 
 
-class Plans(Protocol):
+class Planner(Protocol):
     """Says which companies a run is about."""
 
-    async def plan(self, run: OpenRun) -> NightPlan:
+    async def plan(self, run: RunHandle) -> NightlyPlan:
         """Return the plan of a run. Raises ConfigError when the tenant lacks something for it."""
         ...
 
 
-class Night:
+class NightlyRun:
     """The nightly work of one tenant; or its pulls, which are looks chosen in another way."""
 
     def __init__(
         self,
-        order: NightOrder,
+        order: NightlyOptions,
         *,
-        planning: Plans,
-        gate: Callable[[], Awaitable[Gate]],
-        asking: Callable[[], Awaitable[Asking]],
-        sources: CompanySources,
-        exports: Exports | None,
+        planning: Planner,
+        gate: Callable[[], Awaitable[BudgetService]],
+        asking: Callable[[], Awaitable[VendorClient]],
+        sources: CompanyVendors,
+        exports: ExporterFactory | None,
         owner: str,
-        learning: Learning | None = None,
+        learning: LookupFeedback | None = None,
         pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
         kind: str = KIND,
     ) -> None:
         self.kind = kind
-        self._learning = learning
+        self._after_lookup = learning
         self._pull_id = pull_id
-        self._order = order
-        self._planning = planning
-        self._gate = gate
-        self._asking = asking
-        self._sources = sources
-        self._exports = exports
+        self._options = order
+        self._planner = planning
+        self._get_gate = gate
+        self._get_client = asking
+        self._vendors = sources
+        self._exporter = exports
         self._owner = owner
 
-    async def __call__(self, run: OpenRun) -> Ending:
+    async def __call__(self, run: RunHandle) -> RunResult:
         """Carry out the night. Caps, stops and bad days degrade it and are told in its ending."""
         name = Run(key=run.key, kind=run.kind).name
-        units = StoreUnits(run.store.nights, name, owner=self._owner, clock=run.clock)
-        async with kept_alive(units, clock=run.clock):
-            return await self._carried_out(run, name, units)
+        units = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
+        async with send_heartbeats(units, clock=run.clock):
+            return await self._run(run, name, units)
 
-    async def _carried_out(self, run: OpenRun, name: str, units: StoreUnits) -> Ending:
+    async def _run(self, run: RunHandle, name: str, units: WorkQueue) -> RunResult:
         began_at = run.clock.now()
         # So that nobody waits for the answers a dead process had been promised.
-        await see_to_lapsed(run.store, now=began_at, observer=run.observer)
+        await expire_reservations(run.store, now=began_at, observer=run.observer)
         try:
-            plan = await self._planning.plan(run)
+            plan = await self._planner.plan(run)
         except ConfigError as error:
-            return Ending(state=RunState.CANCELLED, reason=str(error))
-        if not units.still_ours():
-            return Ending(state=RunState.CANCELLED, reason=units.lost_because)
+            return RunResult(state=RunState.CANCELLED, reason=str(error))
+        if not units.is_owner():
+            return RunResult(state=RunState.CANCELLED, reason=units.lost_reason)
         # All of them at once, so that whoever takes over finds the whole night or none of it.
-        await run.store.nights.plan_units(name, plan.units)
-        plan = replace(plan, units=())  # the store has them; a night takes the memory of a few
+        await run.store.nights.insert_items(name, plan.items)
+        plan = replace(plan, items=())  # the store has them; a night takes the memory of a few
         # The pace is that of companies: a long refresh says nothing about how long they take.
-        times = Times(
+        times = RunTimes(
             began_at=run.clock.now(),
-            deadline=began_at + self._order.may_take,
+            deadline=began_at + self._options.time_limit,
             expected=plan.quote.p50,
         )
         run.observer(
@@ -122,143 +122,143 @@ class Night:
                 companies=plan.companies,
                 deep=plan.deep,
                 candidates=plan.candidates,
-                taken_over_from=plan.taken_over_from,
+                taken_over_from=plan.resumed_from,
                 deadline=times.deadline,
             )
         )
-        run.counted |= _planned(plan)
+        run.partial_counts |= _count_plan(plan)
         run.rule |= plan.rule.as_json()
-        exporting = self._exporting(run)
-        flowed = await self._flow(run, name, plan, times, units, exporting)
+        exporting = self._begin_export(run)
+        flowed = await self._process_companies(run, name, plan, times, units, exporting)
         flowed_at = run.clock.now()
-        stragglers = await stragglers_of(run.store, name, times=times, now=flowed_at)
-        exported = await self._export(run, units, exporting)
-        late = told_late(
+        stragglers = await find_late_items(run.store, name, times=times, now=flowed_at)
+        exported = await self._finish_export(run, units, exporting)
+        late = format_lateness(
             deadline=times.deadline,
             flowed_at=flowed_at,
             ended_at=run.clock.now(),
             stragglers=stragglers,
         )
-        return _ending(plan, flowed, exported, late=late, missing=self._sources.missing)
+        return _build_outcome(plan, flowed, exported, late=late, missing=self._vendors.missing)
 
-    async def plan(self, store: Store, *, clock: Clock, observer: Observer) -> NightPlan:
+    async def plan(self, store: TenantStores, *, clock: Clock, observer: Observer) -> NightlyPlan:
         """Return what a night begun now would do, without a run, a vendor or a promise.
 
         Companies and candidates are brought up to date. Raises ConfigError without a rule.
         """
-        newest = await store.runs.runs(limit=1)
-        key = RunKey(next_free_second(clock.now(), taken=newest[0].at if newest else None), 0)
-        open_run = OpenRun(key=key, kind=self.kind, store=store, clock=clock, observer=observer)
-        return await self._planning.plan(open_run)
+        newest = await store.runs.list_runs(limit=1)
+        key = RunKey(choose_run_time(clock.now(), taken=newest[0].at if newest else None), 0)
+        open_run = RunHandle(key=key, kind=self.kind, store=store, clock=clock, observer=observer)
+        return await self._planner.plan(open_run)
 
-    async def _flow(
+    async def _process_companies(
         self,
-        run: OpenRun,
+        run: RunHandle,
         name: str,
-        plan: NightPlan,
-        times: Times,
-        units: StoreUnits,
-        exporting: Exporting | None,
-    ) -> Flowed:
-        if not plan.companies or not set(OF_COMPANIES) & set(self._order.steps):
-            return Flowed(summary=await added_up(run.store, name))
-        told_to_stop = run.told_to_stop_by(lambda: units.let_go(ASKED_TO_STOP))
-        with run.step("companies") as step, told_to_stop:
+        plan: NightlyPlan,
+        times: RunTimes,
+        units: WorkQueue,
+        exporting: Exporter | None,
+    ) -> PipelineResult:
+        if not plan.companies or not set(COMPANY_STEPS) & set(self._options.steps):
+            return PipelineResult(summary=await summarize_run(run.store, name))
+        told_to_stop = run.on_cancel(lambda: units.abandon(CANCEL_REQUESTED))
+        with run.time_step("companies") as step, told_to_stop:
             async with AsyncExitStack() as stack:
-                batching = await self._batching(stack, name, units)
-                work = await self._work(run, name, plan, batching, units)
-                outbox = await self._outbox(stack, run, units, exporting)
+                batching = await self._open_batcher(stack, name, units)
+                work = await self._build_pipeline(run, name, plan, batching, units)
+                outbox = await self._open_export_queue(stack, run, units, exporting)
 
-                def told(unit: Unit) -> None:
-                    _tell(run, name, unit)
+                def told(unit: WorkItem) -> None:
+                    _report_company(run, name, unit)
                     step.items += 1  # one by one, so that it is told of a night that is cut off too
                     if outbox is not None:
                         outbox.add(unit.company)
 
-                flow = UnitFlow(
+                flow = WorkerPool(
                     work,
                     units,
-                    places=self._order.at_once,
-                    parked=self._order.parked,
+                    places=self._options.concurrency,
+                    parked=self._options.max_waiting,
                     clock=run.clock,
                     told=told,
-                    coming=batching.coming if batching else nullcontext,
+                    coming=batching.producing if batching else nullcontext,
                 )
-                rests = (await self._asking()).attempts.rests
-                unwatched = await _watched(flow, run, name, times, rests)
-        summary = await added_up(run.store, name)
+                rests = (await self._get_client()).attempts.list_cooldowns
+                unwatched = await _run_with_deadline(flow, run, name, times, rests)
+        summary = await summarize_run(run.store, name)
         run.timings += summary.timings
-        refused = flow.refused
-        silent = "" if units.still_ours() else units.lost_because
-        moments = [work.room_at, refused.resets_at if refused else None]
-        return Flowed(
+        refused = flow.refusal
+        silent = "" if units.is_owner() else units.lost_reason
+        moments = [work.cap_resets_at, refused.resets_at if refused else None]
+        return PipelineResult(
             summary=summary,
-            refused=refused.sentence if refused else silent,
-            given_back=flow.given_back if silent else 0,
-            unwatched=unwatched,
-            room_at=min((at for at in moments if at is not None), default=None),
+            refusal=refused.message if refused else silent,
+            released=flow.released if silent else 0,
+            monitor_error=unwatched,
+            cap_resets_at=min((at for at in moments if at is not None), default=None),
         )
 
-    def _exporting(self, run: OpenRun) -> Exporting | None:
-        if self._exports is None or Step.EXPORT not in self._order.steps:
+    def _begin_export(self, run: RunHandle) -> Exporter | None:
+        if self._exporter is None or Step.EXPORT not in self._options.steps:
             return None
-        return self._exports.begin(run)
+        return self._exporter.begin(run)
 
-    async def _outbox(
+    async def _open_export_queue(
         self,
         stack: AsyncExitStack,
-        run: OpenRun,
-        units: StoreUnits,
-        exporting: Exporting | None,
-    ) -> Outbox | None:
+        run: RunHandle,
+        units: WorkQueue,
+        exporting: Exporter | None,
+    ) -> ExportQueue | None:
         if exporting is None:
             return None
-        outbox = Outbox(
-            exporting, clock=run.clock, ours=units.still_ours, some=self._order.sent_together
+        outbox = ExportQueue(
+            exporting, clock=run.clock, ours=units.is_owner, some=self._options.export_batch_size
         )
         return await stack.enter_async_context(outbox)
 
-    async def _batching(
-        self, stack: AsyncExitStack, name: str, units: StoreUnits
-    ) -> Batching | None:
-        if self._sources.verifier is None or Step.VERIFY not in self._order.steps:
+    async def _open_batcher(
+        self, stack: AsyncExitStack, name: str, units: WorkQueue
+    ) -> EmailBatcher | None:
+        if self._vendors.verifier is None or Step.VERIFY not in self._options.steps:
             return None
-        batching = Batching(
-            await self._asking(),
-            self._sources.verifier,
+        batching = EmailBatcher(
+            await self._get_client(),
+            self._vendors.verifier,
             run=name,
-            wait=self._order.gathers_for,
-            ours=units.still_ours,
+            wait=self._options.batch_wait,
+            ours=units.is_owner,
         )
         return await stack.enter_async_context(batching)
 
-    async def _work(
+    async def _build_pipeline(
         self,
-        run: OpenRun,
+        run: RunHandle,
         name: str,
-        plan: NightPlan,
-        batching: Batching | None,
-        units: StoreUnits,
-    ) -> CompanyNight:
-        order, verifier = self._order, self._sources.verifier
+        plan: NightlyPlan,
+        batching: EmailBatcher | None,
+        units: WorkQueue,
+    ) -> CompanyPipeline:
+        order, verifier = self._options, self._vendors.verifier
         prices = {
             Depth.SHALLOW: order.depths.shallow_units,
             Depth.DEEP: order.depths.deep_units,
         }
-        return CompanyNight(
+        return CompanyPipeline(
             run.store,
-            look=CompanyLook(
+            look=CompanyEnricher(
                 run.store,
-                asking=await self._asking(),
-                sources=self._sources,
+                asking=await self._get_client(),
+                sources=self._vendors,
                 steps=order.steps,
                 corpus_limit=order.corpus_limit,
                 run=name,
                 units=units,
-                keeps_corpus=order.keeps_corpus,
+                keeps_corpus=order.keep_corpus,
             ),
-            looking=Looking(
-                await self._gate(),
+            looking=LookupPayments(
+                await self._get_gate(),
                 run.store.money,
                 prices=prices,
                 reset=order.reset,
@@ -268,51 +268,53 @@ class Night:
             verifying=batching,
             verifier=verifier.name if verifier else "",
             units=units,
-            rule=NightRule(icp=plan.rule, score=order.score),
+            rule=EnrichmentRule(icp=plan.rule, score=order.score),
             steps=order.steps,
             run=name,
             clock=run.clock,
-            learning=self._learning,
-            rationales=await self._rationales(name, units),
+            learning=self._after_lookup,
+            rationales=await self._build_rationales(name, units),
         )
 
-    async def _rationales(self, name: str, units: StoreUnits) -> Rationales | None:
-        model = self._sources.rationales
+    async def _build_rationales(self, name: str, units: WorkQueue) -> RationaleWriter | None:
+        model = self._vendors.rationales
         if model is None:
             return None
-        return Rationales(
-            await self._asking(),
+        return RationaleWriter(
+            await self._get_client(),
             model,
-            rule=self._order.score,
+            rule=self._options.score,
             run=name,
-            ours=units.still_ours,
+            ours=units.is_owner,
         )
 
-    async def _export(
-        self, run: OpenRun, units: StoreUnits, exporting: Exporting | None
-    ) -> Exported:
+    async def _finish_export(
+        self, run: RunHandle, units: WorkQueue, exporting: Exporter | None
+    ) -> ExportResult:
         if exporting is None:
-            return Exported()
-        if not units.still_ours():
-            return _broken_off(exporting, units.lost_because)
-        with run.step(Step.EXPORT) as step:
+            return ExportResult()
+        if not units.is_owner():
+            return _abort_export(exporting, units.lost_reason)
+        with run.time_step(Step.EXPORT) as step:
             try:
-                exported = await exporting.rest()
+                exported = await exporting.flush()
             except StokerError as error:
                 # What was found is safe here; a later night sends it.
-                exported = _broken_off(exporting, str(error))
+                exported = _abort_export(exporting, str(error))
             step.items = exported.companies
         return exported
 
 
-async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times, rests: Rests) -> str:
+async def _run_with_deadline(
+    flow: WorkerPool, run: RunHandle, name: str, times: RunTimes, rests: ReadBackoffs
+) -> str:
     """Let companies flow while somebody watches; return what went wrong with the watching."""
     clock, observer = run.clock, run.observer
-    watch = NightWatch(
+    watch = DeadlineMonitor(
         run.store, name, flow=flow, times=times, clock=clock, observer=observer, rests=rests
     )
-    watching = asyncio.create_task(watch.keep_watch())
-    flowing = asyncio.create_task(flow.go())
+    watching = asyncio.create_task(watch.run())
+    flowing = asyncio.create_task(flow.run())
     try:
         await asyncio.wait({watching, flowing}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done() and watching.exception():
@@ -328,15 +330,15 @@ async def _watched(flow: UnitFlow, run: OpenRun, name: str, times: Times, rests:
     return f"nobody watched over its deadline: {type(fault).__name__}: {fault}" if fault else ""
 
 
-def _broken_off(exporting: Exporting, because: str) -> Exported:
+def _abort_export(exporting: Exporter, because: str) -> ExportResult:
     """Return what the CRM has by now, of an export that goes no further."""
-    exported = exporting.so_far()
+    exported = exporting.get_result()
     return replace(
-        exported, later=0, broken_off=True, reasons=(f"{Step.EXPORT}: {because}", *exported.reasons)
+        exported, later=0, is_aborted=True, reasons=(f"{Step.EXPORT}: {because}", *exported.reasons)
     )
 
 
-def _tell(run: OpenRun, name: str, unit: Unit) -> None:
+def _report_company(run: RunHandle, name: str, unit: WorkItem) -> None:
     run.observer(
         CompanyEnded(
             at=run.clock.now(),
@@ -349,23 +351,28 @@ def _tell(run: OpenRun, name: str, unit: Unit) -> None:
     )
 
 
-def _ending(
-    plan: NightPlan, flowed: Flowed, exported: Exported, *, late: str, missing: tuple[str, ...]
-) -> Ending:
+def _build_outcome(
+    plan: NightlyPlan,
+    flowed: PipelineResult,
+    exported: ExportResult,
+    *,
+    late: str,
+    missing: tuple[str, ...],
+) -> RunResult:
     summary = flowed.summary
-    state, reason = summary.ending()
-    reasons = [*summary.reasons, *exported.reasons, *filter(None, [flowed.unwatched])]
-    if flowed.refused:
-        reasons.insert(0, flowed.refused)
-        reason = f"{reason}: {flowed.refused}"
-    if flowed.given_back:
+    state, reason = summary.compute_outcome()
+    reasons = [*summary.reasons, *exported.reasons, *filter(None, [flowed.monitor_error])]
+    if flowed.refusal:
+        reasons.insert(0, flowed.refusal)
+        reason = f"{reason}: {flowed.refusal}"
+    if flowed.released:
         reasons.append(
-            f"{flowed.given_back} of them were under way; what they had paid for is in what this "
+            f"{flowed.released} of them were under way; what they had paid for is in what this "
             "run says it spent, and kept for when they are taken up again"
         )
     if missing and plan.deep:
         reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
-    if exported.later or exported.broken_off:
+    if exported.later or exported.is_aborted:
         state = RunState.PARTIAL
         rows = f"{exported.later} rows wait" if exported.later else "rows may wait"
         reason = "; ".join(filter(None, (reason, f"{rows} for the CRM")))
@@ -373,21 +380,23 @@ def _ending(
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
         reason = "; ".join(filter(None, (reason, waiting)))
-    reason = "; ".join(filter(None, (reason or plan.nobody, late)))
-    return Ending(
+    reason = "; ".join(filter(None, (reason or plan.empty_reason, late)))
+    return RunResult(
         state=state,
         reason=reason,
-        counts={**_planned(plan), **summary.counts, **exported.counts},
+        counts={**_count_plan(plan), **summary.counts, **exported.counts},
         cost=summary.cost,
         selected=summary.selected,
         reasons=tuple(reasons),
         remaining=summary.remaining,
         lacking=summary.lacking,
-        resume_at=(flowed.room_at or plan.room_at) if state is RunState.PARTIAL else None,
+        resume_at=(flowed.cap_resets_at or plan.cap_resets_at)
+        if state is RunState.PARTIAL
+        else None,
     )
 
 
-def _planned(plan: NightPlan) -> dict[str, int]:
+def _count_plan(plan: NightlyPlan) -> dict[str, int]:
     return {
         "register_new": plan.refreshed.new,
         "register_changed": plan.refreshed.changed,
@@ -396,5 +405,5 @@ def _planned(plan: NightPlan) -> dict[str, int]:
         "deep": plan.deep,
         "over_cap": plan.over_cap,
         "over_budget": plan.over_budget,
-        "looked_at_today": plan.looked_at_today,
+        "looked_at_today": plan.visited_today,
     }

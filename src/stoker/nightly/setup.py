@@ -14,39 +14,39 @@ from stoker.accounts.model import CrmConnection
 from stoker.base.clock import Clock
 from stoker.base.types import Step, TenantId
 from stoker.budgets.caps import Cap
-from stoker.budgets.charges import Used
-from stoker.budgets.gate import Gate
+from stoker.budgets.charges import Totals
+from stoker.budgets.gate import BudgetService
 from stoker.budgets.model import SharedStore
-from stoker.budgets.statements import left_of
+from stoker.budgets.statements import compute_left
 from stoker.budgets.windows import ResetRule
-from stoker.context import Backend, Store
-from stoker.crm.export import CrmExport, Exports
+from stoker.context import Backend, TenantStores
+from stoker.crm.export import CrmExport, ExporterFactory
 from stoker.crm.upsert import Crm
-from stoker.enrichment.forecast import Room
-from stoker.enrichment.history import taken
-from stoker.enrichment.model import CompanySources
-from stoker.enrichment.recent_runs import latest_nights
-from stoker.enrichment.vendor_needs import room
-from stoker.heat.learn import Learning
-from stoker.nightly.plan import Means, NightOrder, Planning
-from stoker.nightly.service import Night
-from stoker.nightly.targets import PLENTY, DepthRule
-from stoker.vendors.client import Asking
+from stoker.enrichment.forecast import VendorCapacity
+from stoker.enrichment.history import measure_usage
+from stoker.enrichment.model import CompanyVendors
+from stoker.enrichment.recent_runs import list_recent_lookups
+from stoker.enrichment.vendor_needs import compute_capacity
+from stoker.heat.learn import LookupFeedback
+from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
+from stoker.nightly.service import NightlyRun
+from stoker.nightly.targets import UNLIMITED, DepthRule
+from stoker.vendors.client import VendorClient
 
 if TYPE_CHECKING:
-    from stoker.connectors import Connectors
+    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
-PARKED = 200
+MIN_WAITING = 200
 
-GATHERS_FOR = timedelta(seconds=1)
+MIN_BATCH_WAIT = timedelta(seconds=1)
 
-PAID = ("tavily", "openai", "lusha", "zerobounce")
+PAID_VENDORS = ("tavily", "openai", "lusha", "zerobounce")
 
-_Made = TypeVar("_Made")
+_VendorT = TypeVar("_VendorT")
 
 
-def order_of(
+def build_nightly_options(
     own: Settings,
     *,
     reset: ResetRule,
@@ -54,48 +54,48 @@ def order_of(
     steps: Sequence[Step] = tuple(Step),
     from_run: str = "",
     again: bool = False,
-) -> NightOrder:
+) -> NightlyOptions:
     """Return what a night is to do, as a tenant's settings and a person say."""
     scheduling, verifier = own.scheduling, own.zerobounce
-    return NightOrder(
+    return NightlyOptions(
         rule_name=own.icp.rule_name,
-        companies=scheduling.daily_cap_per_tenant,
+        max_companies=scheduling.daily_cap_per_tenant,
         limit=limit,
         depths=DepthRule(
-            shallow_units=own.pull_units("crawl", deep=False),
-            deep_units=own.pull_units("crawl", deep=True),
+            shallow_units=own.get_pull_units("crawl", deep=False),
+            deep_units=own.get_pull_units("crawl", deep=True),
         ),
         score=own.score.rule(),
         steps=tuple(steps),
-        at_once=scheduling.company_concurrency,
+        concurrency=scheduling.company_concurrency,
         # As many as may wait while batches of addresses go at their vendor's pace.
-        parked=max(PARKED, 25 * scheduling.company_concurrency),
-        gathers_for=max(GATHERS_FOR, timedelta(seconds=verifier.per_s / verifier.calls)),
+        max_waiting=max(MIN_WAITING, 25 * scheduling.company_concurrency),
+        batch_wait=max(MIN_BATCH_WAIT, timedelta(seconds=verifier.per_s / verifier.calls)),
         # As many as end at about the same time; more would come late, fewer cost a CRM more calls.
-        sent_together=max(3, min(50, scheduling.company_concurrency)),
+        export_batch_size=max(3, min(50, scheduling.company_concurrency)),
         corpus_limit=own.extract.corpus_char_limit,
-        keeps_corpus=own.crawl.persist_corpus,
-        may_take=timedelta(minutes=scheduling.deadline_minutes),
+        keep_corpus=own.crawl.persist_corpus,
+        time_limit=timedelta(minutes=scheduling.deadline_minutes),
         reset=reset,
         from_run=from_run,
-        again=again,
+        include_done=again,
     )
 
 
-def sources_for(connectors: Connectors, tenant: TenantId) -> CompanySources:
+def build_vendors(connectors: VendorFactory, tenant: TenantId) -> CompanyVendors:
     """Return whom a tenant's night may ask: everybody there is a key for."""
-    from stoker.crawl.extract import plainly_extracted
-    from stoker.crawl.visit import site_named
+    from stoker.crawl.extract import extract_facts
+    from stoker.crawl.visit import parse_site
 
-    def if_on(name: str, make: Callable[[TenantId], _Made]) -> _Made | None:
-        return None if connectors.why_off(name, tenant) else make(tenant)
+    def if_on(name: str, make: Callable[[TenantId], _VendorT]) -> _VendorT | None:
+        return None if connectors.get_off_reason(name, tenant) else make(tenant)
 
-    return CompanySources(
-        visits=connectors.crawler(),
-        site_named=site_named,
-        plain=plainly_extracted,
+    return CompanyVendors(
+        crawler=connectors.crawler(),
+        to_site=parse_site,
+        extract_facts=extract_facts,
         search=if_on("tavily", connectors.search),
-        model=if_on("openai", connectors.extractor),
+        llm=if_on("openai", connectors.extractor),
         rationales=if_on("openai", connectors.rationales),
         people=if_on("lusha", connectors.people),
         reveal=if_on("lusha", connectors.reveal),
@@ -103,8 +103,8 @@ def sources_for(connectors: Connectors, tenant: TenantId) -> CompanySources:
     )
 
 
-def crm_at(
-    connectors: Connectors,
+def open_crm(
+    connectors: VendorFactory,
     tenant: TenantId,
     connection: CrmConnection | None,
     *,
@@ -121,63 +121,65 @@ def crm_at(
     )
 
 
-def exports_for(connectors: Connectors, tenant: TenantId, *, own: Settings) -> Exports:
+def build_exporter(
+    connectors: VendorFactory, tenant: TenantId, *, own: Settings
+) -> ExporterFactory:
     """Return what puts a tenant's results into its CRM."""
     return CrmExport(
-        lambda connection: crm_at(connectors, tenant, connection), least=own.score.min_export
+        lambda connection: open_crm(connectors, tenant, connection), least=own.score.min_export
     )
 
 
-def night_for(
+def build_nightly_run(
     tenant: TenantId,
-    order: NightOrder,
+    order: NightlyOptions,
     *,
     own: Settings,
     backend: Backend,
-    connectors: Connectors,
-    gate: Callable[[], Awaitable[Gate]],
-    asking: Callable[[], Awaitable[Asking]],
+    connectors: VendorFactory,
+    gate: Callable[[], Awaitable[BudgetService]],
+    asking: Callable[[], Awaitable[VendorClient]],
     caps: Callable[[], Awaitable[tuple[Cap, ...]]],
-    exports: Exports | None,
+    exports: ExporterFactory | None,
     owner: str,
     clock: Clock,
-) -> Night:
+) -> NightlyRun:
     """Return a tenant's night."""
-    means = means_for(
+    means = build_capacity_reader(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=order.reset
     )
-    return Night(
+    return NightlyRun(
         order,
-        planning=Planning(order, registry=backend.registry(), means=lambda: means(clock)),
+        planning=NightlyPlanner(order, registry=backend.registry(), means=lambda: means(clock)),
         gate=gate,
         asking=asking,
-        sources=sources_for(connectors, tenant),
+        sources=build_vendors(connectors, tenant),
         exports=exports,
         owner=owner,
-        learning=learning_of(own),
+        learning=build_learning(own),
     )
 
 
-def learning_of(own: Settings) -> Learning:
+def build_learning(own: Settings) -> LookupFeedback:
     """Return how a tenant's looks are learned from."""
-    return Learning(heat=own.heat.rule(), tiers=own.heat.tiers(), beliefs=own.pulls.beliefs())
+    return LookupFeedback(heat=own.heat.rule(), tiers=own.heat.tiers(), beliefs=own.pulls.beliefs())
 
 
-def means_for(
+def build_capacity_reader(
     tenant: TenantId,
     *,
     own: Settings,
     backend: Backend,
-    connectors: Connectors,
+    connectors: VendorFactory,
     caps: Callable[[], Awaitable[tuple[Cap, ...]]],
     reset: ResetRule,
-) -> Callable[[Clock], Awaitable[Means]]:
+) -> Callable[[Clock], Awaitable[Capacity]]:
     """Return what says, when asked, what a tenant has left and how fast vendors may be called."""
     store = backend.tenant(tenant)
-    on = [name for name in PAID if not connectors.why_off(name, tenant)]
+    on = [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)]
 
-    async def means(clock: Clock) -> Means:
-        return await means_of(
+    async def means(clock: Clock) -> Capacity:
+        return await read_capacity(
             store,
             await caps(),
             shared=backend.shared(),
@@ -190,8 +192,8 @@ def means_for(
     return means
 
 
-async def means_of(
-    store: Store,
+async def read_capacity(
+    store: TenantStores,
     caps: Sequence[Cap],
     *,
     shared: SharedStore,
@@ -199,31 +201,31 @@ async def means_of(
     connectors: Sequence[str],
     reset: ResetRule,
     clock: Clock,
-) -> Means:
+) -> Capacity:
     """Return what is left of a tenant's caps now, and how fast its vendors may be called.
 
     Of caps it shares, what others have left of them; who they are and what they took is not told.
     With it comes what its latest nights took of its vendors.
     """
     now = clock.now()
-    changes = {**await shared.cap_changes(), **await store.money.cap_changes()}
-    used: dict[tuple[str, str], Used] = {
+    changes = {**await shared.list_cap_changes(), **await store.money.list_cap_changes()}
+    used: dict[tuple[str, str], Totals] = {
         (each.cap, each.window): each.used
-        for each in (*await shared.usage(), *await store.money.usage())
+        for each in (*await shared.list_usage(), *await store.money.list_usage())
     }
 
     def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
-        return left_of(names, among, changes, used, reset=reset, now=now)
+        return compute_left(names, among, changes, used, reset=reset, now=now)
 
-    rooms, nights = {"crawl": Room()}, await latest_nights(store)
+    rooms, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
     for name, free in left(connectors, caps).items():
-        said = own.connector(name)
+        said = own.get_connector(name)
         per_minute = said.calls * said.share / said.per_s * 60
-        took = taken(nights, name)
-        rooms[name] = room(name, free=free, per_minute=per_minute, took=took)
+        took = measure_usage(nights, name)
+        rooms[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
     of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))
-    return Means(
-        tenant_units=of_all.get("pull_units", PLENTY),
-        connector_units=of_looks["crawl"].get("pull_units", PLENTY),
-        rooms=rooms,
+    return Capacity(
+        tenant_units=of_all.get("pull_units", UNLIMITED),
+        connector_units=of_looks["crawl"].get("pull_units", UNLIMITED),
+        vendors=rooms,
     )

@@ -15,75 +15,85 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from stoker.accounts.company_store import put_dossier
-from stoker.accounts.model import CompanyId, Dossier, SentRow
-from stoker.accounts.row_checks import kept_dossier, kept_id, kept_owner, kept_run_name
+from stoker.accounts.company_store import save_company_record
+from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
+from stoker.accounts.row_checks import (
+    validate_company_id,
+    validate_company_record,
+    validate_owner,
+    validate_run_name,
+)
 from stoker.base.errors import ConflictError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Depth, TenantId
-from stoker.db.codec import kept_text
+from stoker.db.codec import validate_text
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    asked,
-    json_value,
-    moment,
-    moment_text,
-    optional_moment,
-    optional_moment_text,
+    from_db_json,
+    from_db_time,
+    from_optional_db_time,
+    split_into_batches,
+    to_db_time,
+    to_optional_db_time,
 )
-from stoker.db.values import kept_name
-from stoker.enrichment.model import Unit, UnitState
-from stoker.nightly.row_checks import kept_end, kept_sent, kept_unit, latest_sent
+from stoker.db.values import validate_key
+from stoker.enrichment.model import WorkItem, WorkState
+from stoker.nightly.row_checks import (
+    choose_latest_sent,
+    validate_item,
+    validate_item_end,
+    validate_sent_rows,
+)
 
-UNIT = (
+ITEM_COLUMNS = (
     "company_id, place, depth, state, owner, until_at, because, reasons, cost, saved, seconds, "
     "ended_at"
 )
 
-SENT = "run, external_id, model, digest, sent, before, at"
+SENT_COLUMNS = "run, external_id, model, digest, sent, before, at"
 
 
-def unit_values(unit: Unit) -> dict[str, Value]:
-    """Return a unit as the values of its row, in the order of `UNIT`."""
+def item_to_values(unit: WorkItem) -> dict[str, Value]:
+    """Return a unit as the values of its row, in the order of `ITEM_COLUMNS`."""
     return {
         "company_id": unit.company,
-        "place": unit.place,
+        "place": unit.rank,
         "depth": unit.depth,
         "state": unit.state,
         "owner": unit.owner,
-        "until_at": optional_moment_text(unit.until),
-        "because": unit.because,
+        "until_at": to_optional_db_time(unit.claimed_until),
+        "because": unit.reason,
         "reasons": compact_json(list(unit.reasons)),
         "cost": compact_json(unit.cost),
         "saved": compact_json(unit.saved),
         "seconds": compact_json(unit.seconds),
-        "ended_at": optional_moment_text(unit.ended_at),
+        "ended_at": to_optional_db_time(unit.ended_at),
     }
 
 
-def unit_of(row: tuple[Any, ...]) -> Unit:
-    """Return the unit in a row of `UNIT`."""
+def parse_item(row: tuple[Any, ...]) -> WorkItem:
+    """Return the unit in a row of `ITEM_COLUMNS`."""
     company, place, depth, state, owner, until_at, because, reasons, cost, saved, seconds, end = row
-    return Unit(
+    return WorkItem(
         company=company,
-        place=place,
+        rank=place,
         depth=Depth(depth),
-        state=UnitState(state),
+        state=WorkState(state),
         owner=owner,
-        until=optional_moment(until_at),
-        because=because,
-        reasons=tuple(json_value(reasons)),
-        cost=json_value(cost),
-        saved=json_value(saved),
-        seconds=json_value(seconds),
-        ended_at=optional_moment(end),
+        claimed_until=from_optional_db_time(until_at),
+        reason=because,
+        reasons=tuple(from_db_json(reasons)),
+        cost=from_db_json(cost),
+        saved=from_db_json(saved),
+        seconds=from_db_json(seconds),
+        ended_at=from_optional_db_time(end),
     )
 
 
-def sent_row(row: SentRow) -> tuple[Value, ...]:
-    """Return what was written into a record as its row, in the order of `SENT`."""
+def sent_to_row(row: SentRow) -> tuple[Value, ...]:
+    """Return what was written into a record as its row, in the order of `SENT_COLUMNS`."""
     return (
         row.run,
         row.external_id,
@@ -91,38 +101,38 @@ def sent_row(row: SentRow) -> tuple[Value, ...]:
         row.digest,
         compact_json(row.values),
         compact_json(row.before),
-        moment_text(row.at),
+        to_db_time(row.at),
     )
 
 
-def sent_of(row: tuple[Any, ...]) -> SentRow:
-    """Return what was written, from a row of `SENT`."""
+def parse_sent_row(row: tuple[Any, ...]) -> SentRow:
+    """Return what was written, from a row of `SENT_COLUMNS`."""
     run, external_id, model, digest, sent, before, at = row
     return SentRow(
         external_id=external_id,
         model=model,
         digest=digest,
-        values=json_value(sent),
-        before=json_value(before),
+        values=from_db_json(sent),
+        before=from_db_json(before),
         run=run,
-        at=moment(at),
+        at=from_db_time(at),
     )
 
 
-PASSING_OVER = "FOR UPDATE SKIP LOCKED"
+SKIP_LOCKED = "FOR UPDATE SKIP LOCKED"
 
-PLAN = f"""
-INSERT INTO company_enrichment_runs (tenant_id, run, {UNIT})
+INSERT_ITEM = f"""
+INSERT INTO company_enrichment_runs (tenant_id, run, {ITEM_COLUMNS})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 
-PLANNED = """
+COUNT_PLANNED = """
 SELECT count(*) FROM asked JOIN company_enrichment_runs u
     ON u.tenant_id = :tenant AND u.run = :run AND u.company_id = asked.id
 """
 
 # The next ones are looked up once and for all, before any is changed.
-TAKE = f"""
+CLAIM_ITEMS = f"""
 WITH next_units AS MATERIALIZED (
     SELECT company_id FROM company_enrichment_runs
     WHERE tenant_id = :tenant AND run = :run AND state IN ('waiting', 'taken')
@@ -131,21 +141,21 @@ WITH next_units AS MATERIALIZED (
 )
 UPDATE company_enrichment_runs SET state = 'taken', owner = :owner, until_at = :until
 WHERE tenant_id = :tenant AND run = :run AND company_id IN (SELECT company_id FROM next_units)
-RETURNING {UNIT}
+RETURNING {ITEM_COLUMNS}
 """
 
-TAKEN = "WHERE tenant_id = :tenant AND run = :run AND state = 'taken' AND owner = :owner"
+CLAIMED_BY_OWNER = "WHERE tenant_id = :tenant AND run = :run AND state = 'taken' AND owner = :owner"
 
-KEEP = f"""
+EXTEND_CLAIMS = f"""
 UPDATE company_enrichment_runs SET
-    until_at = CASE WHEN until_at > :until THEN until_at ELSE :until END {TAKEN}
+    until_at = CASE WHEN until_at > :until THEN until_at ELSE :until END {CLAIMED_BY_OWNER}
 """
 
-GIVE_BACK = f"""
-UPDATE company_enrichment_runs SET state = 'waiting', owner = '', until_at = NULL {TAKEN}
+RELEASE_ITEMS = f"""
+UPDATE company_enrichment_runs SET state = 'waiting', owner = '', until_at = NULL {CLAIMED_BY_OWNER}
 """
 
-FINISH = """
+FINISH_ITEM = """
 UPDATE company_enrichment_runs SET depth = :depth, state = :state, until_at = :until_at,
     because = :because, reasons = :reasons, cost = :cost, saved = :saved, seconds = :seconds,
     ended_at = :ended_at
@@ -153,156 +163,166 @@ WHERE tenant_id = :tenant AND run = :run AND company_id = :company_id AND owner 
     AND state IN ('waiting', 'taken')
 """
 
-UNITS = f"""
-SELECT {UNIT} FROM company_enrichment_runs
+SELECT_ITEMS = f"""
+SELECT {ITEM_COLUMNS} FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND run = :run AND place > :after
 """
 
-COUNT = """
+COUNT_ITEMS = """
 SELECT state, count(*) FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND run = :run GROUP BY state
 """
 
-LAST_LOOK = f"""
-SELECT run, {UNIT} FROM company_enrichment_runs
+SELECT_LAST_ITEM = f"""
+SELECT run, {ITEM_COLUMNS} FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND company_id = :company ORDER BY run DESC LIMIT 1
 """
 
-KEEP_SENT = f"""
-INSERT INTO crm_sent_rows (tenant_id, {SENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+UPSERT_SENT_ROW = f"""
+INSERT INTO crm_sent_rows (tenant_id, {SENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, run, external_id) DO UPDATE SET
     model = excluded.model, digest = excluded.digest, sent = excluded.sent, at = excluded.at
 """
 
-SENT_ROWS = f"""
-SELECT s.{SENT.replace(", ", ", s.")}
+SELECT_SENT_ROWS = f"""
+SELECT s.{SENT_COLUMNS.replace(", ", ", s.")}
 FROM asked JOIN crm_sent_rows s ON s.tenant_id = :tenant AND s.external_id = asked.id
 """
 
-SENT_BY = f"""
-SELECT {SENT} FROM crm_sent_rows WHERE tenant_id = :tenant AND run = :run AND external_id > :after
+SELECT_SENT_BY_RUN = f"""
+SELECT {SENT_COLUMNS} FROM crm_sent_rows WHERE tenant_id = :tenant AND run = :run AND external_id >
+:after
 ORDER BY external_id LIMIT :limit
 """
 
 
-class SqlNights:
+class SqlWorkStore:
     """A `NightStore` in the tables `company_enrichment_runs` and `crm_sent_rows`."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId, *, passing_over: str = "") -> None:
+    def __init__(self, database: Database, tenant: TenantId, *, passing_over: str = "") -> None:
         self._database = database
         self._tenant = tenant
-        self._take = TAKE.format(passing_over=passing_over)
+        self._claim_query = CLAIM_ITEMS.format(passing_over=passing_over)
 
-    async def plan_units(self, run: str, units: Sequence[Unit]) -> int:
-        kept_run_name(run)
-        planned: dict[str, Unit] = {}
+    async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
+        validate_run_name(run)
+        planned: dict[str, WorkItem] = {}
         for unit in units:
-            planned.setdefault(unit.company, kept_unit(unit))
+            planned.setdefault(unit.company, validate_item(unit))
         rows = [
-            (self._tenant, run, *unit_values(planned[company]).values())
+            (self._tenant, run, *item_to_values(planned[company]).values())
             for company in sorted(planned)
         ]
 
         def plan(tx: Transaction) -> int:
-            new = tx.change_many(PLAN, rows)
-            if new < len(rows) and self._there(tx, run, sorted(planned)) < len(rows):
+            new = tx.execute_many(INSERT_ITEM, rows)
+            if new < len(rows) and self._count_existing(tx, run, sorted(planned)) < len(rows):
                 raise ConflictError("a place in the order is another unit's; nothing was written")
             return new
 
         return await self._database.write(plan) if rows else 0
 
-    async def take_units(
+    async def claim_items(
         self, run: str, *, owner: str, until: datetime, now: datetime, limit: int
-    ) -> list[Unit]:
+    ) -> list[WorkItem]:
         values = {
-            "until": moment_text(until),
-            "now": moment_text(now),
-            "owner": kept_owner(owner),
-            "run": kept_run_name(run),
+            "until": to_db_time(until),
+            "now": to_db_time(now),
+            "owner": validate_owner(owner),
+            "run": validate_run_name(run),
         }
         rows = await self._database.write(
-            lambda tx: tx.rows(self._take, tenant=self._tenant, limit=limit, **values)
+            lambda tx: tx.query(self._claim_query, tenant=self._tenant, limit=limit, **values)
         )
-        return sorted(map(unit_of, rows), key=lambda unit: unit.place)
+        return sorted(map(parse_item, rows), key=lambda unit: unit.rank)
 
-    async def keep_units(self, run: str, *, owner: str, until: datetime) -> int:
-        return await self._change_taken(KEEP, run, owner, until=moment_text(until))
+    async def extend_claims(self, run: str, *, owner: str, until: datetime) -> int:
+        return await self._update_claimed(EXTEND_CLAIMS, run, owner, until=to_db_time(until))
 
-    async def finish_unit(self, run: str, unit: Unit, dossier: Dossier | None) -> bool:
-        values, found = unit_values(kept_end(unit, dossier)), dossier and kept_dossier(dossier)
-        values["run"] = kept_run_name(run)
+    async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
+        values, found = (
+            item_to_values(validate_item_end(unit, dossier)),
+            dossier and validate_company_record(dossier),
+        )
+        values["run"] = validate_run_name(run)
         del values["place"]
 
         def finish(tx: Transaction) -> bool:
-            if not tx.change(FINISH, tenant=self._tenant, **values):
+            if not tx.execute(FINISH_ITEM, tenant=self._tenant, **values):
                 return False
             if found is not None:
-                put_dossier(tx, self._tenant, found)
+                save_company_record(tx, self._tenant, found)
             return True
 
         return await self._database.write(finish)
 
-    async def give_back_units(self, run: str, *, owner: str) -> int:
-        return await self._change_taken(GIVE_BACK, run, owner)
+    async def release_items(self, run: str, *, owner: str) -> int:
+        return await self._update_claimed(RELEASE_ITEMS, run, owner)
 
-    async def units(
-        self, run: str, *, states: Sequence[UnitState] = (), after: int = -1, limit: int = 1000
-    ) -> list[Unit]:
-        query = UNITS
-        values: dict[str, Value] = {"run": kept_run_name(run), "after": after, "limit": limit}
+    async def list_items(
+        self, run: str, *, states: Sequence[WorkState] = (), after: int = -1, limit: int = 1000
+    ) -> list[WorkItem]:
+        query = SELECT_ITEMS
+        values: dict[str, Value] = {"run": validate_run_name(run), "after": after, "limit": limit}
         if states:
             named: dict[str, Value] = {f"s{n}": state for n, state in enumerate(states)}
             query, values = f"{query} AND state IN (:{', :'.join(named)})", values | named
         query += " ORDER BY place LIMIT :limit"
-        rows = await self._database.read(lambda tx: tx.rows(query, tenant=self._tenant, **values))
-        return [unit_of(row) for row in rows]
+        rows = await self._database.read(lambda tx: tx.query(query, tenant=self._tenant, **values))
+        return [parse_item(row) for row in rows]
 
-    async def count_units(self, run: str) -> dict[UnitState, int]:
-        kept_run_name(run)
-        rows = await self._database.read(lambda tx: tx.rows(COUNT, tenant=self._tenant, run=run))
-        return {UnitState(state): count for state, count in rows}
-
-    async def last_look(self, company: CompanyId) -> tuple[str, Unit] | None:
-        kept_id(company)
+    async def count_items(self, run: str) -> dict[WorkState, int]:
+        validate_run_name(run)
         rows = await self._database.read(
-            lambda tx: tx.rows(LAST_LOOK, tenant=self._tenant, company=company)
+            lambda tx: tx.query(COUNT_ITEMS, tenant=self._tenant, run=run)
         )
-        return (rows[0][0], unit_of(rows[0][1:])) if rows else None
+        return {WorkState(state): count for state, count in rows}
 
-    async def sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
-        names = sorted({kept_name(name, what="a record's external id") for name in external_ids})
+    async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
+        validate_company_id(company)
+        rows = await self._database.read(
+            lambda tx: tx.query(SELECT_LAST_ITEM, tenant=self._tenant, company=company)
+        )
+        return (rows[0][0], parse_item(rows[0][1:])) if rows else None
+
+    async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
+        names = sorted({validate_key(name, what="a record's external id") for name in external_ids})
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = []
-            for query, some in asked(SENT_ROWS, names):
-                found += tx.rows(query, tenant=self._tenant, **some)
+            for query, some in split_into_batches(SELECT_SENT_ROWS, names):
+                found += tx.query(query, tenant=self._tenant, **some)
             return found
 
-        return latest_sent(map(sent_of, await self._database.read(find) if names else []))
+        return choose_latest_sent(
+            map(parse_sent_row, await self._database.read(find) if names else [])
+        )
 
-    async def keep_sent(self, rows: Sequence[SentRow]) -> None:
-        kept = sorted(kept_sent(rows), key=lambda row: (row.run, row.external_id))
-        values = [(self._tenant, *sent_row(row)) for row in kept]
+    async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
+        kept = sorted(validate_sent_rows(rows), key=lambda row: (row.run, row.external_id))
+        values = [(self._tenant, *sent_to_row(row)) for row in kept]
         if values:
-            await self._database.write(lambda tx: tx.change_many(KEEP_SENT, values))
+            await self._database.write(lambda tx: tx.execute_many(UPSERT_SENT_ROW, values))
 
-    async def sent_by(self, run: str, *, after: str = "", limit: int = 1000) -> list[SentRow]:
-        kept_text(after, what="a record's external id")
-        values = {"run": kept_run_name(run), "after": after}
+    async def list_sent_rows(
+        self, run: str, *, after: str = "", limit: int = 1000
+    ) -> list[SentRow]:
+        validate_text(after, what="a record's external id")
+        values = {"run": validate_run_name(run), "after": after}
         rows = await self._database.read(
-            lambda tx: tx.rows(SENT_BY, tenant=self._tenant, limit=limit, **values)
+            lambda tx: tx.query(SELECT_SENT_BY_RUN, tenant=self._tenant, limit=limit, **values)
         )
-        return [sent_of(row) for row in rows]
+        return [parse_sent_row(row) for row in rows]
 
-    async def _change_taken(self, query: str, run: str, owner: str, **values: Value) -> int:
-        values |= {"run": kept_run_name(run), "owner": kept_owner(owner)}
+    async def _update_claimed(self, query: str, run: str, owner: str, **values: Value) -> int:
+        values |= {"run": validate_run_name(run), "owner": validate_owner(owner)}
         return await self._database.write(
-            lambda tx: tx.change(query, tenant=self._tenant, **values)
+            lambda tx: tx.execute(query, tenant=self._tenant, **values)
         )
 
-    def _there(self, tx: Transaction, run: str, companies: Sequence[str]) -> int:
+    def _count_existing(self, tx: Transaction, run: str, companies: Sequence[str]) -> int:
         counts = [
-            tx.rows(query, tenant=self._tenant, run=run, **some)[0][0]
-            for query, some in asked(PLANNED, companies)
+            tx.query(query, tenant=self._tenant, run=run, **some)[0][0]
+            for query, some in split_into_batches(COUNT_PLANNED, companies)
         ]
         return sum(counts)

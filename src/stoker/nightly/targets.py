@@ -24,13 +24,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from stoker.accounts.icp import IcpRule, fit
-from stoker.accounts.model import AccountStore, CompanyId, Standing
+from stoker.accounts.icp import IcpRule, match_icp
+from stoker.accounts.model import AccountStore, Candidate, CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
-from stoker.enrichment.model import Unit, UnitState, was_look
+from stoker.enrichment.model import WorkItem, WorkState, is_lookup
 
-PLENTY = 10**15
+UNLIMITED = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,55 +47,55 @@ class DepthRule:
 class Selection:
     """Tonight's units in order, and what became of the other candidates."""
 
-    units: tuple[Unit, ...]
+    items: tuple[WorkItem, ...]
     candidates: int
     over_cap: int  # there were better ones for every place of tonight
     over_budget: int  # there was a place, but nothing left to pay for a look
-    looked_at_today: int = 0  # and so not looked at again
+    visited_today: int = 0  # and so not looked at again
 
 
-def rank(standing: Standing) -> tuple[bool, bool, float, float, str]:
+def compute_rank(standing: Candidate) -> tuple[bool, bool, float, float, str]:
     """Return what candidates are ordered by; smaller is sooner."""
     seen = standing.last_seen_at.timestamp() if standing.last_seen_at else float("-inf")
     return (standing.scored, standing.contacts > 0, -seen, -standing.heat, standing.id)
 
 
-def looked_at_since(standing: Standing, day_began_at: datetime | None) -> bool:
+def was_visited_since(standing: Candidate, day_began_at: datetime | None) -> bool:
     """Say whether a company was looked at since then; without a day, nobody was."""
     looked = standing.last_looked_at
     return day_began_at is not None and looked is not None and looked >= day_began_at
 
 
-def places(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
+def compute_open_capacity(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
     """Return how many companies may still be looked at: by the day's cap, by this night's limit."""
     left = max(cap - looked_at_today, 0)
     return left if limit is None else min(left, limit)
 
 
-def within_places(
-    units: Iterable[Unit],
+def limit_to_capacity(
+    units: Iterable[WorkItem],
     *,
     cap: int,
     limit: int | None = None,
     looked_at_today: int = 0,
     again: Collection[CompanyId] = (),
-) -> tuple[Unit, ...]:
+) -> tuple[WorkItem, ...]:
     """Return those of these units that there are places for, the first ones first.
 
     Whoever was looked at today and is to be looked at `again` has its place of the day already.
     """
-    room, kept = places(cap, looked_at_today=looked_at_today), list[Unit]()
+    room, kept = compute_open_capacity(cap, looked_at_today=looked_at_today), list[WorkItem]()
     for unit in units:
         if limit is not None and len(kept) >= limit:
             break
         new = unit.company not in again
         if not new or room:
             room -= new
-            kept.append(replace(unit, place=len(kept)))
+            kept.append(replace(unit, rank=len(kept)))
     return tuple(kept)
 
 
-class Targets:
+class TargetPicker:
     """Gathers candidates, any number of them, in memory for the places of one night.
 
     Whoever was looked at since the day began is chosen only `again`, if that is wanted; it has used
@@ -118,39 +118,43 @@ class Targets:
         if least < 0:
             raise ConfigError(f"a night has at least 0 places and units, not {least}")
         self._cap = cap
-        self._most = places(cap, limit=limit)
+        self._max_items = compute_open_capacity(cap, limit=limit)
         self.day_began_at = day_began_at
-        self._again = again
-        self._known = known
-        self._aside = frozenset(aside)
-        self._new: list[Standing] = []
-        self._old: list[Standing] = []
-        self._seen = self._today = self._set_aside = 0
+        self._include_visited = again
+        self._known_only = known
+        self._excluded = frozenset(aside)
+        self._unvisited: list[Candidate] = []
+        self._visited: list[Candidate] = []
+        self._seen = self._visited_today = self._excluded_count = 0
 
-    def add(self, candidates: Iterable[Standing]) -> None:
+    def add(self, candidates: Iterable[Candidate]) -> None:
         """Consider these too."""
-        new: list[Standing] = []
-        old: list[Standing] = []
+        new: list[Candidate] = []
+        old: list[Candidate] = []
         for standing in candidates:
-            if self._known and standing.last_looked_at is None:
+            if self._known_only and standing.last_looked_at is None:
                 continue
-            if standing.id in self._aside:
-                self._set_aside += 1
+            if standing.id in self._excluded:
+                self._excluded_count += 1
                 continue
-            looked = looked_at_since(standing, self.day_began_at)
+            looked = was_visited_since(standing, self.day_began_at)
             (old if looked else new).append(standing)
         self._seen += len(new) + len(old)
-        self._today += len(old)
-        self._new = heapq.nsmallest(self._most, [*self._new, *new], key=rank)
-        if self._again:
-            self._old = heapq.nsmallest(self._most, [*self._old, *old], key=rank)
+        self._visited_today += len(old)
+        self._unvisited = heapq.nsmallest(
+            self._max_items, [*self._unvisited, *new], key=compute_rank
+        )
+        if self._include_visited:
+            self._visited = heapq.nsmallest(
+                self._max_items, [*self._visited, *old], key=compute_rank
+            )
 
-    def selection(
+    def pick(
         self,
         *,
         now: datetime,
         rule: DepthRule | None = None,
-        pull_units: int = PLENTY,
+        pull_units: int = UNLIMITED,
         looked_at: int = 0,
     ) -> Selection:
         """Choose those that `pull_units` can pay for, the most wanted first.
@@ -160,43 +164,45 @@ class Targets:
         """
         if pull_units < 0:
             raise ConfigError(f"a night has at least 0 places and units, not {pull_units}")
-        room = places(self._cap, looked_at_today=max(looked_at, self._today))
-        chosen = sorted([*self._new[:room], *self._old], key=rank)[: self._most]
-        units = _paid_for(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
-        passed_over = 0 if self._again else self._today
+        room = compute_open_capacity(self._cap, looked_at_today=max(looked_at, self._visited_today))
+        chosen = sorted([*self._unvisited[:room], *self._visited], key=compute_rank)[
+            : self._max_items
+        ]
+        units = _choose_affordable(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
+        passed_over = 0 if self._include_visited else self._visited_today
         return Selection(
-            units=units,
-            candidates=self._seen + self._set_aside,
+            items=units,
+            candidates=self._seen + self._excluded_count,
             over_cap=self._seen - passed_over - len(chosen),
             over_budget=len(chosen) - len(units),
-            looked_at_today=passed_over,
+            visited_today=passed_over,
         )
 
 
-def select(
-    candidates: Iterable[Standing],
+def choose_targets(
+    candidates: Iterable[Candidate],
     *,
     cap: int,
     now: datetime,
     rule: DepthRule | None = None,
-    pull_units: int = PLENTY,
+    pull_units: int = UNLIMITED,
     limit: int | None = None,
     day_began_at: datetime | None = None,
     again: bool = False,
 ) -> Selection:
     """Choose among these, and whoever of them was looked at since the day began."""
-    targets = Targets(cap=cap, limit=limit, day_began_at=day_began_at, again=again)
+    targets = TargetPicker(cap=cap, limit=limit, day_began_at=day_began_at, again=again)
     targets.add(candidates)
-    return targets.selection(now=now, rule=rule, pull_units=pull_units)
+    return targets.pick(now=now, rule=rule, pull_units=pull_units)
 
 
-def _paid_for(
-    chosen: Iterable[Standing], *, now: datetime, rule: DepthRule, pull_units: int
-) -> tuple[Unit, ...]:
-    units: list[Unit] = []
+def _choose_affordable(
+    chosen: Iterable[Candidate], *, now: datetime, rule: DepthRule, pull_units: int
+) -> tuple[WorkItem, ...]:
+    units: list[WorkItem] = []
     left = pull_units
     for standing in chosen:
-        depth, because = wanted_depth(standing, now=now, rule=rule)
+        depth, because = choose_depth(standing, now=now, rule=rule)
         if depth is Depth.DEEP and left < rule.deep_units:
             depth = Depth.SHALLOW
             because = f"{because}; shallow, as only {left} pull units are left"
@@ -205,17 +211,19 @@ def _paid_for(
             break  # everybody after it would be paid for before it otherwise
         left -= price
         units.append(
-            Unit(
+            WorkItem(
                 company=standing.id,
-                place=len(units),
+                rank=len(units),
                 depth=depth,
-                because=f"{chosen_because(standing)}; {because}",
+                reason=f"{format_choice_reason(standing)}; {because}",
             )
         )
     return tuple(units)
 
 
-def affordable(looks: Iterable[Depth], *, rule: DepthRule, pull_units: int) -> tuple[int, int]:
+def compute_affordable(
+    looks: Iterable[Depth], *, rule: DepthRule, pull_units: int
+) -> tuple[int, int]:
     """Return the pull units that looks in this order take, and how many there are too few for.
 
     As when they are made: a deep one that cannot be paid for becomes a shallow one.
@@ -229,7 +237,7 @@ def affordable(looks: Iterable[Depth], *, rule: DepthRule, pull_units: int) -> t
     return taken, left_out
 
 
-def wanted_depth(standing: Standing, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
+def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
     """Return how deep a look this company deserves, money aside, and because of what."""
     if not standing.scored:
         return Depth.DEEP, "deep, as nothing is known yet"
@@ -244,7 +252,7 @@ def wanted_depth(standing: Standing, *, now: datetime, rule: DepthRule) -> tuple
     return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"
 
 
-def chosen_because(standing: Standing) -> str:
+def format_choice_reason(standing: Candidate) -> str:
     """Say which part of the order put this company where it is."""
     if not standing.scored:
         return "never scored"
@@ -254,58 +262,58 @@ def chosen_because(standing: Standing) -> str:
     return f"last seen {seen}, heat {standing.heat:.2f}"
 
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 
-async def find_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE) -> int:
+async def update_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE_SIZE) -> int:
     """Hold every company against the rule and remember those that fit; return how many.
 
     Page by page: whoever stops in between has the companies so far, and the others as they were.
     """
     found, after = 0, ""
-    while companies := await accounts.companies(after=after, limit=page):
-        fitting = [company.id for company in companies if fit(company, rule).fits]
+    while companies := await accounts.list_companies(after=after, limit=page):
+        fitting = [company.id for company in companies if match_icp(company, rule).fits]
         last = companies[-1].id
-        await accounts.put_candidates(fitting, rule=rule.name, after=after, upto=last)
+        await accounts.save_candidates(fitting, rule=rule.name, after=after, upto=last)
         found, after = found + len(fitting), last
-    await accounts.put_candidates((), rule=rule.name, after=after)
+    await accounts.save_candidates((), rule=rule.name, after=after)
     return found
 
 
 async def select_targets(
     accounts: AccountStore,
     rule: IcpRule,
-    targets: Targets,
+    targets: TargetPicker,
     *,
     now: datetime,
     depths: DepthRule,
-    pull_units: int = PLENTY,
-    page: int = PAGE,
+    pull_units: int = UNLIMITED,
+    page: int = PAGE_SIZE,
 ) -> Selection:
     """Choose tonight's companies among the candidates, in order, as `core.targets` does."""
     after = ""
-    while standings := await accounts.candidates(rule=rule.name, after=after, limit=page):
+    while standings := await accounts.list_candidates(rule=rule.name, after=after, limit=page):
         after = standings[-1].id
         targets.add(standings)
     # Also whoever is no candidate any more has had its look of the day.
     began_at = targets.day_began_at
-    looked_at = await accounts.looked_at_since(began_at) if began_at else 0
-    return targets.selection(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
+    looked_at = await accounts.count_visited_since(began_at) if began_at else 0
+    return targets.pick(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
 
 
-NOT_ENDED = frozenset({UnitState.WAITING, UnitState.TAKEN})
+OPEN_STATES = frozenset({WorkState.WAITING, WorkState.CLAIMED})
 
-NOT_WHOLE = NOT_ENDED | {UnitState.SHED, UnitState.DEGRADED, UnitState.POISONED}
+RETRYABLE_STATES = OPEN_STATES | {WorkState.DROPPED, WorkState.DEGRADED, WorkState.FAILED}
 """What another look of the same day may make good; an outcome that is not known is no such thing"""
 
-TRIES = 2  # of a day, after which whoever was not tried yet comes first
+MAX_TRIES = 2  # of a day, after which whoever was not tried yet comes first
 
-_IN_VAIN = frozenset({UnitState.DEGRADED, UnitState.POISONED})
+_FAILED_TRY_STATES = frozenset({WorkState.DEGRADED, WorkState.FAILED})
 
 
 @dataclass(slots=True)
-class _Company:
-    unit: Unit | None = None  # its latest of the day; one that found nobody to ask is none
+class _CompanyWork:
+    item: WorkItem | None = None  # its latest of the day; one that found nobody to ask is none
     run: str = ""
     age: int = 0  # how many runs of the day came after that one
     tries: int = 0  # that did not finish it, since one that did
@@ -314,64 +322,69 @@ class _Company:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class UnfinishedItem:
     """A unit that an earlier run of the day left."""
 
-    unit: Unit
+    item: WorkItem
     run: str
     tries: int = 0  # of this day that did not finish it
     paid: bool = False  # whether a look at it today may be paid for already
 
     @property
-    def in_vain(self) -> bool:
+    def retries_used_up(self) -> bool:
         """Whether it was tried often enough for others to come first."""
-        return self.tries >= TRIES
+        return self.tries >= MAX_TRIES
 
 
-class Leftovers:
+class UnfinishedWork:
     """Gathers the units of one day's runs, the newest run first, and says what is left.
 
     A look that was paid for has a cost of this name.
     """
 
     def __init__(self, *, paid_as: str = "crawl/pull_units") -> None:
-        self._paid_as = paid_as
-        self._companies: dict[CompanyId, _Company] = {}
+        self._paid_cost_name = paid_as
+        self._companies: dict[CompanyId, _CompanyWork] = {}
         self._runs: list[str] = []
 
-    def add(self, run: str, units: Iterable[Unit]) -> None:
+    def add(self, run: str, units: Iterable[WorkItem]) -> None:
         """Consider some units of a run; one run after the other, from the newest to the oldest."""
         if run not in self._runs:
             self._runs.append(run)
         age = len(self._runs) - 1
         for unit in units:
-            known = self._companies.setdefault(unit.company, _Company())
+            known = self._companies.setdefault(unit.company, _CompanyWork())
             # Whoever only scores or verifies, or finds nobody to ask, has not done a look's work.
-            idle = unit.state is UnitState.DONE and not was_look(unit)
+            idle = unit.state is WorkState.DONE and not is_lookup(unit)
             # Whoever died over it may have paid; its end, which would say so, is missing.
-            known.paid |= unit.state is UnitState.TAKEN or self._paid_as in unit.cost
+            known.paid |= unit.state is WorkState.CLAIMED or self._paid_cost_name in unit.cost
             if known.finished:
                 continue
-            known.tries += idle or unit.state in _IN_VAIN
-            known.finished = not idle and unit.state not in NOT_WHOLE
-            if known.unit is None and not idle:
-                known.unit, known.run, known.age = unit, run, age
+            known.tries += idle or unit.state in _FAILED_TRY_STATES
+            known.finished = not idle and unit.state not in RETRYABLE_STATES
+            if known.item is None and not idle:
+                known.item, known.run, known.age = unit, run, age
 
-    def left(self, states: Collection[UnitState] = NOT_WHOLE) -> tuple[Leftover, ...]:
+    def list_unfinished(
+        self, states: Collection[WorkState] = RETRYABLE_STATES
+    ) -> tuple[UnfinishedItem, ...]:
         """Return what is left in these states, in the order it is to be gone on with.
 
         First what was not tried yet, in the order of the latest run that had it; then what was
         tried, the longest ago first; and at last what was tried in vain, in the same way.
         """
         found = [
-            (_turn(known), Leftover(unit=unit, run=known.run, tries=known.tries, paid=known.paid))
+            (
+                _get_order(known),
+                UnfinishedItem(item=unit, run=known.run, tries=known.tries, paid=known.paid),
+            )
             for known in self._companies.values()
-            if (unit := known.unit) is not None and unit.state in states
+            if (unit := known.item) is not None and unit.state in states
         ]
         return tuple(leftover for _, leftover in sorted(found, key=lambda each: each[0]))
 
 
-def _turn(known: _Company) -> tuple[int, int, int, str]:
-    tries = min(known.tries, TRIES)
-    place, company = (known.unit.place, known.unit.company) if known.unit else (0, "")
+def _get_order(known: _CompanyWork) -> tuple[int, int, int, str]:
+    tries = min(known.tries, MAX_TRIES)
+    place, company = (known.item.rank, known.item.company) if known.item else (0, "")
     return (tries, -known.age if tries else known.age, place, company)

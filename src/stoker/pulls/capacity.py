@@ -24,17 +24,17 @@ Keys = NDArray[np.uint64]
 
 NO_CAP = 10**15  # units; what has no cap is capped by this
 
-_MILLE = 1000
+_THOUSANDTHS = 1000
 
-_DIGIT = 0xFFFF
+_DIGIT_MASK = 0xFFFF
 
-_LOW = np.uint64(0xFFFFFFFF)
+_LOW_BITS = np.uint64(0xFFFFFFFF)
 
-_WORD = np.uint64(32)
+_WORD_BITS = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class OfferQueue:
     """Offers, best first within each group, groups one after the other."""
 
     group: Ints  # whose cap it falls under; a place in the column of caps
@@ -44,34 +44,34 @@ class Queue:
     share: int = 0  # thousandths of a cap that these may take out of turn
 
 
-def keys(score: Floats32, ids: Ints) -> Keys:
+def build_sort_keys(score: Floats32, ids: Ints) -> Keys:
     """Return numbers that sort the highest score first, equal ones by id. Scores are above 0."""
     falling = ~np.ascontiguousarray(score).view(np.uint32)
-    return (falling.astype(np.uint64) << _WORD) | ids.astype(np.uint64)
+    return (falling.astype(np.uint64) << _WORD_BITS) | ids.astype(np.uint64)
 
 
-def ids_of(sorted_keys: Keys) -> Ints:
+def get_ids(sorted_keys: Keys) -> Ints:
     """Return whose keys these are."""
-    return (sorted_keys & _LOW).astype(np.int64)
+    return (sorted_keys & _LOW_BITS).astype(np.int64)
 
 
-def scores_of(sorted_keys: Keys) -> Floats32:
+def get_scores(sorted_keys: Keys) -> Floats32:
     """Return the scores these keys were made of."""
-    return (~(sorted_keys >> _WORD).astype(np.uint32)).view(np.float32)
+    return (~(sorted_keys >> _WORD_BITS).astype(np.uint32)).view(np.float32)
 
 
-def by_group(group: Ints) -> Ints:
+def sort_by_group(group: Ints) -> Ints:
     """Return the places of these sorted by group, those of one group as they stood."""
-    order: Ints = np.argsort((group & _DIGIT).astype(np.uint16), kind="stable")
+    order: Ints = np.argsort((group & _DIGIT_MASK).astype(np.uint16), kind="stable")
     digit = 16
     while len(group) and int(group.max()) >> digit:  # digit by digit, as each takes linear time
-        higher = (group[order] >> digit & _DIGIT).astype(np.uint16)
+        higher = (group[order] >> digit & _DIGIT_MASK).astype(np.uint16)
         order = order[np.argsort(higher, kind="stable")]
         digit += 16
     return np.asarray(order, np.int64)
 
 
-def running(cost: Ints, group: Ints) -> Ints:
+def compute_running_cost(cost: Ints, group: Ints) -> Ints:
     """Return what each group has cost so far, itself included. Groups stand together."""
     total: Ints = np.cumsum(cost, dtype=np.int64)
     if not len(total):
@@ -83,7 +83,7 @@ def running(cost: Ints, group: Ints) -> Ints:
     return found
 
 
-def crowded(queue_group: Ints, cost: Ints, size: Ints, cap: Ints) -> Flags:
+def find_full_groups(queue_group: Ints, cost: Ints, size: Ints, cap: Ints) -> Flags:
     """Say of every group whether not all of its offers fit; where they do nothing is decided."""
     wanted = np.bincount(queue_group, weights=cost, minlength=len(cap))
     full = wanted > cap
@@ -91,24 +91,24 @@ def crowded(queue_group: Ints, cost: Ints, size: Ints, cap: Ints) -> Flags:
     return full
 
 
-def fitting(queue: Queue, cap: Ints) -> tuple[Flags, Flags]:
+def fill_caps(queue: OfferQueue, cap: Ints) -> tuple[Flags, Flags]:
     """Return which offers fit, and which of them out of turn, in the share of those who waited."""
     allowed = cap[queue.group]
     small = queue.size <= allowed
     early = np.zeros(len(small), np.bool_)
     if queue.share and queue.waited is not None and queue.waited.any():
         places = np.flatnonzero(small & (queue.waited > 0))
-        line = places[_longest_first(queue.waited[places], queue.group[places])]
-        used = running(queue.cost[line], queue.group[line])
-        early[line[used <= _allowance(allowed[line], queue.share)]] = True
+        line = places[_sort_by_wait(queue.waited[places], queue.group[places])]
+        used = compute_running_cost(queue.cost[line], queue.group[line])
+        early[line[used <= _compute_allowance(allowed[line], queue.share)]] = True
         taken = np.bincount(queue.group[early], weights=queue.cost[early], minlength=len(cap))
         allowed = allowed - taken.astype(np.int64)[queue.group]
         small &= ~early
-    used = running(np.where(small, queue.cost, 0), queue.group)
+    used = compute_running_cost(np.where(small, queue.cost, 0), queue.group)
     return early | (small & (used <= allowed)), early
 
 
-def smallest_cap(queue: Queue, place: int, *, least: int = 0) -> int:
+def find_smallest_cap(queue: OfferQueue, place: int, *, least: int = 0) -> int:
     """Return the smallest cap, from `least` on, under which the offer at this place fits.
 
     The queue is one group. Not every larger cap will do: under a larger one larger offers count
@@ -119,22 +119,22 @@ def smallest_cap(queue: Queue, place: int, *, least: int = 0) -> int:
     begins = [own, *(int(each) for each in sizes if each > own)]
     ends = [*begins[1:], NO_CAP + 1]
     for low, high in zip(begins, ends, strict=True):
-        found = _within(queue, place, max(low, least), high) if high > least else None
+        found = _find_cap_between(queue, place, max(low, least), high) if high > least else None
         if found is not None:
             return found
     return NO_CAP
 
 
-def _within(queue: Queue, place: int, low: int, high: int) -> int | None:
+def _find_cap_between(queue: OfferQueue, place: int, low: int, high: int) -> int | None:
     """Return the smallest cap from low up to high that will do: the same offers count there."""
     small = queue.size <= low
     ahead = int(queue.cost[: place + 1][small[: place + 1]].sum())
     starts, needs = np.array([low]), np.array([ahead])
     if queue.share and queue.waited is not None:
         places = np.flatnonzero(small & (queue.waited > 0))
-        line = places[_longest_first(queue.waited[places], queue.group[places])]
+        line = places[_sort_by_wait(queue.waited[places], queue.group[places])]
         # The share grows with the cap: from each of these on, one more of them counts.
-        reached = -(-np.cumsum(queue.cost[line]) * _MILLE // queue.share)
+        reached = -(-np.cumsum(queue.cost[line]) * _THOUSANDTHS // queue.share)
         behind = np.cumsum(np.where(line > place, queue.cost[line], 0))
         own = np.flatnonzero(line == place)
         if len(own):
@@ -148,10 +148,10 @@ def _within(queue: Queue, place: int, low: int, high: int) -> int | None:
     return int(found[good].min()) if good.any() else None
 
 
-def _allowance(cap: Ints, share: int) -> Ints:
-    return cap * share // _MILLE
+def _compute_allowance(cap: Ints, share: int) -> Ints:
+    return cap * share // _THOUSANDTHS
 
 
-def _longest_first(waited: Floats32, group: Ints) -> Ints:
-    order = ids_of(np.sort(keys(waited, np.arange(len(waited)))))
-    return order[by_group(group[order])]
+def _sort_by_wait(waited: Floats32, group: Ints) -> Ints:
+    order = get_ids(np.sort(build_sort_keys(waited, np.arange(len(waited)))))
+    return order[sort_by_group(group[order])]

@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import BeliefRule, Beliefs, Floats, believed
-from stoker.heat.heat import in_ticks
-from stoker.heat.tiers import BY_RANK, Tier, TierRule, intervals
+from stoker.heat.beliefs import ChangeRateRule, ChangeRates, Floats, estimate_rates
+from stoker.heat.heat import to_ticks
+from stoker.heat.tiers import BY_RANK, Tier, TierRule, compute_intervals
 from stoker.pulls.capacity import NO_CAP, Ints
-from stoker.pulls.worth import Objective, value_of
+from stoker.pulls.worth import Objective, compute_account_value
 
 Column = NDArray[Any]
 
@@ -48,11 +48,11 @@ NEVER = -np.inf  # when an account was last looked at that never was
 
 _DAY = timedelta(days=1)
 
-_TICKS = _DAY // timedelta.resolution
+_TICKS_PER_DAY = _DAY // timedelta.resolution
 
-_MOST_UNITS = 10**6  # that one look costs
+_MAX_UNITS = 10**6  # that one look costs
 
-_MOST_ACCOUNTS = 2**31
+_MAX_ACCOUNTS = 2**31
 
 
 class Policy(StrEnum):
@@ -62,7 +62,7 @@ class Policy(StrEnum):
     TIERS = "tiers"  # the table of tiers, by heat
 
 
-class Why(IntEnum):
+class Decision(IntEnum):
     """Why an account is looked at, or is not: one byte per account of every plan."""
 
     FREE = 0  # nothing speaks against it
@@ -82,24 +82,24 @@ class Why(IntEnum):
     STOPPED = 25
 
 
-CHOSEN = (Why.WORTH, Why.FLOOR, Why.SIGNAL)
+CHOSEN = (Decision.WORTH, Decision.FLOOR, Decision.SIGNAL)
 
-BARS = (
-    Why.FREE,
-    Why.PAUSED,
-    Why.COOLING_DOWN,
-    Why.RATE_LIMIT,
-    Why.BUDGET_UNREADABLE,
-    Why.DUPLICATE_PULL_JOB_ID,
-    Why.STOPPED,
+BLOCKS = (
+    Decision.FREE,
+    Decision.PAUSED,
+    Decision.COOLING_DOWN,
+    Decision.RATE_LIMIT,
+    Decision.BUDGET_UNREADABLE,
+    Decision.DUPLICATE_PULL_JOB_ID,
+    Decision.STOPPED,
 )
 
-FOR_WANT_OF_DEPTH = (
-    Why.CAP_TENANT_DAY,
-    Why.CAP_CONNECTOR_DAY,
-    Why.PAUSED,
-    Why.COOLING_DOWN,
-    Why.RATE_LIMIT,
+DEPTH_REFUSALS = (
+    Decision.CAP_TENANT_DAY,
+    Decision.CAP_CONNECTOR_DAY,
+    Decision.PAUSED,
+    Decision.COOLING_DOWN,
+    Decision.RATE_LIMIT,
 )
 
 
@@ -140,14 +140,14 @@ class PullRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Accounts:
-    """One row per account, tenants one after the other. Made by `accounts_of`."""
+class PlanAccounts:
+    """One row per account, tenants one after the other. Made by `validate_accounts`."""
 
     looked: Column  # when last looked at: days since 1970; NEVER
-    surface: Beliefs  # how often what any look refreshes changes
+    surface: ChangeRates  # how often what any look refreshes changes
     value: Column  # of what any look refreshes
     deep_looked: Column
-    deep: Beliefs  # how often what only a deep look refreshes changes
+    deep: ChangeRates  # how often what only a deep look refreshes changes
     deep_value: Column  # 0: a deep look would bring nothing more
     signals: Column  # strengths since the last look, together
     tenant: Column  # numbers from 0 up, rising
@@ -164,15 +164,15 @@ class Accounts:
     def __len__(self) -> int:
         return len(self.looked)
 
-    def rows(self, rows: Rows) -> Accounts:
+    def select_rows(self, rows: Rows) -> PlanAccounts:
         """Return some of the accounts, as they stand."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, column in parts.items():
-            if isinstance(column, Beliefs):
-                parts[name] = Beliefs(changes=column.changes[rows], days=column.days[rows])
+            if isinstance(column, ChangeRates):
+                parts[name] = ChangeRates(changes=column.changes[rows], days=column.days[rows])
             else:
                 parts[name] = column[rows]
-        return Accounts(**parts)
+        return PlanAccounts(**parts)
 
 
 # name, kind, least, most, and what it is when nothing is said
@@ -185,24 +185,26 @@ _COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
     ("tenant", np.int32, 0, 2**31 - 1, 0),
     ("connector", np.int32, 0, 2**16 - 1, 0),
     ("domain", np.int32, NO_DOMAIN, 2**31 - 1, NO_DOMAIN),
-    ("units", np.int32, 1, _MOST_UNITS, 1),
-    ("deep_units", np.int32, 1, _MOST_UNITS, 3),
+    ("units", np.int32, 1, _MAX_UNITS, 1),
+    ("deep_units", np.int32, 1, _MAX_UNITS, 3),
     ("tier", np.uint8, 0, len(BY_RANK) - 1, 0),
     ("heat", np.float32, 0.0, 1.0, 0.0),
     ("quiet", np.float32, 0.0, np.inf, 0.0),
     ("posture", np.float32, 0.0, 1.0, 0.5),
-    ("barred", np.uint8, 0, 255, int(Why.FREE)),
+    ("barred", np.uint8, 0, 255, int(Decision.FREE)),
 )
 
 
-def accounts_of(surface: Beliefs, *, deep: Beliefs | None = None, **given: ArrayLike) -> Accounts:
+def validate_accounts(
+    surface: ChangeRates, *, deep: ChangeRates | None = None, **given: ArrayLike
+) -> PlanAccounts:
     """Return accounts of these columns; one number stands for everybody.
 
     There are as many as beliefs about their surface; without any about the deep they are alike.
     """
     size = len(surface.changes)
-    if size >= _MOST_ACCOUNTS:
-        raise ConfigError(f"a plan has fewer than {_MOST_ACCOUNTS} accounts, not {size}")
+    if size >= _MAX_ACCOUNTS:
+        raise ConfigError(f"a plan has fewer than {_MAX_ACCOUNTS} accounts, not {size}")
     deep = deep or surface
     if len(deep.changes) != size:
         raise ConfigError(f"{size} accounts have {size} beliefs, not {len(deep.changes)}")
@@ -220,16 +222,17 @@ def accounts_of(surface: Beliefs, *, deep: Beliefs | None = None, **given: Array
         raise ConfigError("the accounts of one tenant stand together, tenants rising")
     if (columns["deep_units"] < columns["units"]).any():
         raise ConfigError("a deep look costs no less than a shallow one")
-    if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BARS):
+    if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BLOCKS):
         raise ConfigError("an account is barred by one of the reasons for that, or free")
-    return Accounts(surface=surface, deep=deep, **columns)
+    return PlanAccounts(surface=surface, deep=deep, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Limits:
+class PullLimits:
     """The units of a day: per tenant; per tenant and connector; per domain, for all together.
 
-    And how many looks may be deep, because of those whom only deep looks ask. Made by `limits_of`.
+    And how many looks may be deep, because of those whom only deep looks ask. Made by
+    `validate_limits`.
     There, no cap is a huge one.
     """
 
@@ -237,7 +240,9 @@ class Limits:
     connector_cap: Ints  # by tenant and connector
     domain_cap: Ints  # by domain
     deep_cap: Ints  # by tenant: deep looks; empty where nobody counts them
-    deep_why: NDArray[np.uint8]  # by tenant: the `Why` of those that are not deep because of it
+    deep_why: NDArray[
+        np.uint8
+    ]  # by tenant: the `Decision` of those that are not deep because of it
 
     @property
     def tenants(self) -> int:
@@ -245,36 +250,36 @@ class Limits:
         return len(self.budget)
 
 
-def limits_of(
+def validate_limits(
     budget: ArrayLike,
     *,
     connector_cap: ArrayLike | None = None,
     domain_cap: ArrayLike | None = None,
     deep_cap: ArrayLike | None = None,
-    deep_why: ArrayLike = Why.CAP_CONNECTOR_DAY,
-) -> Limits:
+    deep_why: ArrayLike = Decision.CAP_CONNECTOR_DAY,
+) -> PullLimits:
     """Return these caps; -1 is no cap, and for a budget: nobody can say what is left.
 
     One reason for fewer deep looks stands for every tenant.
     """
-    budgets = _capped(budget, dimensions=1, what="budget")
+    budgets = _validate_caps(budget, dimensions=1, what="budget")
     connectors = np.zeros((len(budgets), 0), np.int64)
     if connector_cap is not None:
-        connectors = _capped(connector_cap, dimensions=2, what="cap of a connector")
+        connectors = _validate_caps(connector_cap, dimensions=2, what="cap of a connector")
     if len(connectors) != len(budgets):
         raise ConfigError(f"{len(budgets)} tenants have caps of connectors, not {len(connectors)}")
     domains = np.zeros(0, np.int64)
     if domain_cap is not None:
-        domains = _capped(domain_cap, dimensions=1, what="cap of a domain")
+        domains = _validate_caps(domain_cap, dimensions=1, what="cap of a domain")
     deep = np.zeros(0, np.int64)
     if deep_cap is not None:
-        deep = _capped(deep_cap, dimensions=1, what="cap of deep looks")
+        deep = _validate_caps(deep_cap, dimensions=1, what="cap of deep looks")
         if len(deep) != len(budgets):
             raise ConfigError(f"{len(budgets)} tenants have caps of deep looks, not {len(deep)}")
     why = np.asarray(deep_why).astype(np.uint8)
-    if not set(np.unique(why).tolist()) <= set(FOR_WANT_OF_DEPTH):
+    if not set(np.unique(why).tolist()) <= set(DEPTH_REFUSALS):
         raise ConfigError("looks are not deep for one of the reasons for that")
-    return Limits(
+    return PullLimits(
         budget=budgets,
         connector_cap=np.where(connectors == UNCAPPED, NO_CAP, connectors),
         domain_cap=np.where(domains == UNCAPPED, NO_CAP, domains),
@@ -283,7 +288,7 @@ def limits_of(
     )
 
 
-def checked_together(accounts: Accounts, limits: Limits) -> None:
+def check_limits_cover(accounts: PlanAccounts, limits: PullLimits) -> None:
     """Refuse accounts of tenants, connectors or domains that the limits say nothing about."""
     if not len(accounts):
         return
@@ -296,7 +301,7 @@ def checked_together(accounts: Accounts, limits: Limits) -> None:
         raise ConfigError(f"there are caps for {len(limits.domain_cap)} domains only")
 
 
-def tick_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
+def compute_period_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
     """Return the units one plan may use of those left until then: its tick's share of them.
 
     Rounded up, so that the last of them are used too; a tick that reaches beyond has them all.
@@ -305,17 +310,17 @@ def tick_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> 
     return left if ticks <= 1 else min(left, math.ceil(left / ticks))
 
 
-def in_days(moment: datetime) -> float:
+def to_epoch_days(moment: datetime) -> float:
     """Return the moment as columns hold it: days since 1970."""
-    return in_ticks(moment) / _TICKS
+    return to_ticks(moment) / _TICKS_PER_DAY
 
 
-def days(span: timedelta) -> float:
+def to_days(span: timedelta) -> float:
     """Return the span in days."""
     return span / _DAY
 
 
-def _capped(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
+def _validate_caps(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
     column = np.asarray(given)
     if column.size and column.dtype.kind not in "iu":
         raise ConfigError(f"a {what} is whole units")
@@ -326,10 +331,10 @@ def _capped(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
     return column.astype(np.int64)
 
 
-_MIDDLING = 0.5
+_NEUTRAL_POSTURE = 0.5
 
 
-def account_values(
+def compute_account_values(
     *,
     tier: Column,
     heat: Column,
@@ -338,27 +343,27 @@ def account_values(
     units: Column,
     deep_units: Column,
     rule: PullRule,
-    beliefs: BeliefRule,
+    beliefs: ChangeRateRule,
 ) -> tuple[Floats, Floats]:
     """Return the values of accounts by their tiers and postures: of the surface, of the deep.
 
     Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep look.
     """
-    prior = beliefs.prior(tier)
-    every = intervals(tier, heat, quiet, rule=rule.tiers)
-    deep_every = np.where(tier == Tier.HOT.rank, every, days(rule.deep_again))
-    bent = posture_factor(posture, rule=rule)
-    surface = units * value_of(every, prior, objective=rule.objective)
-    deep = (deep_units - units) * value_of(deep_every, prior, objective=rule.objective)
+    prior = beliefs.build_prior(tier)
+    every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
+    deep_every = np.where(tier == Tier.HOT.rank, every, to_days(rule.deep_again))
+    bent = compute_posture_factor(posture, rule=rule)
+    surface = units * compute_account_value(every, prior, objective=rule.objective)
+    deep = (deep_units - units) * compute_account_value(deep_every, prior, objective=rule.objective)
     return bent * surface, bent * deep
 
 
-def posture_factor(posture: Column, *, rule: PullRule) -> Floats:
+def compute_posture_factor(posture: Column, *, rule: PullRule) -> Floats:
     """Return how many times an account of middling posture one of this posture is worth."""
-    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _MIDDLING))
+    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _NEUTRAL_POSTURE))
 
 
-def known_accounts(
+def build_accounts(
     *,
     heat: Column,
     posture: Column,
@@ -374,19 +379,19 @@ def known_accounts(
     now: float,
     units: int,
     deep_units: int,
-    barred: Why,
+    barred: Decision,
     rule: PullRule,
-    beliefs: BeliefRule,
-) -> Accounts:
+    beliefs: ChangeRateRule,
+) -> PlanAccounts:
     """Return one tenant's accounts; moments are days since 1970, -inf for never.
 
     `units` are those of a shallow and a deep look, `barred` holds for all of them alike.
     """
-    prior = beliefs.prior(tier.astype(np.int64))
+    prior = beliefs.build_prior(tier.astype(np.int64))
     quiet = np.maximum(now - tier_since, 0.0)
     shallow = np.full(len(tier), units, np.int32)
     deep = np.full(len(tier), max(deep_units, units), np.int32)
-    value, deep_value = account_values(
+    value, deep_value = compute_account_values(
         tier=tier,
         heat=heat,
         quiet=quiet,
@@ -397,11 +402,11 @@ def known_accounts(
         beliefs=beliefs,
     )
 
-    def today(changes: Floats, days: Floats, seen: Floats) -> Beliefs:
+    def today(changes: Floats, days: Floats, seen: Floats) -> ChangeRates:
         age = np.maximum(now - seen, 0.0)
-        return believed(changes, days, age, prior=prior, half_life=beliefs.half_life)
+        return estimate_rates(changes, days, age, prior=prior, half_life=beliefs.half_life)
 
-    return accounts_of(
+    return validate_accounts(
         today(surface_changes, surface_days, surface_at),
         deep=today(deep_changes, deep_days, deep_at),
         looked=surface_at,

@@ -14,23 +14,30 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import one_tenant
-from stoker.cli.output import pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.cli.options import choose_tenant
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stoker.app import App
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
-    from stoker.pulls.plan_record import PlanInputs
+    from stoker.cli.output import CommandContext
+    from stoker.pulls.plan_record import PlanSnapshot
     from stoker.pulls.price_curve import BudgetPoint
 
-_HALF, _NOW, _MORE = 0.5, 1.0, 1.1
+_HALF_TIMES, _ONCE, _MORE_TIMES = 0.5, 1.0, 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
+class PriceReport:
     """A tenant's budget for a day, and what multiples of it would buy."""
 
     tenant: TenantId
@@ -39,7 +46,7 @@ class Priced:
     policy: str
     points: tuple[BudgetPoint, ...]
 
-    def at(self, times: float) -> BudgetPoint:
+    def get_point(self, times: float) -> BudgetPoint:
         """Return the point of this multiple."""
         return next(each for each in self.points if each.times == times)
 
@@ -52,44 +59,46 @@ class Priced:
     metavar="FILE.png",
     help="Draw how fresh each budget keeps accounts; a file of that name is replaced.",
 )
-@takes_json
-@pass_asked
-def price(asked: Asked, tenant: str | None, picture: Path | None, as_json: bool) -> None:
+@json_option
+@pass_context
+def price(asked: CommandContext, tenant: str | None, picture: Path | None, as_json: bool) -> None:
     """Say what a pull unit is worth to a tenant, and what more or less of them would buy.
 
     TENANT may be left out when there is only one. The budget is the day's whole cap, whatever is
     spent of it, and nothing counts as stopped.
     """
-    found = run_async(_priced(asked, tenant))
+    found = run_async(_build_price_report(asked, tenant))
     if picture is not None:
-        _draw(picture, found.points)
+        _write_chart(picture, found.points)
     if as_json:
-        show_json(_json(found))
+        print_json(_to_price_json(found))
     else:
-        _show(found)
+        _print_price(found)
 
 
-async def _priced(asked: Asked, named: str | None) -> Priced:
-    from stoker.pulls.price_curve import TIMES, points
+async def _build_price_report(asked: CommandContext, named: str | None) -> PriceReport:
+    from stoker.pulls.price_curve import TIMES, iterate_budget_points
 
-    async with asked.app(only_to_read=True) as app:
-        tenant = one_tenant(app.settings, named)
+    async with asked.open_app(only_to_read=True) as app:
+        tenant = choose_tenant(app.settings, named)
         now = app.clock.now()
-        pulls = await app.pull_planning(tenant).pulls(app.backend.tenant(tenant), now=now)
-        budget = await _day_budget(app, tenant)
-    inputs = _undisturbed(pulls.inputs, budget)
+        pulls = await app.build_pull_planner(tenant).preview_plan(
+            app.backend.tenant(tenant), now=now
+        )
+        budget = await _read_day_budget(app, tenant)
+    inputs = _remove_constraints(pulls.inputs, budget)
     if not len(inputs.accounts):
         raise ConfigError(
             f"no account of {tenant} has a heat yet; give those that fit one with: "
             "stoker heat sweep"
         )
     found = []
-    for nth, point in enumerate(points(inputs, now=now, times=TIMES), start=1):
+    for nth, point in enumerate(iterate_budget_points(inputs, now=now, times=TIMES), start=1):
         found.append(point)
         if sys.stderr.isatty():
             ending = "\n" if nth == len(TIMES) else ""
             click.echo(f"\r{nth} of {len(TIMES)} budgets{ending}", nl=False, err=True)
-    return Priced(
+    return PriceReport(
         tenant=tenant,
         accounts=len(inputs.accounts),
         budget=budget,
@@ -98,57 +107,62 @@ async def _priced(asked: Asked, named: str | None) -> Priced:
     )
 
 
-async def _day_budget(app: App, tenant: TenantId) -> int:
+async def _read_day_budget(app: App, tenant: TenantId) -> int:
     """Return the pull units of a whole day, by the caps in force."""
-    from stoker.budgets.caps import added_caps, limit_in_force
+    from stoker.budgets.caps import compute_effective_limit, list_added_caps
     from stoker.budgets.windows import WindowKind
-    from stoker.enrichment.pull_units import CONNECTOR, UNIT
-    from stoker.nightly.targets import PLENTY
+    from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+    from stoker.nightly.targets import UNLIMITED
 
-    caps = await app.caps_for(tenant)
-    changes = await app.backend.tenant(tenant).money.cap_changes()
+    caps = await app.list_caps(tenant)
+    changes = await app.backend.tenant(tenant).money.list_cap_changes()
     now = app.clock.now()
     limits = [
-        limit_in_force(cap, changes.get(cap.id), now=now)
-        for cap in (*caps, *added_caps(caps, changes))
-        if cap.unit == UNIT
+        compute_effective_limit(cap, changes.get(cap.id), now=now)
+        for cap in (*caps, *list_added_caps(caps, changes))
+        if cap.unit == PULL_UNITS
         and cap.window is WindowKind.DAY
-        and cap.connector in ("", CONNECTOR)
+        and cap.connector in ("", CRAWL)
         and not cap.shared
     ]
-    return min([PLENTY, *limits])
+    return min([UNLIMITED, *limits])
 
 
-def _undisturbed(inputs: PlanInputs, budget: int) -> PlanInputs:
+def _remove_constraints(inputs: PlanSnapshot, budget: int) -> PlanSnapshot:
     """Return what a plan would be made of with a whole day's budget, and nothing in its way."""
     import numpy as np
 
-    from stoker.pulls.columns import Why, limits_of
+    from stoker.pulls.columns import Decision, validate_limits
 
-    free = np.full(len(inputs.accounts), Why.FREE, np.uint8)
+    free = np.full(len(inputs.accounts), Decision.FREE, np.uint8)
     return replace(
         inputs,
         accounts=replace(inputs.accounts, barred=free),
-        limits=limits_of([budget]),
+        limits=validate_limits([budget]),
     )
 
 
-def _show(found: Priced) -> None:
-    now, more, half = found.at(_NOW), found.at(_MORE), found.at(_HALF)
-    say(
+def _print_price(found: PriceReport) -> None:
+    now, more, half = (
+        found.get_point(_ONCE),
+        found.get_point(_MORE_TIMES),
+        found.get_point(_HALF_TIMES),
+    )
+    print_text(
         f"{found.tenant}: {found.accounts:,} accounts, {found.budget:,} pull units a day, "
         f"policy {found.policy}"
     )
-    say(f"  price of a unit: {_price(now.price)}")
-    say(
+    print_text(f"  price of a unit: {_format_price(now.price)}")
+    print_text(
         f"  10 % more units would buy {more.looks - now.looks:+,} looks today and keep "
-        f"{_points(more.freshness - now.freshness)} of value more up to date"
+        f"{_format_points(more.freshness - now.freshness)} of value more up to date"
     )
-    say(
-        f"  with half the budget: a look every {_days(half.every)} in place of every "
-        f"{_days(now.every)}, {_points(half.freshness - now.freshness)} up to date"
+    print_text(
+        f"  with half the budget: a look every {_format_interval(half.every)} in place of every "
+        f"{_format_interval(now.every)}, {_format_points(half.freshness - now.freshness)} up to "
+        f"date"
     )
-    show_table(
+    print_table(
         [
             "budget",
             "units a day",
@@ -163,33 +177,37 @@ def _show(found: Priced) -> None:
                 f"{each.units:,}",
                 f"{each.looks:,}",
                 f"{each.freshness:.2%}",
-                _price(each.price),
-                _days(each.every),
+                _format_price(each.price),
+                _format_interval(each.every),
             )
             for each in found.points
         ],
     )
-    say(
+    print_text(
         "  up to date: share of time, by value, that the best plan of this budget keeps, if what "
         "is believed is true"
     )
 
 
-def _json(found: Priced) -> Json:
-    now, more, half = found.at(_NOW), found.at(_MORE), found.at(_HALF)
+def _to_price_json(found: PriceReport) -> Json:
+    now, more, half = (
+        found.get_point(_ONCE),
+        found.get_point(_MORE_TIMES),
+        found.get_point(_HALF_TIMES),
+    )
     return {
         "tenant": found.tenant,
         "accounts": found.accounts,
         "budget": found.budget,
         "policy": found.policy,
-        "price": _finite(now.price),
+        "price": _to_finite(now.price),
         "a_tenth_more": {
             "looks": more.looks - now.looks,
             "freshness": more.freshness - now.freshness,
         },
         "half": {
-            "every_days": _finite(half.every),
-            "every_days_now": _finite(now.every),
+            "every_days": _to_finite(half.every),
+            "every_days_now": _to_finite(now.every),
             "freshness": half.freshness - now.freshness,
         },
         "curve": [
@@ -198,8 +216,8 @@ def _json(found: Priced) -> Json:
                 "units": each.units,
                 "looks": each.looks,
                 "freshness": each.freshness,
-                "price": _finite(each.price),
-                "every_days": _finite(each.every),
+                "price": _to_finite(each.price),
+                "every_days": _to_finite(each.every),
                 "gap": each.gap,
             }
             for each in found.points
@@ -207,29 +225,29 @@ def _json(found: Priced) -> Json:
     }
 
 
-def _draw(picture: Path, points: Sequence[BudgetPoint]) -> None:
-    from stoker.cli.export import new_file
-    from stoker.simulation.chart import bar_chart
+def _write_chart(picture: Path, points: Sequence[BudgetPoint]) -> None:
+    from stoker.cli.export import create_file
+    from stoker.simulation.chart import draw_bar_chart
 
     labels = [f"{each.times:g}" for each in points]
     fresh = [each.freshness for each in points]
-    with new_file(picture, replace=True) as stream:
-        stream.write(bar_chart("SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh))
+    with create_file(picture, replace=True) as stream:
+        stream.write(draw_bar_chart("SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh))
 
 
-def _price(number: float) -> str:
+def _format_price(number: float) -> str:
     if number == 0:
         return "0, there is more money than looks"
     return f"{number:.3g}" if math.isfinite(number) else "none, nothing may be spent"
 
 
-def _points(change: float) -> str:
+def _format_points(change: float) -> str:
     return f"{100 * change:+.2f} points"
 
 
-def _days(number: float) -> str:
+def _format_interval(number: float) -> str:
     return f"{number:.1f} days" if number < 3650 else "ten years or more"
 
 
-def _finite(number: float) -> float | None:
+def _to_finite(number: float) -> float | None:
     return number if math.isfinite(number) else None

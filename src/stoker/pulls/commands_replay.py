@@ -13,55 +13,63 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from stoker.base.types import Depth, Json, TenantId
-    from stoker.cli.output import Asked
-    from stoker.enrichment.forecast import Expected, Quote
-    from stoker.pulls.replay import Differs, Outcome, WhatIf
-    from stoker.pulls.saved_plans import KeptPlan
+    from stoker.cli.output import CommandContext
+    from stoker.enrichment.forecast import Quote, VendorNeed
+    from stoker.pulls.replay import DecisionDiff, PlanTotals, WhatIf
+    from stoker.pulls.saved_plans import SavedPlan
 
-_UNITS, _LOOKS = "pull_units", "crawl"
+_UNITS_CAP, _CRAWL_CAP = "pull_units", "crawl"
 
-_SHOWN, _NAMED = 20, 5
+_MAX_DIFFERENCES, _MAX_NAMES = 20, 5
 
-_DEPTHS = ("NOT", "SHALLOW", "DEEP")
+_DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class PlanSide:
     """What one of two plans comes to."""
 
-    outcome: Outcome
+    totals: PlanTotals
     quote: Quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replayed:
+class ReplayReport:
     """A kept plan, made again."""
 
     tenant: TenantId
-    kept: KeptPlan
-    differs: tuple[Differs, ...]  # from what was kept, with nothing changed
+    saved: SavedPlan
+    differences: tuple[DecisionDiff, ...]  # from what was kept, with nothing changed
     in_ledger: str | None  # the digest it tells of; None: it tells of no such plan
-    before: Side
-    after: Side | None = None  # None: nothing was changed
+    before: PlanSide
+    after: PlanSide | None = None  # None: nothing was changed
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
     @property
-    def ledger_agrees(self) -> bool:
+    def matches_ledger(self) -> bool:
         """Whether the ledger tells of the very decisions that are kept."""
-        return self.in_ledger == self.kept.record.header["digest"]
+        return self.in_ledger == self.saved.record.header["digest"]
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@takes_tenant
+@tenant_option
 @click.option(
     "--cap",
     "caps",
@@ -73,10 +81,10 @@ class Replayed:
 @click.option(
     "--policy", type=click.Choice(["optimal", "tiers"]), help="With looks chosen by this instead."
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def replay(
-    asked: Asked,
+    asked: CommandContext,
     run: str,
     tenant: str | None,
     caps: tuple[str, ...],
@@ -88,16 +96,16 @@ def replay(
     RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now, or the
     ledger tells of others.
     """
-    wanted = _wanted(caps)
-    found = run_async(_replayed(asked, run, tenant, caps=wanted, policy=policy))
+    wanted = _parse_caps(caps)
+    found = run_async(_replay_run(asked, run, tenant, caps=wanted, policy=policy))
     if as_json:
-        show_json(_json(found))
+        print_json(_to_replay_json(found))
     else:
-        _show(found)
-    return Exit.PROBLEMS if found.differs or not found.ledger_agrees else Exit.OK
+        _print_replay(found)
+    return Exit.PROBLEMS if found.differences or not found.matches_ledger else Exit.OK
 
 
-def _wanted(caps: Iterable[str]) -> dict[str, int]:
+def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in caps:
         name, equals, number = each.partition("=")
@@ -109,117 +117,131 @@ def _wanted(caps: Iterable[str]) -> dict[str, int]:
     return found
 
 
-async def _replayed(
-    asked: Asked, run: str, tenant: str | None, *, caps: Mapping[str, int], policy: str | None
-) -> Replayed:
+async def _replay_run(
+    asked: CommandContext,
+    run: str,
+    tenant: str | None,
+    *,
+    caps: Mapping[str, int],
+    policy: str | None,
+) -> ReplayReport:
     from stoker.base.types import Depth
-    from stoker.enrichment.vendor_needs import expected
-    from stoker.nightly.setup import PAID
-    from stoker.pulls.replay import altered, differing, moved, outcome, planned_again
-    from stoker.pulls.saved_plans import kept_plan, told_by_ledger
+    from stoker.enrichment.vendor_needs import list_vendor_needs
+    from stoker.nightly.setup import PAID_VENDORS
+    from stoker.pulls.replay import (
+        apply_what_if,
+        compute_totals,
+        find_gained_and_lost,
+        iterate_differences,
+        replay_plan,
+    )
+    from stoker.pulls.saved_plans import find_ledger_digest, load_plan
     from stoker.pulls.service import STEPS
 
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
-        vendors = [name for name in PAID if not app.connectors.why_off(name, whose)]
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        vendors = [name for name in PAID_VENDORS if not app.connectors.get_off_reason(name, whose)]
         for name in caps:
-            if name in PAID and name not in vendors:
+            if name in PAID_VENDORS and name not in vendors:
                 raise ConfigError(f"{name} is off for {whose}, so no look asks it; leave it out")
-            if name not in (_UNITS, _LOOKS, *PAID):
-                known = ", ".join((_UNITS, _LOOKS, *PAID))
+            if name not in (_UNITS_CAP, _CRAWL_CAP, *PAID_VENDORS):
+                known = ", ".join((_UNITS_CAP, _CRAWL_CAP, *PAID_VENDORS))
                 raise ConfigError(f"there is no cap of {name[:40]!r}; there are {known}")
         store = app.backend.tenant(whose)
-        kept = await kept_plan(store, run)
-        told = await told_by_ledger(store, kept.record.run)
+        kept = await load_plan(store, run)
+        told = await find_ledger_digest(store, kept.record.run)
     now, inputs = kept.record.at, kept.inputs
-    plan, decided = planned_again(inputs, now=now)
-    differs = tuple(differing(kept.decisions, decided))
-    as_it_was = outcome(inputs, plan, now=now)
-    needs = expected(set(vendors), steps=STEPS)
-    before = Side(outcome=as_it_was, quote=_quote(as_it_was, needs))
+    plan, decided = replay_plan(inputs, now=now)
+    differs = tuple(iterate_differences(kept.decisions, decided))
+    as_it_was = compute_totals(inputs, plan, now=now)
+    needs = list_vendor_needs(set(vendors), steps=STEPS)
+    before = PlanSide(totals=as_it_was, quote=_build_quote(as_it_was, needs))
     if not caps and policy is None:
-        return Replayed(tenant=whose, kept=kept, differs=differs, in_ledger=told, before=before)
-    what_if = _what_if(caps, policy)
-    other = altered(inputs, what_if, needs=needs[Depth.DEEP])
-    changed, chosen = planned_again(other, now=now)
-    comes_to = outcome(other, changed, now=now)
-    gained, lost = moved(decided, chosen)
-    return Replayed(
+        return ReplayReport(
+            tenant=whose, saved=kept, differences=differs, in_ledger=told, before=before
+        )
+    what_if = _build_what_if(caps, policy)
+    other = apply_what_if(inputs, what_if, needs=needs[Depth.DEEP])
+    changed, chosen = replay_plan(other, now=now)
+    comes_to = compute_totals(other, changed, now=now)
+    gained, lost = find_gained_and_lost(decided, chosen)
+    return ReplayReport(
         tenant=whose,
-        kept=kept,
-        differs=differs,
+        saved=kept,
+        differences=differs,
         in_ledger=told,
         before=before,
-        after=Side(outcome=comes_to, quote=_quote(comes_to, needs)),
+        after=PlanSide(totals=comes_to, quote=_build_quote(comes_to, needs)),
         gained=tuple(gained),
         lost=tuple(lost),
     )
 
 
-def _what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
+def _build_what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
     from stoker.pulls.columns import Policy
     from stoker.pulls.replay import WhatIf
 
     return WhatIf(
-        units=caps.get(_UNITS),
-        connector_units=caps.get(_LOOKS),
+        units=caps.get(_UNITS_CAP),
+        connector_units=caps.get(_CRAWL_CAP),
         policy=None if policy is None else Policy(policy),
-        calls={name: calls for name, calls in caps.items() if name not in (_UNITS, _LOOKS)},
+        calls={name: calls for name, calls in caps.items() if name not in (_UNITS_CAP, _CRAWL_CAP)},
     )
 
 
-def _quote(looks: Outcome, needs: Mapping[Depth, Sequence[Expected]]) -> Quote:
+def _build_quote(looks: PlanTotals, needs: Mapping[Depth, Sequence[VendorNeed]]) -> Quote:
     from stoker.base.types import Depth
-    from stoker.enrichment.forecast import quote
+    from stoker.enrichment.forecast import compute_quote
 
     many = {Depth.SHALLOW: looks.looks - looks.deep, Depth.DEEP: looks.deep}
-    return quote(many, needs, {}, at_once=1)
+    return compute_quote(many, needs, {}, at_once=1)
 
 
-def _show(found: Replayed) -> None:
-    record, same = found.kept.record, not found.differs
-    say(
-        f"{found.tenant}, run {record.run}: {len(found.kept.inputs.ids)} accounts planned again by "
+def _print_replay(found: ReplayReport) -> None:
+    record, same = found.saved.record, not found.differences
+    print_text(
+        f"{found.tenant}, run {record.run}: {len(found.saved.inputs.ids)} accounts planned again "
+        "by "
         f"policy {record.policy}, as of {record.at:%Y-%m-%d %H:%M} UTC: "
-        + ("the same decisions, byte for byte" if same else f"{len(found.differs)} differ")
+        + ("the same decisions, byte for byte" if same else f"{len(found.differences)} differ")
     )
-    if not found.ledger_agrees:
+    if not found.matches_ledger:
         tells = "other decisions" if found.in_ledger else "no such plan"
-        say(f"  The ledger tells of {tells}; see it with: stoker ledger list --kind plan")
-    if found.differs:
-        show_table(
+        print_text(f"  The ledger tells of {tells}; see it with: stoker ledger list --kind plan")
+    if found.differences:
+        print_table(
             ["account", "kept", "now", "depth kept", "depth now"],
             [
                 (
                     each.account,
                     each.before.name,
                     each.after.name,
-                    _DEPTHS[each.depth_before],
-                    _DEPTHS[each.depth_after],
+                    _DEPTH_NAMES[each.depth_before],
+                    _DEPTH_NAMES[each.depth_after],
                 )
-                for each in islice(found.differs, _SHOWN)
+                for each in islice(found.differences, _MAX_DIFFERENCES)
             ],
         )
     if found.after is None:
         return
-    show_table(["what", "as it was", "changed", "difference"], _rows(found.before, found.after))
+    print_table(["what", "as it was", "changed", "difference"], _to_rows(found.before, found.after))
     for word, accounts in (("more", found.gained), ("fewer", found.lost)):
         if accounts:
-            named = ", ".join(accounts[:_NAMED]) + (", …" if len(accounts) > _NAMED else "")
-            say(f"  {len(accounts)} accounts {word}: {named}")
-    say("  Nothing was kept, promised or asked for.")
+            named = ", ".join(accounts[:_MAX_NAMES]) + (", …" if len(accounts) > _MAX_NAMES else "")
+            print_text(f"  {len(accounts)} accounts {word}: {named}")
+    print_text("  Nothing was kept, promised or asked for.")
 
 
-def _rows(before: Side, after: Side) -> list[tuple[str, str, str, str]]:
-    one, other = before.outcome, after.outcome
+def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str]]:
+    one, other = before.totals, after.totals
     rows = [
-        ("accounts looked at", *_numbers(one.looks, other.looks)),
-        ("of them deep", *_numbers(one.deep, other.deep)),
-        ("pull units", *_numbers(one.units, other.units)),
+        ("accounts looked at", *_format_numbers(one.looks, other.looks)),
+        ("of them deep", *_format_numbers(one.deep, other.deep)),
+        ("pull units", *_format_numbers(one.units, other.units)),
     ]
     costs = sorted({*before.quote.cost, *after.quote.cost})
     rows += [
-        (name, *_numbers(before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)))
+        (name, *_format_numbers(before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)))
         for name in costs
     ]
     change = other.freshness - one.freshness
@@ -235,40 +257,40 @@ def _rows(before: Side, after: Side) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _numbers(one: int, other: int) -> tuple[str, str, str]:
+def _format_numbers(one: int, other: int) -> tuple[str, str, str]:
     return f"{one:,}", f"{other:,}", f"{other - one:+,}"
 
 
-def _json(found: Replayed) -> Json:
-    record = found.kept.record
+def _to_replay_json(found: ReplayReport) -> Json:
+    record = found.saved.record
     return {
         "tenant": found.tenant,
         "run": record.run,
         "at": record.at.isoformat(),
         "policy": record.policy,
-        "accounts": len(found.kept.inputs.ids),
+        "accounts": len(found.saved.inputs.ids),
         "digest": record.header["digest"],
-        "same": not found.differs,
-        "ledger_agrees": found.ledger_agrees,
+        "same": not found.differences,
+        "ledger_agrees": found.matches_ledger,
         "differs": [
             {
                 "account": each.account,
                 "kept": each.before.name,
                 "now": each.after.name,
-                "depth_kept": _DEPTHS[each.depth_before],
-                "depth_now": _DEPTHS[each.depth_after],
+                "depth_kept": _DEPTH_NAMES[each.depth_before],
+                "depth_now": _DEPTH_NAMES[each.depth_after],
             }
-            for each in found.differs
+            for each in found.differences
         ],
-        "as_it_was": _side_json(found.before),
-        "changed": None if found.after is None else _side_json(found.after),
+        "as_it_was": _to_side_json(found.before),
+        "changed": None if found.after is None else _to_side_json(found.after),
         "gained": list(found.gained),
         "lost": list(found.lost),
     }
 
 
-def _side_json(side: Side) -> Json:
-    outcome, takes = side.outcome, side.quote
+def _to_side_json(side: PlanSide) -> Json:
+    outcome, takes = side.totals, side.quote
     return {
         "accounts": outcome.looks,
         "deep": outcome.deep,

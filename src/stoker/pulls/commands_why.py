@@ -11,27 +11,34 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.base.jsontools import object_in, text_in
-from stoker.cli.options import known_id, one_tenant
-from stoker.cli.output import pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.base.jsontools import get_line, get_object
+from stoker.cli.options import choose_tenant, parse_tenant_argument
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
-    from stoker.accounts.icp import Fit
-    from stoker.accounts.model import Company, Dossier
+    from stoker.accounts.icp import IcpMatch
+    from stoker.accounts.model import Company, CompanyRecord
     from stoker.app import App
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
-    from stoker.context import Store
-    from stoker.enrichment.model import Unit
-    from stoker.pulls.why_planned import Pulled
-    from stoker.pulls.why_unfinished import Left
-    from stoker.vendors.model import Kept
+    from stoker.cli.output import CommandContext
+    from stoker.context import TenantStores
+    from stoker.enrichment.model import WorkItem
+    from stoker.pulls.why_planned import PullReport
+    from stoker.pulls.why_unfinished import UnfinishedReport
+    from stoker.vendors.model import CachedAnswer
 
-_MATCHES = 5
+_MAX_MATCHES = 5
 
-_PAGE = 1000
+_PAGE_SIZE = 1000
 
-_ENDED = {
+_STATE_TEXTS = {
     "waiting": "is waiting for its turn",
     "taken": "is being worked on",
     "done": "was looked at, and nothing was left out",
@@ -43,18 +50,18 @@ _ENDED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class CompanyReport:
     """Everything that is known about one company's latest night."""
 
     tenant: TenantId
-    dossier: Dossier
+    dossier: CompanyRecord
     run: str
-    unit: Unit | None
-    fit: Fit | None  # None: the tenant has no rule
+    unit: WorkItem | None
+    fit: IcpMatch | None  # None: the tenant has no rule
     least: float
-    corpus: Kept | None = None  # what its pages said, where that is kept
-    pulled: Pulled | None = None  # None: no plan of pulls is kept
-    left: Left | None = None  # None: its run came to its end with it
+    corpus: CachedAnswer | None = None  # what its pages said, where that is kept
+    pull_report: PullReport | None = None  # None: no plan of pulls is kept
+    unfinished: UnfinishedReport | None = None  # None: its run came to its end with it
 
     @property
     def company(self) -> Company:
@@ -69,77 +76,77 @@ class Story:
     is_flag=True,
     help="Say what would have had it looked at by the last plan of pulls: units, posture or time.",
 )
-@takes_json
-@pass_asked
-def why(asked: Asked, which: str, flip: bool, as_json: bool) -> None:
+@json_option
+@pass_context
+def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> None:
     """Say what happened to one company: why it was chosen, each step, cost, refusals, its score.
 
     COMPANY is its number in the register, or a part of its name. TENANT may be left out when there
     is only one.
     """
-    story = run_async(_story(asked, which, flip=flip))
+    story = run_async(_read_company_report(asked, which, flip=flip))
     if as_json:
-        show_json(_json(story))
+        print_json(_to_report_json(story))
     else:
-        _show(story)
+        _print_report(story)
 
 
-async def _story(asked: Asked, which: str, *, flip: bool) -> Story:
-    from stoker.accounts.icp import fit
-    from stoker.crawl.page_text import corpus_key
-    from stoker.pulls.why_planned import pulled
-    from stoker.pulls.why_unfinished import left
+async def _read_company_report(asked: CommandContext, which: str, *, flip: bool) -> CompanyReport:
+    from stoker.accounts.icp import match_icp
+    from stoker.crawl.page_text import build_corpus_key
+    from stoker.pulls.why_planned import find_pull_report
+    from stoker.pulls.why_unfinished import find_unfinished
 
     whose, slash, wanted = which.partition("/")
     if not slash:
         whose, wanted = "", which
-    async with asked.app(only_to_read=True) as app:
-        if not whose and app.settings.default_tenant() is None:
+    async with asked.open_app(only_to_read=True) as app:
+        if not whose and app.settings.find_default_tenant() is None:
             names = ", ".join(each.id for each in app.settings.tenants)
             raise ConfigError(f"say whose: stoker why TENANT/{which[:40]} (one of {names})")
-        tenant = one_tenant(app.settings, known_id(whose) if whose else None)
+        tenant = choose_tenant(app.settings, parse_tenant_argument(whose) if whose else None)
         store, own = app.backend.tenant(tenant), app.settings.for_tenant(tenant)
-        dossier = await _found(app, store, wanted.strip())
-        rule = await store.accounts.rule(own.icp.rule_name)
-        seen = await store.nights.last_look(dossier.company.id)
-        key = corpus_key(dossier.company.id)
-        kept = await store.answers.answers([key])
-        decided = await pulled(store, dossier.company, flip=flip)
+        dossier = await _find_company(app, store, wanted.strip())
+        rule = await store.accounts.find_rule(own.icp.rule_name)
+        seen = await store.nights.find_last_item(dossier.company.id)
+        key = build_corpus_key(dossier.company.id)
+        kept = await store.answers.find_answers([key])
+        decided = await find_pull_report(store, dossier.company, flip=flip)
         run, unit = seen or ("", None)
-        undone = await left(store, run, unit) if unit is not None else None
-    return Story(
+        undone = await find_unfinished(store, run, unit) if unit is not None else None
+    return CompanyReport(
         tenant=tenant,
         dossier=dossier,
         run=run,
         unit=unit,
-        fit=fit(dossier.company, rule) if rule else None,
+        fit=match_icp(dossier.company, rule) if rule else None,
         least=own.score.min_export,
         corpus=kept.get(key),
-        pulled=decided,
-        left=undone,
+        pull_report=decided,
+        unfinished=undone,
     )
 
 
-async def _found(app: App, store: Store, wanted: str) -> Dossier:
+async def _find_company(app: App, store: TenantStores, wanted: str) -> CompanyRecord:
     from stoker.accounts.model import CompanyId
 
     if not wanted:
         raise ConfigError("say which company: stoker why TENANT/COMPANY")
-    if found := await store.accounts.dossier(CompanyId(wanted.upper())):
+    if found := await store.accounts.find_company_record(CompanyId(wanted.upper())):
         return found
     matches: list[Company] = []
     after, words = "", wanted.casefold()
-    while len(matches) <= _MATCHES and (
-        page := await store.accounts.companies(after=after, limit=_PAGE)
+    while len(matches) <= _MAX_MATCHES and (
+        page := await store.accounts.list_companies(after=after, limit=_PAGE_SIZE)
     ):
         after = page[-1].id
         matches += [each for each in page if words in each.name.casefold()]
     if len(matches) > 1:
-        named = ", ".join(f"{each.id} ({each.name})" for each in matches[:_MATCHES])
+        named = ", ".join(f"{each.id} ({each.name})" for each in matches[:_MAX_MATCHES])
         raise ConfigError(f"{wanted!r} could be any of {named}; give its number")
-    if matches and (found := await store.accounts.dossier(matches[0].id)):
+    if matches and (found := await store.accounts.find_company_record(matches[0].id)):
         return found
-    registered = await app.backend.registry().entity(wanted.upper())
+    registered = await app.backend.registry().find_entity(wanted.upper())
     if registered is not None:
         raise ConfigError(
             f"{registered.name} is in the register, but {store.tenant} has not taken it over yet; "
@@ -151,24 +158,24 @@ async def _found(app: App, store: Store, wanted: str) -> Dossier:
     )
 
 
-def _show(story: Story) -> None:
+def _print_report(story: CompanyReport) -> None:
     company, unit = story.company, story.unit
-    say(f"{company.name} ({company.id}), for {story.tenant}")
-    say(f"  {company.website or 'its site is not known'}")
+    print_text(f"{company.name} ({company.id}), for {story.tenant}")
+    print_text(f"  {company.website or 'its site is not known'}")
     if story.fit is not None:
-        say(f"\nDoes it fit? {'Yes' if story.fit.fits else 'No'}: {story.fit.because}.")
+        print_text(f"\nDoes it fit? {'Yes' if story.fit.fits else 'No'}: {story.fit.reason}.")
     if unit is None:
-        say("\nNo night has looked at it yet." + _not_chosen(story))
+        print_text("\nNo night has looked at it yet." + _format_not_chosen(story))
     else:
-        _show_unit(story, unit)
-    if story.pulled is not None:
-        from stoker.pulls.why_planned import show_pulled
+        _print_work_item(story, unit)
+    if story.pull_report is not None:
+        from stoker.pulls.why_planned import print_pull_report
 
-        show_pulled(story.pulled)
-    _show_known(story)
+        print_pull_report(story.pull_report)
+    _print_facts(story)
 
 
-def _not_chosen(story: Story) -> str:
+def _format_not_chosen(story: CompanyReport) -> str:
     if story.fit is None:
         return f" {story.tenant} has no rule; set one with: stoker icp set --tenant {story.tenant}"
     if not story.fit.fits:
@@ -176,98 +183,104 @@ def _not_chosen(story: Story) -> str:
     return " Others came before it; see the order with: stoker nightly --dry-run"
 
 
-def _show_unit(story: Story, unit: Unit) -> None:
+def _print_work_item(story: CompanyReport, unit: WorkItem) -> None:
     from stoker.base.types import Step
-    from stoker.nightly.report import by_connector
-    from stoker.pulls.why_unfinished import because, show_spent, show_what_to_do
+    from stoker.nightly.report import format_cost
+    from stoker.pulls.why_unfinished import format_cause, print_next_steps, print_spent
 
-    run, left = story.run, story.left
-    say(f"\nRun {run} had it at place {unit.place + 1}, {unit.depth.lower()}: {unit.because}.")
-    say(f"It {(left and because(left, unit)) or _ENDED[unit.state.value]}.")
+    run, left = story.run, story.unfinished
+    print_text(f"\nRun {run} had it at place {unit.rank + 1}, {unit.depth.lower()}: {unit.reason}.")
+    print_text(f"It {(left and format_cause(left, unit)) or _STATE_TEXTS[unit.state.value]}.")
     for reason in unit.reasons:
-        say(f"  - {reason}")
+        print_text(f"  - {reason}")
     if left is None:
-        say(f"It cost {by_connector(unit.cost) or 'nothing'}.")
+        print_text(f"It cost {format_cost(unit.cost) or 'nothing'}.")
     else:
-        show_spent(left)
-        show_what_to_do(left, story.tenant)
+        print_spent(left)
+        print_next_steps(left, story.tenant)
     if unit.saved:
-        say(f"Not paid for again: {by_connector(unit.saved)}.")
+        print_text(f"Not paid for again: {format_cost(unit.saved)}.")
     if unit.seconds:
         took = ", ".join(
             f"{step} {unit.seconds[step]:.1f} s" for step in Step if step in unit.seconds
         )
-        say(f"It took {took}.")
+        print_text(f"It took {took}.")
 
 
-def _show_known(story: Story) -> None:
+def _print_facts(story: CompanyReport) -> None:
     dossier, score = story.dossier, story.dossier.score
     if score is None:
-        say("\nIt has no score yet.")
+        print_text("\nIt has no score yet.")
     else:
         lead = "a lead" if score.value >= story.least else f"no lead, which takes {story.least:g}"
-        say(f"\nScore {score.value:.2f}, {lead}. {score.rationale}")
-        show_table(
+        print_text(f"\nScore {score.value:.2f}, {lead}. {score.rationale}")
+        print_table(
             ["feature", "value"], [(name, f"{value:.2f}") for name, value in score.features.items()]
         )
     if dossier.contacts:
-        say("\nWhom to write to:")
-        show_table(
+        print_text("\nWhom to write to:")
+        print_table(
             ["name", "title", "email", "verdict", "phone", "from"],
             [
                 (each.name, each.title, each.email, each.verdict.value, each.phone, each.source)
                 for each in dossier.contacts
             ],
         )
-    if dossier.findings:
-        say("\nWhat was found, and where:")
-        show_table(
+    if dossier.facts:
+        print_text("\nWhat was found, and where:")
+        print_table(
             ["what", "value", "sure", "how", "source"],
             [
-                (each.field.value, each.value[:60], f"{each.confidence:.2f}", each.how, each.source)
-                for each in dossier.findings
+                (
+                    each.field.value,
+                    each.value[:60],
+                    f"{each.confidence:.2f}",
+                    each.method,
+                    each.source,
+                )
+                for each in dossier.facts
             ],
         )
 
     if story.corpus is not None:
-        said = object_in(story.corpus.answer)
-        say(
-            f"\nWhat its pages said is kept, {len(text_in(said, 'text'))} characters from run "
-            f"{text_in(said, 'run')}; read it with --json."
+        said = get_object(story.corpus.answer)
+        print_text(
+            f"\nWhat its pages said is kept, {len(get_line(said, 'text'))} characters from run "
+            f"{get_line(said, 'run')}; read it with --json."
         )
 
 
-def _json(story: Story) -> Json:
-    from stoker.leads.export import lead_row
+def _to_report_json(story: CompanyReport) -> Json:
+    from stoker.leads.export import to_lead_row
 
     unit, looked = story.unit, story.dossier.looked_at
     night: dict[str, Json] | None = None
     if unit is not None:
         night = {
             "run": story.run,
-            "place": unit.place,
+            "place": unit.rank,
             "depth": unit.depth.value,
-            "because": unit.because,
+            "because": unit.reason,
             "state": unit.state.value,
             "reasons": list(unit.reasons),
             "cost": dict(unit.cost),
             "saved": dict(unit.saved),
             "seconds": dict(unit.seconds),
         }
-    if night is not None and unit is not None and story.left is not None:
-        from stoker.pulls.why_unfinished import left_json
+    if night is not None and unit is not None and story.unfinished is not None:
+        from stoker.pulls.why_unfinished import to_unfinished_json
 
-        night |= left_json(story.left, unit)
-    known = lead_row(story.tenant, story.dossier) | {
+        night |= to_unfinished_json(story.unfinished, unit)
+    known = to_lead_row(story.tenant, story.dossier) | {
         "looked_at": looked.isoformat() if looked else None
     }
     fits: Json = None
     if story.fit is not None:
-        fits = {"fits": story.fit.fits, "because": story.fit.because}
+        fits = {"fits": story.fit.fits, "because": story.fit.reason}
     said = story.corpus.answer if story.corpus is not None else None
     pull: Json = None
-    if story.pulled is not None:
-        from stoker.pulls.why_planned import pulled_json
+    if story.pull_report is not None:
+        from stoker.pulls.why_planned import to_pull_report_json
 
-        pull = pulled_json(story.pulled)
+        pull = to_pull_report_json(story.pull_report)
     return {**known, "fit": fits, "night": night, "pull": pull, "corpus": said}  # type: ignore[dict-item]  # no date is left

@@ -17,51 +17,59 @@ import numpy as np
 
 from stoker.base.reasons import Reason
 from stoker.base.types import Json
-from stoker.heat.beliefs import Floats, chance_changed, missed_changes
-from stoker.heat.tiers import BY_RANK, intervals
-from stoker.pulls.columns import Accounts, Limits, Policy, PullRule, Why, days, in_days
-from stoker.pulls.constraints import Hindrance, narrowest
-from stoker.pulls.flips import related
-from stoker.pulls.offers import by_worth, offered
-from stoker.pulls.planner import DEEP, NOT, DayPlan
-from stoker.pulls.selection import choose
+from stoker.heat.beliefs import Floats, compute_missed_changes, compute_stale_chance
+from stoker.heat.tiers import BY_RANK, compute_intervals
+from stoker.pulls.columns import (
+    Decision,
+    PlanAccounts,
+    Policy,
+    PullLimits,
+    PullRule,
+    to_days,
+    to_epoch_days,
+)
+from stoker.pulls.constraints import Constraint, find_tightest
+from stoker.pulls.flips import list_competitors
+from stoker.pulls.offers import compute_offers, make_offers
+from stoker.pulls.planner import DEEP, NOT, PullPlan
+from stoker.pulls.selection import allocate_budget
 
 REASONS = {
-    Why.FRESH_ENOUGH: Reason.FRESH_ENOUGH,
-    Why.LOWER_VALUE: Reason.LOWER_VALUE,
-    Why.CAP_TENANT_DAY: Reason.CAP_TENANT_DAY,
-    Why.CAP_CONNECTOR_DAY: Reason.CAP_CONNECTOR_DAY,
-    Why.CAP_SHARED_DAY: Reason.CAP_SHARED_DAY,
-    Why.PAUSED: Reason.PAUSED,
-    Why.COOLING_DOWN: Reason.COOLING_DOWN,
-    Why.RATE_LIMIT: Reason.RATE_LIMIT,
-    Why.BUDGET_UNREADABLE: Reason.BUDGET_UNREADABLE,
-    Why.DUPLICATE_PULL_JOB_ID: Reason.DUPLICATE_PULL_JOB_ID,
-    Why.STOPPED: Reason.STOPPED,
+    Decision.FRESH_ENOUGH: Reason.FRESH_ENOUGH,
+    Decision.LOWER_VALUE: Reason.LOWER_VALUE,
+    Decision.CAP_TENANT_DAY: Reason.CAP_TENANT_DAY,
+    Decision.CAP_CONNECTOR_DAY: Reason.CAP_CONNECTOR_DAY,
+    Decision.CAP_SHARED_DAY: Reason.CAP_SHARED_DAY,
+    Decision.PAUSED: Reason.PAUSED,
+    Decision.COOLING_DOWN: Reason.COOLING_DOWN,
+    Decision.RATE_LIMIT: Reason.RATE_LIMIT,
+    Decision.BUDGET_UNREADABLE: Reason.BUDGET_UNREADABLE,
+    Decision.DUPLICATE_PULL_JOB_ID: Reason.DUPLICATE_PULL_JOB_ID,
+    Decision.STOPPED: Reason.STOPPED,
 }
 
 CHOSEN_BECAUSE = {
-    Why.WORTH: "worth its price",
-    Why.FLOOR: "it waited too long: nobody waits longer than the floor",
-    Why.SIGNAL: "worth its price because of signals since the last look",
+    Decision.WORTH: "worth its price",
+    Decision.FLOOR: "it waited too long: nobody waits longer than the floor",
+    Decision.SIGNAL: "worth its price because of signals since the last look",
 }
 
-_LESS, _MORE = 0.5, 1.1  # times the budget
+_HALF_BUDGET, _TENTH_MORE = 0.5, 1.1  # times the budget
 
-_LONG = 3650.0  # days; whatever is longer is as good as never
+_MAX_DAYS = 3650.0  # days; whatever is longer is as good as never
 
 _AGES = np.concatenate([[0.0], np.geomspace(1 / 1440, 36_600.0, 120)])
 
-_BETWEEN, _TURNS = 33, 7
+_GRID_POINTS, _REFINEMENTS = 33, 7
 
-_NOW, _SILENT = np.zeros(1), np.zeros(1, np.float32)
+_NOW, _NO_SIGNALS = np.zeros(1), np.zeros(1, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """One account's answer. Days are infinite for never, worth over price where there was room."""
 
-    why: Why
+    why: Decision
     depth: int  # as in the plan
     age: float  # days since the last look
     stale_chance: float
@@ -73,9 +81,9 @@ class Explanation:
     due_every_at_half: float
     due_every_at_more: float
     price: float
-    withheld: Why | None = None  # it wanted depth, and why it gets none
-    hindrance: Hindrance | None = None  # what refused it or its depth, with the numbers behind it
-    sentence: str = ""
+    depth_refusal: Decision | None = None  # it wanted depth, and why it gets none
+    constraint: Constraint | None = None  # what refused it or its depth, with the numbers behind it
+    message: str = ""
 
     @property
     def reason(self) -> Reason | None:
@@ -103,77 +111,77 @@ class Explanation:
                 name: round(number, 6) if math.isfinite(number) else None
                 for name, number in numbers.items()
             },
-            "withheld": self.withheld.name if self.withheld else None,
-            "hindrance": self.hindrance.as_json() if self.hindrance else None,
-            "sentence": self.sentence,
+            "withheld": self.depth_refusal.name if self.depth_refusal else None,
+            "hindrance": self.constraint.as_json() if self.constraint else None,
+            "sentence": self.message,
         }
 
 
 def explain(
     row: int,
-    accounts: Accounts,
-    limits: Limits,
+    accounts: PlanAccounts,
+    limits: PullLimits,
     *,
     now: datetime,
     rule: PullRule,
-    plan: DayPlan,
-    hindrances: Sequence[Hindrance] = (),
+    plan: PullPlan,
+    hindrances: Sequence[Constraint] = (),
     name: str = "This account",
 ) -> Explanation:
     """Return why an account of a plan is looked at, or is not, with the numbers behind it.
 
-    `hindrances` are what stood in the way of the tenant's looks when the plan was made.
+    `constraints` are what stood in the way of the tenant's looks when the plan was made.
     """
-    one = accounts.rows(slice(row, row + 1))
-    why, withheld = Why(plan.why[row]), Why(plan.withheld[row]) or None
+    one = accounts.select_rows(slice(row, row + 1))
+    why, withheld = Decision(plan.why[row]), Decision(plan.depth_refusal[row]) or None
     if withheld and plan.depth[row] != NOT:
         one = replace(one, deep_value=np.zeros(1))  # what it offered was a look without depth
-    moment = in_days(now)
+    moment = to_epoch_days(now)
     age = max(moment - float(one.looked[0]), 0.0)
     price = float(plan.price[one.tenant[0]])
     if limits.budget[one.tenant[0]] <= 0:
         price = math.inf  # with nothing to spend no look is worth it
     half, more = price, price
     if rule.policy is Policy.OPTIMAL:
-        half, more = prices_at(
-            row, accounts, limits, now=now, rule=rule, plan=plan, times=(_LESS, _MORE)
+        half, more = compute_prices_at(
+            row, accounts, limits, now=now, rule=rule, plan=plan, times=(_HALF_BUDGET, _TENTH_MORE)
         )
-    every = _due_every(one, price, rule)
+    every = _compute_interval(one, price, rule)
     late, score = age - every, float(plan.score[row])
     if rule.policy is Policy.OPTIMAL:
-        score = float(_offering(one, np.zeros(1), moment, rule)[0])
-        late = _late(one, price, moment, rule)
+        score = float(_compute_offers_at_ages(one, np.zeros(1), moment, rule)[0])
+        late = _compute_lateness(one, price, moment, rule)
     found = Explanation(
         why=why,
         depth=int(plan.depth[row]),
         age=age,
-        stale_chance=float(chance_changed(one.surface, age)[0]),
-        missed_changes=float(missed_changes(one.surface, age)[0]),
+        stale_chance=float(compute_stale_chance(one.surface, age)[0]),
+        missed_changes=float(compute_missed_changes(one.surface, age)[0]),
         days_between_changes=float(one.surface.days_between[0]),
         worth_over_price=score / price if price > 0 else math.inf,
         due_every=every,
         late=late,
-        due_every_at_half=_due_every(one, half, rule),
-        due_every_at_more=_due_every(one, more, rule),
+        due_every_at_half=_compute_interval(one, half, rule),
+        due_every_at_more=_compute_interval(one, more, rule),
         price=price,
-        withheld=withheld,
-        hindrance=_in_the_way(hindrances, why, withheld),
+        depth_refusal=withheld,
+        constraint=_find_constraint(hindrances, why, withheld),
     )
     wanted = 0
     if withheld:
-        others = (accounts.tenant == one.tenant[0]) & (plan.withheld != Why.FREE)
+        others = (accounts.tenant == one.tenant[0]) & (plan.depth_refusal != Decision.FREE)
         wanted = int(limits.deep_cap[one.tenant[0]] + others.sum())
-    return replace(found, sentence=_told(found, one, rule, name, wanted))
+    return replace(found, message=_format_explanation(found, one, rule, name, wanted))
 
 
-def prices_at(
+def compute_prices_at(
     row: int,
-    accounts: Accounts,
-    limits: Limits,
+    accounts: PlanAccounts,
+    limits: PullLimits,
     *,
     now: datetime,
     rule: PullRule,
-    plan: DayPlan,
+    plan: PullPlan,
     times: Sequence[float],
 ) -> list[float]:
     """Return the price that the account's tenant would pay with so many times its budget.
@@ -181,8 +189,8 @@ def prices_at(
     With nothing to spend no look is worth it. Fewer units never make one cheaper, though with very
     few the largest looks may drop out of the line and leave a lower one at its end.
     """
-    some = accounts.rows(related(row, accounts, limits))
-    offers = offered(some, now=in_days(now), rule=rule)
+    some = accounts.select_rows(list_competitors(row, accounts, limits))
+    offers = make_offers(some, now=to_epoch_days(now), rule=rule)
     tenant = int(accounts.tenant[row])
     prices = []
     for each in times:
@@ -192,111 +200,125 @@ def prices_at(
         if budget[tenant] == 0:
             prices.append(math.inf)
             continue
-        choice = choose(some, other, offers, share=rule.share, reference=plan.reference)
+        choice = allocate_budget(some, other, offers, share=rule.share, reference=plan.reference)
         found, now_paid = float(choice.price[tenant]), float(plan.price[tenant])
         prices.append(max(found, now_paid) if each < 1 else min(found, now_paid))
     return prices
 
 
-def _due_every(one: Accounts, price: float, rule: PullRule) -> float:
+def _compute_interval(one: PlanAccounts, price: float, rule: PullRule) -> float:
     """Return how often the account is looked at, all facets as old as its last look, at a price."""
     if rule.policy is Policy.TIERS:
-        return float(intervals(one.tier, one.heat, one.quiet, rule=rule.tiers)[0])
-    fresh = replace(one, looked=_NOW, deep_looked=_NOW, signals=_SILENT)
-    reached = _first(lambda ages: _offering(fresh, ages, 0.0, rule), price, _AGES)
-    return max(reached + days(rule.tick) / 2, days(rule.tick))
+        return float(compute_intervals(one.tier, one.heat, one.quiet, rule=rule.tiers)[0])
+    fresh = replace(one, looked=_NOW, deep_looked=_NOW, signals=_NO_SIGNALS)
+    reached = _find_first_age(
+        lambda ages: _compute_offers_at_ages(fresh, ages, 0.0, rule), price, _AGES
+    )
+    return max(reached + to_days(rule.tick) / 2, to_days(rule.tick))
 
 
-def _late(one: Accounts, price: float, now: float, rule: PullRule) -> float:
+def _compute_lateness(one: PlanAccounts, price: float, now: float, rule: PullRule) -> float:
     """Return for how many days it has been worth the price; below 0: for how many it is not."""
-    offered_now = float(_offering(one, np.zeros(1), now, rule)[0])
+    offered_now = float(_compute_offers_at_ages(one, np.zeros(1), now, rule)[0])
     if offered_now < price:
-        return -_first(lambda more: _offering(one, more, now, rule), price, _AGES)
+        return -_find_first_age(
+            lambda more: _compute_offers_at_ages(one, more, now, rule), price, _AGES
+        )
     age = now - float(one.looked[0])
     if not 0.0 < age < math.inf:
         return max(age, 0.0)
     # The same backwards: how much younger it would have to be.
     ages = age * np.linspace(0.0, 1.0, len(_AGES))
-    return age - _first(lambda young: _offering(one, young - age, now, rule), price, ages)
+    return age - _find_first_age(
+        lambda young: _compute_offers_at_ages(one, young - age, now, rule), price, ages
+    )
 
 
-def _offering(one: Accounts, older: Floats, now: float, rule: PullRule) -> Floats:
+def _compute_offers_at_ages(one: PlanAccounts, older: Floats, now: float, rule: PullRule) -> Floats:
     """Return what a look at the account would offer per unit, were it older by so many days."""
-    many = one.rows(np.zeros(len(older), np.int64))
+    many = one.select_rows(np.zeros(len(older), np.int64))
     many = replace(many, looked=many.looked - older, deep_looked=many.deep_looked - older)
     age = np.maximum(now - many.looked, 0.0)
-    return by_worth(many, age, now=now, rule=rule)[0]
+    return compute_offers(many, age, now=now, rule=rule)[0]
 
 
-def _first(offering: Callable[[Floats], Floats], price: float, ages: Floats) -> float:
+def _find_first_age(offering: Callable[[Floats], Floats], price: float, ages: Floats) -> float:
     """Return the first of these rising ages at which as much is offered, between them too."""
-    for _ in range(_TURNS):
+    for _ in range(_REFINEMENTS):
         there = np.flatnonzero(offering(ages) >= price)
         if not len(there):
             return math.inf
         if there[0] == 0:
             return float(ages[0])
-        ages = np.linspace(ages[there[0] - 1], ages[there[0]], _BETWEEN)
+        ages = np.linspace(ages[there[0] - 1], ages[there[0]], _GRID_POINTS)
     return float(ages[-1])
 
 
-def _in_the_way(
-    hindrances: Sequence[Hindrance], why: Why, withheld: Why | None
-) -> Hindrance | None:
+def _find_constraint(
+    hindrances: Sequence[Constraint], why: Decision, withheld: Decision | None
+) -> Constraint | None:
     """Return what refused an account, or the depth it wanted; None where nothing stood there."""
     if withheld and why in (*CHOSEN_BECAUSE, withheld):
-        return narrowest(hindrances)
+        return find_tightest(hindrances)
     about_all = (each for each in hindrances if each.looks is None and each.why is why)
     return next(about_all, None)
 
 
-def _told(found: Explanation, one: Accounts, rule: PullRule, name: str, wanted: int) -> str:
+def _format_explanation(
+    found: Explanation, one: PlanAccounts, rule: PullRule, name: str, wanted: int
+) -> str:
     known = f"{name}: never looked at"
     if math.isfinite(found.age):
         known = (
             f"{name}: {found.stale_chance:.0%} likely out of date "
-            f"(about {found.missed_changes:.1f} missed changes in {_days(found.age)}; "
-            f"it changes every {_days(found.days_between_changes)})"
+            f"(about {found.missed_changes:.1f} missed changes in {_format_days(found.age)}; "
+            f"it changes every {_format_days(found.days_between_changes)})"
         )
     if found.why in CHOSEN_BECAUSE:
         depth = "deep" if found.depth == DEEP else "shallow"
-        due = rule.policy is Policy.TIERS and found.why is not Why.FLOOR
+        due = rule.policy is Policy.TIERS and found.why is not Decision.FLOOR
         verdict = f"A {depth} look: {'due by its tier' if due else CHOSEN_BECAUSE[found.why]}"
     else:
-        verdict = f"Not looked at: {_refusal(found.why, found.hindrance, wanted)}"
+        verdict = f"Not looked at: {_format_refusal(found.why, found.constraint, wanted)}"
     parts = [known, verdict]
-    if found.withheld and found.depth != NOT:
-        parts.append(f"Not deep: {_refusal(found.withheld, found.hindrance, wanted)}")
+    if found.depth_refusal and found.depth != NOT:
+        parts.append(f"Not deep: {_format_refusal(found.depth_refusal, found.constraint, wanted)}")
     if rule.policy is Policy.TIERS:
         tier = BY_RANK[int(one.tier[0])]
-        parts.append(f"{tier}, heat {float(one.heat[0]):.2f}: due every {_days(found.due_every)}")
+        parts.append(
+            f"{tier}, heat {float(one.heat[0]):.2f}: due every {_format_days(found.due_every)}"
+        )
     elif 0 < found.price < math.inf:
-        parts.append(_worth(found))
-        parts.append(f"With half the budget: every {_days(found.due_every_at_half)}")
+        parts.append(_format_worth(found))
+        parts.append(f"With half the budget: every {_format_days(found.due_every_at_half)}")
     elif found.depth != NOT:
         parts.append("There were units for everybody")
     return ". ".join(parts) + "."
 
 
-def _refusal(why: Why, hindrance: Hindrance | None, wanted: int) -> str:
-    sentence = REASONS[why].sentence
+def _format_refusal(why: Decision, hindrance: Constraint | None, wanted: int) -> str:
+    sentence = REASONS[why].message
     if hindrance is None:
         return sentence
     of_many = f", and {wanted:,} accounts wanted one" if wanted and hindrance.needed else ""
-    return f"{sentence} ({hindrance.sentence}{of_many})"
+    return f"{sentence} ({hindrance.message}{of_many})"
 
 
-def _worth(found: Explanation) -> str:
-    when = f"{_days(found.late)} late" if found.late >= 0 else f"due in {_days(-found.late)}"
+def _format_worth(found: Explanation) -> str:
+    when = (
+        f"{_format_days(found.late)} late"
+        if found.late >= 0
+        else f"due in {_format_days(-found.late)}"
+    )
     times = f"{found.worth_over_price:.2g}" if found.worth_over_price >= 0.01 else "less than 0.01"
     over = f"Worth {times} × the price of its units"
-    if found.due_every >= _LONG:
+    if found.due_every >= _MAX_DAYS:
         return f"{over}; not due at that price"
-    return f"{over}; due every {_days(found.due_every)}, {when}"
+    return f"{over}; due every {_format_days(found.due_every)}, {when}"
 
 
-def _days(number: float) -> str:
-    if number >= _LONG:
+def _format_days(number: float) -> str:
+    if number >= _MAX_DAYS:
         return "ten years or more"
     if number >= 1:
         return f"{number:.1f} days"

@@ -14,19 +14,19 @@ from datetime import UTC, datetime, timedelta
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, ConflictError
-from stoker.base.types import Depth, Json, PullJobId, TenantId, in_utc
+from stoker.base.types import Depth, Json, PullJobId, TenantId, to_utc
 from stoker.pulls.capacity import Ints
-from stoker.pulls.columns import Accounts, Limits
-from stoker.pulls.planner import DEEP, NO_SLOT, DayPlan
+from stoker.pulls.columns import PlanAccounts, PullLimits
+from stoker.pulls.planner import DEEP, NO_SLOT, PullPlan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_SHORTEST = timedelta(minutes=1)
+_MIN_BUCKET = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullJob:
-    """A look that was chosen. Made by `pull_job`, which knows its id."""
+    """A look that was chosen. Made by `build_pull_job`, which knows its id."""
 
     pull_job_id: PullJobId
     tenant_id: TenantId
@@ -53,15 +53,15 @@ class PullJob:
         }
 
 
-def time_bucket(at: datetime, *, bucket: timedelta) -> datetime:
+def to_time_bucket(at: datetime, *, bucket: timedelta) -> datetime:
     """Return the start of the stretch of time, counted from 1970, that this moment falls in."""
-    if bucket < _SHORTEST:
+    if bucket < _MIN_BUCKET:
         raise ConfigError(f"pulls are the same within a minute or longer, not {bucket}")
-    at = in_utc(at, what="the time of a pull")
+    at = to_utc(at, what="the time of a pull")
     return at - (at - _EPOCH) % bucket
 
 
-def pull_job_id(
+def build_pull_job_id(
     *,
     tenant: TenantId,
     account: CompanyId,
@@ -71,13 +71,13 @@ def pull_job_id(
     bucket: timedelta,
 ) -> PullJobId:
     """Return the id of a pull: the same for the same pull in the same stretch of time, always."""
-    start = time_bucket(at, bucket=bucket)
+    start = to_time_bucket(at, bucket=bucket)
     # As JSON, so that no two different pulls can read the same.
     named = json.dumps([tenant, account, connector, depth.value, start.isoformat()])
     return PullJobId(hashlib.sha256(named.encode()).hexdigest()[:32])
 
 
-def pull_job(
+def build_pull_job(
     *,
     tenant: TenantId,
     account: CompanyId,
@@ -91,7 +91,7 @@ def pull_job(
 ) -> PullJob:
     """Return a pull under its id."""
     return PullJob(
-        pull_job_id=pull_job_id(
+        pull_job_id=build_pull_job_id(
             tenant=tenant,
             account=account,
             connector=connector,
@@ -104,20 +104,20 @@ def pull_job(
         connector_id=connector,
         depth=depth,
         depth_units=units,
-        scheduled_at=in_utc(at, what="the time of a pull"),
+        scheduled_at=to_utc(at, what="the time of a pull"),
         correlation_id=run,
         budget_remaining=remaining,
     )
 
 
-def same_pull(known: PullJob, asked: PullJob) -> bool:
+def is_same_pull(known: PullJob, asked: PullJob) -> bool:
     """Say whether a pull was asked for before. Raises ConflictError for its id with other inputs.
 
     When it is scheduled and by which run may differ; what it is and costs may not.
     """
     if known.pull_job_id != asked.pull_job_id:
         return False
-    one, other = _inputs(known), _inputs(asked)
+    one, other = _to_inputs(known), _to_inputs(asked)
     if one != other:
         differing = ", ".join(name for name in one if one[name] != other[name])
         raise ConflictError(
@@ -127,10 +127,10 @@ def same_pull(known: PullJob, asked: PullJob) -> bool:
     return True
 
 
-def jobs_of(
-    plan: DayPlan,
-    accounts: Accounts,
-    limits: Limits,
+def iterate_pull_jobs(
+    plan: PullPlan,
+    accounts: PlanAccounts,
+    limits: PullLimits,
     *,
     tenant: int,
     name: TenantId,
@@ -156,7 +156,7 @@ def jobs_of(
         if minute == NO_SLOT:
             continue
         left -= units
-        yield pull_job(
+        yield build_pull_job(
             tenant=name,
             account=ids[row - first],
             connector=connectors[int(accounts.connector[row])],
@@ -169,7 +169,7 @@ def jobs_of(
         )
 
 
-def _inputs(job: PullJob) -> dict[str, Json]:
+def _to_inputs(job: PullJob) -> dict[str, Json]:
     return {
         "tenant": job.tenant_id,
         "account": job.account_id,

@@ -19,31 +19,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stoker.heat.beliefs import Beliefs, Floats
-from stoker.heat.tiers import Tier, intervals
+from stoker.heat.beliefs import ChangeRates, Floats
+from stoker.heat.tiers import Tier, compute_intervals
 from stoker.pulls.capacity import (
     Flags,
     Floats32,
     Ints,
-    Queue,
-    by_group,
-    crowded,
-    fitting,
-    ids_of,
-    keys,
+    OfferQueue,
+    build_sort_keys,
+    fill_caps,
+    find_full_groups,
+    get_ids,
+    sort_by_group,
 )
-from stoker.pulls.columns import Accounts, Limits, Policy, PullRule, days
-from stoker.pulls.worth import worth
+from stoker.pulls.columns import PlanAccounts, Policy, PullLimits, PullRule, to_days
+from stoker.pulls.worth import compute_refresh_value
 
-_OLDEST = 366.0  # days; who was never looked at is worth no more than after so long without a look
+_MAX_OFFER_AGE = (
+    366.0  # days; who was never looked at is worth no more than after so long without a look
+)
 
-_PART = 32_768  # accounts at a time: what is worked on stays close to the processor
+_CHUNK_ROWS = 32_768  # accounts at a time: what is worked on stays close to the processor
 
-_MOST = float(np.finfo(np.float32).max)
+_MAX_SCORE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Offers:
+class LookupOffers:
     """Columns about every account. Scores are worth per unit; 0 is no offer.
 
     Scores are short floats on purpose: what differs only in the last digits of a long one, which
@@ -52,55 +54,61 @@ class Offers:
 
     look: Floats32  # of a shallow look; or of a deep one, where that is the better bargain
     deeper: Floats32  # of the depth above a shallow look, never more than `look`
-    alone: Floats32  # of a shallow look to which no depth will come
-    resting: Flags  # looked at so lately that nobody looks again
+    shallow_only: Floats32  # of a shallow look to which no depth will come
+    recent: Flags  # looked at so lately that nobody looks again
     waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
 
 
-def offered(accounts: Accounts, *, now: float, rule: PullRule) -> Offers:
+def make_offers(accounts: PlanAccounts, *, now: float, rule: PullRule) -> LookupOffers:
     """Return what every account offers at this moment (days since 1970)."""
     size = len(accounts)
-    offers = Offers(
+    offers = LookupOffers(
         look=np.zeros(size, np.float32),
         deeper=np.zeros(size, np.float32),
-        alone=np.zeros(size, np.float32),
-        resting=np.zeros(size, np.bool_),
+        shallow_only=np.zeros(size, np.float32),
+        recent=np.zeros(size, np.bool_),
         waited=np.zeros(size, np.float32),
     )
     of_part: Callable[..., tuple[Floats, Floats, Floats, Flags]]
-    of_part = by_worth if rule.policy is Policy.OPTIMAL else _by_tier
-    for begin in range(0, size, _PART):
-        rows = slice(begin, min(begin + _PART, size))
-        part = accounts.rows(rows)
+    of_part = compute_offers if rule.policy is Policy.OPTIMAL else _compute_tier_offers
+    for begin in range(0, size, _CHUNK_ROWS):
+        rows = slice(begin, min(begin + _CHUNK_ROWS, size))
+        part = accounts.select_rows(rows)
         age = np.maximum(now - part.looked, 0.0)
         look, deeper, alone, resting = of_part(part, age, now=now, rule=rule)
         quiet = resting | (part.barred != 0)
-        offers.look[rows] = _short(np.where(quiet, 0.0, look))
-        offers.deeper[rows] = _short(np.where(quiet, 0.0, np.minimum(deeper, look)))
-        offers.alone[rows] = _short(np.where(quiet, 0.0, alone))
-        offers.resting[rows] = resting
+        offers.look[rows] = _to_float32(np.where(quiet, 0.0, look))
+        offers.deeper[rows] = _to_float32(np.where(quiet, 0.0, np.minimum(deeper, look)))
+        offers.shallow_only[rows] = _to_float32(np.where(quiet, 0.0, alone))
+        offers.recent[rows] = resting
         if rule.floor is not None:
             # By the next plan it would have waited too long.
-            late = (age + days(rule.tick) > days(rule.floor)) & ~quiet & (offers.look[rows] > 0)
-            offers.waited[rows] = np.where(late, _short(age), 0.0)
+            late = (
+                (age + to_days(rule.tick) > to_days(rule.floor)) & ~quiet & (offers.look[rows] > 0)
+            )
+            offers.waited[rows] = np.where(late, _to_float32(age), 0.0)
     return offers
 
 
-def worths(accounts: Accounts, age: Floats, *, now: float, rule: PullRule) -> tuple[Floats, Floats]:
+def compute_values(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats]:
     """Return what looks now are worth: a shallow one, and the depth above it."""
     deep_age = np.maximum(now - accounts.deep_looked, 0.0)
-    surface = accounts.value * _aged_worth(accounts.surface, age, accounts.signals, rule)
+    surface = accounts.value * _compute_aged_value(accounts.surface, age, accounts.signals, rule)
     if not accounts.deep_value.any():
         return surface, np.zeros(len(surface))
-    deep = accounts.deep_value * _aged_worth(accounts.deep, deep_age, accounts.signals, rule)
+    deep = accounts.deep_value * _compute_aged_value(
+        accounts.deep, deep_age, accounts.signals, rule
+    )
     return surface, deep
 
 
-def by_worth(
-    accounts: Accounts, age: Floats, *, now: float, rule: PullRule
+def compute_offers(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
     """Return what looks offer per unit, more depth, looks without it, and who was just seen."""
-    surface, deep = worths(accounts, age, now=now, rule=rule)
+    surface, deep = compute_values(accounts, age, now=now, rule=rule)
     units, deep_units = accounts.units, accounts.deep_units
     more = deep_units - units
     look = surface / units
@@ -112,15 +120,15 @@ def by_worth(
         np.where(together, both, look),
         np.where(deep > 0.0, np.where(together, both, deeper), 0.0),
         look,
-        age < days(rule.tick) / 2,
+        age < to_days(rule.tick) / 2,
     )
 
 
-def _by_tier(
-    accounts: Accounts, age: Floats, *, now: float, rule: PullRule
+def _compute_tier_offers(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
-    half = days(rule.tick) / 2  # looks are due at the plan nearest to their time
-    every = intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
+    half = to_days(rule.tick) / 2  # looks are due at the plan nearest to their time
+    every = compute_intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
     deep_age = np.maximum(now - accounts.deep_looked, 0.0)
     hot = accounts.tier == Tier.HOT.rank
     deep = hot & (deep_age + half >= every)
@@ -130,35 +138,39 @@ def _by_tier(
     return score, np.where(deep, score, 0.0), score, ~due
 
 
-def _aged_worth(beliefs: Beliefs, age: Floats, signals: Floats32, rule: PullRule) -> Floats:
+def _compute_aged_value(
+    beliefs: ChangeRates, age: Floats, signals: Floats32, rule: PullRule
+) -> Floats:
     # Plans come in steps: half a step on is when, on average, the next chance would be. A signal
     # tells of changes, and is as good as the days they usually take.
-    older = np.minimum(age, _OLDEST) + days(rule.tick) / 2
+    older = np.minimum(age, _MAX_OFFER_AGE) + to_days(rule.tick) / 2
     if signals.any():
         older = older + rule.signal_changes * signals * beliefs.days_between
-    return worth(beliefs, older, objective=rule.objective)
+    return compute_refresh_value(beliefs, older, objective=rule.objective)
 
 
-def _short(column: Floats) -> Floats32:
-    return np.minimum(column, _MOST).astype(np.float32)
+def _to_float32(column: Floats) -> Floats32:
+    return np.minimum(column, _MAX_SCORE).astype(np.float32)
 
 
-def needs_depth(accounts: Accounts, offers: Offers) -> Flags:
+def find_deep_only(accounts: PlanAccounts, offers: LookupOffers) -> Flags:
     """Say whose look is deep or none: for the price of a deep one nobody takes a shallow one."""
     found: Flags = (accounts.units == accounts.deep_units) & (offers.deeper > 0)
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Depths:
+class DeepQuota:
     """What is offered once only so many looks may be deep. Flags are by account."""
 
-    offers: Offers
-    withheld: Flags  # it wanted depth, and gets none
-    out_of_turn: Flags  # it gets depth before better ones, as it had waited too long
+    offers: LookupOffers
+    refused: Flags  # it wanted depth, and gets none
+    granted_early: Flags  # it gets depth before better ones, as it had waited too long
 
 
-def within_depth(accounts: Accounts, limits: Limits, offers: Offers, *, share: int) -> Depths:
+def apply_deep_quota(
+    accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers, *, share: int
+) -> DeepQuota:
     """Return who may be looked at deeply, and what is offered then.
 
     Those who waited too long take at most so many thousandths of the deep looks out of turn.
@@ -166,20 +178,20 @@ def within_depth(accounts: Accounts, limits: Limits, offers: Offers, *, share: i
     size = len(accounts)
     withheld, out_of_turn = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     if not len(limits.deep_cap):
-        return Depths(offers=offers, withheld=withheld, out_of_turn=out_of_turn)
+        return DeepQuota(offers=offers, refused=withheld, granted_early=out_of_turn)
     rows = np.flatnonzero(offers.deeper > 0)
     one = np.ones(len(rows), np.int64)
-    full = crowded(accounts.tenant[rows], one, one, limits.deep_cap)
-    order, queue = depth_queue(rows[full[accounts.tenant[rows]]], accounts, offers, share)
+    full = find_full_groups(accounts.tenant[rows], one, one, limits.deep_cap)
+    order, queue = build_depth_queue(rows[full[accounts.tenant[rows]]], accounts, offers, share)
     if not len(order):
-        return Depths(offers=offers, withheld=withheld, out_of_turn=out_of_turn)
-    inside, early = fitting(queue, limits.deep_cap)
+        return DeepQuota(offers=offers, refused=withheld, granted_early=out_of_turn)
+    inside, early = fill_caps(queue, limits.deep_cap)
     refused, ahead = np.flatnonzero(~inside), np.flatnonzero(early)
     first = np.full(limits.tenants, len(order))
     first[queue.group[refused[::-1]]] = refused[::-1]  # from behind: the first is written last
     withheld[order[refused]] = True
     out_of_turn[order[ahead[ahead > first[queue.group[ahead]]]]] = True
-    without = np.where(needs_depth(accounts, offers), np.float32(0), offers.alone)
+    without = np.where(find_deep_only(accounts, offers), np.float32(0), offers.shallow_only)
     look = np.where(withheld, without, offers.look)
     left = replace(
         offers,
@@ -187,17 +199,19 @@ def within_depth(accounts: Accounts, limits: Limits, offers: Offers, *, share: i
         deeper=np.where(withheld, np.float32(0), offers.deeper),
         waited=np.where(look > 0, offers.waited, np.float32(0)),
     )
-    return Depths(offers=left, withheld=withheld, out_of_turn=out_of_turn)
+    return DeepQuota(offers=left, refused=withheld, granted_early=out_of_turn)
 
 
-def depth_queue(rows: Ints, accounts: Accounts, offers: Offers, share: int) -> tuple[Ints, Queue]:
+def build_depth_queue(
+    rows: Ints, accounts: PlanAccounts, offers: LookupOffers, share: int
+) -> tuple[Ints, OfferQueue]:
     """Return these accounts in the order in which they are given depth, tenant by tenant."""
-    order = ids_of(np.sort(keys(offers.deeper[rows], rows)))
-    order = order[by_group(accounts.tenant[order].astype(np.int64))]
+    order = get_ids(np.sort(build_sort_keys(offers.deeper[rows], rows)))
+    order = order[sort_by_group(accounts.tenant[order].astype(np.int64))]
     one = np.ones(len(order), np.int64)
     # A look that can do without depth is made in its turn anyway, however long it waited.
-    needed = needs_depth(accounts, offers)[order]
-    return order, Queue(
+    needed = find_deep_only(accounts, offers)[order]
+    return order, OfferQueue(
         group=accounts.tenant[order].astype(np.int64),
         cost=one,
         size=one,

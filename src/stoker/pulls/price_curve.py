@@ -20,37 +20,38 @@ import numpy as np
 
 from stoker.heat.beliefs import Floats
 from stoker.pulls.capacity import NO_CAP, Ints
-from stoker.pulls.columns import Accounts, Limits, PullRule, Why, days
-from stoker.pulls.plan_record import PlanInputs
-from stoker.pulls.planner import plan_day
-from stoker.pulls.rate_problem import Demand
-from stoker.pulls.rate_problem import Limits as RateLimits
-from stoker.pulls.rates import RatePlan, plan_rates
-from stoker.pulls.worth import stale_share
+from stoker.pulls.columns import Decision, PlanAccounts, PullLimits, PullRule, to_days
+from stoker.pulls.plan_record import PlanSnapshot
+from stoker.pulls.planner import plan_pulls
+from stoker.pulls.rate_problem import RateDemand, RateLimits
+from stoker.pulls.rates import RatePlan, compute_rate_plan
+from stoker.pulls.worth import compute_stale_share
 
 
-def long_run(
-    accounts: Accounts, limits: Limits, *, rule: PullRule, price0: Floats | None = None
+def plan_steady_state(
+    accounts: PlanAccounts, limits: PullLimits, *, rule: PullRule, price0: Floats | None = None
 ) -> RatePlan:
     """Return the best rates of looks, shallow ones of everybody free first, then of depth."""
-    demand, caps = asked_of(accounts, limits, rule=rule)
-    return plan_rates(demand, caps, objective=rule.objective, price0=price0)
+    demand, caps = to_rate_problem(accounts, limits, rule=rule)
+    return compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
 
 
-def asked_of(accounts: Accounts, limits: Limits, *, rule: PullRule) -> tuple[Demand, RateLimits]:
+def to_rate_problem(
+    accounts: PlanAccounts, limits: PullLimits, *, rule: PullRule
+) -> tuple[RateDemand, RateLimits]:
     """Return what a plan of rates is asked for, with caps in units a day."""
-    free = np.flatnonzero(accounts.barred == Why.FREE)
+    free = np.flatnonzero(accounts.barred == Decision.FREE)
     more = accounts.deep_units - accounts.units
     deep = free[(accounts.deep_value[free] > 0) & (more[free] > 0)]
     both: Ints = np.concatenate([free, deep])
     between = np.concatenate(
         [accounts.surface.days_between[free], accounts.deep.days_between[deep]]
     )
-    tick = days(rule.tick)
+    tick = to_days(rule.tick)
     # Whoever shares nothing shares a last cap that is none.
     domain = accounts.domain[both]
     shared = np.append(limits.domain_cap, NO_CAP)
-    demand = Demand(
+    demand = RateDemand(
         value=np.concatenate([accounts.value[free], accounts.deep_value[deep]]),
         changes=1.0 / between,
         cost=np.concatenate([accounts.units[free], more[deep]]).astype(np.float64),
@@ -61,12 +62,12 @@ def asked_of(accounts: Accounts, limits: Limits, *, rule: PullRule) -> tuple[Dem
     )
     return demand, RateLimits(
         budget=np.maximum(limits.budget, 0) / tick,
-        connector_cap=_per_day(limits.connector_cap, tick),
-        shared_cap=_per_day(shared, tick) if len(limits.domain_cap) else None,
+        connector_cap=_to_daily_cap(limits.connector_cap, tick),
+        shared_cap=_to_daily_cap(shared, tick) if len(limits.domain_cap) else None,
     )
 
 
-def _per_day(cap: Ints, tick: float) -> Floats | None:
+def _to_daily_cap(cap: Ints, tick: float) -> Floats | None:
     if not cap.size:
         return None
     return np.where(cap >= NO_CAP, np.inf, cap / tick)
@@ -74,7 +75,7 @@ def _per_day(cap: Ints, tick: float) -> Floats | None:
 
 TIMES = (0.25, 0.5, 0.75, 1.0, 1.1, 1.5, 2.0, 3.0, 4.0)
 
-_NEVER = 1e-9  # looks a day; whatever is rarer is as good as never
+_MIN_RATE = 1e-9  # looks a day; whatever is rarer is as good as never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,23 +91,23 @@ class BudgetPoint:
     gap: float  # no rates of looks leave this share less
 
 
-def points(
-    inputs: PlanInputs, *, now: datetime, times: Sequence[float] = TIMES
+def iterate_budget_points(
+    inputs: PlanSnapshot, *, now: datetime, times: Sequence[float] = TIMES
 ) -> Iterator[BudgetPoint]:
     """Yield what each multiple of one tenant's budget for a day buys, one after the other."""
     accounts, rule = inputs.accounts, inputs.rule
-    free = int((accounts.barred == Why.FREE).sum())
+    free = int((accounts.barred == Decision.FREE).sum())
     price0 = None
     for each in times:
         units = min(int(max(int(inputs.limits.budget[0]), 0) * each), NO_CAP)
         limits = replace(inputs.limits, budget=np.array([units], np.int64))
-        today = plan_day(accounts, limits, now=now, rule=rule)
-        demand, caps = asked_of(accounts, limits, rule=rule)
+        today = plan_pulls(accounts, limits, now=now, rule=rule)
+        demand, caps = to_rate_problem(accounts, limits, rule=rule)
         caps = replace(caps, budget=np.array([units], np.float64))  # a day, however many plans
-        found = plan_rates(demand, caps, objective=rule.objective, price0=price0)
+        found = compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
         price0 = found.price if np.isfinite(found.price).all() and found.price.all() else None
         value = demand.value.sum()
-        stale = stale_share(demand.changes / np.maximum(found.rate, _NEVER))
+        stale = compute_stale_share(demand.changes / np.maximum(found.rate, _MIN_RATE))
         fresh = float((demand.value * (1.0 - stale)).sum() / value) if value > 0 else 0.0
         looks = found.rate[:free]
         middle = float(np.median(looks)) if free else 0.0
@@ -116,6 +117,6 @@ def points(
             looks=len(today.chosen),
             price=float(found.price[0]),
             freshness=fresh,
-            every=1.0 / middle if middle > _NEVER else np.inf,
+            every=1.0 / middle if middle > _MIN_RATE else np.inf,
             gap=found.gap,
         )

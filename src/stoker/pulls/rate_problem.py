@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import Floats, checked
-from stoker.pulls.shadow_prices import Places, Rows, add_up, chunks
+from stoker.heat.beliefs import Floats, validate_column
+from stoker.pulls.shadow_prices import GroupIds, PriceRows, add_to_groups, iterate_chunks
 
-_LEAST, _MOST = 1e-30, 1e30  # what is less is nothing, what is more is a mistake
+_MIN_NUMBER, _MAX_NUMBER = 1e-30, 1e30  # what is less is nothing, what is more is a mistake
 
-_ROUNDING = 1e-12
+_CAP_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class RateDemand:
     """Columns of accounts: what each is worth, how often it changes, what a look costs.
 
     `tenant` counts from 0, as do `connector` and `shared` (a key, a domain) where there are caps
@@ -39,7 +39,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RateLimits:
     """What may be spent, in calls a day; infinite where there is no cap."""
 
     budget: Floats  # by tenant
@@ -48,111 +48,115 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaves:
+class ConnectorGroups:
     """Each tenant's accounts by connector, and what may be spent on them."""
 
-    leaf: Places  # by account
+    leaf: GroupIds  # by account
     cap: Floats
     owner: NDArray[np.intp]  # the tenant, by leaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RateProblem:
     """What was asked, checked: columns of accounts, and limits that can all be kept."""
 
     value: Floats
     changes: Floats
     cost: Floats
-    rows: Rows  # by tenant
+    rows: PriceRows  # by tenant
     budget: Floats
-    leaves: Leaves | None
-    shared: Places | None
+    connector_groups: ConnectorGroups | None
+    shared: GroupIds | None
     shared_cap: Floats
-    kept: Floats  # by tenant: which share of its least rates there is room for
+    met_share: Floats  # by tenant: which share of its least rates there is room for
 
 
-def asked_for(demand: Demand, limits: Limits) -> Asked:
+def validate_problem(demand: RateDemand, limits: RateLimits) -> RateProblem:
     """Return what is asked. Whatever is no number, negative, or of another length is refused."""
-    value = _column(demand.value, what="an account's value")
-    changes = _column(demand.changes, what="a rate of changes")
-    cost = _column(demand.cost, what="the cost of a look")
+    value = _validate_numbers(demand.value, what="an account's value")
+    changes = _validate_numbers(demand.changes, what="a rate of changes")
+    cost = _validate_numbers(demand.cost, what="the cost of a look")
     if value.ndim != 1 or value.shape != changes.shape or value.shape != cost.shape:
         raise ConfigError("values, rates of changes and costs are columns of equal length")
     if cost.size and cost.min() == 0.0:
         raise ConfigError("a look costs more than nothing; give it a cost of at least 1 call")
-    budget = _limit(limits.budget, what="a budget")
-    tenant = _places(demand.tenant, len(budget), like=value, what="tenant")
-    least = _column(demand.rate_min, what="a least rate")
+    budget = _validate_limit(limits.budget, what="a budget")
+    tenant = _validate_groups(demand.tenant, len(budget), like=value, what="tenant")
+    least = _validate_numbers(demand.rate_min, what="a least rate")
     least = least * cost if least.any() else np.zeros(())
     kept = np.ones(len(budget))
     leaves = shared = None
     shared_cap = np.zeros(0)
     if limits.connector_cap is not None and demand.connector is not None:
-        cap = _limit(limits.connector_cap, what="a connector's cap")
+        cap = _validate_limit(limits.connector_cap, what="a connector's cap")
         if cap.ndim != 2 or len(cap) != len(budget):
             raise ConfigError("connectors' caps are a table, a line for every tenant")
-        connector = _places(demand.connector, cap.shape[1], like=value, what="connector")
-        leaves = Leaves(
+        connector = _validate_groups(demand.connector, cap.shape[1], like=value, what="connector")
+        leaves = ConnectorGroups(
             leaf=tenant * np.int32(cap.shape[1]) + connector,
             cap=cap.ravel(),
             owner=np.repeat(np.arange(len(budget)), cap.shape[1]),
         )
-        least = _cut(least, leaves.leaf, leaves.cap, tenant=tenant, kept=kept)
+        least = _cut_min_rates(least, leaves.leaf, leaves.cap, tenant=tenant, kept=kept)
     if limits.shared_cap is not None and demand.shared is not None:
-        shared_cap = _limit(limits.shared_cap, what="a shared cap")
-        shared = _places(demand.shared, len(shared_cap), like=value, what="shared cap")
-        least = _cut(least, shared, shared_cap, tenant=tenant, kept=kept)
-    least = _cut(least, tenant, budget, tenant=tenant, kept=kept)
-    most = np.maximum(cost * _column(demand.rate_max, what="a highest rate"), least)
+        shared_cap = _validate_limit(limits.shared_cap, what="a shared cap")
+        shared = _validate_groups(demand.shared, len(shared_cap), like=value, what="shared cap")
+        least = _cut_min_rates(least, shared, shared_cap, tenant=tenant, kept=kept)
+    least = _cut_min_rates(least, tenant, budget, tenant=tenant, kept=kept)
+    most = np.maximum(cost * _validate_numbers(demand.rate_max, what="a highest rate"), least)
     heft = cost * changes
-    rows = Rows(
-        pace=np.sqrt(heft / np.maximum(value, _LEAST)),
+    rows = PriceRows(
+        pace=np.sqrt(heft / np.maximum(value, _MIN_NUMBER)),
         scale=np.sqrt(heft * value),
         least=least,
         most=most,
         group=tenant,
     )
-    return Asked(
+    return RateProblem(
         value=value,
         changes=changes,
         cost=cost,
         rows=rows,
         budget=budget,
-        leaves=leaves,
+        connector_groups=leaves,
         shared=shared,
         shared_cap=shared_cap,
-        kept=kept,
+        met_share=kept,
     )
 
 
-def _cut(least: Floats, group: Places, limit: Floats, *, tenant: Places, kept: Floats) -> Floats:
+def _cut_min_rates(
+    least: Floats, group: GroupIds, limit: Floats, *, tenant: GroupIds, kept: Floats
+) -> Floats:
     """Return least rates that fit into their groups' limits; note in `kept` which share does."""
     if not least.ndim:
         return least
     total = np.zeros(len(limit))
-    for part in chunks(len(least)):
-        add_up(total, group[part], least[part])
+    for part in iterate_chunks(len(least)):
+        add_to_groups(total, group[part], least[part])
     over = total > limit
     if not over.any():
         return least
     share = np.ones(len(limit))
     share[over] = limit[over] / total[over]
     np.minimum.at(kept, tenant, np.where(least > 0.0, share[group], 1.0))
-    return least * (share * (1.0 - _ROUNDING))[group]
+    return least * (share * (1.0 - _CAP_ROUNDING))[group]
 
 
-def _column(numbers: ArrayLike, *, what: str) -> Floats:
-    column = checked(numbers, what=what, most=_MOST)
-    tiny = (column < _LEAST) & (column > 0.0)
+def _validate_numbers(numbers: ArrayLike, *, what: str) -> Floats:
+    column = validate_column(numbers, what=what, most=_MAX_NUMBER)
+    tiny = (column < _MIN_NUMBER) & (column > 0.0)
     return np.where(tiny, 0.0, column) if tiny.any() else column
 
 
-def _limit(numbers: ArrayLike, *, what: str) -> Floats:
-    column = checked(numbers, what=what, most=np.inf)
-    return np.where(column > _MOST, np.inf, np.where(column < _LEAST, 0.0, column))
+def _validate_limit(numbers: ArrayLike, *, what: str) -> Floats:
+    column = validate_column(numbers, what=what, most=np.inf)
+    return np.where(column > _MAX_NUMBER, np.inf, np.where(column < _MIN_NUMBER, 0.0, column))
 
 
-def _places(numbers: NDArray[np.integer], count: int, *, like: Floats, what: str) -> Places:
+def _validate_groups(
+    numbers: NDArray[np.integer], count: int, *, like: Floats, what: str
+) -> GroupIds:
     places = np.asarray(numbers)
     if places.shape != like.shape or not np.issubdtype(places.dtype, np.integer):
         raise ConfigError(f"every account has one {what}, by its number")

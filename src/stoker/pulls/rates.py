@@ -19,17 +19,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stoker.heat.beliefs import Floats, checked
-from stoker.pulls.rate_problem import Asked, Demand, Limits, asked_for
-from stoker.pulls.shadow_prices import CLOSED, FREE, Places, Rows, add_up, chunks, price_roots
-from stoker.pulls.spacing import Spacing, spacing
+from stoker.heat.beliefs import Floats, validate_column
+from stoker.pulls.rate_problem import RateDemand, RateLimits, RateProblem, validate_problem
+from stoker.pulls.shadow_prices import (
+    MAX_ROOT,
+    MIN_ROOT,
+    GroupIds,
+    PriceRows,
+    add_to_groups,
+    find_price_roots,
+    iterate_chunks,
+)
+from stoker.pulls.spacing import LookupSpacing, get_spacing
 from stoker.pulls.worth import Objective
 
-_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
+_FIT_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
 
-_SUMS = 1e-12  # of a cap: more than sums differ by when their order does
+_PLAN_SUM_TOLERANCE = 1e-12  # of a cap: more than sums differ by when their order does
 
-_NEVER = 1e-200  # looks a day
+_MIN_LOOKUP_RATE = 1e-200  # looks a day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +56,7 @@ class RatePlan:
     penalty: Floats  # by tenant: value times the penalty of its copies, averaged over time
     bound: Floats  # by tenant: no rates within its limits leave less, what is shared aside
     unused: float  # of shared caps, at their prices; it counts against the bound of all together
-    kept: Floats  # by tenant: which share of its least rates there is room for
+    met_share: Floats  # by tenant: which share of its least rates there is room for
 
     @property
     def least_penalty(self) -> float:
@@ -69,46 +77,48 @@ class RatePlan:
         return np.where(some, more / np.where(some, self.penalty, 1.0), 0.0)
 
 
-def certified(asked: Asked, rows: Rows, own: Floats, *, spacing: Spacing) -> RatePlan:
+def build_rate_plan(
+    asked: RateProblem, rows: PriceRows, own: Floats, *, spacing: LookupSpacing
+) -> RatePlan:
     """Return the plan at these prices (roots, by tenant), cut where it would not fit."""
     fits = None
     if rows.other is not None:
-        fits = _fitting(rows.other, asked.shared_cap, rows, own, spacing)
+        fits = _compute_fitting_share(rows.other, asked.shared_cap, rows, own, spacing)
     wanted, spend, penalty, bound = (np.zeros(len(own)) for _ in range(4))
-    by_leaf, by_shared = (np.zeros(_count(each)) for each in (rows.at_least, rows.beside))
+    by_leaf, by_shared = (np.zeros(_count_groups(each)) for each in (rows.at_least, rows.beside))
     rate = np.empty(len(asked.value))
-    for part in chunks(len(rate)):
-        root, above, _ = rows.spent(own, spacing, part)
-        above[root >= 0.5 * CLOSED] = 0.0
-        group, least, cost = rows.group[part], rows.least_of(part), asked.cost[part]
+    for part in iterate_chunks(len(rate)):
+        root, above, _ = rows.compute_spending(own, spacing, part)
+        above[root >= 0.5 * MAX_ROOT] = 0.0
+        group, least, cost = rows.group[part], rows.compute_minimum(part), asked.cost[part]
         amounts = least + above
         rate[part] = amounts / cost
-        best = left = _penalty(asked, rate, part, spacing)
-        add_up(wanted, group, amounts)
+        best = left = _compute_penalty(asked, rate, part, spacing)
+        add_to_groups(wanted, group, amounts)
         if rows.leaf is not None:
-            add_up(by_leaf, rows.leaf[part], amounts)
+            add_to_groups(by_leaf, rows.leaf[part], amounts)
         if rows.other is not None and fits is not None:
-            add_up(by_shared, rows.other[part], amounts)
+            add_to_groups(by_shared, rows.other[part], amounts)
             amounts = least + above * fits[rows.other[part]]
             rate[part] = amounts / cost
-            left = _penalty(asked, rate, part, spacing)
-        add_up(spend, group, amounts)
-        add_up(penalty, group, left)
-        add_up(bound, group, best - _ROUNDING * (best + (root * root) * above))
-    price = _price(own)
-    bound += _unused(price, wanted, asked.budget)
+            left = _compute_penalty(asked, rate, part, spacing)
+        add_to_groups(spend, group, amounts)
+        add_to_groups(penalty, group, left)
+        add_to_groups(bound, group, best - _FIT_ROUNDING * (best + (root * root) * above))
+    price = _to_price(own)
+    bound += _compute_unused(price, wanted, asked.budget)
     connector_price = shared_price = None
     unused = 0.0
-    if asked.leaves is not None and rows.at_least is not None:
-        owner = asked.leaves.owner
+    if asked.connector_groups is not None and rows.at_least is not None:
+        owner = asked.connector_groups.owner
         held = rows.at_least > own[owner]
         extra = np.zeros(len(owner))
-        extra[held] = _price(rows.at_least[held]) - price[owner[held]]
-        np.add.at(bound, owner, _unused(extra, by_leaf, asked.leaves.cap))
+        extra[held] = _to_price(rows.at_least[held]) - price[owner[held]]
+        np.add.at(bound, owner, _compute_unused(extra, by_leaf, asked.connector_groups.cap))
         connector_price = extra.reshape(len(own), -1)
     if rows.beside is not None:
-        shared_price = _price(np.sqrt(rows.beside))
-        unused = -float(_unused(shared_price, by_shared, asked.shared_cap).sum())
+        shared_price = _to_price(np.sqrt(rows.beside))
+        unused = -float(_compute_unused(shared_price, by_shared, asked.shared_cap).sum())
     return RatePlan(
         rate=rate,
         price=price,
@@ -118,37 +128,41 @@ def certified(asked: Asked, rows: Rows, own: Floats, *, spacing: Spacing) -> Rat
         penalty=penalty,
         bound=bound,
         unused=unused,
-        kept=asked.kept,
+        met_share=asked.met_share,
     )
 
 
-def _penalty(asked: Asked, rate: Floats, part: slice, spacing: Spacing) -> Floats:
-    between = asked.changes[part] / np.maximum(rate[part], _NEVER)
-    return asked.value[part] * spacing.penalty(between)
+def _compute_penalty(
+    asked: RateProblem, rate: Floats, part: slice, spacing: LookupSpacing
+) -> Floats:
+    between = asked.changes[part] / np.maximum(rate[part], _MIN_LOOKUP_RATE)
+    return asked.value[part] * spacing.compute_penalty(between)
 
 
-def _fitting(shared: Places, cap: Floats, rows: Rows, own: Floats, spacing: Spacing) -> Floats:
+def _compute_fitting_share(
+    shared: GroupIds, cap: Floats, rows: PriceRows, own: Floats, spacing: LookupSpacing
+) -> Floats:
     """Return which share of what is asked above the least what is shared has room for.
 
     With prices that add up, shared caps are met only about, until the last of many turns.
     """
     above, least = np.zeros(len(cap)), np.zeros(len(cap))
-    for part in chunks(len(shared)):
-        add_up(above, shared[part], rows.spent(own, spacing, part)[1])
-        add_up(least, shared[part], rows.least_of(part))
-    left = np.maximum(cap - least, 0.0) * (1.0 - _SUMS)
+    for part in iterate_chunks(len(shared)):
+        add_to_groups(above, shared[part], rows.compute_spending(own, spacing, part)[1])
+        add_to_groups(least, shared[part], rows.compute_minimum(part))
+    left = np.maximum(cap - least, 0.0) * (1.0 - _PLAN_SUM_TOLERANCE)
     share = np.ones(len(cap))
     over = above > left
     share[over] = left[over] / above[over]
     return share
 
 
-def _price(root: Floats) -> Floats:
-    price = np.where(root <= FREE, 0.0, root * root)
-    return np.where(root >= 0.5 * CLOSED, np.inf, price)
+def _to_price(root: Floats) -> Floats:
+    price = np.where(root <= MIN_ROOT, 0.0, root * root)
+    return np.where(root >= 0.5 * MAX_ROOT, np.inf, price)
 
 
-def _unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
+def _compute_unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
     """Return the price of what is over or, below 0, left; nothing where no price is set or paid."""
     counts = (price > 0.0) & (price < np.inf)
     found = np.zeros(len(price))
@@ -156,15 +170,18 @@ def _unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
     return found
 
 
-def _count(columns: Floats | None) -> int:
+def _count_groups(columns: Floats | None) -> int:
     return 0 if columns is None else len(columns)
 
 
-_SWEEPS = 60  # between tenants' prices and those of what they share
+_MAX_SWEEPS = 60  # between tenants' prices and those of what they share
 
-_AGREED, _GOOD = 1e-6, 2e-5  # gaps: one to stop at, one to stop at when turns bring no more
+_TARGET_GAP, _ACCEPTED_GAP = (
+    1e-6,
+    2e-5,
+)  # gaps: one to stop at, one to stop at when turns bring no more
 
-_WORTHWHILE = 0.95  # of the gap before
+_MIN_PROGRESS = 0.95  # of the gap before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +195,9 @@ class CurvePoint:
     price: Floats  # by tenant
 
 
-def plan_rates(
-    demand: Demand,
-    limits: Limits,
+def compute_rate_plan(
+    demand: RateDemand,
+    limits: RateLimits,
     *,
     objective: Objective = Objective.HARMONIC,
     price0: Floats | None = None,
@@ -191,19 +208,21 @@ def plan_rates(
     than the plan's gap. Least rates that a limit has no room for are cut, all under that limit by
     the same share.
     """
-    asked, spaced = asked_for(demand, limits), spacing(objective)
+    asked, spaced = validate_problem(demand, limits), get_spacing(objective)
     start = None
     if price0 is not None:
-        start = np.sqrt(np.minimum(checked(price0, what="a price", most=np.inf), CLOSED**2))
+        start = np.sqrt(
+            np.minimum(validate_column(price0, what="a price", most=np.inf), MAX_ROOT**2)
+        )
     if asked.shared is None:
-        rows, own = _priced(asked, asked.rows, start, spaced)
-        return certified(asked, rows, own, spacing=spaced)
-    return _shared_out(asked, asked.shared, start, spaced)
+        rows, own = _find_tenant_roots(asked, asked.rows, start, spaced)
+        return build_rate_plan(asked, rows, own, spacing=spaced)
+    return _plan_shared(asked, asked.shared, start, spaced)
 
 
-def curve(
-    demand: Demand,
-    limits: Limits,
+def compute_curve(
+    demand: RateDemand,
+    limits: RateLimits,
     times: Sequence[float],
     *,
     objective: Objective = Objective.HARMONIC,
@@ -213,7 +232,7 @@ def curve(
     for each in times:
         more = replace(limits, budget=np.asarray(limits.budget, np.float64) * each)
         price0 = points[-1].price if points else None
-        plan = plan_rates(demand, more, objective=objective, price0=price0)
+        plan = compute_rate_plan(demand, more, objective=objective, price0=price0)
         points.append(
             CurvePoint(
                 times=each,
@@ -226,42 +245,50 @@ def curve(
     return points
 
 
-def _priced(asked: Asked, rows: Rows, start: Floats | None, spaced: Spacing) -> tuple[Rows, Floats]:
+def _find_tenant_roots(
+    asked: RateProblem, rows: PriceRows, start: Floats | None, spaced: LookupSpacing
+) -> tuple[PriceRows, Floats]:
     """Return the roots of tenants' prices, and rows that know those of their leaves."""
-    if asked.leaves is not None:
+    if asked.connector_groups is not None:
         # What a connector's accounts cost when its cap is just met: they never cost less.
-        leaf = asked.leaves.leaf
+        leaf = asked.connector_groups.leaf
         alone = replace(rows, group=leaf, leaf=None, at_least=None)
-        roots = price_roots(alone, asked.leaves.cap, spacing=spaced, start=rows.at_least)
+        roots = find_price_roots(
+            alone, asked.connector_groups.cap, spacing=spaced, start=rows.at_least
+        )
         rows = replace(rows, leaf=leaf, at_least=roots)
-    return rows, price_roots(rows, asked.budget, spacing=spaced, start=start)
+    return rows, find_price_roots(rows, asked.budget, spacing=spaced, start=start)
 
 
-def _shared_out(asked: Asked, shared: Places, start: Floats | None, spaced: Spacing) -> RatePlan:
+def _plan_shared(
+    asked: RateProblem, shared: GroupIds, start: Floats | None, spaced: LookupSpacing
+) -> RatePlan:
     # Tenants' prices and those of what they share, in turn, each exact given the others. That
     # only ever raises the bound, and it is over when the bound says so.
     rows = replace(asked.rows, other=shared, beside=np.zeros(len(asked.shared_cap)))
     roots: Floats | None = None
-    rows, start = _priced(asked, rows, start, spaced)
-    best = certified(asked, rows, start, spacing=spaced)
-    for _ in range(_SWEEPS):
-        if best.gap <= _AGREED:
+    rows, start = _find_tenant_roots(asked, rows, start, spaced)
+    best = build_rate_plan(asked, rows, start, spacing=spaced)
+    for _ in range(_MAX_SWEEPS):
+        if best.gap <= _TARGET_GAP:
             break
         other, ground = rows.group, start
-        if asked.leaves is not None and rows.at_least is not None:
-            other = asked.leaves.leaf
-            ground = np.maximum(start[asked.leaves.owner], rows.at_least)
-        theirs = replace(asked.rows, group=shared, other=other, beside=_squared(ground))
-        roots = price_roots(theirs, asked.shared_cap, spacing=spaced, start=roots)
+        if asked.connector_groups is not None and rows.at_least is not None:
+            other = asked.connector_groups.leaf
+            ground = np.maximum(start[asked.connector_groups.owner], rows.at_least)
+        theirs = replace(asked.rows, group=shared, other=other, beside=_to_prices(ground))
+        roots = find_price_roots(theirs, asked.shared_cap, spacing=spaced, start=roots)
         # Tenants last: with few accounts each, they are the ones that rates are hard to fit to.
-        rows, start = _priced(asked, replace(rows, beside=_squared(roots)), start, spaced)
-        plan = certified(asked, rows, start, spacing=spaced)
-        stuck = plan.gap > _WORTHWHILE * best.gap and best.gap <= _GOOD
+        rows, start = _find_tenant_roots(
+            asked, replace(rows, beside=_to_prices(roots)), start, spaced
+        )
+        plan = build_rate_plan(asked, rows, start, spacing=spaced)
+        stuck = plan.gap > _MIN_PROGRESS * best.gap and best.gap <= _ACCEPTED_GAP
         best = min(best, plan, key=lambda each: each.gap)
         if stuck:
             break
     return best
 
 
-def _squared(roots: Floats) -> Floats:
-    return np.where(roots <= FREE, 0.0, roots * roots)
+def _to_prices(roots: Floats) -> Floats:
+    return np.where(roots <= MIN_ROOT, 0.0, roots * roots)

@@ -14,12 +14,20 @@ from datetime import datetime
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.enrichment.forecast import Expected
-from stoker.heat.beliefs import chance_changed
-from stoker.pulls.columns import Accounts, Column, Limits, Policy, Why, in_days, limits_of
-from stoker.pulls.constraints import with_calls, within_hindrances
-from stoker.pulls.plan_record import Decisions, PlanInputs, decisions_of
-from stoker.pulls.planner import DEEP, NOT, DayPlan, plan_day
+from stoker.enrichment.forecast import VendorNeed
+from stoker.heat.beliefs import compute_stale_chance
+from stoker.pulls.columns import (
+    Column,
+    Decision,
+    PlanAccounts,
+    Policy,
+    PullLimits,
+    to_epoch_days,
+    validate_limits,
+)
+from stoker.pulls.constraints import limit_deep_lookups, replace_call_caps
+from stoker.pulls.plan_record import PlanDecisions, PlanSnapshot, to_decisions
+from stoker.pulls.planner import DEEP, NOT, PullPlan, plan_pulls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +41,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PlanTotals:
     """What a plan comes to."""
 
     looks: int
@@ -44,58 +52,62 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differs:
+class DecisionDiff:
     """An account about which two plans say different things."""
 
     account: str
-    before: Why
-    after: Why
+    before: Decision
+    after: Decision
     depth_before: int
     depth_after: int
 
 
-def planned_again(inputs: PlanInputs, *, now: datetime) -> tuple[DayPlan, Decisions]:
+def replay_plan(inputs: PlanSnapshot, *, now: datetime) -> tuple[PullPlan, PlanDecisions]:
     """Return the plan these inputs give at this moment, and its decisions."""
-    plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-    decided = decisions_of(plan, inputs.accounts, inputs.ids, tenant=0, now=in_days(now))
+    plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+    decided = to_decisions(plan, inputs.accounts, inputs.ids, tenant=0, now=to_epoch_days(now))
     return plan, decided
 
 
-def altered(inputs: PlanInputs, what_if: WhatIf, *, needs: Sequence[Expected] = ()) -> PlanInputs:
+def apply_what_if(
+    inputs: PlanSnapshot, what_if: WhatIf, *, needs: Sequence[VendorNeed] = ()
+) -> PlanSnapshot:
     """Return the inputs of a plan with other caps, or for another policy.
 
     `needs` are what a deep look takes of every vendor, to tell how far its calls go.
     """
-    limits, rule, hindrances = inputs.limits, inputs.rule, inputs.hindrances
+    limits, rule, hindrances = inputs.limits, inputs.rule, inputs.constraints
     for said in (what_if.units, what_if.connector_units):
         if said is not None and said < 0:
             raise ConfigError(f"a cap is a whole number from 0 up, not {said}")
     if what_if.units is not None:
-        limits = _with_budget(limits, what_if.units)
+        limits = _replace_budget(limits, what_if.units)
     if what_if.connector_units is not None:
         wide = int(inputs.accounts.connector.max(initial=0)) + 1
         caps = np.full((1, max(limits.connector_cap.shape[1], wide)), what_if.connector_units)
-        limits = replace(limits, connector_cap=limits_of([0], connector_cap=caps).connector_cap)
+        limits = replace(
+            limits, connector_cap=validate_limits([0], connector_cap=caps).connector_cap
+        )
     if what_if.policy is not None:
         rule = replace(rule, policy=what_if.policy)
     if what_if.calls:
-        hindrances = with_calls(hindrances, what_if.calls, needs)
-        limits = within_hindrances(limits, hindrances)
-    return replace(inputs, limits=limits, rule=rule, hindrances=hindrances)
+        hindrances = replace_call_caps(hindrances, what_if.calls, needs)
+        limits = limit_deep_lookups(limits, hindrances)
+    return replace(inputs, limits=limits, rule=rule, constraints=hindrances)
 
 
-def outcome(inputs: PlanInputs, plan: DayPlan, *, now: datetime) -> Outcome:
+def compute_totals(inputs: PlanSnapshot, plan: PullPlan, *, now: datetime) -> PlanTotals:
     """Return what a plan comes to."""
-    return Outcome(
+    return PlanTotals(
         looks=len(plan.chosen),
         deep=int((plan.depth == DEEP).sum()),
         units=int(plan.spent.sum()),
         price=float(plan.price[0]),
-        freshness=fresh_share(inputs.accounts, plan.depth, now=in_days(now)),
+        freshness=compute_fresh_share(inputs.accounts, plan.depth, now=to_epoch_days(now)),
     )
 
 
-def fresh_share(accounts: Accounts, depth: Column, *, now: float) -> float:
+def compute_fresh_share(accounts: PlanAccounts, depth: Column, *, now: float) -> float:
     """Return the share of all value that is expected to be up to date after looks this deep."""
     fresh = total = 0.0
     facets = (
@@ -104,13 +116,13 @@ def fresh_share(accounts: Accounts, depth: Column, *, now: float) -> float:
     )
     for beliefs, looked, value, renewed in facets:
         age = np.maximum(now - looked, 0.0)
-        kept = np.where(renewed, 1.0, 1.0 - chance_changed(beliefs, age))
+        kept = np.where(renewed, 1.0, 1.0 - compute_stale_chance(beliefs, age))
         fresh += float((value * kept).sum())
         total += float(value.sum())
     return fresh / total if total > 0 else 0.0
 
 
-def differing(before: Decisions, after: Decisions) -> Iterator[Differs]:
+def iterate_differences(before: PlanDecisions, after: PlanDecisions) -> Iterator[DecisionDiff]:
     """Yield every account of two plans of the same accounts that they say different things about.
 
     A worth or an age that is another counts too, be the decision the same.
@@ -121,19 +133,21 @@ def differing(before: Decisions, after: Decisions) -> Iterator[Differs]:
     same &= before.score.view(np.uint32) == after.score.view(np.uint32)
     same &= before.age.view(np.uint32) == after.age.view(np.uint32)
     for row in np.flatnonzero(~same).tolist():
-        yield Differs(
+        yield DecisionDiff(
             account=before.account[row],
-            before=Why(int(before.why[row])),
-            after=Why(int(after.why[row])),
+            before=Decision(int(before.why[row])),
+            after=Decision(int(after.why[row])),
             depth_before=int(before.depth[row]),
             depth_after=int(after.depth[row]),
         )
 
 
-def moved(before: Decisions, after: Decisions) -> tuple[list[str], list[str]]:
+def find_gained_and_lost(
+    before: PlanDecisions, after: PlanDecisions
+) -> tuple[list[str], list[str]]:
     """Return the accounts that only the later plan looks at, and those only the earlier did."""
     gained, lost = [], []
-    for each in differing(before, after):
+    for each in iterate_differences(before, after):
         if each.depth_before == NOT < each.depth_after:
             gained.append(each.account)
         elif each.depth_after == NOT < each.depth_before:
@@ -141,5 +155,5 @@ def moved(before: Decisions, after: Decisions) -> tuple[list[str], list[str]]:
     return gained, lost
 
 
-def _with_budget(limits: Limits, units: int) -> Limits:
+def _replace_budget(limits: PullLimits, units: int) -> PullLimits:
     return replace(limits, budget=np.full(len(limits.budget), units, np.int64))

@@ -9,16 +9,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoker.calendar.timezones import duration_text
-from stoker.cli.output import say, show_table
-from stoker.nightly.report import by_unit, learned_text
+from stoker.calendar.timezones import format_duration
+from stoker.cli.output import print_table, print_text
+from stoker.nightly.report import format_amount, format_history
 
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.enrichment.forecast import Quote
-    from stoker.pulls.service import Pulls
+    from stoker.pulls.service import PlanningResult
 
-_MEANS = {
+_DECISION_TEXTS = {
     "WORTH": "looked at: worth its price",
     "FLOOR": "looked at: waited too long",
     "SIGNAL": "looked at: because of signals",
@@ -30,62 +30,73 @@ class PlannedPulls:
     """One tenant's plan, what it is expected to take, and the run it is kept under."""
 
     tenant: TenantId
-    pulls: Pulls
+    pulls: PlanningResult
     quote: Quote
     run: str = ""  # empty: it is kept nowhere
 
 
-def show_pulls(planned: PlannedPulls) -> None:
+def print_pulls(planned: PlannedPulls) -> None:
     """Print a plan in one screen."""
     from stoker.pulls.columns import Policy
-    from stoker.pulls.service import NOBODY, hindered
+    from stoker.pulls.service import NO_ACCOUNTS, list_active_constraints
 
-    told = pulls_json(planned)
+    told = to_pulls_json(planned)
     rule = planned.pulls.inputs.rule
     by = f"{rule.policy} ({rule.objective})" if rule.policy is Policy.OPTIMAL else rule.policy
-    say(
+    print_text(
         f"{planned.tenant}: {told['selected']} of {told['accounts']} accounts by policy "
         f"{by}, {told['deep']} of them deep; "
         f"{told['spent']} of {told['budget']} pull units"
     )
-    show_table(
+    print_table(
         ["reason", "accounts", "meaning"],
-        [(code, number, _meaning(code)) for code, number in reasons(planned).items()],
-        empty=NOBODY,
+        [(code, number, _get_meaning(code)) for code, number in count_reasons(planned).items()],
+        empty=NO_ACCOUNTS,
     )
-    for each in hindered(planned.pulls):
-        say(f"  {each.why.name}: {each.sentence}")
+    for each in list_active_constraints(planned.pulls):
+        print_text(f"  {each.why.name}: {each.message}")
     if told["withheld"]:
-        say(f"  {told['withheld']} accounts wanted a deep look for which there was no room")
+        print_text(f"  {told['withheld']} accounts wanted a deep look for which there was no room")
     quote = planned.quote
-    show_table(
+    print_table(
         ["expected of", "calls", "cost", "caps refuse"],
         [
-            (name, math.ceil(calls), _costs(planned, name), math.ceil(quote.refused.get(name, 0.0)))
+            (
+                name,
+                math.ceil(calls),
+                _format_costs(planned, name),
+                math.ceil(quote.refused.get(name, 0.0)),
+            )
             for name, calls in quote.calls.items()
         ],
         empty="nobody needs to be asked",
     )
-    say(f"  price of a unit {told['price']:.3g}; at most {told['gap']:.2%} from the best plan")
+    print_text(
+        f"  price of a unit {told['price']:.3g}; at most {told['gap']:.2%} from the best plan"
+    )
     if planned.pulls.plan.overdue.sum():
-        say(f"  {told['overdue']} accounts waited too long; {told['unkept']} of them still wait")
-    say(f"  through in {duration_text(quote.p50)} (P50) to {duration_text(quote.p90)} (P90)")
-    say(f"  {learned_text(quote.nights)}")
+        print_text(
+            f"  {told['overdue']} accounts waited too long; {told['unkept']} of them still wait"
+        )
+    print_text(
+        f"  through in {format_duration(quote.p50)} (P50) to {format_duration(quote.p90)} (P90)"
+    )
+    print_text(f"  {format_history(quote.nights)}")
     if planned.run:
-        say(f"  kept as run {planned.run}; one account: stoker why {planned.tenant}/ACCOUNT")
+        print_text(f"  kept as run {planned.run}; one account: stoker why {planned.tenant}/ACCOUNT")
     else:
-        say("  Nothing was kept, promised or asked for.")
+        print_text("  Nothing was kept, promised or asked for.")
 
 
-def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
+def to_pulls_json(planned: PlannedPulls) -> dict[str, Json]:
     """Return a plan for programs."""
-    from stoker.pulls.plan_record import summary
+    from stoker.pulls.plan_record import summarize_plan
     from stoker.pulls.planner import DEEP, SHALLOW
-    from stoker.pulls.service import hindered
+    from stoker.pulls.service import list_active_constraints
 
     pulls = planned.pulls
     plan, inputs, quote = pulls.plan, pulls.inputs, planned.quote
-    codes: dict[str, Json] = dict(reasons(planned))
+    codes: dict[str, Json] = dict(count_reasons(planned))
     return {
         "tenant": planned.tenant,
         "run": planned.run or None,
@@ -94,10 +105,10 @@ def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
         "selected": len(plan.chosen),
         "shallow": int((plan.depth == SHALLOW).sum()),
         "deep": int((plan.depth == DEEP).sum()),
-        **summary(plan, inputs.limits, inputs.rule, tenant=0),
-        "unkept": len(plan.unkept),
-        "withheld": int((plan.withheld != 0).sum()),
-        "hindrances": [each.as_json() for each in hindered(pulls)],
+        **summarize_plan(plan, inputs.limits, inputs.rule, tenant=0),
+        "unkept": len(plan.floor_missed),
+        "withheld": int((plan.depth_refusal != 0).sum()),
+        "hindrances": [each.as_json() for each in list_active_constraints(pulls)],
         "reasons": codes,
         "quote": {
             "calls": dict(quote.calls),
@@ -111,25 +122,25 @@ def pulls_json(planned: PlannedPulls) -> dict[str, Json]:
     }
 
 
-def reasons(planned: PlannedPulls) -> dict[str, int]:
+def count_reasons(planned: PlannedPulls) -> dict[str, int]:
     """Return how many accounts each reason has, the chosen first."""
     import numpy as np
 
-    from stoker.pulls.columns import Why
+    from stoker.pulls.columns import Decision
 
     many = np.bincount(planned.pulls.plan.why, minlength=1).tolist()
-    return {Why(code).name: number for code, number in enumerate(many) if number}
+    return {Decision(code).name: number for code, number in enumerate(many) if number}
 
 
-def _meaning(code: str) -> str:
+def _get_meaning(code: str) -> str:
     from stoker.base.reasons import Reason
 
-    return _MEANS.get(code) or Reason[code].sentence
+    return _DECISION_TEXTS.get(code) or Reason[code].message
 
 
-def _costs(planned: PlannedPulls, name: str) -> str:
+def _format_costs(planned: PlannedPulls, name: str) -> str:
     parts = [
-        by_unit(key.partition("/")[2], amount)
+        format_amount(key.partition("/")[2], amount)
         for key, amount in planned.quote.cost.items()
         if key.partition("/")[0] == name
     ]

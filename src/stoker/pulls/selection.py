@@ -19,24 +19,24 @@ from stoker.pulls.capacity import (
     Flags,
     Floats32,
     Ints,
-    Queue,
-    by_group,
-    crowded,
-    fitting,
-    ids_of,
-    keys,
-    scores_of,
+    OfferQueue,
+    build_sort_keys,
+    fill_caps,
+    find_full_groups,
+    get_ids,
+    get_scores,
+    sort_by_group,
 )
-from stoker.pulls.columns import Accounts, Limits
-from stoker.pulls.offers import Depths, Offers, within_depth
+from stoker.pulls.columns import PlanAccounts, PullLimits
+from stoker.pulls.offers import DeepQuota, LookupOffers, apply_deep_quota
 
-_LEAST, _MOST = np.finfo(np.float32).tiny, np.finfo(np.float32).max
+_MIN_FLOAT, _MAX_FLOAT = np.finfo(np.float32).tiny, np.finfo(np.float32).max
 
-_FRONT, _FRONT_LEAST = 3, 64  # budgets, and units, that a line's front is long
+_FRONT_BUDGETS, _FRONT_MIN_UNITS = 3, 64  # budgets, and units, that a line's front is long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
+class Ranking:
     """Every offer of a plan: tenants one after the other, best first; two per account at most."""
 
     account: Ints
@@ -53,11 +53,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Choice:
+class Allocation:
     """Which offers fit everywhere, and where the others failed."""
 
-    line: Line
-    depths: Depths  # who may be looked at deeply, and the offers as they stood in line
+    ranking: Ranking
+    depths: DeepQuota  # who may be looked at deeply, and the offers as they stood in line
     passed_shared: Flags  # by place in line
     passed_connector: Flags
     chosen: Flags
@@ -67,27 +67,27 @@ class Choice:
     reference: Floats  # by tenant: the price that offers for shared caps were measured by
 
 
-def lined_up(accounts: Accounts, limits: Limits, offers: Offers) -> Line:
+def rank_candidates(accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers) -> Ranking:
     """Return the offers of all who may spend at all, in the order in which they are considered."""
-    able = (offers.look > 0) & may_spend(accounts, limits)
+    able = (offers.look > 0) & find_spendable(accounts, limits)
     wanted = np.empty((len(able), 2), np.bool_)
     wanted[:, 0] = able
     wanted[:, 1] = able & (offers.deeper > 0)
     scores = np.stack([offers.look, offers.deeper], axis=1)
     ids = np.flatnonzero(wanted)
-    line = keys(scores.ravel()[ids], ids)
+    line = build_sort_keys(scores.ravel()[ids], ids)
     ends = np.searchsorted(accounts.tenant[ids >> 1], np.arange(limits.tenants + 1))
     for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         line[begin:end].sort()
-    ids = ids_of(line)
+    ids = get_ids(line)
     account, deeper = ids >> 1, (ids & 1).astype(np.bool_)
     units = accounts.units[account]
     whole = np.where(deeper, accounts.deep_units[account], units)
     late = offers.waited.any()
-    return Line(
+    return Ranking(
         account=account,
         deeper=deeper,
-        score=scores_of(line),
+        score=get_scores(line),
         cost=np.where(deeper, whole - units, units),
         size=whole,
         waited=np.where(deeper, np.float32(0), offers.waited[account]) if late else None,
@@ -96,7 +96,7 @@ def lined_up(accounts: Accounts, limits: Limits, offers: Offers) -> Line:
     )
 
 
-def may_spend(accounts: Accounts, limits: Limits) -> Flags:
+def find_spendable(accounts: PlanAccounts, limits: PullLimits) -> Flags:
     """Say of every account whether its tenant, and its connector there, has any units at all."""
     may = np.ones(len(accounts), np.bool_)
     if (limits.budget <= 0).any():
@@ -106,72 +106,74 @@ def may_spend(accounts: Accounts, limits: Limits) -> Flags:
     return may
 
 
-def choose(
-    accounts: Accounts,
-    limits: Limits,
-    offers: Offers,
+def allocate_budget(
+    accounts: PlanAccounts,
+    limits: PullLimits,
+    offers: LookupOffers,
     *,
     share: int,
     reference: Floats | None = None,
-) -> Choice:
+) -> Allocation:
     """Return which offers fit; the floor takes at most so many thousandths of a tenant's caps.
 
     `reference` are tenants' prices for measuring offers for shared caps; without them, the prices
     they would pay if nothing were shared.
     """
-    depths = within_depth(accounts, limits, offers, share=share)
-    line = lined_up(accounts, limits, depths.offers)
+    depths = apply_deep_quota(accounts, limits, offers, share=share)
+    line = rank_candidates(accounts, limits, depths.offers)
     everybody = np.ones(len(line), np.bool_)
     if reference is None:
-        free = _for_tenants(line, everybody, accounts, limits, share, depths)
+        free = _allocate_by_tenant(line, everybody, accounts, limits, share, depths)
         if not len(limits.domain_cap):
             return free
         reference = free.reference
-    shared = passed_shared(line, accounts, limits, reference)
-    found = _for_tenants(line, shared, accounts, limits, share, depths)
+    shared = find_shared_fit(line, accounts, limits, reference)
+    found = _allocate_by_tenant(line, shared, accounts, limits, share, depths)
     return replace(found, reference=reference)
 
 
-def passed_shared(line: Line, accounts: Accounts, limits: Limits, reference: Floats) -> Flags:
+def find_shared_fit(
+    line: Ranking, accounts: PlanAccounts, limits: PullLimits, reference: Floats
+) -> Flags:
     """Say of every place in line whether what tenants share has room for it."""
     passed = np.ones(len(line), np.bool_)
     if not len(limits.domain_cap):
         return passed
     domain = accounts.domain[line.account].astype(np.int64)
     places = np.flatnonzero(domain >= 0)
-    full = crowded(domain[places], line.cost[places], line.size[places], limits.domain_cap)
+    full = find_full_groups(domain[places], line.cost[places], line.size[places], limits.domain_cap)
     places = places[full[domain[places]]]
-    order, queue = shared_queue(line, places, accounts, reference)
-    passed[order] = fitting(queue, limits.domain_cap)[0]
+    order, queue = build_shared_queue(line, places, accounts, reference)
+    passed[order] = fill_caps(queue, limits.domain_cap)[0]
     return passed
 
 
-def shared_queue(
-    line: Line, places: Ints, accounts: Accounts, reference: Floats
-) -> tuple[Ints, Queue]:
+def build_shared_queue(
+    line: Ranking, places: Ints, accounts: PlanAccounts, reference: Floats
+) -> tuple[Ints, OfferQueue]:
     """Return these places of the line in the order shared caps consider them, as a queue."""
-    prices = np.maximum(reference, _LEAST).astype(np.float32)
+    prices = np.maximum(reference, _MIN_FLOAT).astype(np.float32)
     with np.errstate(over="ignore"):
         measured = line.score[places] / prices[line.tenant[places]]
-    np.clip(measured, _LEAST, _MOST, out=measured)
+    np.clip(measured, _MIN_FLOAT, _MAX_FLOAT, out=measured)
     if line.waited is not None:  # whoever waited too long is worth the price, whatever its worth
         late = line.waited[places] > 0
         measured[late] = np.maximum(measured[late], np.float32(1))
-    order = ids_of(np.sort(keys(measured, places)))
+    order = get_ids(np.sort(build_sort_keys(measured, places)))
     group = accounts.domain[line.account[order]].astype(np.int64)
-    again = by_group(group)
+    again = sort_by_group(group)
     order = order[again]
-    return order, Queue(group=group[again], cost=line.cost[order], size=line.size[order])
+    return order, OfferQueue(group=group[again], cost=line.cost[order], size=line.size[order])
 
 
-def connector_queue(
-    line: Line, places: Ints, accounts: Accounts, limits: Limits, share: int
-) -> tuple[Ints, Queue]:
+def build_connector_queue(
+    line: Ranking, places: Ints, accounts: PlanAccounts, limits: PullLimits, share: int
+) -> tuple[Ints, OfferQueue]:
     """Return these places of the line connector by connector, as a queue."""
-    group = _connectors(line, places, accounts, limits)
-    again = by_group(group)
+    group = _to_connector_groups(line, places, accounts, limits)
+    again = sort_by_group(group)
     order = places[again]
-    return order, Queue(
+    return order, OfferQueue(
         group=group[again],
         cost=line.cost[order],
         size=line.size[order],
@@ -180,7 +182,7 @@ def connector_queue(
     )
 
 
-def tenant_queue(line: Line, places: Ints, granted: Flags, share: int) -> Queue:
+def build_tenant_queue(line: Ranking, places: Ints, granted: Flags, share: int) -> OfferQueue:
     """Return these places of the line, as they stand, as a queue.
 
     Out of turn come only those whom their connectors granted that, by place in line.
@@ -188,7 +190,7 @@ def tenant_queue(line: Line, places: Ints, granted: Flags, share: int) -> Queue:
     waited = None
     if line.waited is not None:
         waited = np.where(granted[places], line.waited[places], np.float32(0))
-    return Queue(
+    return OfferQueue(
         group=line.tenant[places],
         cost=line.cost[places],
         size=line.size[places],
@@ -197,19 +199,19 @@ def tenant_queue(line: Line, places: Ints, granted: Flags, share: int) -> Queue:
     )
 
 
-def _for_tenants(
-    line: Line,
+def _allocate_by_tenant(
+    line: Ranking,
     shared: Flags,
-    accounts: Accounts,
-    limits: Limits,
+    accounts: PlanAccounts,
+    limits: PullLimits,
     share: int,
-    depths: Depths,
-) -> Choice:
-    stages = Stages(size=len(line), tenants=limits.tenants)
+    depths: DeepQuota,
+) -> Allocation:
+    stages = AllocationStages(size=len(line), tenants=limits.tenants)
     budget = np.maximum(limits.budget, 0)
     # Money ends long before most lines do: at first only their fronts are considered, and whoever
     # waited. A tenant whose money does not end there is considered again, whole.
-    front = _front(line, shared, _FRONT * budget + _FRONT_LEAST)
+    front = _find_front(line, shared, _FRONT_BUDGETS * budget + _FRONT_MIN_UNITS)
     first = front if line.waited is None or not share else front | (shared & (line.waited > 0))
     stages.run(np.flatnonzero(first), line, accounts, limits, share, front)
     behind = np.zeros(limits.tenants, np.bool_)
@@ -218,9 +220,9 @@ def _for_tenants(
     if again.any():
         places = np.flatnonzero(shared & again[line.tenant])
         stages.run(places, line, accounts, limits, share, shared)
-    price = _offered_at(line, stages.closed_at)
-    return Choice(
-        line=line,
+    price = _get_offer_at(line, stages.closed_at)
+    return Allocation(
+        ranking=line,
         depths=depths,
         passed_shared=shared,
         passed_connector=stages.connector,
@@ -228,11 +230,13 @@ def _for_tenants(
         early=stages.early,
         closed_at=stages.closed_at,
         price=price,
-        reference=np.where(price > 0, price, _least(line, stages.chosen, limits.tenants)),
+        reference=np.where(
+            price > 0, price, _find_lowest_chosen(line, stages.chosen, limits.tenants)
+        ),
     )
 
 
-def _front(line: Line, shared: Flags, units: Ints) -> Flags:
+def _find_front(line: Ranking, shared: Flags, units: Ints) -> Flags:
     """Return those of each tenant's line that its first so many units reach."""
     total = np.cumsum(np.where(shared, line.cost, 0), dtype=np.int64)
     before = np.concatenate([[0], total])[line.ends[:-1]]
@@ -243,7 +247,7 @@ def _front(line: Line, shared: Flags, units: Ints) -> Flags:
     return front & shared
 
 
-class Stages:
+class AllocationStages:
     """How far offers came under the caps of their own tenants, by place in line."""
 
     def __init__(self, *, size: int, tenants: int) -> None:
@@ -255,9 +259,9 @@ class Stages:
     def run(
         self,
         places: Ints,
-        line: Line,
-        accounts: Accounts,
-        limits: Limits,
+        line: Ranking,
+        accounts: PlanAccounts,
+        limits: PullLimits,
         share: int,
         front: Flags,
     ) -> None:
@@ -265,13 +269,13 @@ class Stages:
         granted = np.ones(len(line), np.bool_)
         if limits.connector_cap.shape[1]:
             caps = limits.connector_cap.ravel()
-            capped = places[caps[_connectors(line, places, accounts, limits)] < NO_CAP]
-            order, queue = connector_queue(line, capped, accounts, limits, share)
-            self.connector[order], granted[order] = fitting(queue, caps)
+            capped = places[caps[_to_connector_groups(line, places, accounts, limits)] < NO_CAP]
+            order, queue = build_connector_queue(line, capped, accounts, limits, share)
+            self.connector[order], granted[order] = fill_caps(queue, caps)
         passed = places[self.connector[places]]
-        queue = tenant_queue(line, passed, granted, share)
+        queue = build_tenant_queue(line, passed, granted, share)
         budget = np.maximum(limits.budget, 0)
-        self.chosen[passed], early = fitting(queue, budget)
+        self.chosen[passed], early = fill_caps(queue, budget)
         self.early[passed] = early
         refused = passed[~self.chosen[passed] & (queue.size <= budget[queue.group])]
         refused = refused[front[refused]]
@@ -279,13 +283,15 @@ class Stages:
         self.closed_at[line.tenant[refused[::-1]]] = refused[::-1]
 
 
-def _connectors(line: Line, places: Ints, accounts: Accounts, limits: Limits) -> Ints:
+def _to_connector_groups(
+    line: Ranking, places: Ints, accounts: PlanAccounts, limits: PullLimits
+) -> Ints:
     connectors = limits.connector_cap.shape[1]
     found: Ints = line.tenant[places] * connectors + accounts.connector[line.account[places]]
     return found
 
 
-def _offered_at(line: Line, places: Ints) -> Floats:
+def _get_offer_at(line: Ranking, places: Ints) -> Floats:
     """Return what these places offer; 0 behind the end of the line."""
     found = np.zeros(len(places))
     there = places < len(line)
@@ -293,9 +299,9 @@ def _offered_at(line: Line, places: Ints) -> Floats:
     return found
 
 
-def _least(line: Line, chosen: Flags, tenants: int) -> Floats:
+def _find_lowest_chosen(line: Ranking, chosen: Flags, tenants: int) -> Floats:
     """Return the least that anybody chosen offers, where all could be: the last in line."""
     places = np.flatnonzero(chosen)
     last = np.full(tenants, len(line))
     last[line.tenant[places]] = places
-    return _offered_at(line, last)
+    return _get_offer_at(line, last)

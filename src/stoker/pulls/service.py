@@ -25,198 +25,222 @@ from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Json, PullJobId, Step, TenantId
 from stoker.budgets.caps import Cap
-from stoker.budgets.gate import Gate
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
-from stoker.context import Backend, Store
-from stoker.crm.export import Exports
-from stoker.enrichment.forecast import Quote, quote
-from stoker.enrichment.model import OF_COMPANIES, Unit
-from stoker.enrichment.pull_units import CONNECTOR, UNIT, claimed
-from stoker.enrichment.recent_runs import rooms_tonight
-from stoker.enrichment.vendor_needs import expected
-from stoker.heat.beliefs import BeliefRule
-from stoker.heat.model import AccountColumns, AttentionStore, PlanRecord
-from stoker.ledger.chain import Note
-from stoker.nightly.plan import Means, NightOrder, NightPlan
-from stoker.nightly.resume import left_undone
-from stoker.nightly.service import Night
-from stoker.nightly.setup import PAID, learning_of, means_for, order_of, sources_for
-from stoker.nightly.targets import PLENTY
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
+from stoker.context import Backend, TenantStores
+from stoker.crm.export import ExporterFactory
+from stoker.enrichment.forecast import Quote, compute_quote
+from stoker.enrichment.model import COMPANY_STEPS, WorkItem
+from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, is_paid
+from stoker.enrichment.recent_runs import add_first_lookup_shares
+from stoker.enrichment.vendor_needs import list_vendor_needs
+from stoker.heat.beliefs import ChangeRateRule
+from stoker.heat.model import AccountColumns, PlanRecord, PullStore
+from stoker.ledger.chain import NewEntry
+from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlan
+from stoker.nightly.resume import find_unfinished_work
+from stoker.nightly.service import NightlyRun
+from stoker.nightly.setup import (
+    PAID_VENDORS,
+    build_capacity_reader,
+    build_learning,
+    build_nightly_options,
+    build_vendors,
+)
+from stoker.nightly.targets import UNLIMITED
 from stoker.pulls.columns import (
     UNCAPPED,
+    Decision,
     Policy,
     PullRule,
-    Why,
-    in_days,
-    known_accounts,
-    limits_of,
-    tick_units,
+    build_accounts,
+    compute_period_units,
+    to_epoch_days,
+    validate_limits,
 )
-from stoker.pulls.constraints import Hindering, Hindrance, in_the_way, stopped, within_hindrances
+from stoker.pulls.constraints import (
+    Constraint,
+    ConstraintReader,
+    is_stopped,
+    limit_deep_lookups,
+    list_binding,
+)
 from stoker.pulls.explain import CHOSEN_BECAUSE, REASONS
-from stoker.pulls.jobs import pull_job_id
+from stoker.pulls.jobs import build_pull_job_id
 from stoker.pulls.plan_record import (
-    PlanInputs,
-    counts,
-    decision_columns,
-    decisions_of,
-    digest,
-    input_columns,
-    kept,
-    limits_json,
-    packed,
-    rule_json,
-    summary,
+    PlanSnapshot,
+    compute_columns_digest,
+    count_decisions,
+    encode_columns,
+    encode_decisions,
+    summarize_plan,
+    to_decision_columns,
+    to_decisions,
+    to_input_columns,
+    to_limits_json,
+    to_rule_json,
 )
-from stoker.pulls.planner import DEEP, DayPlan, in_turn, plan_day
-from stoker.rate_limits.limiter import Traffic
+from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
+from stoker.rate_limits.limiter import VendorLimits
 from stoker.runs.model import Run, RunState
-from stoker.runs.service import Ending, OpenRun
-from stoker.vendors.client import Asking
+from stoker.runs.service import RunHandle, RunResult
+from stoker.vendors.client import VendorClient
 
 if TYPE_CHECKING:
-    from stoker.connectors import Connectors
+    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
 KIND = "pulls"
 
-PLANNED = "PLAN"  # the ledger's kind of lines that tell of one
+PLAN_ENTRY = "PLAN"  # the ledger's kind of lines that tell of one
 
-NOBODY = (
+NO_ACCOUNTS = (
     "no account that fits has a heat yet; find who fits with: stoker nightly --plan, "
     "and give them one with: stoker heat sweep"
 )
 
-PAGE = 65_536
+PAGE_SIZE = 65_536
 
-CANDIDATES = 10_000
+CANDIDATES_PAGE = 10_000
 
 _COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "accounts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullOrder:
+class PullOptions:
     """How a tenant's looks are chosen."""
 
     rule: PullRule
-    beliefs: BeliefRule
+    beliefs: ChangeRateRule
     units: int = 1  # of a shallow look
     deep_units: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pulls:
+class PlanningResult:
     """A plan, and everything it was made of."""
 
     at: datetime
-    inputs: PlanInputs
-    plan: DayPlan
+    inputs: PlanSnapshot
+    plan: PullPlan
 
 
-class PullPlanning:
+class PullPlanner:
     """Plans one tenant's looks; what a night's planning is to a night, this is to pulls."""
 
     def __init__(
         self,
-        order: PullOrder,
+        order: PullOptions,
         *,
-        night: NightOrder,
-        means: Callable[[], Awaitable[Means]],
-        hindering: Hindering,
+        night: NightlyOptions,
+        means: Callable[[], Awaitable[Capacity]],
+        hindering: ConstraintReader,
     ) -> None:
         self._order = order
         self._night = night
         self._means = means
         self._hindering = hindering
 
-    async def plan(self, run: OpenRun) -> NightPlan:
+    async def plan(self, run: RunHandle) -> NightlyPlan:
         """Choose looks, keep the decision about every account, and return the chosen as units.
 
         A run that died is taken over instead: what it had chosen and not ended is done first.
         """
-        rule = await run.store.accounts.rule(self._night.rule_name)
+        rule = await run.store.accounts.find_rule(self._night.rule_name)
         if rule is None:
             raise ConfigError(
                 f"there is no rule {self._night.rule_name!r} that says which companies to look "
                 "for; set it with: stoker icp set"
             )
         means = await self._means()
-        earlier = await left_undone(run, kind=KIND, reset=self._night.reset, killed_only=True)
-        if earlier is not None and earlier.units:
-            means = await self._tonight(run.store, earlier.units, means, run.clock.now())
-            return self._told(earlier.units, means, rule, taken_over_from=earlier.run)
-        with run.step("plan") as step:
-            pulls = await self.pulls(run.store, now=run.clock.now(), means=means)
+        earlier = await find_unfinished_work(
+            run, kind=KIND, reset=self._night.reset, killed_only=True
+        )
+        if earlier is not None and earlier.items:
+            means = await self._build_capacity(run.store, earlier.items, means, run.clock.now())
+            return self._to_nightly_plan(earlier.items, means, rule, taken_over_from=earlier.run)
+        with run.time_step("plan") as step:
+            pulls = await self.preview_plan(run.store, now=run.clock.now(), means=means)
             step.items = len(pulls.inputs.ids)
         name = Run(key=run.key, kind=run.kind).name
-        await keep(run.store, name, pulls)
-        units = units_of(pulls)
+        await save_plan(run.store, name, pulls)
+        units = to_work_items(pulls)
         many = len(pulls.inputs.ids)
-        means = await self._tonight(run.store, units, means, run.clock.now())
-        told = self._told(units, means, rule)
-        return replace(told, candidates=many, nobody="" if many else NOBODY)
+        means = await self._build_capacity(run.store, units, means, run.clock.now())
+        told = self._to_nightly_plan(units, means, rule)
+        return replace(told, candidates=many, empty_reason="" if many else NO_ACCOUNTS)
 
-    async def pulls(self, store: Store, *, now: datetime, means: Means | None = None) -> Pulls:
+    async def preview_plan(
+        self, store: TenantStores, *, now: datetime, means: Capacity | None = None
+    ) -> PlanningResult:
         """Return the plan for this moment, keeping nothing."""
         means = means or await self._means()
-        inputs = await self._inputs(store, now, means)
-        plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-        while asked_for := await self._asked_for(store, inputs, plan, now):
+        inputs = await self._read_inputs(store, now, means)
+        plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+        while asked_for := await self._find_repeated(store, inputs, plan, now):
             # Whoever was asked for in this stretch of time gives way to the next in line.
             barred = inputs.accounts.barred.copy()
-            barred[asked_for] = Why.DUPLICATE_PULL_JOB_ID
+            barred[asked_for] = Decision.DUPLICATE_PULL_JOB_ID
             inputs = replace(inputs, accounts=replace(inputs.accounts, barred=barred))
-            plan = plan_day(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-        return Pulls(at=now, inputs=inputs, plan=plan)
+            plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
+        return PlanningResult(at=now, inputs=inputs, plan=plan)
 
-    async def quoted(self, store: Store, *, now: datetime) -> tuple[Pulls, Quote]:
+    async def quote_plan(
+        self, store: TenantStores, *, now: datetime
+    ) -> tuple[PlanningResult, Quote]:
         """Return the plan for this moment and what it is expected to take, keeping nothing."""
         means = await self._means()
-        pulls = await self.pulls(store, now=now, means=means)
-        units = units_of(pulls)
-        return pulls, self._quote(units, await self._tonight(store, units, means, now))
+        pulls = await self.preview_plan(store, now=now, means=means)
+        units = to_work_items(pulls)
+        return pulls, self._build_quote(units, await self._build_capacity(store, units, means, now))
 
-    async def _tonight(
-        self, store: Store, units: tuple[Unit, ...], means: Means, now: datetime
-    ) -> Means:
-        return replace(means, rooms=await rooms_tonight(store, units, means.rooms, now=now))
+    async def _build_capacity(
+        self, store: TenantStores, units: tuple[WorkItem, ...], means: Capacity, now: datetime
+    ) -> Capacity:
+        return replace(
+            means, vendors=await add_first_lookup_shares(store, units, means.vendors, now=now)
+        )
 
-    async def _inputs(self, store: Store, now: datetime, means: Means) -> PlanInputs:
-        columns, order = await self._columns(store), self._order
-        day = window_at(WindowKind.DAY, now, reset=self._night.reset)
+    async def _read_inputs(
+        self, store: TenantStores, now: datetime, means: Capacity
+    ) -> PlanSnapshot:
+        columns, order = await self._read_columns(store), self._order
+        day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
         known = {name: getattr(columns, name) for name in _COLUMNS}
-        found = await self._hindering.found(store, now=now, rule=order.rule, units=order.units)
+        found = await self._hindering.list_constraints(
+            store, now=now, rule=order.rule, units=order.units
+        )
 
         def of_tick(left: int) -> int:
-            return tick_units(left, now=now, until=day.end, rule=order.rule)
+            return compute_period_units(left, now=now, until=day.end, rule=order.rule)
 
         looks = means.connector_units
-        limits = limits_of(
+        limits = validate_limits(
             [of_tick(means.tenant_units)],
-            connector_cap=[[of_tick(looks) if looks < PLENTY else UNCAPPED]],
+            connector_cap=[[of_tick(looks) if looks < UNLIMITED else UNCAPPED]],
         )
-        accounts = known_accounts(
+        accounts = build_accounts(
             **known,
-            now=in_days(now),
+            now=to_epoch_days(now),
             units=order.units,
             deep_units=order.deep_units,
-            barred=Why.PAUSED if stopped(found) else Why.FREE,
+            barred=Decision.PAUSED if is_stopped(found) else Decision.FREE,
             rule=order.rule,
             beliefs=order.beliefs,
         )
-        return PlanInputs(
+        return PlanSnapshot(
             ids=columns.accounts,
             accounts=accounts,
-            limits=within_hindrances(limits, found),
+            limits=limit_deep_lookups(limits, found),
             rule=order.rule,
-            hindrances=found,
+            constraints=found,
         )
 
-    async def _columns(self, store: Store) -> AccountColumns:
+    async def _read_columns(self, store: TenantStores) -> AccountColumns:
         """Return everybody with a heat who is one the tenant looks for, by its rule."""
-        columns, fits, after = await _columns(store.attention), set[str](), ""
-        while page := await store.accounts.candidates(
-            rule=self._night.rule_name, after=after, limit=CANDIDATES
+        columns, fits, after = await _read_all_columns(store.attention), set[str](), ""
+        while page := await store.accounts.list_candidates(
+            rule=self._night.rule_name, after=after, limit=CANDIDATES_PAGE
         ):
             fits.update(each.id for each in page)
             after = page[-1].id
@@ -226,66 +250,73 @@ class PullPlanning:
         chosen = {name: getattr(columns, name)[rows] for name in _COLUMNS}
         return AccountColumns(accounts=[columns.accounts[row] for row in rows], **chosen)
 
-    async def _asked_for(
-        self, store: Store, inputs: PlanInputs, plan: DayPlan, now: datetime
+    async def _find_repeated(
+        self, store: TenantStores, inputs: PlanSnapshot, plan: PullPlan, now: datetime
     ) -> list[int]:
         found = []
         for row in plan.chosen.tolist():
             depth = Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW
-            if await claimed(store.money, self.job_id(store, inputs.ids[row], depth, now)):
+            if await is_paid(store.money, self.build_job_id(store, inputs.ids[row], depth, now)):
                 found.append(row)
         return found
 
-    def job_id(self, store: Store, account: str, depth: Depth, now: datetime) -> PullJobId:
+    def build_job_id(
+        self, store: TenantStores, account: str, depth: Depth, now: datetime
+    ) -> PullJobId:
         """Return the id of a pull in the stretch of time that `now` falls in."""
-        return pull_job_id(
+        return build_pull_job_id(
             tenant=store.tenant,
             account=CompanyId(account),
-            connector=CONNECTOR,
+            connector=CRAWL,
             depth=depth,
             at=now,
             bucket=self._order.rule.tick,
         )
 
-    def _told(
-        self, units: tuple[Unit, ...], means: Means, rule: IcpRule, *, taken_over_from: str = ""
-    ) -> NightPlan:
-        return NightPlan(
+    def _to_nightly_plan(
+        self,
+        units: tuple[WorkItem, ...],
+        means: Capacity,
+        rule: IcpRule,
+        *,
+        taken_over_from: str = "",
+    ) -> NightlyPlan:
+        return NightlyPlan(
             rule=rule,
-            units=units,
-            looks=Counter(unit.depth for unit in units),
-            quote=self._quote(units, means),
-            taken_over_from=taken_over_from,
+            items=units,
+            count_by_depth=Counter(unit.depth for unit in units),
+            quote=self._build_quote(units, means),
+            resumed_from=taken_over_from,
         )
 
-    def _quote(self, units: tuple[Unit, ...], means: Means) -> Quote:
+    def _build_quote(self, units: tuple[WorkItem, ...], means: Capacity) -> Quote:
         many = Counter(unit.depth for unit in units)
-        needs = expected(set(means.rooms), steps=self._night.steps)
-        told = quote(many, needs, means.rooms, at_once=self._night.at_once)
+        needs = list_vendor_needs(set(means.vendors), steps=self._night.steps)
+        told = compute_quote(many, needs, means.vendors, at_once=self._night.concurrency)
         order = self._order
         pulls = many[Depth.SHALLOW] * order.units + many[Depth.DEEP] * order.deep_units
-        return replace(told, cost={f"{CONNECTOR}/{UNIT}": pulls, **told.cost}) if pulls else told
+        return replace(told, cost={f"{CRAWL}/{PULL_UNITS}": pulls, **told.cost}) if pulls else told
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOnly:
+class SavePlanJob:
     """One tenant's plan as work of its own: kept, and nobody is looked at."""
 
-    pulls: Pulls
+    pulls: PlanningResult
 
     @property
     def kind(self) -> str:
         """What its runs are listed under."""
         return "plan"
 
-    async def __call__(self, run: OpenRun) -> Ending:
+    async def __call__(self, run: RunHandle) -> RunResult:
         """Keep the plan under the run's name."""
         pulls = self.pulls
-        with run.step("keep") as step:
-            await keep(run.store, Run(key=run.key, kind=run.kind).name, pulls)
+        with run.time_step("keep") as step:
+            await save_plan(run.store, Run(key=run.key, kind=run.kind).name, pulls)
             step.items = len(pulls.inputs.ids)
-        looks = Counter(unit.depth for unit in units_of(pulls))
-        return Ending(
+        looks = Counter(unit.depth for unit in to_work_items(pulls))
+        return RunResult(
             state=RunState.DONE,
             counts={
                 "accounts": len(pulls.inputs.ids),
@@ -295,58 +326,58 @@ class PlanOnly:
         )
 
 
-def units_of(pulls: Pulls) -> tuple[Unit, ...]:
+def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
     """Return the chosen looks in order, each with why it was chosen."""
     inputs, plan = pulls.inputs, pulls.plan
     price = float(plan.price[0]) if len(plan.price) else 0.0
     return tuple(
-        Unit(
+        WorkItem(
             company=CompanyId(inputs.ids[row]),
-            place=place,
+            rank=place,
             depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
-            because=_because(plan, row, price),
+            reason=_format_reason(plan, row, price),
         )
-        for place, row in enumerate(in_turn(plan).tolist())
+        for place, row in enumerate(list_in_order(plan).tolist())
     )
 
 
-def hindered(pulls: Pulls) -> list[Hindrance]:
+def list_active_constraints(pulls: PlanningResult) -> list[Constraint]:
     """Return what stood in the way of looks that a plan would have made otherwise."""
-    refused = {Why(each) for each in np.unique(pulls.plan.why).tolist()}
-    withheld = bool((pulls.plan.withheld != Why.FREE).any())
-    return in_the_way(pulls.inputs.hindrances, refused, withheld=withheld)
+    refused = {Decision(each) for each in np.unique(pulls.plan.why).tolist()}
+    withheld = bool((pulls.plan.depth_refusal != Decision.FREE).any())
+    return list_binding(pulls.inputs.constraints, refused, withheld=withheld)
 
 
-async def keep(store: Store, run: str, pulls: Pulls) -> None:
+async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> None:
     """Keep a plan for a run: every decision, all it was made of, and a line in the ledger.
 
     The same plan again changes nothing; another one for the same run is a ConflictError.
     """
     inputs, plan = pulls.inputs, pulls.plan
-    made_of = input_columns(inputs)
-    decided = decisions_of(plan, inputs.accounts, inputs.ids, tenant=0, now=in_days(pulls.at))
-    parts, columns = kept(decided), packed(made_of)
+    made_of = to_input_columns(inputs)
+    decided = to_decisions(plan, inputs.accounts, inputs.ids, tenant=0, now=to_epoch_days(pulls.at))
+    parts, columns = encode_decisions(decided), encode_columns(made_of)
     header: dict[str, Json] = {
-        **summary(plan, inputs.limits, inputs.rule, tenant=0),
+        **summarize_plan(plan, inputs.limits, inputs.rule, tenant=0),
         "accounts": len(inputs.ids),
-        "counts": counts(decided),
-        "unkept": len(plan.unkept),
-        "digest": digest(decision_columns(decided)),
-        "inputs_digest": digest(made_of),
+        "counts": count_decisions(decided),
+        "unkept": len(plan.floor_missed),
+        "digest": compute_columns_digest(to_decision_columns(decided)),
+        "inputs_digest": compute_columns_digest(made_of),
         "decision_parts": len(parts),
         "input_parts": len(columns),
-        "limits": limits_json(inputs.limits),
-        "rule": rule_json(inputs.rule),
-        "hindrances": [each.as_json() for each in inputs.hindrances],
+        "limits": to_limits_json(inputs.limits),
+        "rule": to_rule_json(inputs.rule),
+        "hindrances": [each.as_json() for each in inputs.constraints],
     }
-    told = hindered(pulls)
+    told = list_active_constraints(pulls)
     record = PlanRecord(run=run, at=pulls.at, policy=inputs.rule.policy.value, header=header)
-    if await store.attention.keep_plan(record, [*parts, *columns]):
+    if await store.attention.insert_plan(record, [*parts, *columns]):
         await store.ledger.append(
             [
-                Note(
+                NewEntry(
                     at=pulls.at,
-                    kind=PLANNED,
+                    kind=PLAN_ENTRY,
                     subject=run,
                     reason="",
                     data={
@@ -373,11 +404,11 @@ async def keep(store: Store, run: str, pulls: Pulls) -> None:
         )
 
 
-async def _columns(attention: AttentionStore) -> AccountColumns:
-    pages, after = [await attention.columns(limit=PAGE)], ""
-    while len(pages[-1].accounts) == PAGE:
+async def _read_all_columns(attention: PullStore) -> AccountColumns:
+    pages, after = [await attention.read_columns(limit=PAGE_SIZE)], ""
+    while len(pages[-1].accounts) == PAGE_SIZE:
         after = pages[-1].accounts[-1]
-        pages.append(await attention.columns(after=after, limit=PAGE))
+        pages.append(await attention.read_columns(after=after, limit=PAGE_SIZE))
     if len(pages) == 1:
         return pages[0]
     joined = {name: np.concatenate([getattr(page, name) for page in pages]) for name in _COLUMNS}
@@ -386,88 +417,88 @@ async def _columns(attention: AttentionStore) -> AccountColumns:
     )
 
 
-def _because(plan: DayPlan, row: int, price: float) -> str:
-    why, withheld = Why(int(plan.why[row])), Why(int(plan.withheld[row]))
+def _format_reason(plan: PullPlan, row: int, price: float) -> str:
+    why, withheld = Decision(int(plan.why[row])), Decision(int(plan.depth_refusal[row]))
     sentence = CHOSEN_BECAUSE[why]
-    if why is not Why.FLOOR and 0 < price < np.inf:
+    if why is not Decision.FLOOR and 0 < price < np.inf:
         sentence = f"{sentence}, {float(plan.score[row]) / price:.1f} times as much"
-    return f"{sentence}; not deep: {REASONS[withheld].sentence}" if withheld else sentence
+    return f"{sentence}; not deep: {REASONS[withheld].message}" if withheld else sentence
 
 
-STEPS = (*OF_COMPANIES, Step.EXPORT)
+STEPS = (*COMPANY_STEPS, Step.EXPORT)
 
 
-def pull_order(own: Settings, *, policy: str | None = None) -> PullOrder:
+def build_pull_options(own: Settings, *, policy: str | None = None) -> PullOptions:
     """Return how a tenant's looks are chosen, as its settings and a person say."""
     rule = own.pulls.rule(tiers=own.heat.tiers())
-    return PullOrder(
+    return PullOptions(
         rule=replace(rule, policy=Policy(policy)) if policy else rule,
         beliefs=own.pulls.beliefs(),
-        units=own.pull_units("crawl", deep=False),
-        deep_units=own.pull_units("crawl", deep=True),
+        units=own.get_pull_units("crawl", deep=False),
+        deep_units=own.get_pull_units("crawl", deep=True),
     )
 
 
-def planning_for(
+def build_pull_planner(
     tenant: TenantId,
     *,
     own: Settings,
     policy: str | None,
     backend: Backend,
-    connectors: Connectors,
+    connectors: VendorFactory,
     caps: Callable[[], Awaitable[tuple[Cap, ...]]],
     reset: ResetRule,
-    traffic: Traffic,
+    traffic: VendorLimits,
     clock: Clock,
-) -> PullPlanning:
+) -> PullPlanner:
     """Return what plans a tenant's pulls."""
-    night = order_of(own, reset=reset, steps=STEPS)
-    means = means_for(
+    night = build_nightly_options(own, reset=reset, steps=STEPS)
+    means = build_capacity_reader(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=reset
     )
-    return PullPlanning(
-        pull_order(own, policy=policy),
+    return PullPlanner(
+        build_pull_options(own, policy=policy),
         night=night,
         means=lambda: means(clock),
-        hindering=Hindering(
-            [name for name in PAID if not connectors.why_off(name, tenant)],
+        hindering=ConstraintReader(
+            [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)],
             steps=night.steps,
             caps=caps,
             reset=reset,
             traffic=traffic,
-            may_take=night.may_take,
+            may_take=night.time_limit,
         ),
     )
 
 
-def pulls_for(
+def build_pull_run(
     tenant: TenantId,
     *,
-    planning: PullPlanning,
+    planning: PullPlanner,
     own: Settings,
     backend: Backend,
-    connectors: Connectors,
-    gate: Callable[[], Awaitable[Gate]],
-    asking: Callable[[], Awaitable[Asking]],
-    exports: Exports | None,
+    connectors: VendorFactory,
+    gate: Callable[[], Awaitable[BudgetService]],
+    asking: Callable[[], Awaitable[VendorClient]],
+    exports: ExporterFactory | None,
     owner: str,
     reset: ResetRule,
-) -> Night:
+) -> NightlyRun:
     """Return a tenant's pulls as work that a run carries out."""
     store = backend.tenant(tenant)
 
     def pull_id(account: CompanyId, depth: Depth, now: datetime) -> PullJobId:
-        return planning.job_id(store, account, depth, now)
+        return planning.build_job_id(store, account, depth, now)
 
-    return Night(
-        order_of(own, reset=reset, steps=STEPS),
+    return NightlyRun(
+        build_nightly_options(own, reset=reset, steps=STEPS),
         planning=planning,
         gate=gate,
         asking=asking,
-        sources=sources_for(connectors, tenant),
+        sources=build_vendors(connectors, tenant),
         exports=exports,
         owner=owner,
-        learning=learning_of(own),
+        learning=build_learning(own),
         pull_id=pull_id,
         kind=KIND,
     )

@@ -24,12 +24,12 @@ from stoker.config.fields import (
 )
 
 if TYPE_CHECKING:
-    from stoker.heat.beliefs import BeliefRule
+    from stoker.heat.beliefs import ChangeRateRule
     from stoker.heat.heat import HeatRule
     from stoker.heat.tiers import TierRule
     from stoker.pulls.columns import PullRule
 
-_MONTH = 24 * 31
+_HOURS_PER_MONTH = 24 * 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +49,22 @@ class Heat:
     warm_from: float = _each(number(0, 1), 0.4, "A score of at least this is WARM.")
     hot_signals: int = _each(integer(1, 8), 2, "So many signals make an account HOT.")
     hot_within_hours: float = _each(
-        number(0.01, _MONTH), 1.0, "The hours within which these signals come."
+        number(0.01, _HOURS_PER_MONTH), 1.0, "The hours within which these signals come."
     )
     warm_signals: int = _each(integer(1, 8), 1, "So many signals make an account WARM.")
     warm_within_hours: float = _each(
-        number(0.01, _MONTH), 6.0, "The hours within which these signals come."
+        number(0.01, _HOURS_PER_MONTH), 6.0, "The hours within which these signals come."
     )
     hot_cooldown_hours: float = _each(
-        number(0, _MONTH), 4.0, "Hours a HOT account stays so after its score has fallen."
+        number(0, _HOURS_PER_MONTH), 4.0, "Hours a HOT account stays so after its score has fallen."
     )
     warm_cooldown_hours: float = _each(
-        number(0, _MONTH), 24.0, "Hours a WARM account stays so after its score has fallen."
+        number(0, _HOURS_PER_MONTH),
+        24.0,
+        "Hours a WARM account stays so after its score has fallen.",
     )
     cold_cooldown_hours: float = _each(
-        number(0, _MONTH), 48.0, "Hours before looks at a COLD account grow rare."
+        number(0, _HOURS_PER_MONTH), 48.0, "Hours before looks at a COLD account grow rare."
     )
     hot_every_hours: float = _each(number(0.01, 87_600), 1.0, "Hours between looks at HOT ones.")
     warm_every_hours: float = _each(number(0.01, 87_600), 6.0, "Hours between looks at WARM ones.")
@@ -177,11 +179,11 @@ class Pulls:
             tiers=tiers,
         )
 
-    def beliefs(self) -> BeliefRule:
+    def beliefs(self) -> ChangeRateRule:
         """Return what is believed before anything was seen, and how fast the rest fades."""
-        from stoker.heat.beliefs import BeliefRule
+        from stoker.heat.beliefs import ChangeRateRule
 
-        return BeliefRule(
+        return ChangeRateRule(
             hot_changes_every=timedelta(days=self.hot_changes_days),
             warm_changes_every=timedelta(days=self.warm_changes_days),
             cold_changes_every=timedelta(days=self.cold_changes_days),

@@ -14,21 +14,21 @@ from functools import lru_cache
 import numpy as np
 
 from stoker.heat.beliefs import Floats
-from stoker.pulls.worth import Objective, stale_share
+from stoker.pulls.worth import Objective, compute_stale_share
 
 _CELLS = 16_384
 
-_FAR = 6.0  # for u, and for sqrt(x): from here on e^-x is nothing
+_SERIES_LIMIT = 6.0  # for u, and for sqrt(x): from here on e^-x is nothing
 
 _EDGE = 0.995  # from here to 1 freshness bends too much for a table
 
-_LAST = 1.0 - 5e-10  # from here to 1 no float tells the best rates apart: they fall in a line
+_MAX_LOST = 1.0 - 5e-10  # from here to 1 no float tells the best rates apart: they fall in a line
 
 _EULER = 0.5772156649015329
 
 
 @dataclass(frozen=True, slots=True)
-class Spacing:
+class LookupSpacing:
     """Best spacings for one objective."""
 
     objective: Objective
@@ -36,7 +36,7 @@ class Spacing:
     rise: Floats
     per_unit: float  # cells
 
-    def looks(self, u: Floats) -> tuple[Floats, Floats]:
+    def compute_frequency(self, u: Floats) -> tuple[Floats, Floats]:
         """Return u / x, and by how much it changes with u.
 
         An account's rate of looks at a price is sqrt(value x changes / cost / price) times this.
@@ -47,7 +47,7 @@ class Spacing:
         share = self.start[cell] + (place - cell) * rise
         slope = rise * self.per_unit
         if self.objective == Objective.HARMONIC:
-            far = np.flatnonzero(u >= _FAR)
+            far = np.flatnonzero(u >= _SERIES_LIMIT)
             if far.size:
                 # x = 1 + u^2 there; divided through by u, as u^2 may be beyond all floats.
                 over = 1.0 / u[far]
@@ -56,16 +56,16 @@ class Spacing:
         else:
             edge = np.flatnonzero((u > _EDGE) & (u < 1.0))
             if edge.size:
-                share[edge], slope[edge] = _near_one(u[edge])
+                share[edge], slope[edge] = _expand_near_one(u[edge])
         return share, slope
 
-    def penalty(self, x: Floats) -> Floats:
+    def compute_penalty(self, x: Floats) -> Floats:
         """Return the penalty of a copy, averaged over time, with x changes between two looks."""
-        stale = stale_share(x)
+        stale = compute_stale_share(x)
         if self.objective == Objective.FRESHNESS:
             return stale
-        start, rise = _ein_table()
-        place = np.minimum(np.sqrt(x) * (_CELLS / _FAR), float(_CELLS))
+        start, rise = _build_ein_table()
+        place = np.minimum(np.sqrt(x) * (_CELLS / _SERIES_LIMIT), float(_CELLS))
         cell = place.astype(np.intp)
         ein = x * (start[cell] + (place - cell) * rise[cell])
         far = np.flatnonzero(place == _CELLS)
@@ -74,28 +74,28 @@ class Spacing:
 
 
 @lru_cache
-def spacing(objective: Objective) -> Spacing:
+def get_spacing(objective: Objective) -> LookupSpacing:
     """Return the best spacings for an objective."""
-    end = _FAR if objective == Objective.HARMONIC else 1.0
+    end = _SERIES_LIMIT if objective == Objective.HARMONIC else 1.0
     u = np.linspace(0.0, end, _CELLS + 1)
     share = np.full(u.shape, np.sqrt(0.5))
     if objective == Objective.HARMONIC:
-        share[1:] = u[1:] / _harmonic_changes(u[1:] * u[1:])
+        share[1:] = u[1:] / _solve_harmonic(u[1:] * u[1:])
     else:
-        share[1:-1] = u[1:-1] / _fresh_changes(-np.log1p(-u[1:-1] * u[1:-1]))
+        share[1:-1] = u[1:-1] / _solve_freshness(-np.log1p(-u[1:-1] * u[1:-1]))
         share[-1] = 0.0
-    return Spacing(objective, share, np.append(np.diff(share), 0.0), _CELLS / end)
+    return LookupSpacing(objective, share, np.append(np.diff(share), 0.0), _CELLS / end)
 
 
-def _harmonic_changes(y: Floats) -> Floats:
+def _solve_harmonic(y: Floats) -> Floats:
     # x - 1 + e^-x = y. Convex, and from above: Newton only ever comes down to it.
     x = y + np.sqrt(2.0 * y)
     for _ in range(8):
-        x = x - (x * stale_share(x) - y) / -np.expm1(-x)
+        x = x - (x * compute_stale_share(x) - y) / -np.expm1(-x)
     return x
 
 
-def _fresh_changes(lost: Floats) -> Floats:
+def _solve_freshness(lost: Floats) -> Floats:
     # e^-x (1 + x) = e^-lost, that is x - log(1 + x) = lost; convex too, and from above.
     x = lost + np.sqrt(2.0 * lost)
     for _ in range(8):
@@ -103,23 +103,23 @@ def _fresh_changes(lost: Floats) -> Floats:
     return x
 
 
-def _near_one(u: Floats) -> tuple[Floats, Floats]:
-    short = np.minimum(u, _LAST)
+def _expand_near_one(u: Floats) -> tuple[Floats, Floats]:
+    short = np.minimum(u, _MAX_LOST)
     left = (1.0 - short) * (1.0 + short)
-    x = _fresh_changes(-np.log(left))
+    x = _solve_freshness(-np.log(left))
     share = short / x
     # -dlog(rate)/dlog(price) is y (1+x) / ((1-y) x^2), and the rate goes with share / sqrt(price).
     slope = 1.0 / x - 2.0 * share * short * (1.0 + x) / (left * x * x)
-    line = u > _LAST
-    ramp = share / (1.0 - _LAST)
+    line = u > _MAX_LOST
+    ramp = share / (1.0 - _MAX_LOST)
     return np.where(line, ramp * (1.0 - u), share), np.where(line, -ramp, slope)
 
 
 @lru_cache
-def _ein_table() -> tuple[Floats, Floats]:
+def _build_ein_table() -> tuple[Floats, Floats]:
     # Ein(x) = integral of (1 - e^-s) / s, by v = sqrt(x): three points of Gauss in each cell.
-    edges = np.linspace(0.0, _FAR, _CELLS + 1)
-    half = 0.5 * _FAR / _CELLS
+    edges = np.linspace(0.0, _SERIES_LIMIT, _CELLS + 1)
+    half = 0.5 * _SERIES_LIMIT / _CELLS
     total = np.zeros(_CELLS)
     for point, weight in ((-np.sqrt(0.6), 5 / 9), (0.0, 8 / 9), (np.sqrt(0.6), 5 / 9)):
         v = edges[:-1] + half * (1.0 + point)

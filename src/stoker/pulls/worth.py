@@ -17,19 +17,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import LONGEST, Beliefs, Floats, aged, checked
+from stoker.heat.beliefs import MAX_AGE, ChangeRates, Floats, to_ages, validate_column
 
-_SMALL = 0.02  # below this the closed forms lose digits, and the first few terms of a series do not
+_SERIES_BELOW = (
+    0.02  # below this the closed forms lose digits, and the first few terms of a series do not
+)
 
 _TERMS = 8
 
-_SHORTEST = 1e-15  # days
+_MIN_DAYS = 1e-15  # days
 
-_FASTEST = 1e30  # changes a day; whatever is faster is as fast as this
+_MAX_RATE = 1e30  # changes a day; whatever is faster is as fast as this
 
-_CLOSE = 1e-12  # of an interval
+_AGE_TOLERANCE = 1e-12  # of an interval
 
-_TURNS = 100
+_MAX_AGE_STEPS = 100
 
 
 class Objective(StrEnum):
@@ -39,18 +41,20 @@ class Objective(StrEnum):
     FRESHNESS = "freshness"
 
 
-def worth(beliefs: Beliefs, age: ArrayLike, *, objective: Objective) -> Floats:
+def compute_refresh_value(beliefs: ChangeRates, age: ArrayLike, *, objective: Objective) -> Floats:
     """Return what a look at this age is worth, by what is believed of each account's changes."""
-    return beliefs.days * _by_belief(beliefs.changes, aged(age) / beliefs.days, objective)
+    return beliefs.days * _compute_by_estimate(
+        beliefs.changes, to_ages(age) / beliefs.days, objective
+    )
 
 
-def worth_known(rate: ArrayLike, age: ArrayLike, *, objective: Objective) -> Floats:
+def compute_value_at_rate(rate: ArrayLike, age: ArrayLike, *, objective: Objective) -> Floats:
     """Return what a look at this age is worth where the rate of changes, per day, is known."""
-    days = aged(age)
-    return days * _by_rate(_rates(rate) * days, objective)
+    days = to_ages(age)
+    return days * _compute_by_rate(_validate_rates(rate) * days, objective)
 
 
-def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> Floats:
+def compute_interval(beliefs: ChangeRates, worth_at: ArrayLike, *, objective: Objective) -> Floats:
     """Return the age in days at which a look is worth this much; infinite where it never is.
 
     Given the price of a look over the account's value, this is how often it is looked at.
@@ -63,46 +67,48 @@ def interval(beliefs: Beliefs, worth_at: ArrayLike, *, objective: Objective) -> 
             slope = -np.expm1(-a * z)
         else:
             slope = a * (s / (1.0 + s)) * np.exp(-a * z)
-        return b * _by_belief(a, s, objective), slope
+        return b * _compute_by_estimate(a, s, objective), slope
 
-    return _age_at(worth_at, beliefs.days_between, grown, beliefs.changes, beliefs.days)
+    return _find_age(worth_at, beliefs.days_between, grown, beliefs.changes, beliefs.days)
 
 
-def interval_known(rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective) -> Floats:
+def compute_interval_at_rate(
+    rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective
+) -> Floats:
     """Return the same where the rate of changes is known."""
-    rates = _rates(rate)
+    rates = _validate_rates(rate)
 
     def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
         x = rate * days
         slope = -np.expm1(-x) if objective == Objective.HARMONIC else x * np.exp(-x)
-        return days * _by_rate(x, objective), slope
+        return days * _compute_by_rate(x, objective), slope
 
-    between = 1.0 / np.maximum(rates, 1.0 / LONGEST)
-    return _age_at(worth_at, between, grown, rates)
+    between = 1.0 / np.maximum(rates, 1.0 / MAX_AGE)
+    return _find_age(worth_at, between, grown, rates)
 
 
-def stale_share(x: Floats) -> Floats:
+def compute_stale_share(x: Floats) -> Floats:
     """Return the share of time a copy is out of date with x changes between two looks."""
-    return _by_rate(x, Objective.HARMONIC)
+    return _compute_by_rate(x, Objective.HARMONIC)
 
 
-def value_of(every: ArrayLike, prior: Beliefs, *, objective: Objective) -> Floats:
+def compute_account_value(every: ArrayLike, prior: ChangeRates, *, objective: Objective) -> Floats:
     """Return the value at which an account without history is worth 1 after this many days.
 
     So at a price of 1 a tier's accounts are looked at as often as the tier says, until looks have
     shown that they change more or less than was believed.
     """
-    days = aged(every)
-    if days.size and days.min() < _SHORTEST:
+    days = to_ages(every)
+    if days.size and days.min() < _MIN_DAYS:
         raise ConfigError("looks are more than 0 days apart")
-    return 1.0 / worth(prior, days, objective=objective)
+    return 1.0 / compute_refresh_value(prior, days, objective=objective)
 
 
-def _rates(rate: ArrayLike) -> Floats:
-    return np.minimum(checked(rate, what="a rate of changes"), _FASTEST)
+def _validate_rates(rate: ArrayLike) -> Floats:
+    return np.minimum(validate_column(rate, what="a rate of changes"), _MAX_RATE)
 
 
-def _by_belief(a: Floats, s: Floats, objective: Objective) -> Floats:
+def _compute_by_estimate(a: Floats, s: Floats, objective: Objective) -> Floats:
     # In units of the belief's days, with s = t/b. The time the copy is expected to have been fresh
     # is J = (1 - (1+s)^(1-a)) / (a-1); harmonic is s - J, freshness J - s (1+s)^-a.
     a, s = np.broadcast_arrays(a, s)
@@ -118,29 +124,29 @@ def _by_belief(a: Floats, s: Floats, objective: Objective) -> Floats:
         found = np.where(rare, lost, s - fresh_time)
     else:
         found = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
-    small = (a + 1.0) * s < _SMALL
+    small = (a + 1.0) * s < _SERIES_BELOW
     if small.any():
         few, short = a[small], s[small]
-        found[small] = few * short * short * _series(lambda k: (few + k) * short, objective)
+        found[small] = few * short * short * _compute_series(lambda k: (few + k) * short, objective)
     return np.maximum(found, 0.0)
 
 
-def _by_rate(x: Floats, objective: Objective) -> Floats:
+def _compute_by_rate(x: Floats, objective: Objective) -> Floats:
     # In units of the age: harmonic (x - 1 + e^-x) / x, freshness (1 - e^-x (1+x)) / x.
-    safe = np.maximum(x, _SMALL)
+    safe = np.maximum(x, _SERIES_BELOW)
     gone = -np.expm1(-safe)
     if objective == Objective.HARMONIC:
         found = (safe - gone) / safe
     else:
         found = (gone - safe * np.exp(-safe)) / safe
-    small = x < _SMALL
+    small = x < _SERIES_BELOW
     if small.any():
         short = x[small]
-        found[small] = short * _series(lambda _: short, objective)
+        found[small] = short * _compute_series(lambda _: short, objective)
     return found
 
 
-def _series(step: Callable[[int], Floats], objective: Objective) -> Floats:
+def _compute_series(step: Callable[[int], Floats], objective: Objective) -> Floats:
     """Return 1/2 - … , the first terms of either worth over its leading power."""
     total = np.asarray(1.0)
     for k in range(_TERMS, 0, -1):
@@ -149,7 +155,7 @@ def _series(step: Callable[[int], Floats], objective: Objective) -> Floats:
     return 0.5 * total
 
 
-def _age_at(
+def _find_age(
     worth_at: ArrayLike,
     between: Floats,
     grown: Callable[..., tuple[Floats, Floats]],
@@ -158,29 +164,29 @@ def _age_at(
     # Newton on log worth by log age: both penalties bend one way there, and the age at which a
     # look would be worth this much if nothing bent is never too old. Every turn makes the bracket
     # smaller, a step that leaves it halves it instead, and whoever is settled leaves.
-    wanted = checked(worth_at, what="the worth of a look")
+    wanted = validate_column(worth_at, what="the worth of a look")
     shape = np.broadcast_shapes(wanted.shape, between.shape)
     goal, start, *rest = (
         np.broadcast_to(each, shape).ravel() for each in (wanted, between, *columns)
     )
-    most, _ = grown(np.full(goal.shape, LONGEST), *rest)
+    most, _ = grown(np.full(goal.shape, MAX_AGE), *rest)
     found = np.where(goal > most, np.inf, 0.0)
     rows = np.flatnonzero((goal > 0.0) & (goal <= most))
     goal, rest = goal[rows], [column[rows] for column in rest]
-    at = np.log(np.clip(np.sqrt(2.0 * goal) * np.sqrt(start[rows]), _SHORTEST, LONGEST))
-    low, high = np.full(at.shape, np.log(_SHORTEST)), np.full(at.shape, np.log(LONGEST))
-    for _ in range(_TURNS):
+    at = np.log(np.clip(np.sqrt(2.0 * goal) * np.sqrt(start[rows]), _MIN_DAYS, MAX_AGE))
+    low, high = np.full(at.shape, np.log(_MIN_DAYS)), np.full(at.shape, np.log(MAX_AGE))
+    for _ in range(_MAX_AGE_STEPS):
         days = np.exp(at)
         reached, slope = grown(days, *rest)
         below = reached < goal
         low, high = np.where(below, at, low), np.where(below, high, at)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = np.log(goal / reached) * reached / (slope * days)
-        close = np.abs(step) <= _CLOSE
+        close = np.abs(step) <= _AGE_TOLERANCE
         inside = (at + step > low) & (at + step < high)
         at = np.where(inside | close, at + step, 0.5 * (low + high))
         found[rows] = np.exp(at)
-        open_ = ~(close | (high - low <= _CLOSE))
+        open_ = ~(close | (high - low <= _AGE_TOLERANCE))
         if not open_.any():
             break
         goal, at, low, high = goal[open_], at[open_], low[open_], high[open_]

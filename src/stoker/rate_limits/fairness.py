@@ -15,50 +15,50 @@ from typing import Generic, TypeVar
 
 from stoker.base.errors import ConfigError
 
-Who = TypeVar("Who", bound=Hashable)
+TenantT = TypeVar("TenantT", bound=Hashable)
 
-What = TypeVar("What")
+ItemT = TypeVar("ItemT")
 
 
 @dataclass
-class _Line(Generic[What]):
-    waiting: deque[tuple[int, What]] = field(default_factory=deque)
+class _TenantQueue(Generic[ItemT]):
+    waiting: deque[tuple[int, ItemT]] = field(default_factory=deque)
     deficit: int = 0
 
 
-class RoundRobin(Generic[Who, What]):
+class DeficitRoundRobin(Generic[TenantT, ItemT]):
     """Waiting work by tenant, given out in turn. Work-conserving: while any waits, some goes."""
 
-    def __init__(self, *, quantum: int, weights: Mapping[Who, int] | None = None) -> None:
+    def __init__(self, *, quantum: int, weights: Mapping[TenantT, int] | None = None) -> None:
         if quantum < 1:
             raise ConfigError(f"a quantum is at least 1, not {quantum}")
         self._quantum = quantum
         self._weights = dict(weights or {})
         if any(weight < 1 for weight in self._weights.values()):
             raise ConfigError("a tenant's weight is at least 1")
-        self._lines: dict[Who, _Line[What]] = {}
-        self._round: deque[Who] = deque()
+        self._queues: dict[TenantT, _TenantQueue[ItemT]] = {}
+        self._round: deque[TenantT] = deque()
         self._fresh = True  # whether the one in front has had this round's quantum
 
     def __len__(self) -> int:
-        return sum(len(line.waiting) for line in self._lines.values())
+        return sum(len(line.waiting) for line in self._queues.values())
 
-    def put(self, who: Who, what: What, *, cost: int) -> None:
+    def put(self, who: TenantT, what: ItemT, *, cost: int) -> None:
         """Let work wait at the end of its tenant's line. What costs nothing counts as one."""
         if cost < 0:
             raise ConfigError(f"work costs 0 or more, not {cost}")
-        if who not in self._lines:
-            self._lines[who] = _Line()
+        if who not in self._queues:
+            self._queues[who] = _TenantQueue()
             self._round.append(who)
         # Free work would never end its tenant's round, and the others would wait for ever.
-        self._lines[who].waiting.append((max(cost, 1), what))
+        self._queues[who].waiting.append((max(cost, 1), what))
 
-    def take(self) -> tuple[Who, What] | None:
+    def take(self) -> tuple[TenantT, ItemT] | None:
         """Return the next piece of work and whose it is; None when nobody waits."""
         passed = 0
         while self._round:
             who = self._round[0]
-            line = self._lines[who]
+            line = self._queues[who]
             if self._fresh:
                 line.deficit += self._allowance(who)
                 self._fresh = False
@@ -66,7 +66,7 @@ class RoundRobin(Generic[Who, What]):
             if cost <= line.deficit:
                 line.waiting.popleft()
                 line.deficit -= cost
-                self._leave_if_done(who)
+                self._remove_if_empty(who)
                 return who, what
             self._round.rotate(-1)
             self._fresh = True
@@ -75,24 +75,24 @@ class RoundRobin(Generic[Who, What]):
                 self._skip_idle_rounds()
         return None
 
-    def drop(self, who: Who, what: What) -> bool:
+    def drop(self, who: TenantT, what: ItemT) -> bool:
         """Take work out of its line, if it still waits there; say whether it did."""
-        line = self._lines.get(who)
+        line = self._queues.get(who)
         for place, (_, waiting) in enumerate(line.waiting if line else ()):
             if line and waiting is what:
                 del line.waiting[place]
-                self._leave_if_done(who)
+                self._remove_if_empty(who)
                 return True
         return False
 
-    def _allowance(self, who: Who) -> int:
+    def _allowance(self, who: TenantT) -> int:
         return self._quantum * self._weights.get(who, 1)
 
-    def _leave_if_done(self, who: Who) -> None:
-        if self._lines[who].waiting:
+    def _remove_if_empty(self, who: TenantT) -> None:
+        if self._queues[who].waiting:
             return
         # Leaving the round forfeits what is left: a share is for those who wait.
-        del self._lines[who]
+        del self._queues[who]
         if self._round[0] == who:
             self._fresh = True
         self._round.remove(who)
@@ -104,8 +104,8 @@ class RoundRobin(Generic[Who, What]):
         """
         short = (
             -(-(line.waiting[0][0] - line.deficit) // self._allowance(who))
-            for who, line in self._lines.items()
+            for who, line in self._queues.items()
         )
         rounds = min(short) - 1
-        for who, line in self._lines.items():
+        for who, line in self._queues.items():
             line.deficit += rounds * self._allowance(who)

@@ -32,23 +32,23 @@ from typing import TYPE_CHECKING
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.rate_limits.fairness import RoundRobin
+from stoker.rate_limits.fairness import DeficitRoundRobin
 from stoker.rate_limits.rate_limit import (
-    OwnPace,
-    Pace,
-    Places,
+    ConcurrencyLimiter,
+    LocalRateLimiter,
     Rate,
-    SharedPace,
-    paced,
-    spread_until,
+    RateLimiter,
+    SharedRateLimiter,
+    acquire_all,
+    compute_quota_delay,
 )
 
 if TYPE_CHECKING:
     from stoker.budgets.model import SharedStore
 
 
-class Turnstile:
-    """Lets tenants in by turns, so much cost each round, and `at_once` of them at a time.
+class FairQueue:
+    """Lets tenants in by turns, so much cost each round, and `concurrency` of them at a time.
 
     While anybody waits and there is room, somebody goes in. Nobody who waits is passed over for
     more than a round, however much the others bring.
@@ -59,9 +59,9 @@ class Turnstile:
     ) -> None:
         if at_once < 1:
             raise ConfigError(f"a turnstile lets at least one in at a time, not {at_once}")
-        self._at_once = at_once
-        self._inside = 0
-        self._waiting: RoundRobin[TenantId, asyncio.Future[None]] = RoundRobin(
+        self._max_active = at_once
+        self._active = 0
+        self._waiting: DeficitRoundRobin[TenantId, asyncio.Future[None]] = DeficitRoundRobin(
             quantum=quantum, weights=weights
         )
 
@@ -70,11 +70,11 @@ class Turnstile:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def turn(self, tenant: TenantId, *, cost: int) -> AsyncIterator[None]:
+    async def acquire(self, tenant: TenantId, *, cost: int) -> AsyncIterator[None]:
         """Wait for the tenant's turn for work of this cost, and keep the room while inside."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(tenant, turn, cost=cost)
-        self._let_in()
+        self._admit_next()
         try:
             await turn
             yield
@@ -82,14 +82,14 @@ class Turnstile:
             if turn.cancelled():
                 self._waiting.drop(tenant, turn)
             else:
-                self._inside -= 1
-                self._let_in()
+                self._active -= 1
+                self._admit_next()
 
-    def _let_in(self) -> None:
-        while self._inside < self._at_once and (next_in := self._waiting.take()) is not None:
+    def _admit_next(self) -> None:
+        while self._active < self._max_active and (next_in := self._waiting.take()) is not None:
             _, turn = next_in
             if not turn.cancelled():  # who gave up may still stand in line for a moment
-                self._inside += 1
+                self._active += 1
                 turn.set_result(None)
 
 
@@ -97,15 +97,15 @@ QUANTUM = 1  # of cost; the finest turns there are, and what costs more waits fo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class VendorLimit:
     """How one connector may be called."""
 
     rate: Rate
-    places: int
+    concurrency: int
     own_key: bool = False  # every tenant calls with a key of its own, or a server of its own
 
 
-class Traffic:
+class VendorLimits:
     """How this process's calls go. `shared` is None when no other process uses the same keys.
 
     A tenant has to be named where each calls with a key of its own. `own_keys` says whose line,
@@ -114,7 +114,7 @@ class Traffic:
 
     def __init__(
         self,
-        way: Callable[[str], Way],
+        way: Callable[[str], VendorLimit],
         *,
         shared: SharedStore | None,
         owner: str,
@@ -123,67 +123,75 @@ class Traffic:
         own_keys: Mapping[tuple[str, TenantId], str] | None = None,
         ticks: Callable[[], int] | None = None,
     ) -> None:
-        self._way = way
+        self._read_limit = way
         self._shared = shared
         self._owner = owner
         self._clock = clock
         self._weights = dict(weights or {})
         self._own_keys = dict(own_keys or {})
         self._ticks = ticks
-        self._ways: dict[str, Way] = {}
-        self._paces: dict[str, Pace] = {}
-        self._places: dict[str, Places] = {}
-        self._turnstiles: dict[str, Turnstile] = {}
-        self._lines: dict[str, asyncio.Lock] = {}
+        self._limits: dict[str, VendorLimit] = {}
+        self._rate_limiters: dict[str, RateLimiter] = {}
+        self._concurrency_limiters: dict[str, ConcurrencyLimiter] = {}
+        self._fair_queues: dict[str, FairQueue] = {}
+        self._head_locks: dict[str, asyncio.Lock] = {}
 
-    def way(self, connector: str) -> Way:
+    def get_limit(self, connector: str) -> VendorLimit:
         """Return how a connector may be called. Raises ConfigError when nobody has said."""
-        if connector not in self._ways:
-            self._ways[connector] = self._way(connector)
-        return self._ways[connector]
+        if connector not in self._limits:
+            self._limits[connector] = self._read_limit(connector)
+        return self._limits[connector]
 
-    def pace(self, connector: str, *, tenant: TenantId | None = None) -> Pace:
+    def get_rate_limiter(self, connector: str, *, tenant: TenantId | None = None) -> RateLimiter:
         """Return the pace of a connector's calls, of all tenants that call with the same key."""
-        name = self._line(connector, tenant)
-        if name not in self._paces:
-            rate = self.way(connector).rate
+        name = self._get_key(connector, tenant)
+        if name not in self._rate_limiters:
+            rate = self.get_limit(connector).rate
             if self._shared is None:
-                self._paces[name] = OwnPace(rate, clock=self._clock, ticks=self._ticks)
+                self._rate_limiters[name] = LocalRateLimiter(
+                    rate, clock=self._clock, ticks=self._ticks
+                )
             else:
                 key = f"connector/{name}"
-                self._paces[name] = SharedPace(key, rate, shared=self._shared, clock=self._clock)
-        return self._paces[name]
+                self._rate_limiters[name] = SharedRateLimiter(
+                    key, rate, shared=self._shared, clock=self._clock
+                )
+        return self._rate_limiters[name]
 
-    def places(self, connector: str, *, tenant: TenantId | None = None) -> Places | None:
+    def find_concurrency_limiter(
+        self, connector: str, *, tenant: TenantId | None = None
+    ) -> ConcurrencyLimiter | None:
         """Return the places that processes share; None when the turnstile alone says how many."""
         if self._shared is None:
             return None
-        name = self._line(connector, tenant)
-        if name not in self._places:
-            self._places[name] = Places(
+        name = self._get_key(connector, tenant)
+        if name not in self._concurrency_limiters:
+            self._concurrency_limiters[name] = ConcurrencyLimiter(
                 f"connector/{name}",
-                self.way(connector).places,
+                self.get_limit(connector).concurrency,
                 shared=self._shared,
                 owner=self._owner,
                 clock=self._clock,
             )
-        return self._places[name]
+        return self._concurrency_limiters[name]
 
-    def turnstile(self, connector: str, *, tenant: TenantId | None = None) -> Turnstile:
+    def get_fair_queue(self, connector: str, *, tenant: TenantId | None = None) -> FairQueue:
         """Return where this process's tenants wait for their turn on a connector."""
-        name = self._line(connector, tenant)
-        if name not in self._turnstiles:
-            self._turnstiles[name] = Turnstile(
-                at_once=self.way(connector).places, quantum=QUANTUM, weights=self._weights
+        name = self._get_key(connector, tenant)
+        if name not in self._fair_queues:
+            self._fair_queues[name] = FairQueue(
+                at_once=self.get_limit(connector).concurrency,
+                quantum=QUANTUM,
+                weights=self._weights,
             )
-        return self._turnstiles[name]
+        return self._fair_queues[name]
 
-    def line(self, connector: str, *, tenant: TenantId | None = None) -> asyncio.Lock:
+    def get_head_lock(self, connector: str, *, tenant: TenantId | None = None) -> asyncio.Lock:
         """Return what lets one at a time to the front, before the pace; in the order of asking."""
-        return self._lines.setdefault(self._line(connector, tenant), asyncio.Lock())
+        return self._head_locks.setdefault(self._get_key(connector, tenant), asyncio.Lock())
 
-    def _line(self, connector: str, tenant: TenantId | None) -> str:
-        if not self.way(connector).own_key:
+    def _get_key(self, connector: str, tenant: TenantId | None) -> str:
+        if not self.get_limit(connector).own_key:
             whose = self._own_keys.get((connector, tenant)) if tenant else None
             return f"{connector}/{whose}" if whose else connector
         if tenant is None:
@@ -191,91 +199,93 @@ class Traffic:
         return f"{connector}/{tenant}"
 
 
-class Front:
+class QueueHead:
     """A place at the very front: the call may go now, and its turn is not used up yet.
 
-    `ahead` is what is left of the way, once. Whoever goes it lets the next one come to the front;
+    `proceed` is what is left of the way, once. Whoever goes it lets the next one come to the front;
     whoever leaves without going has used nothing up.
     """
 
-    def __init__(self, pace: Pace, *, place: AsyncExitStack, line: AsyncExitStack) -> None:
-        self._pace = pace
-        self._place = place
-        self._line = line
-        self._gone = False
+    def __init__(self, pace: RateLimiter, *, place: AsyncExitStack, line: AsyncExitStack) -> None:
+        self._rate_limiter = pace
+        self._slot = place
+        self._head_lock = line
+        self._used = False
 
-    def ahead(self) -> AbstractAsyncContextManager[None] | None:
+    def proceed(self) -> AbstractAsyncContextManager[None] | None:
         """Return what is left to go through; None once somebody has gone."""
-        return None if self._gone else self._go()
+        return None if self._used else self._proceed()
 
     @asynccontextmanager
-    async def _go(self) -> AsyncIterator[None]:
-        self._gone = True
-        async with self._place.pop_all():
-            async with self._line.pop_all():
-                await self._pace.turn()
+    async def _proceed(self) -> AsyncIterator[None]:
+        self._used = True
+        async with self._slot.pop_all():
+            async with self._head_lock.pop_all():
+                await self._rate_limiter.acquire()
             yield
 
 
-class Passages:
+class CallLimiter:
     """One tenant's ways to vendors: `gate.pay_for(request, step, passage=passages.through(…))`."""
 
-    def __init__(self, traffic: Traffic, tenant: TenantId, *, clock: Clock) -> None:
-        self._traffic = traffic
+    def __init__(self, traffic: VendorLimits, tenant: TenantId, *, clock: Clock) -> None:
+        self._limits = traffic
         self._tenant = tenant
         self._clock = clock
         self._waiting: Counter[str] = Counter()  # calls that may not go yet, by connector
 
     @asynccontextmanager
-    async def through(self, connector: str, cost: int = 1) -> AsyncIterator[None]:
+    async def acquire_slot(self, connector: str, cost: int = 1) -> AsyncIterator[None]:
         """Wait until a call of this cost may go, and keep its place while inside.
 
         Tenants are let through by turns, in units of cost. A turn under the rate is used up also
         by a call that fails. Raises ConfigError for a connector without settings, and what the
         store raises when processes share the rate: without a turn, nothing goes.
         """
-        turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
-        places = self._traffic.places(connector, tenant=self._tenant)
-        pace = self._traffic.pace(connector, tenant=self._tenant)
+        turnstile = self._limits.get_fair_queue(connector, tenant=self._tenant)
+        places = self._limits.find_concurrency_limiter(connector, tenant=self._tenant)
+        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
         async with AsyncExitStack() as way:
-            with self._awaited(connector):
-                await way.enter_async_context(turnstile.turn(self._tenant, cost=cost))
+            with self._count_waiting(connector):
+                await way.enter_async_context(turnstile.acquire(self._tenant, cost=cost))
                 if places is not None:
-                    await way.enter_async_context(places.place())
-                await way.enter_async_context(paced(pace))
+                    await way.enter_async_context(places.acquire())
+                await way.enter_async_context(acquire_all(pace))
             yield
 
     @asynccontextmanager
-    async def front(self, connector: str) -> AsyncIterator[Front]:
+    async def acquire_head(self, connector: str) -> AsyncIterator[QueueHead]:
         """Wait until a call of cost 1 may go, for whoever says only then what it is.
 
         One waiter of this process is at the front at a time, and stays there until it goes or
         leaves. Of several processes, all may be; who is slower goes a turn later. Raises what
-        `through` raises.
+        `acquire_slot` raises.
         """
-        pace = self._traffic.pace(connector, tenant=self._tenant)
-        places = self._traffic.places(connector, tenant=self._tenant)
-        turnstile = self._traffic.turnstile(connector, tenant=self._tenant)
+        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
+        places = self._limits.find_concurrency_limiter(connector, tenant=self._tenant)
+        turnstile = self._limits.get_fair_queue(connector, tenant=self._tenant)
         async with AsyncExitStack() as place, AsyncExitStack() as line:
-            with self._awaited(connector):
-                await place.enter_async_context(turnstile.turn(self._tenant, cost=1))
+            with self._count_waiting(connector):
+                await place.enter_async_context(turnstile.acquire(self._tenant, cost=1))
                 if places is not None:
-                    await place.enter_async_context(places.place())
-                await line.enter_async_context(self._traffic.line(connector, tenant=self._tenant))
-                while (wait := await pace.opens_at() - self._clock.now()) > timedelta(0):
+                    await place.enter_async_context(places.acquire())
+                await line.enter_async_context(
+                    self._limits.get_head_lock(connector, tenant=self._tenant)
+                )
+                while (wait := await pace.get_next_allowed_at() - self._clock.now()) > timedelta(0):
                     await self._clock.sleep(wait)
-            yield Front(pace, place=place, line=line)
+            yield QueueHead(pace, place=place, line=line)
 
-    async def wait_until(self, connector: str, until: datetime) -> None:
+    async def delay_until(self, connector: str, until: datetime) -> None:
         """Heed a vendor that asked us to wait: nobody with this key calls before then.
 
         An hour at most, however long it wants us gone; then we ask again. Never sooner than what
         was asked before.
         """
-        pace = self._traffic.pace(connector, tenant=self._tenant)
-        await pace.push_back(until=until)
+        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
+        await pace.delay_until(until=until)
 
-    async def rests(self, *, besides: Collection[str] = ()) -> dict[str, datetime]:
+    async def list_cooldowns(self, *, besides: Collection[str] = ()) -> dict[str, datetime]:
         """Return which vendors want to be left alone that calls wait for, and until when.
 
         And of those `besides`, whom somebody waits for elsewhere. What our own rate makes calls
@@ -283,25 +293,27 @@ class Passages:
         """
         found = {}
         for connector in sorted({*(+self._waiting), *besides}):
-            opens_at = await self._traffic.pace(connector, tenant=self._tenant).opens_at()
-            if opens_at - self._clock.now() > self._traffic.way(connector).rate.interval:
+            opens_at = await self._limits.get_rate_limiter(
+                connector, tenant=self._tenant
+            ).get_next_allowed_at()
+            if opens_at - self._clock.now() > self._limits.get_limit(connector).rate.interval:
                 found[connector] = opens_at
         return found
 
     @contextmanager
-    def _awaited(self, connector: str) -> Iterator[None]:
+    def _count_waiting(self, connector: str) -> Iterator[None]:
         self._waiting[connector] += 1
         try:
             yield
         finally:
             self._waiting[connector] -= 1
 
-    async def heed_quota(self, connector: str, *, left: int, resets_at: datetime) -> None:
+    async def apply_quota(self, connector: str, *, left: int, resets_at: datetime) -> None:
         """Heed what a vendor says is left of its quota: what is left has to last until its reset.
 
         Slows us down when our own pace would use it up sooner; otherwise changes nothing.
         """
-        rate = self._traffic.way(connector).rate
-        until = spread_until(rate, left=left, resets_at=resets_at, now=self._clock.now())
+        rate = self._limits.get_limit(connector).rate
+        until = compute_quota_delay(rate, left=left, resets_at=resets_at, now=self._clock.now())
         if until is not None:
-            await self.wait_until(connector, until)
+            await self.delay_until(connector, until)

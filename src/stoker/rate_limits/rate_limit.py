@@ -28,9 +28,9 @@ from stoker.base.errors import ConfigError, StokerError
 if TYPE_CHECKING:
     from stoker.budgets.model import SharedStore
 
-LONGEST_PUSH_BACK = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
+MAX_DELAY = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
 
-_LONGEST = timedelta(days=36_500)  # beyond it, moments would leave the calendar
+_MAX_RECOVERY = timedelta(days=36_500)  # beyond it, moments would leave the calendar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +64,19 @@ class Rate:
         # less than one call is one call in a longer stretch. Rounded up, never down.
         steady = min(ours, Fraction(most)) - self.burst + 1
         apart = ceil(self.per // timedelta.resolution / steady)
-        if apart * self.burst > _LONGEST // timedelta.resolution:
+        if apart * self.burst > _MAX_RECOVERY // timedelta.resolution:
             raise ConfigError(
-                f"{self!r} would take more than {_LONGEST.days // 365} years to recover; "
+                f"{self!r} would take more than {_MAX_RECOVERY.days // 365} years to recover; "
                 "use a smaller burst or a larger share"
             )
         interval = timedelta.resolution * apart
-        # Worked out once, here: `turn` is asked hundreds of thousands of times a second.
+        # Worked out once, here: `check_rate` is asked hundreds of thousands of times a second.
         object.__setattr__(self, "interval", interval)
         object.__setattr__(self, "slack", interval * (self.burst - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RateDecision:
     """Whether a call may go now, and if not, `at` says when; `next_at` is to be remembered."""
 
     allowed: bool
@@ -84,7 +84,7 @@ class Turn:
     next_at: datetime
 
 
-def turn(rate: Rate, next_at: datetime | None, *, now: datetime) -> Turn:
+def check_rate(rate: Rate, next_at: datetime | None, *, now: datetime) -> RateDecision:
     """Decide about one call, given what was remembered for its key (None: never called).
 
     Calling it does not use anything up: the caller does, by keeping `next_at`, also of a call that
@@ -92,24 +92,25 @@ def turn(rate: Rate, next_at: datetime | None, *, now: datetime) -> Turn:
     a day ahead would otherwise make everybody wait for a day. Whoever finds such a moment waits
     as if the whole burst had gone just now.
     """
-    if next_at is not None and next_at > _farthest(rate, now=now):
-        next_at = rest(rate, until=now + rate.interval)
+    if next_at is not None and next_at > _compute_latest_valid(rate, now=now):
+        next_at = compute_postponed_until(rate, until=now + rate.interval)
     due = max(next_at, now) if next_at else now
     opens_at = due - rate.slack
     if opens_at > now:
-        return Turn(False, opens_at, due)
-    return Turn(True, now, due + rate.interval)
+        return RateDecision(False, opens_at, due)
+    return RateDecision(True, now, due + rate.interval)
 
 
-def pushed_back(next_at: datetime | None, *, until: datetime) -> datetime:
+def postpone_next_at(next_at: datetime | None, *, until: datetime) -> datetime:
     """Return the timestamp after a vendor asked us to wait; it only ever slows us down.
 
-    For a rate with a burst, `until` is what `rest` says: otherwise the burst would come early.
+    For a rate with a burst, `until` is what `compute_postponed_until` says: otherwise the burst
+    would come early.
     """
     return until if next_at is None else max(next_at, until)
 
 
-def rest(rate: Rate, *, until: datetime) -> datetime:
+def compute_postponed_until(rate: Rate, *, until: datetime) -> datetime:
     """Return how far to push a key back so that nothing goes under this rate before `until`.
 
     The first call may go at that moment, the others at the steady pace after it.
@@ -117,36 +118,36 @@ def rest(rate: Rate, *, until: datetime) -> datetime:
     return until + rate.slack
 
 
-def _farthest(rate: Rate, *, now: datetime) -> datetime:
+def _compute_latest_valid(rate: Rate, *, now: datetime) -> datetime:
     # A burst that has just gone, or the longest push back, as an honest clock may have told it.
-    return rest(rate, until=now + LONGEST_PUSH_BACK + rate.interval) + CLOCK_TOLERANCE
+    return compute_postponed_until(rate, until=now + MAX_DELAY + rate.interval) + CLOCK_TOLERANCE
 
 
-LOOK_AGAIN = timedelta(milliseconds=25)  # nobody tells us when a place becomes free
+POLL_INTERVAL = timedelta(milliseconds=25)  # nobody tells us when a place becomes free
 
-BEATS_PER_LEASE = 3
+HEARTBEATS_PER_LEASE = 3
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Pace(Protocol):
+class RateLimiter(Protocol):
     """The pace of all calls under one key."""
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait until a call may go, in the order of asking, and use the turn up."""
         ...
 
-    async def push_back(self, *, until: datetime) -> None:
+    async def delay_until(self, *, until: datetime) -> None:
         """Let nothing go before then, or for an hour if that is sooner; never makes it sooner."""
         ...
 
-    async def opens_at(self) -> datetime:
+    async def get_next_allowed_at(self) -> datetime:
         """Return when the next call could go, as far as is known now; uses nothing up."""
         ...
 
 
-class OwnPace:
-    """A `Pace` for a key that no other process uses; it asks nobody.
+class LocalRateLimiter:
+    """A `RateLimiter` for a key that no other process uses; it asks nobody.
 
     `ticks` are nanoseconds on a clock that only goes forward, the same time as `clock.elapsed()`
     but cheaper to read.
@@ -160,9 +161,9 @@ class OwnPace:
         self._slack = rate.slack // _MICROSECOND * 1000
         self._next_at = self._ticks()
         self._waiting = 0
-        self._line = asyncio.Lock()  # lets people through in the order of asking
+        self._order_lock = asyncio.Lock()  # lets people through in the order of asking
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         if not self._waiting:
             now = self._ticks()
             due = self._next_at
@@ -171,21 +172,21 @@ class OwnPace:
             if due - self._slack <= now:
                 self._next_at = due + self._interval
                 return
-        await self._turn_in_line()
+        await self._acquire_in_order()
 
-    async def push_back(self, *, until: datetime) -> None:
-        wait = min(until - self._clock.now(), LONGEST_PUSH_BACK)
+    async def delay_until(self, *, until: datetime) -> None:
+        wait = min(until - self._clock.now(), MAX_DELAY)
         opens_at = self._ticks() + wait // _MICROSECOND * 1000
         self._next_at = max(self._next_at, opens_at + self._slack)
 
-    async def opens_at(self) -> datetime:
+    async def get_next_allowed_at(self) -> datetime:
         wait = max(self._next_at - self._slack - self._ticks(), 0)
         return self._clock.now() + timedelta(microseconds=-(-wait // 1000))
 
-    async def _turn_in_line(self) -> None:
+    async def _acquire_in_order(self) -> None:
         self._waiting += 1
         try:
-            async with self._line:
+            async with self._order_lock:
                 # Asked again after each wait: somebody may have been pushed back meanwhile.
                 while (wait := self._next_at - self._slack - self._ticks()) > 0:
                     await self._clock.sleep(timedelta(microseconds=wait // 1000 + 1))
@@ -194,8 +195,8 @@ class OwnPace:
             self._waiting -= 1
 
 
-class SharedPace:
-    """A `Pace` for a key that many processes use; the store they share gives the turns.
+class SharedRateLimiter:
+    """A `RateLimiter` for a key that many processes use; the store they share gives the turns.
 
     Raises what the store raises: without a turn, nothing goes.
     """
@@ -205,28 +206,32 @@ class SharedPace:
         self._rate = rate
         self._shared = shared
         self._clock = clock
-        self._line = asyncio.Lock()
+        self._order_lock = asyncio.Lock()
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         # One of us asks at a time: more would only be turned away together.
-        async with self._line:
+        async with self._order_lock:
             while True:
                 now = self._clock.now()
-                turn = await self._shared.turn(self._key, self._rate, now=now)
+                turn = await self._shared.acquire_call(self._key, self._rate, now=now)
                 if turn.allowed:
                     return
                 await self._clock.sleep(max(turn.at - self._clock.now(), _MICROSECOND))
 
-    async def push_back(self, *, until: datetime) -> None:
-        soonest = min(until, self._clock.now() + LONGEST_PUSH_BACK)
-        await self._shared.push_back(self._key, until=rest(self._rate, until=soonest))
+    async def delay_until(self, *, until: datetime) -> None:
+        soonest = min(until, self._clock.now() + MAX_DELAY)
+        await self._shared.delay_until(
+            self._key, until=compute_postponed_until(self._rate, until=soonest)
+        )
 
-    async def opens_at(self) -> datetime:
-        remembered = await self._shared.next_at(self._key)
-        return turn(self._rate, remembered, now=self._clock.now()).at
+    async def get_next_allowed_at(self) -> datetime:
+        remembered = await self._shared.find_next_at(self._key)
+        return check_rate(self._rate, remembered, now=self._clock.now()).at
 
 
-def spread_until(rate: Rate, *, left: int, resets_at: datetime, now: datetime) -> datetime | None:
+def compute_quota_delay(
+    rate: Rate, *, left: int, resets_at: datetime, now: datetime
+) -> datetime | None:
     """Return when the next call may go if a vendor's remaining quota is to last until its reset.
 
     None when our own pace is slow enough for it already: a vendor's numbers only slow us down.
@@ -235,7 +240,7 @@ def spread_until(rate: Rate, *, left: int, resets_at: datetime, now: datetime) -
     return now + pace if pace > rate.interval else None
 
 
-class Places:
+class ConcurrencyLimiter:
     """So many calls at once, across all processes. A place of a process that died comes free.
 
     `owner` must be unlike any other process's.
@@ -254,23 +259,23 @@ class Places:
         if places < 1:
             raise ConfigError(f"{name} needs at least one place, not {places}")
         self._name = name
-        self._places = places
+        self._max_slots = places
         self._shared = shared
         self._owner = owner
         self._clock = clock
         self._lease = lease
         self._numbers = count(1)
-        self._line = asyncio.Lock()
+        self._order_lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    async def acquire(self) -> AsyncIterator[None]:
         """Wait for a place, in the order of asking, and keep it while inside."""
         holder = f"{self._owner}/{next(self._numbers)}"
         try:
-            async with self._line:
-                while not await self._taken(holder):
-                    await self._clock.sleep(LOOK_AGAIN)
-            keeping = asyncio.create_task(self._keep(holder))
+            async with self._order_lock:
+                while not await self._acquire_slot(holder):
+                    await self._clock.sleep(POLL_INTERVAL)
+            keeping = asyncio.create_task(self._run_heartbeats(holder))
             try:
                 yield
             finally:
@@ -279,25 +284,25 @@ class Places:
             # Also when we gave up while asking: the store may have said yes. If it cannot be
             # told that we left, the lease ends by itself.
             with suppress(StokerError):
-                await asyncio.shield(self._shared.leave_place(self._name, owner=holder))
+                await asyncio.shield(self._shared.release_slot(self._name, owner=holder))
 
-    async def _taken(self, holder: str) -> bool:
+    async def _acquire_slot(self, holder: str) -> bool:
         now = self._clock.now()
-        return await self._shared.take_place(
-            self._name, places=self._places, owner=holder, until=now + self._lease, now=now
+        return await self._shared.acquire_slot(
+            self._name, places=self._max_slots, owner=holder, until=now + self._lease, now=now
         )
 
-    async def _keep(self, holder: str) -> None:
+    async def _run_heartbeats(self, holder: str) -> None:
         while True:
             # Real seconds, not the injected clock's: a sign of life is for other processes.
-            await asyncio.sleep(self._lease.total_seconds() / BEATS_PER_LEASE)
+            await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS_PER_LEASE)
             with suppress(StokerError):  # the next beat tries again
-                await self._taken(holder)
+                await self._acquire_slot(holder)
 
 
 @asynccontextmanager
-async def paced(
-    *paces: Pace, within: AbstractAsyncContextManager[object] | None = None
+async def acquire_all(
+    *paces: RateLimiter, within: AbstractAsyncContextManager[object] | None = None
 ) -> AsyncIterator[None]:
     """Wait for all that a call has to wait for; inside, it may go.
 
@@ -305,5 +310,5 @@ async def paced(
     """
     async with within or nullcontext():
         for pace in paces:
-            await pace.turn()
+            await pace.acquire()
         yield

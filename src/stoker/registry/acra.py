@@ -16,16 +16,16 @@ from hashlib import sha256
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 from stoker.registry.model import Entity
-from stoker.registry.releases import doubtful_number
+from stoker.registry.releases import find_uen_problem
 
-NOTHING = "na"  # what the register writes where there is nothing; a name may well be NA
+EMPTY_VALUE = "na"  # what the register writes where there is nothing; a name may well be NA
 
-LONGEST_CELL = 5_000  # characters; the longest real one, an activity, has some hundred
+MAX_CELL_LENGTH = 5_000  # characters; the longest real one, an activity, has some hundred
 
-MOST_COLUMNS = 500
+MAX_COLUMNS = 500
 
 # Without an industry or a date in a file, a load would empty those of everybody.
-NEEDED = (
+REQUIRED_COLUMNS = (
     "uen",
     "entity_name",
     "entity_type_description",
@@ -59,34 +59,34 @@ _CLOSED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class RejectedRow:
     """A row that is no entity, by its line in the file; `text` is what stands there, cut."""
 
     line: int
-    because: str
+    reason: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedRow:
     """An entity as read, and what about its row makes no sense."""
 
     entity: Entity
     doubts: tuple[str, ...] = ()
 
 
-class Columns:
+class AcraColumns:
     """Where each column of a file is. Order, case and columns we do not know do not matter."""
 
     def __init__(self, header: Sequence[str]) -> None:
         """Raises PermanentError, naming what is missing, unless this can be the register's."""
-        names = [_column(cell) for cell in header[:MOST_COLUMNS]]
-        if missing := [name for name in NEEDED if name not in names]:
+        names = [_normalize_column(cell) for cell in header[:MAX_COLUMNS]]
+        if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
             raise PermanentError(
                 f"this is not ACRA's file of entities: its first line has no {', '.join(missing)}; "
                 "check that it is the CSV of the collection, with its header"
             )
-        if len(header) > MOST_COLUMNS or len(set(names)) < len(names):
+        if len(header) > MAX_COLUMNS or len(set(names)) < len(names):
             raise PermanentError("the first line of this file names a column twice, or hundreds")
         self._at = {name: place for place, name in enumerate(names)}
         # By name, so that the same row in another order of columns is the same row.
@@ -99,7 +99,7 @@ class Columns:
         """How many cells a row has."""
         return len(self._at)
 
-    def reading(self, cells: Sequence[str]) -> Reading | str:
+    def parse_row(self, cells: Sequence[str]) -> ParsedRow | str:
         """Return what a row says, or in a few words why it says nothing usable."""
         if len(cells) != len(self._at):
             return f"it has {len(cells)} cells where the first line has {len(self._at)}"
@@ -108,17 +108,17 @@ class Columns:
         raw = {}
         for name, place in self._raw:
             # Two of three cells say nothing; they are passed over before anything is done to them.
-            if (cell := cells[place]) == NOTHING:
+            if (cell := cells[place]) == EMPTY_VALUE:
                 continue
             cell = cell.strip()
-            if cell and cell != NOTHING:
+            if cell and cell != EMPTY_VALUE:
                 raw[name] = cell
-                if len(cell) > LONGEST_CELL:
-                    return f"its {name} has more than {LONGEST_CELL} characters"
-        return _entity(raw, self._former)
+                if len(cell) > MAX_CELL_LENGTH:
+                    return f"its {name} has more than {MAX_CELL_LENGTH} characters"
+        return _build_entity(raw, self._former)
 
 
-def live(status: str) -> bool | None:
+def is_live_status(status: str) -> bool | None:
     """Say whether an entity of this status is in business; None for a status we do not know.
 
     Who is about to be struck off or is being wound up is not.
@@ -129,7 +129,7 @@ def live(status: str) -> bool | None:
     return False if said.startswith(_CLOSED) else None
 
 
-def _entity(raw: Mapping[str, str], former: Sequence[str]) -> Reading | str:
+def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | str:
     said = raw.get
     for name in ("uen", "entity_name", "entity_type_description", "entity_status_description"):
         if name not in raw:
@@ -140,18 +140,18 @@ def _entity(raw: Mapping[str, str], former: Sequence[str]) -> Reading | str:
     if "\n" in raw["entity_name"]:
         return "its entity_name goes over several lines"  # two rows, by two stray quotes
     doubts: list[str] = []
-    if doubt := doubtful_number(uen):
+    if doubt := find_uen_problem(uen):
         doubts.append(doubt)
-    if (alive := live(status)) is None:
+    if (alive := is_live_status(status)) is None:
         doubts.append("status not known, taken as closed")
     registered = said("registration_incorporation_date", "")
-    if (day := _day(registered)) is None and registered:
+    if (day := _parse_day(registered)) is None and registered:
         doubts.append("date that is none")
     officers = said("no_of_officers", "")
-    if officers and not _counts(officers):
+    if officers and not _parse_count(officers):
         doubts.append("number of officers that is none")
     primary, secondary = said("primary_ssic_code", ""), said("secondary_ssic_code", "")
-    if (primary and not _code(primary)) or (secondary and not _code(secondary)):
+    if (primary and not _parse_code(primary)) or (secondary and not _parse_code(secondary)):
         doubts.append("industry that is no code")
     entity = Entity(
         uen=uen,
@@ -161,29 +161,29 @@ def _entity(raw: Mapping[str, str], former: Sequence[str]) -> Reading | str:
         status=status,
         live=bool(alive),
         registered_on=day,
-        ssic=_code(primary),
-        ssic_secondary=_code(secondary),
+        ssic=_parse_code(primary),
+        ssic_secondary=_parse_code(secondary),
         activity=said("primary_user_described_activity", ""),
-        street=_street(raw),
-        postal_code=_postal_code(said("postal_code", "")),
-        officers=int(officers) if _counts(officers) else None,
+        street=_format_street(raw),
+        postal_code=_parse_postal_code(said("postal_code", "")),
+        officers=int(officers) if _parse_count(officers) else None,
         former_names=tuple(dict.fromkeys(raw[name] for name in former if name in raw)),
         raw=raw,
-        digest=_digest(raw),
+        digest=_compute_digest(raw),
     )
-    return Reading(entity, tuple(doubts))
+    return ParsedRow(entity, tuple(doubts))
 
 
-def _column(cell: str) -> str:
+def _normalize_column(cell: str) -> str:
     return re.sub(r"[\s-]+", "_", clean_text(cell[:100]).strip().casefold())
 
 
-def _digest(raw: Mapping[str, str]) -> str:
+def _compute_digest(raw: Mapping[str, str]) -> str:
     said = "\x1e".join([f"{name}\x1f{cell}" for name, cell in raw.items()])
     return sha256(said.encode()).hexdigest()[:32]
 
 
-def _day(text: str) -> date | None:
+def _parse_day(text: str) -> date | None:
     found = _DAY.fullmatch(text)
     try:
         return date(int(found[1]), int(found[2]), int(found[3])) if found else None
@@ -191,21 +191,21 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _code(text: str) -> str:
+def _parse_code(text: str) -> str:
     """Return an industry's five digits, a leading zero that was lost put back."""
-    return text.zfill(5) if len(text) in (4, 5) and _counts(text) else ""
+    return text.zfill(5) if len(text) in (4, 5) and _parse_count(text) else ""
 
 
-def _postal_code(text: str) -> str:
+def _parse_postal_code(text: str) -> str:
     # Codes of today have six digits; five are one that lost its zero, four a code of before 1995.
-    return text.zfill(6) if len(text) == 5 and _counts(text) else text[:20]
+    return text.zfill(6) if len(text) == 5 and _parse_count(text) else text[:20]
 
 
-def _counts(text: str) -> bool:
+def _parse_count(text: str) -> bool:
     return len(text) <= 9 and text.isascii() and text.isdigit()
 
 
-def _street(raw: Mapping[str, str]) -> str:
+def _format_street(raw: Mapping[str, str]) -> str:
     level, unit = raw.get("level_no", ""), raw.get("unit_no", "")
     parts = [raw.get("block", ""), raw.get("street_name", "")]
     parts.append(f"#{level}-{unit}" if level and unit else f"#{level or unit}")

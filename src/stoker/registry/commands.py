@@ -20,13 +20,13 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.cli.output import (
     Exit,
-    complain,
-    pass_asked,
+    json_option,
+    pass_context,
+    print_error,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
 )
 from stoker.config.sandbox import ORIGIN
 from stoker.registry.ssic import VERSIONS
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stoker.base.types import Json
-    from stoker.cli.output import Asked
-    from stoker.registry.importing import Outcome, Wanted
-    from stoker.registry.load import Registered
+    from stoker.cli.output import CommandContext
+    from stoker.registry.importing import ImportOptions, ImportOutcome
+    from stoker.registry.load import LoadResult
     from stoker.registry.model import Entity, IndustryCode, Load, Reject
 
-_MOST_COMPLAINTS = 10
+_MAX_ERRORS_SHOWN = 10
 
-_VERSION = click.option(
+_version_option = click.option(
     "--version",
     type=click.Choice(VERSIONS),
     default=VERSIONS[0],
@@ -58,51 +58,57 @@ def ssic() -> None:
 
 @ssic.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@_VERSION
-@takes_json
-@pass_asked
-def import_codes(asked: Asked, file: Path, version: str, as_json: bool) -> None:
+@_version_option
+@json_option
+@pass_context
+def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool) -> None:
     """Read a CSV FILE with a column for codes and one for titles, in place of what was there."""
-    from stoker.registry.files import industry_codes
+    from stoker.registry.files import read_industry_codes
 
-    read = industry_codes(asked.directory / file, version=version)
-    run_async(_kept(asked, version, read.codes))
-    for line, because in read.refused[:_MOST_COMPLAINTS]:
-        complain(f"line {line} was left out: {because}")
+    read = read_industry_codes(asked.directory / file, version=version)
+    run_async(_save_codes(asked, version, read.codes))
+    for line, because in read.refused[:_MAX_ERRORS_SHOWN]:
+        print_error(f"line {line} was left out: {because}")
     if as_json:
-        show_json({"version": version, "codes": len(read.codes), "left_out": len(read.refused)})
+        print_json({"version": version, "codes": len(read.codes), "left_out": len(read.refused)})
     else:
-        say(f"{len(read.codes):,} codes of {version} are in, {len(read.refused)} rows left out")
+        print_text(
+            f"{len(read.codes):,} codes of {version} are in, {len(read.refused)} rows left out"
+        )
 
 
 @ssic.command("show")
 @click.argument("industry")
-@_VERSION
-@takes_json
-@pass_asked
-def show_codes(asked: Asked, industry: str, version: str, as_json: bool) -> None:
+@_version_option
+@json_option
+@pass_context
+def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool) -> None:
     """Show which codes INDUSTRY means: digits, a section's letter, or a word such as technology."""
-    from stoker.registry.ssic import falls_under, prefixes
+    from stoker.registry.ssic import has_prefix, list_prefixes
 
-    begins = prefixes(industry, version=version)
-    known = [each for each in run_async(_known(asked, version)) if falls_under(each.code, begins)]
+    begins = list_prefixes(industry, version=version)
+    known = [
+        each for each in run_async(_list_codes(asked, version)) if has_prefix(each.code, begins)
+    ]
     if as_json:
         codes = [{"code": e.code, "title": e.title, "level": e.level} for e in known]
-        show_json({"industry": industry, "begins": list(begins), "codes": codes})
+        print_json({"industry": industry, "begins": list(begins), "codes": codes})
         return
-    say(f"{industry}: codes that begin with {', '.join(begins)}")
+    print_text(f"{industry}: codes that begin with {', '.join(begins)}")
     empty = f"no titles of {version} are here; read them with: stoker registry ssic import FILE"
-    show_table(("code", "level", "title"), [(e.code, e.level, e.title) for e in known], empty=empty)
+    print_table(
+        ("code", "level", "title"), [(e.code, e.level, e.title) for e in known], empty=empty
+    )
 
 
-async def _kept(asked: Asked, version: str, codes: list[IndustryCode]) -> None:
-    async with asked.app() as app:
+async def _save_codes(asked: CommandContext, version: str, codes: list[IndustryCode]) -> None:
+    async with asked.open_app() as app:
         await app.backend.registry().load_codes(version, codes)
 
 
-async def _known(asked: Asked, version: str) -> list[IndustryCode]:
-    async with asked.app(only_to_read=True) as app:
-        return await app.backend.registry().codes(version)
+async def _list_codes(asked: CommandContext, version: str) -> list[IndustryCode]:
+    async with asked.open_app(only_to_read=True) as app:
+        return await app.backend.registry().list_codes(version)
 
 
 @click.command("import")
@@ -120,10 +126,10 @@ async def _known(asked: Asked, version: str) -> list[IndustryCode]:
     metavar="HOST:PORT",
     help="Where names ending in .test lead. Default: sandbox.address.",
 )
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def import_files(
-    asked: Asked,
+    asked: CommandContext,
     files: tuple[str, ...],
     download: bool,
     letters: str | None,
@@ -139,52 +145,58 @@ def import_files(
     The same file again changes nothing. Rows that cannot be read are kept with the reason: see
     `stoker registry rejects`. Exit code 4 when a file was refused; the others are read.
     """
-    from stoker.registry.importing import Outcome, Wanted
-    from stoker.registry.releases import known_part, release_of
+    from stoker.registry.importing import ImportOptions, ImportOutcome
+    from stoker.registry.releases import find_part, parse_release
 
     if bool(files) == download:
         raise ConfigError("give files to read, or --download to get them from data.gov.sg")
-    if part is not None and (len(files) != 1 or known_part(part) is None):
+    if part is not None and (len(files) != 1 or find_part(part) is None):
         raise ConfigError("--part is for one file: a letter from A to Z, or Others")
     if download and release is not None:
         raise ConfigError("--release is for files; what is downloaded says its release itself")
     if letters is not None and not download:
         raise ConfigError("--letters goes with --download; files are named one by one")
-    wanted = Wanted(
-        release=None if release is None else release_of(release),
-        part=None if part is None else known_part(part),
+    wanted = ImportOptions(
+        release=None if release is None else parse_release(release),
+        part=None if part is None else find_part(part),
         again=again,
         force=force,
     )
-    outcome = Outcome()
+    outcome = ImportOutcome()
     try:
-        run_async(_done(asked.on_sandbox(sandbox), files, _parts(letters), wanted, outcome))
+        run_async(
+            _import_all(asked.use_sandbox(sandbox), files, _parse_parts(letters), wanted, outcome)
+        )
     finally:
         # Also after an error: files before it are in, and stay in.
-        _report(outcome, as_json=as_json)
+        _print_import(outcome, as_json=as_json)
     if sandbox is not None and outcome.read and not as_json:
-        _say_apart(asked.on_sandbox(sandbox))
+        _print_sandbox_note(asked.use_sandbox(sandbox))
     return Exit.FAILED if outcome.refused else Exit.OK
 
 
-async def _done(
-    asked: Asked, files: tuple[str, ...], parts: list[str], wanted: Wanted, outcome: Outcome
+async def _import_all(
+    asked: CommandContext,
+    files: tuple[str, ...],
+    parts: list[str],
+    wanted: ImportOptions,
+    outcome: ImportOutcome,
 ) -> None:
     from stoker.registry.importing import read_files, read_published
 
-    async with asked.app() as app:
+    async with asked.open_app() as app:
         if files:
             await read_files(app, files, wanted, outcome, directory=asked.directory)
         else:
             await read_published(app, parts, wanted, outcome)
 
 
-def _parts(letters: str | None) -> list[str]:
-    from stoker.registry.releases import known_part
+def _parse_parts(letters: str | None) -> list[str]:
+    from stoker.registry.releases import find_part
 
     if letters is None:
         return []
-    parts = [known_part(each) for each in letters.split(",")]
+    parts = [find_part(each) for each in letters.split(",")]
     if None in parts:
         raise ConfigError(
             f"{letters[:60]!r} has what is no part; say A to Z, or Others: A,B,Others"
@@ -192,45 +204,46 @@ def _parts(letters: str | None) -> list[str]:
     return [part for part in dict.fromkeys(parts) if part is not None]
 
 
-def _report(outcome: Outcome, *, as_json: bool) -> None:
+def _print_import(outcome: ImportOutcome, *, as_json: bool) -> None:
     if as_json:
         refused: list[Json] = [dict(each) for each in outcome.refused]
-        show_json({"files": [_json(each) for each in outcome.read], "refused": refused})
+        print_json({"files": [_to_import_json(each) for each in outcome.read], "refused": refused})
         return
     for each in outcome.read:
         load, count = each.load, each.load.count
-        if each.before:
-            say(f"{load.source}: read before, on {load.ended_at:%Y-%m-%d}; nothing to do")
+        if each.is_repeat:
+            print_text(f"{load.source}: read before, on {load.ended_at:%Y-%m-%d}; nothing to do")
             continue
-        say(
-            f"{load.source}: {count.read:,} rows of {load.release} in "
-            f"{each.took.total_seconds():.1f} s – {count.new:,} new, {count.changed:,} changed, "
+        print_text(
+            f"{load.source}: {count.rows_read:,} rows of {load.release} in "
+            f"{each.duration.total_seconds():.1f} s – {count.new:,} new, "
+            f"{count.changed:,} changed, "
             f"{count.same:,} the same, {count.rejected:,} rejected, {count.gone:,} gone"
         )
         for doubt, many in each.doubts.items():
-            say(f"  {many:,} rows kept with a {doubt}")
+            print_text(f"  {many:,} rows kept with a {doubt}")
     if any(each.load.count.rejected for each in outcome.read):
-        say("why rows were rejected: stoker registry rejects")
+        print_text("why rows were rejected: stoker registry rejects")
 
 
-def _say_apart(asked: Asked) -> None:
-    settings = asked.settings()
-    if settings.origin("storage.sqlite_path") == ORIGIN:
+def _print_sandbox_note(asked: CommandContext) -> None:
+    settings = asked.read_settings()
+    if settings.get_origin("storage.sqlite_path") == ORIGIN:
         address = settings.sandbox.address
-        say(f"a rehearsal, kept apart; to see it: stoker --set sandbox.address={address} …")
+        print_text(f"a rehearsal, kept apart; to see it: stoker --set sandbox.address={address} …")
 
 
-def _json(each: Registered) -> Json:
+def _to_import_json(each: LoadResult) -> Json:
 
     return {
-        **load_json(each.load),
-        "before": each.before,
-        "seconds": each.took.total_seconds(),
+        **to_load_json(each.load),
+        "before": each.is_repeat,
+        "seconds": each.duration.total_seconds(),
         "doubts": dict(each.doubts),
     }
 
 
-_WORDS = ("state", "status", "kind", "division")
+_COUNT_FIELDS = ("state", "status", "kind", "division")
 
 _TITLE_VERSIONS = ("2020", "2025")  # the register still speaks the older edition; it comes first
 
@@ -247,23 +260,25 @@ registry.add_command(ssic)
 
 @registry.command()
 @click.option(
-    "--by", type=click.Choice(_WORDS), default="state", help="What entities are counted by."
+    "--by", type=click.Choice(_COUNT_FIELDS), default="state", help="What entities are counted by."
 )
 @click.option("--loads", type=click.IntRange(0, 1000), default=10, help="Newest loads shown.")
-@takes_json
-@pass_asked
-def status(asked: Asked, by: str, loads: int, as_json: bool) -> None:
+@json_option
+@pass_context
+def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
     """Count the entities there are, and list the newest loads."""
-    counts, newest = run_async(_looked(asked, by, loads))
+    counts, newest = run_async(_read_status(asked, by, loads))
     if as_json:
-        show_json({"by": by, "counts": dict(counts), "loads": [load_json(each) for each in newest]})
+        print_json(
+            {"by": by, "counts": dict(counts), "loads": [to_load_json(each) for each in newest]}
+        )
         return
     if not counts and not newest:
-        say("the register is empty; read it with: stoker registry import --download")
+        print_text("the register is empty; read it with: stoker registry import --download")
         return
-    show_table((by, "entities"), [(word, f"{many:,}") for word, many in _largest(counts)])
-    say()
-    show_table(
+    print_table((by, "entities"), [(word, f"{many:,}") for word, many in _sort_by_count(counts)])
+    print_text()
+    print_table(
         ("release", "part", "began", "ended", "new", "changed", "same", "rejected", "gone", "from"),
         [
             (
@@ -287,13 +302,13 @@ def status(asked: Asked, by: str, loads: int, as_json: bool) -> None:
 @registry.command()
 @click.option("--after", type=click.IntRange(0), default=0, help="Begin after this number.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="Rows shown at most.")
-@takes_json
-@pass_asked
-def rejects(asked: Asked, after: int, limit: int, as_json: bool) -> None:
+@json_option
+@pass_context
+def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> None:
     """List rows that could not be read, oldest first, each with the reason."""
-    found = run_async(_rejected(asked, after, limit))
+    found = run_async(_list_rejects(asked, after, limit))
     if as_json:
-        show_json(
+        print_json(
             [
                 {
                     "number": each.number,
@@ -306,55 +321,61 @@ def rejects(asked: Asked, after: int, limit: int, as_json: bool) -> None:
             ]
         )
         return
-    show_table(
+    print_table(
         ("number", "load", "line", "reason", "row"),
         [(e.number, e.load[:12], e.line, e.reason, e.text[:60]) for e in found],
         empty="no row was rejected",
     )
     if len(found) == limit:
-        say(f"there may be more: --after {found[-1].number}")
+        print_text(f"there may be more: --after {found[-1].number}")
 
 
 @registry.command()
 @click.argument("uen")
-@takes_json
-@pass_asked
-def show(asked: Asked, uen: str, as_json: bool) -> Exit:
+@json_option
+@pass_context
+def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     """Show one entity by its number (UEN). Exit code 1 when the register has none such."""
-    entity, title = run_async(_entity(asked, uen.strip().upper()))
+    entity, title = run_async(_find_entity(asked, uen.strip().upper()))
     if as_json:
-        show_json(None if entity is None else entity_json(entity, title))
+        print_json(None if entity is None else to_entity_json(entity, title))
     elif entity is None:
-        say(f"there is no entity {uen[:40]} in the register as read; see: stoker registry status")
+        print_text(
+            f"there is no entity {uen[:40]} in the register as read; see: stoker registry status"
+        )
     else:
-        _show(entity, title)
+        _print_entity(entity, title)
     return Exit.PROBLEMS if entity is None else Exit.OK
 
 
-async def _looked(asked: Asked, by: str, loads: int) -> tuple[Mapping[str, int], list[Load]]:
-    async with asked.app(only_to_read=True) as app:
+async def _read_status(
+    asked: CommandContext, by: str, loads: int
+) -> tuple[Mapping[str, int], list[Load]]:
+    async with asked.open_app(only_to_read=True) as app:
         store = app.backend.registry()
-        return await store.count_entities(by=by), await store.loads(limit=loads) if loads else []
+        return await store.count_entities(by=by), await store.list_loads(
+            limit=loads
+        ) if loads else []
 
 
-async def _rejected(asked: Asked, after: int, limit: int) -> list[Reject]:
-    async with asked.app(only_to_read=True) as app:
-        return await app.backend.registry().rejects(after=after, limit=limit)
+async def _list_rejects(asked: CommandContext, after: int, limit: int) -> list[Reject]:
+    async with asked.open_app(only_to_read=True) as app:
+        return await app.backend.registry().list_rejects(after=after, limit=limit)
 
 
-async def _entity(asked: Asked, uen: str) -> tuple[Entity | None, str]:
-    async with asked.app(only_to_read=True) as app:
+async def _find_entity(asked: CommandContext, uen: str) -> tuple[Entity | None, str]:
+    async with asked.open_app(only_to_read=True) as app:
         store = app.backend.registry()
-        if not uen or (entity := await store.entity(uen)) is None:
+        if not uen or (entity := await store.find_entity(uen)) is None:
             return None, ""
         for version in _TITLE_VERSIONS:
-            titles = {code.code: code.title for code in await store.codes(version)}
+            titles = {code.code: code.title for code in await store.list_codes(version)}
             if entity.ssic in titles:
                 return entity, titles[entity.ssic]
         return entity, ""
 
 
-def load_json(load: Load) -> dict[str, Json]:
+def to_load_json(load: Load) -> dict[str, Json]:
     """Return a load as programs read it."""
     count = load.count
     return {
@@ -364,7 +385,7 @@ def load_json(load: Load) -> dict[str, Json]:
         "source": load.source,
         "began_at": load.began_at.isoformat(),
         "ended_at": None if load.ended_at is None else load.ended_at.isoformat(),
-        "rows": count.read,
+        "rows": count.rows_read,
         "new": count.new,
         "changed": count.changed,
         "same": count.same,
@@ -373,7 +394,7 @@ def load_json(load: Load) -> dict[str, Json]:
     }
 
 
-def entity_json(entity: Entity, title: str) -> Json:
+def to_entity_json(entity: Entity, title: str) -> Json:
     """Return an entity as programs read it."""
     day, changed, gone = entity.registered_on, entity.changed_at, entity.gone_at
     return {
@@ -398,11 +419,11 @@ def entity_json(entity: Entity, title: str) -> Json:
     }
 
 
-def _largest(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _show(entity: Entity, title: str) -> None:
+def _print_entity(entity: Entity, title: str) -> None:
     rows = [
         ("uen", entity.uen),
         ("name", entity.name),
@@ -418,4 +439,4 @@ def _show(entity: Entity, title: str) -> None:
         ("last changed", entity.changed_at),
         ("gone since", entity.gone_at),
     ]
-    show_table(("what", "is"), [row for row in rows if row[1] not in ("", None)])
+    print_table(("what", "is"), [row for row in rows if row[1] not in ("", None)])

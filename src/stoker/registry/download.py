@@ -24,13 +24,19 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.jsontools import list_in, object_in, text_in, whole_in
+from stoker.base.jsontools import get_count, get_line, get_list, get_object
 from stoker.base.types import Json
 from stoker.budgets.model import Health
-from stoker.http.api_client import Answered, Failure, Vendor, healthy, usable_key
-from stoker.http.client import Call, Http, Reply
-from stoker.http.url import WebAddress, web_address
-from stoker.registry.releases import part_named, release_named
+from stoker.http.api_client import (
+    StatusMeaning,
+    VendorApi,
+    VendorResponse,
+    check_api_key,
+    check_health,
+)
+from stoker.http.client import HttpClient, Request, Response
+from stoker.http.url import Url, parse_url
+from stoker.registry.releases import find_part_in_name, find_release_in_name
 
 NAME = "data.gov.sg"
 
@@ -40,27 +46,27 @@ DOWNLOAD_URL = "https://api-open.data.gov.sg"
 
 COLLECTION = 2  # ACRA Information on Corporate Entities
 
-MOST_FILE = 300_000_000  # bytes of one file; the largest has 76 MB
+MAX_FILE_BYTES = 300_000_000  # bytes of one file; the largest has 76 MB
 
-ATTEMPTS, MOST_POLLS = 5, 60
+ATTEMPTS, MAX_POLLS = 5, 60
 
-WAIT = timedelta(seconds=10)  # it never says how long; its limits are per 10 seconds
+MIN_WAIT = timedelta(seconds=10)  # it never says how long; its limits are per 10 seconds
 
-_CALL, _FILE = timedelta(seconds=30), timedelta(minutes=10)
+_CALL_TIMEOUT, _FILE_TIMEOUT = timedelta(seconds=30), timedelta(minutes=10)
 
 _ID = re.compile(r"d_[0-9a-f]{8,64}")
 
 _BY_HAND = "or download the files in a browser and give them to: stoker registry import"
 
-FAILURES: Mapping[int, Failure] = {
-    401: Failure(ConfigError, f"wants a key; give one, {_BY_HAND}"),
-    403: Failure(ConfigError, f"does not let us in; try later, {_BY_HAND}"),
-    404: Failure(PermanentError, "has no such collection or file any more"),
+FAILURES: Mapping[int, StatusMeaning] = {
+    401: StatusMeaning(ConfigError, f"wants a key; give one, {_BY_HAND}"),
+    403: StatusMeaning(ConfigError, f"does not let us in; try later, {_BY_HAND}"),
+    404: StatusMeaning(PermanentError, "has no such collection or file any more"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedFile:
     """One file of the register as it is published: under which id, and which part it is."""
 
     id: str
@@ -68,14 +74,14 @@ class Published:
     release: str
 
 
-class Turns(Protocol):
+class CallRate(Protocol):
     """The pace that calls are held to."""
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait until a call may go."""
         ...
 
-    async def push_back(self, *, until: datetime) -> None:
+    async def delay_until(self, *, until: datetime) -> None:
         """Let nothing go before then."""
         ...
 
@@ -88,124 +94,126 @@ class DataGov:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         *,
         clock: Clock,
-        lists: Turns,
-        downloads: Turns,
+        lists: CallRate,
+        downloads: CallRate,
         list_url: str = LIST_URL,
         download_url: str = DOWNLOAD_URL,
         key: str | None = None,
-        deadline: timedelta = _CALL,
+        deadline: timedelta = _CALL_TIMEOUT,
         attempts: int = ATTEMPTS,
     ) -> None:
-        headers = {} if key is None else {"x-api-key": usable_key(NAME, key)}
+        headers = {} if key is None else {"x-api-key": check_api_key(NAME, key)}
         self._http, self._clock = http, clock
         self._lists, self._downloads, self._attempts = lists, downloads, attempts
         self._list, self._download = (
-            Vendor(
+            VendorApi(
                 http, name=NAME, base_url=url, headers=headers, deadline=deadline, failures=FAILURES
             )
             for url in (list_url, download_url)
         )
 
-    async def files(self) -> list[Published]:
+    async def list_files(self) -> list[PublishedFile]:
         """Return the register's files as published now, by part."""
         path = f"/v2/public/api/collections/{COLLECTION}/metadata"
-        said = await self._asked(
+        said = await self._call_with_retry(
             self._list, self._lists, path, {"withDatasetMetadata": "true"}, within="data"
         )
         # One release for all: files that are put there minutes apart belong together.
-        release = release_named(text_in(object_in(said, "collectionMetadata"), "lastUpdatedAt"))
+        release = find_release_in_name(
+            get_line(get_object(said, "collectionMetadata"), "lastUpdatedAt")
+        )
         if release is None:
             raise PermanentError(f"{NAME} does not say when the register was last published")
         found = {
-            part: Published(id=id_, part=part, release=release)
-            for each in list_in(said, "datasetMetadata", most=500)
-            if (part := part_named(text_in(each, "name")))
-            and _ID.fullmatch(id_ := text_in(each, "datasetId"))
+            part: PublishedFile(id=id_, part=part, release=release)
+            for each in get_list(said, "datasetMetadata", most=500)
+            if (part := find_part_in_name(get_line(each, "name")))
+            and _ID.fullmatch(id_ := get_line(each, "datasetId"))
         }
         if not found:
             raise PermanentError(f"{NAME} lists no files of the register in collection 2")
         return [found[part] for part in sorted(found)]
 
-    async def download(self, published: Published, *, to: Path) -> None:
+    async def download(self, published: PublishedFile, *, to: Path) -> None:
         """Write a published file to a path. Raises before anything is there when it is refused."""
         path = f"/v1/public/api/datasets/{published.id}"
-        await self._asked(self._download, self._downloads, f"{path}/initiate-download")
-        for _ in range(MOST_POLLS):
-            polled = await self._asked(
+        await self._call_with_retry(self._download, self._downloads, f"{path}/initiate-download")
+        for _ in range(MAX_POLLS):
+            polled = await self._call_with_retry(
                 self._download, self._downloads, f"{path}/poll-download", within="data"
             )
-            status, url = text_in(polled, "status"), text_in(polled, "url", longest=8_000)
+            status, url = get_line(polled, "status"), get_line(polled, "url", longest=8_000)
             if url:
-                await self._fetched(url, to=to)
+                await self._fetch_with_retry(url, to=to)
                 return
             if "FAIL" in status.upper() or "ERROR" in status.upper():
                 raise PermanentError(f"{NAME} could not make part {published.part} ready")
         raise TransientError(
-            f"{NAME} did not get part {published.part} ready; try again later", retry_after=WAIT
+            f"{NAME} did not get part {published.part} ready; try again later", retry_after=MIN_WAIT
         )
 
     async def check(self) -> Health:
         """Find out whether it is there and lists the register's files. Never raises."""
 
         async def look() -> str:
-            files = await self.files()
+            files = await self.list_files()
             return f"{len(files)} files of release {files[0].release}"
 
-        return await healthy(look)
+        return await check_health(look)
 
-    async def _fetched(self, url: str, *, to: Path) -> None:
+    async def _fetch_with_retry(self, url: str, *, to: Path) -> None:
         for attempt in range(1, self._attempts + 1):
             try:
-                return await fetch(self._http, url, to=to)
+                return await fetch_file(self._http, url, to=to)
             except TransientError as error:
                 if attempt == self._attempts:
                     raise
-                await self._downloads.push_back(until=self._clock.now() + _wait(error))
-                await self._downloads.turn()
+                await self._downloads.delay_until(until=self._clock.now() + _compute_wait(error))
+                await self._downloads.acquire()
         return None
 
-    async def _asked(
+    async def _call_with_retry(
         self,
-        vendor: Vendor,
-        turns: Turns,
+        vendor: VendorApi,
+        turns: CallRate,
         path: str,
         params: Mapping[str, str] | None = None,
         *,
         within: str = "",
     ) -> Json:
         for attempt in range(1, self._attempts + 1):
-            await turns.turn()
+            await turns.acquire()
             try:
-                return _told(await vendor.get(path, params), within)
+                return _parse_answer(await vendor.get(path, params), within)
             except (TransientError, UncertainError) as error:
                 if attempt == self._attempts:
                     raise TransientError(
                         f"{error}; tried {self._attempts} times, try again later"
                     ) from error
-                await turns.push_back(until=self._clock.now() + _wait(error))
+                await turns.delay_until(until=self._clock.now() + _compute_wait(error))
         raise TransientError(f"{NAME} was not asked")
 
 
-async def fetch(http: Http, url: str, *, to: Path, most: int = MOST_FILE) -> None:
+async def fetch_file(http: HttpClient, url: str, *, to: Path, most: int = MAX_FILE_BYTES) -> None:
     """Write what is at an address to a path, whole or not at all; nothing of ours goes along.
 
     Raises PermanentError for an address that is refused, an answer that is no file, and more than
     `most` bytes; TransientError when it may work later.
     """
-    address = _trusted(url)
+    address = _require_https(url)
     coming = to.with_name(f"{to.name}.coming")
     try:
         with coming.open("wb") as file:
-            reply = await _taken(http, url, file, most=most)
+            reply = await _stream_to_file(http, url, file, most=most)
         if reply.status in (408, 425, 429) or reply.status >= 500:
             raise TransientError(f"{address.netloc} has no file for us right now ({reply.status})")
         if reply.status != 200:
             raise PermanentError(f"{address.netloc} does not give out the file ({reply.status})")
-        _trusted(reply.url)  # redirects may have led elsewhere
-        if reply.cut:
+        _require_https(reply.url)  # redirects may have led elsewhere
+        if reply.truncated:
             raise PermanentError(f"{address.netloc} sends more than {most:,} bytes")
         coming.replace(to)
     except OSError as error:
@@ -217,7 +225,7 @@ async def fetch(http: Http, url: str, *, to: Path, most: int = MOST_FILE) -> Non
             coming.unlink()
 
 
-async def _taken(http: Http, url: str, file: BinaryIO, *, most: int) -> Reply:
+async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: int) -> Response:
     """Write a file as it comes: the largest does not fit into every machine's memory."""
     failed: list[OSError] = []
 
@@ -228,7 +236,14 @@ async def _taken(http: Http, url: str, file: BinaryIO, *, most: int) -> Reply:
             failed.append(error)
             raise UncertainError("it cannot be kept") from error
 
-    call = Call(method="GET", url=url, deadline=_FILE, most_bytes=most, hops=3, into=take)
+    call = Request(
+        method="GET",
+        url=url,
+        deadline=_FILE_TIMEOUT,
+        max_bytes=most,
+        max_redirects=3,
+        body_sink=take,
+    )
     try:
         return await http.send(call)
     except UncertainError as error:
@@ -237,26 +252,26 @@ async def _taken(http: Http, url: str, file: BinaryIO, *, most: int) -> Reply:
         raise TransientError(f"{error}; nothing was kept, try again") from error
 
 
-def _trusted(url: str) -> WebAddress:
+def _require_https(url: str) -> Url:
     """Return an address whose files nobody on the way can have changed."""
-    address = web_address(url)
+    address = parse_url(url)
     if address.scheme != "https" and not address.host.endswith(".test"):
         raise PermanentError(f"{address.netloc} offers the file without https; it is not taken")
     return address
 
 
-def _told(answered: Answered, within: str) -> Json:
-    code = whole_in(answered.data, "code")
+def _parse_answer(answered: VendorResponse, within: str) -> Json:
+    code = get_count(answered.data, "code")
     if code == 24:
         # Its way to say "too many", whatever the status.
         raise TransientError(f"{NAME} asks us to come back later (24)")
     if code not in (0, None):
         raise PermanentError(f"{NAME} does not answer this question (code {code})")
-    if not object_in(answered.data):
+    if not get_object(answered.data):
         raise UncertainError(f"{NAME} gave an answer that says nothing")
-    return object_in(answered.data, within) if within else answered.data
+    return get_object(answered.data, within) if within else answered.data
 
 
-def _wait(error: StokerError) -> timedelta:
+def _compute_wait(error: StokerError) -> timedelta:
     asked = error.retry_after if isinstance(error, TransientError) else None
-    return max(asked or WAIT, WAIT)
+    return max(asked or MIN_WAIT, MIN_WAIT)

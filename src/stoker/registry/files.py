@@ -21,35 +21,35 @@ from typing import Protocol
 
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import clean_text
-from stoker.files.tables import LONGEST_LINE, Record, records
-from stoker.registry.acra import Columns, Reading, Unreadable
+from stoker.files.tables import MAX_LINE_BYTES, CsvRow, read_csv
+from stoker.registry.acra import AcraColumns, ParsedRow, RejectedRow
 from stoker.registry.model import IndustryCode
-from stoker.registry.releases import known_part
+from stoker.registry.releases import find_part
 from stoker.registry.ssic import CodeColumns
 
-MOST_CODES = 20_000  # a classification has some two thousand, all levels together
+MAX_CODES = 20_000  # a classification has some two thousand, all levels together
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCodes:
+class CodeFile:
     """What a file had: codes, and the lines that were left out, each with the reason."""
 
     codes: list[IndustryCode] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
 
 
-def industry_codes(path: Path, *, version: str) -> ReadCodes:
+def read_industry_codes(path: Path, *, version: str) -> CodeFile:
     """Read a classification. Raises PermanentError when the file holds none."""
-    read, seen = ReadCodes(), set[str]()
+    read, seen = CodeFile(), set[str]()
     try:
         with path.open("rb") as stream:
-            found = records(stream)
+            found = read_csv(stream)
             header = next(found, None)
             if header is None or header.wrong:
                 raise PermanentError(f"{path.name} has no first line that can be read")
             columns = CodeColumns(header.cells, version=version)
             for record in found:
-                industry = record.wrong or columns.industry(record.cells)
+                industry = record.wrong or columns.parse_row(record.cells)
                 if isinstance(industry, IndustryCode) and industry.code in seen:
                     industry = "its code was there before"
                 if isinstance(industry, str):
@@ -57,8 +57,8 @@ def industry_codes(path: Path, *, version: str) -> ReadCodes:
                     continue
                 seen.add(industry.code)
                 read.codes.append(industry)
-                if len(read.codes) + len(read.refused) > MOST_CODES:
-                    raise PermanentError(f"{path.name} has more than {MOST_CODES:,} rows")
+                if len(read.codes) + len(read.refused) > MAX_CODES:
+                    raise PermanentError(f"{path.name} has more than {MAX_CODES:,} rows")
     except OSError as error:
         raise PermanentError(f"{path.name} cannot be read: {error.strerror}") from error
     if not read.codes:
@@ -66,23 +66,30 @@ def industry_codes(path: Path, *, version: str) -> ReadCodes:
     return read
 
 
-MOST_BYTES = 4_000_000_000  # unpacked; the whole register has a sixth of it
+MAX_BYTES = 4_000_000_000  # unpacked; the whole register has a sixth of it
 
-MOST_FILES = 100  # in one archive
+MAX_FILES = 100  # in one archive
 
-_LOOKED_AT = 200  # rows whose names tell which letter's file it is
+_SAMPLE_ROWS = 200  # rows whose names tell which letter's file it is
 
-_PIECE = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
-_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError, ValueError)
+_DAMAGE_ERRORS = (
+    EOFError,
+    zlib.error,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    RuntimeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterFile:
+class CheckedFile:
     """One file of the register that was looked through: it is whole, and has its columns."""
 
     path: Path
@@ -95,41 +102,41 @@ class RegisterFile:
         """Its name as a person knows it."""
         return f"{self.path.name}:{self.member}" if self.member else self.path.name
 
-    def rows(self) -> Iterator[Reading | Unreadable]:
+    def iter_rows(self) -> Iterator[ParsedRow | RejectedRow]:
         """Yield every row as an entity or as what could not be read.
 
         Raises TransientError at the end when the file is no longer what was looked through.
         """
-        with _opened(self.path, self.member) as stream:
-            found = records(stream)
-            columns = _columns(found, self.name)
+        with _open_member(self.path, self.member) as stream:
+            found = read_csv(stream)
+            columns = _read_columns(found, self.name)
             for record in found:
-                yield _read(columns, record)
+                yield _parse_record(columns, record)
             stream.finish()
             if stream.digest != self.digest:
                 raise TransientError(f"{self.name} changed while it was read; import it again")
 
 
-def register_files(path: Path, *, part: str = "") -> list[RegisterFile]:
+def open_register_files(path: Path, *, part: str = "") -> list[CheckedFile]:
     """Look through a file, or through every CSV file in an archive.
 
     Raises PermanentError for what is not there, breaks off, is too large, is no register, or has
     names that do not begin as those of the part should.
     """
-    members = _members(path)
-    return [_examined(path, member, part=part) for member in members]
+    members = _list_members(path)
+    return [_inspect_file(path, member, part=part) for member in members]
 
 
-def _examined(path: Path, member: str, *, part: str) -> RegisterFile:
+def _inspect_file(path: Path, member: str, *, part: str) -> CheckedFile:
     name = f"{path.name}:{member}" if member else path.name
-    with _opened(path, member) as stream:
-        found = records(stream)
-        columns = _columns(found, name)
-        _belongs(columns, found, name, part=part)
+    with _open_member(path, member) as stream:
+        found = read_csv(stream)
+        columns = _read_columns(found, name)
+        _check_part(columns, found, name, part=part)
         stream.finish()
-        if _breaks_off(stream.unended, columns.width):
+        if _is_truncated(stream.unended, columns.width):
             raise PermanentError(f"{name} breaks off in its last row; get it again")
-        return RegisterFile(path=path, member=member, digest=stream.digest, lines=stream.lines)
+        return CheckedFile(path=path, member=member, digest=stream.digest, lines=stream.lines)
 
 
 class _Bytes(Protocol):
@@ -137,7 +144,7 @@ class _Bytes(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class _Measured:
+class _HashingReader:
     """A stream that counts and digests what is read from it, and ends what is too large."""
 
     def __init__(self, stream: _Bytes, name: str) -> None:
@@ -150,46 +157,46 @@ class _Measured:
         return self._sha.hexdigest()
 
     def readline(self, size: int, /) -> bytes:
-        with _Plainly(self._name):
+        with _ReadableErrors(self._name):
             piece = self._stream.readline(size)
-        return self._taken(piece)
+        return self._count(piece)
 
     def finish(self) -> None:
         """Read what nobody has, so that the digest is of everything."""
         more = True
         while more:
-            with _Plainly(self._name):
-                piece = self._stream.read(_PIECE)
-            more = bool(self._taken(piece))
+            with _ReadableErrors(self._name):
+                piece = self._stream.read(_CHUNK_BYTES)
+            more = bool(self._count(piece))
 
-    def _taken(self, piece: bytes) -> bytes:
+    def _count(self, piece: bytes) -> bytes:
         self._bytes += len(piece)
-        if self._bytes > MOST_BYTES:
-            raise PermanentError(f"{self._name} has more than {MOST_BYTES:,} bytes unpacked")
+        if self._bytes > MAX_BYTES:
+            raise PermanentError(f"{self._name} has more than {MAX_BYTES:,} bytes unpacked")
         self._sha.update(piece)
         self.lines += piece.count(b"\n")
         after = piece.rfind(b"\n") + 1
-        self.unended = piece[after:] if after else (self.unended + piece)[:LONGEST_LINE]
+        self.unended = piece[after:] if after else (self.unended + piece)[:MAX_LINE_BYTES]
         return piece
 
 
 @contextmanager
-def _opened(path: Path, member: str) -> Iterator[_Measured]:
+def _open_member(path: Path, member: str) -> Iterator[_HashingReader]:
     name = f"{path.name}:{member}" if member else path.name
     with ExitStack() as open_things:
         stream: _Bytes
-        with _Plainly(name):
+        with _ReadableErrors(name):
             if member:
                 archive = open_things.enter_context(zipfile.ZipFile(path))
                 stream = open_things.enter_context(archive.open(member))
-            elif _begins(path).startswith(_GZIP):
+            elif _read_magic(path).startswith(_GZIP):
                 stream = open_things.enter_context(gzip.open(path, "rb"))
             else:
                 stream = open_things.enter_context(path.open("rb"))
-        yield _Measured(stream, name)
+        yield _HashingReader(stream, name)
 
 
-class _Plainly:
+class _ReadableErrors:
     """Turns what the system says about a file that cannot be read into one sentence."""
 
     def __init__(self, name: str) -> None:
@@ -199,7 +206,7 @@ class _Plainly:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, _BROKEN):
+        if isinstance(error, _DAMAGE_ERRORS):
             raise PermanentError(
                 f"{self._name} is damaged or breaks off; get it again, nothing more was read"
             ) from error
@@ -208,64 +215,64 @@ class _Plainly:
             raise PermanentError(f"{self._name} cannot be read: {why}") from error
 
 
-def _members(path: Path) -> list[str]:
+def _list_members(path: Path) -> list[str]:
     """Return the CSV files in an archive; one empty name for what is no archive."""
-    begins = _begins(path)
+    begins = _read_magic(path)
     if begins.startswith(_WIDE):
         raise PermanentError(f"{path.name} is UTF-16 text; save it as UTF-8 first")
     if begins.lstrip().startswith(b"<"):
         raise PermanentError(f"{path.name} is a web page, not the register; download it again")
     if not begins.startswith(_ZIP):
         return [""]
-    with _Plainly(path.name), zipfile.ZipFile(path) as archive:
+    with _ReadableErrors(path.name), zipfile.ZipFile(path) as archive:
         names = [each for each in archive.namelist() if each.lower().endswith(".csv")]
-    if not 0 < len(names) <= MOST_FILES:
-        raise PermanentError(f"{path.name} has {len(names)} CSV files in it, not 1 to {MOST_FILES}")
+    if not 0 < len(names) <= MAX_FILES:
+        raise PermanentError(f"{path.name} has {len(names)} CSV files in it, not 1 to {MAX_FILES}")
     return sorted(names)
 
 
-def _begins(path: Path) -> bytes:
-    with _Plainly(path.name), path.open("rb") as stream:
+def _read_magic(path: Path) -> bytes:
+    with _ReadableErrors(path.name), path.open("rb") as stream:
         return stream.read(64)
 
 
-def _columns(found: Iterator[Record], name: str) -> Columns:
+def _read_columns(found: Iterator[CsvRow], name: str) -> AcraColumns:
     header = next(found, None)
     if header is None:
         raise PermanentError(f"{name} is empty")
     if header.wrong:
         raise PermanentError(f"{name}: the first line cannot be read, {header.wrong}")
     try:
-        return Columns(header.cells)
+        return AcraColumns(header.cells)
     except PermanentError as error:
         raise PermanentError(f"{name}: {error}") from error
 
 
-def _breaks_off(unended: bytes, width: int) -> bool:
+def _is_truncated(unended: bytes, width: int) -> bool:
     """Say whether a file's last row, without an end, has fewer cells than the others."""
     # With quotes it may be the end of a cell that goes over several lines, and a line without end
     # is no row: what is wrong with them is told when they are read.
-    if not unended.strip() or b'"' in unended or len(unended) >= LONGEST_LINE:
+    if not unended.strip() or b'"' in unended or len(unended) >= MAX_LINE_BYTES:
         return False
     return unended.count(b",") + 1 < width
 
 
-def _read(columns: Columns, record: Record) -> Reading | Unreadable:
-    reading = record.wrong or columns.reading(record.cells)
+def _parse_record(columns: AcraColumns, record: CsvRow) -> ParsedRow | RejectedRow:
+    reading = record.wrong or columns.parse_row(record.cells)
     if isinstance(reading, str):
-        return Unreadable(record.line, reading, clean_text(record.text).strip())
+        return RejectedRow(record.line, reading, clean_text(record.text).strip())
     return reading
 
 
-def _belongs(columns: Columns, found: Iterator[Record], name: str, *, part: str) -> None:
-    if not part or (letter := known_part(part)) is None:
+def _check_part(columns: AcraColumns, found: Iterator[CsvRow], name: str, *, part: str) -> None:
+    if not part or (letter := find_part(part)) is None:
         return
     strangers = seen = 0
     for record in found:
-        if isinstance(reading := _read(columns, record), Reading):
+        if isinstance(reading := _parse_record(columns, record), ParsedRow):
             seen += 1
-            strangers += not begins_part(reading.entity.name, letter)
-        if seen == _LOOKED_AT:
+            strangers += not is_in_part(reading.entity.name, letter)
+        if seen == _SAMPLE_ROWS:
             break
     if strangers * 2 > seen:
         raise PermanentError(
@@ -274,7 +281,7 @@ def _belongs(columns: Columns, found: Iterator[Record], name: str, *, part: str)
         )
 
 
-def begins_part(name: str, part: str) -> bool:
+def is_in_part(name: str, part: str) -> bool:
     """Say whether an entity of this name is in that part: its letter, or Others for no letter."""
     first = name[:1].upper()
     return first == part if len(part) == 1 else not ("A" <= first <= "Z")

@@ -19,22 +19,27 @@ import click
 
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.events import Event, Observer, RegisterRead
-from stoker.cli.output import complain
-from stoker.http.client import Http
-from stoker.registry.download import DataGov, Published, fetch
-from stoker.registry.files import RegisterFile, register_files
-from stoker.registry.load import Registered, Registering, RegisterSource
+from stoker.cli.output import print_error
+from stoker.http.client import HttpClient
+from stoker.registry.download import DataGov, PublishedFile, fetch_file
+from stoker.registry.files import CheckedFile, open_register_files
+from stoker.registry.load import LoadResult, RegistryLoader, RegistrySource
 from stoker.registry.model import Load
-from stoker.registry.releases import NotRead, oldest_first, release_and_part, to_download
+from stoker.registry.releases import (
+    LoadRefusal,
+    choose_downloads,
+    get_release_and_part,
+    sort_oldest_first,
+)
 
 if TYPE_CHECKING:
     from stoker.app import App
 
-_LOOKS_BACK = 10_000  # loads
+_MAX_LOADS_SEARCHED = 10_000  # loads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ImportOptions:
     """How files are to be read; what is None is told by a file's name."""
 
     release: str | None = None
@@ -44,111 +49,124 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ImportOutcome:
     """What has been read so far, and what was refused."""
 
-    read: list[Registered] = field(default_factory=list)
+    read: list[LoadResult] = field(default_factory=list)
     refused: list[Mapping[str, str]] = field(default_factory=list)  # `because`, and `reason` if any
 
-    def refuse(self, because: str, *, reason: str = "") -> None:
+    def add_refusal(self, because: str, *, reason: str = "") -> None:
         """Say at once that a file is refused, and remember it."""
         self.refused.append({"because": because} | ({"reason": reason} if reason else {}))
-        complain(because)
+        print_error(because)
 
-    def take(self, read: Registered | NotRead) -> None:
+    def add_result(self, read: LoadResult | LoadRefusal) -> None:
         """Remember how a file went; one that is refused is said at once."""
-        if isinstance(read, NotRead):
-            self.refuse(read.sentence, reason=read.reason)
+        if isinstance(read, LoadRefusal):
+            self.add_refusal(read.message, reason=read.reason)
         else:
             self.read.append(read)
 
 
 async def read_files(
-    app: App, names: Sequence[str], wanted: Wanted, outcome: Outcome, *, directory: Path
+    app: App,
+    names: Sequence[str],
+    wanted: ImportOptions,
+    outcome: ImportOutcome,
+    *,
+    directory: Path,
 ) -> None:
     """Read files by path, address or - for stdin, those of the oldest release first."""
     http = app.connectors.http()
-    order = oldest_first([_short(name) for name in names])
-    for name in sorted(names, key=lambda name: order.index(_short(name))):
+    order = sort_oldest_first([_shorten_name(name) for name in names])
+    for name in sorted(names, key=lambda name: order.index(_shorten_name(name))):
         with tempfile.TemporaryDirectory() as kept:
             try:
-                path = await _there(http, name, directory=directory, kept=Path(kept))
-                await _read(app, path, wanted, outcome)
+                path = await _fetch_file(http, name, directory=directory, kept=Path(kept))
+                await _import_path(app, path, wanted, outcome)
             except PermanentError as error:
-                outcome.refuse(str(error))
+                outcome.add_refusal(str(error))
 
 
-async def read_published(app: App, parts: Sequence[str], wanted: Wanted, outcome: Outcome) -> None:
+async def read_published(
+    app: App, parts: Sequence[str], wanted: ImportOptions, outcome: ImportOutcome
+) -> None:
     """Download the register's files, all or some parts, and read each when it is here.
 
     A part of this release that was read to its end before is not downloaded.
     """
     portal = app.connectors.portal()
-    published = {each.part: each for each in await portal.files()}
-    found = to_download(
+    published = {each.part: each for each in await portal.list_files()}
+    found = choose_downloads(
         {part: each.release for part, each in published.items()},
         wanted=parts,
-        loads=await app.backend.registry().loads(limit=_LOOKS_BACK),
+        loads=await app.backend.registry().list_loads(limit=_MAX_LOADS_SEARCHED),
         again=wanted.again,
     )
-    if isinstance(found, NotRead):
-        outcome.take(found)
+    if isinstance(found, LoadRefusal):
+        outcome.add_result(found)
         return
     for each in found:
         if isinstance(each, Load):
-            outcome.take(Registered(load=each, before=True))
+            outcome.add_result(LoadResult(load=each, is_repeat=True))
             continue
         try:
-            await _downloaded(app, portal, published[each], wanted, outcome)
+            await _import_download(app, portal, published[each], wanted, outcome)
         except PermanentError as error:
-            outcome.refuse(str(error))
+            outcome.add_refusal(str(error))
 
 
-async def _downloaded(
-    app: App, portal: DataGov, published: Published, wanted: Wanted, outcome: Outcome
+async def _import_download(
+    app: App,
+    portal: DataGov,
+    published: PublishedFile,
+    wanted: ImportOptions,
+    outcome: ImportOutcome,
 ) -> None:
     with tempfile.TemporaryDirectory() as kept:
         name = f"ACRA Information on Corporate Entities ('{published.part}').csv"
         await portal.download(published, to=Path(kept) / name)
-        meant = Wanted(
+        meant = ImportOptions(
             release=published.release,
             part=published.part,
             again=wanted.again,
             force=wanted.force,
         )
-        await _read(app, Path(kept) / name, meant, outcome)
+        await _import_path(app, Path(kept) / name, meant, outcome)
 
 
-async def _read(app: App, path: Path, wanted: Wanted, outcome: Outcome) -> None:
-    for file in await asyncio.to_thread(register_files, path, part=wanted.part or ""):
-        outcome.take(await _registered(app, file, wanted))
+async def _import_path(app: App, path: Path, wanted: ImportOptions, outcome: ImportOutcome) -> None:
+    for file in await asyncio.to_thread(open_register_files, path, part=wanted.part or ""):
+        outcome.add_result(await _load_file(app, file, wanted))
 
 
-async def _registered(app: App, file: RegisterFile, wanted: Wanted) -> Registered | NotRead:
-    told = release_and_part(file.name, release=wanted.release, part=wanted.part)
-    if isinstance(told, NotRead):
+async def _load_file(
+    app: App, file: CheckedFile, wanted: ImportOptions
+) -> LoadResult | LoadRefusal:
+    told = get_release_and_part(file.name, release=wanted.release, part=wanted.part)
+    if isinstance(told, LoadRefusal):
         return told
-    source = RegisterSource(
+    source = RegistrySource(
         digest=file.digest,
         name=file.name,
         release=told[0],
         part=told[1],
         lines=file.lines,
-        rows=file.rows,
+        rows=file.iter_rows,
     )
     with click.progressbar(
         length=file.lines, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
-        registering = Registering(
+        registering = RegistryLoader(
             app.backend.registry(),
             clock=app.clock,
-            observer=_unless_told(app.observer),
+            observer=_quiet_observer(app.observer),
             progress=lambda rows: bar.update(rows - bar.pos),
         )
-        return await registering.read(source, again=wanted.again, force=wanted.force)
+        return await registering.load_file(source, again=wanted.again, force=wanted.force)
 
 
-def _unless_told(observer: Observer) -> Observer:
+def _quiet_observer(observer: Observer) -> Observer:
     """Keep the log's line of a file to itself where the summary says the same on one terminal."""
     if not (sys.stderr.isatty() and sys.stdout.isatty()):
         return observer
@@ -160,19 +178,19 @@ def _unless_told(observer: Observer) -> Observer:
     return observed
 
 
-async def _there(http: Http, name: str, *, directory: Path, kept: Path) -> Path:
+async def _fetch_file(http: HttpClient, name: str, *, directory: Path, kept: Path) -> Path:
     """Return where a file is on this machine, after bringing it here if it is not."""
-    here = kept / _short(name)
+    here = kept / _shorten_name(name)
     if name == "-":
-        await asyncio.to_thread(_piped, here)
+        await asyncio.to_thread(_copy_stdin, here)
         return here
     if name.startswith(("http://", "https://")):
-        await fetch(http, name, to=here)
+        await fetch_file(http, name, to=here)
         return here
     return directory / name
 
 
-def _piped(to: Path) -> None:
+def _copy_stdin(to: Path) -> None:
     try:
         with to.open("wb") as kept:
             shutil.copyfileobj(sys.stdin.buffer, kept)
@@ -183,6 +201,6 @@ def _piped(to: Path) -> None:
         ) from error
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return a file's name as it may be kept: no folders, and no query, which can hold a key."""
     return "stdin" if name == "-" else Path(name.partition("?")[0]).name[:200] or "file"

@@ -17,37 +17,43 @@ from itertools import islice
 
 from stoker.base.clock import Clock
 from stoker.base.events import Observer, RegisterRead
-from stoker.registry.acra import Reading, Unreadable
+from stoker.registry.acra import ParsedRow, RejectedRow
 from stoker.registry.model import Load, LoadCount, RegistryStore, Reject
-from stoker.registry.releases import NotRead, Offered, part_read, read_before, refusal
+from stoker.registry.releases import (
+    LoadRefusal,
+    RegistryFile,
+    find_earlier_load,
+    find_load_refusal,
+    format_loaded_part,
+)
 
-BATCH = 2_000  # rows in one transaction
+BATCH_SIZE = 2_000  # rows in one transaction
 
-MOST_REJECTS = 10_000  # kept of one file; the rest is counted
+MAX_REJECTS = 10_000  # kept of one file; the rest is counted
 
-_LOOKS_BACK = 10_000  # loads
+_RECENT_LOADS = 10_000  # loads
 
-Row = Reading | Unreadable
+Row = ParsedRow | RejectedRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterSource(Offered):
+class RegistrySource(RegistryFile):
     """A file that is there to be read, and its rows."""
 
     rows: Callable[[], Iterator[Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class LoadResult:
     """How the reading of a file went."""
 
     load: Load
-    before: bool = False  # it had been read already, and nothing was done
-    took: timedelta = timedelta(0)
+    is_repeat: bool = False  # it had been read already, and nothing was done
+    duration: timedelta = timedelta(0)
     doubts: Mapping[str, int] = field(default_factory=dict)  # rows kept, but odd, by what is odd
 
 
-class Registering:
+class RegistryLoader:
     """Reads files into one register. `progress` is told after each batch how many rows are in."""
 
     def __init__(
@@ -63,25 +69,25 @@ class Registering:
         self._observer = observer
         self._progress = progress
 
-    async def read(
-        self, source: RegisterSource, *, again: bool = False, force: bool = False
-    ) -> Registered | NotRead:
+    async def load_file(
+        self, source: RegistrySource, *, again: bool = False, force: bool = False
+    ) -> LoadResult | LoadRefusal:
         """Read a file to its end, unless it was before (and `again` does not ask for it).
 
         NotRead, with nothing written, when `core.register_loads` refuses it; `force` says that it
         shall be read all the same.
         """
-        loads = await self._registry.loads(limit=_LOOKS_BACK)
-        before = None if again else read_before(source, loads)
+        loads = await self._registry.list_loads(limit=_RECENT_LOADS)
+        before = None if again else find_earlier_load(source, loads)
         if before is not None:
-            return Registered(load=before, before=True)
-        refused = None if force else refusal(source, loads, now=self._clock.now())
-        return refused or await self._loaded(source)
+            return LoadResult(load=before, is_repeat=True)
+        refused = None if force else find_load_refusal(source, loads, now=self._clock.now())
+        return refused or await self._load_rows(source)
 
-    async def _loaded(self, source: RegisterSource) -> Registered:
+    async def _load_rows(self, source: RegistrySource) -> LoadResult:
         began = self._clock.elapsed()
         load = Load(
-            id=source.load,
+            id=source.load_id,
             release=source.release,
             part=source.part,
             source=source.name,
@@ -91,20 +97,20 @@ class Registering:
         count, doubts = LoadCount(), Counter[str]()
         bad: list[Reject] = []
         rows = source.rows()
-        reading = asyncio.create_task(asyncio.to_thread(_batch, rows))
+        reading = asyncio.create_task(asyncio.to_thread(_take_batch, rows))
         while batch := await reading:
             # The next rows are read while these are written.
-            reading = asyncio.create_task(asyncio.to_thread(_batch, rows))
+            reading = asyncio.create_task(asyncio.to_thread(_take_batch, rows))
             try:
-                count = await self._kept(load, batch, count, bad)
+                count = await self._save_batch(load, batch, count, bad)
             except BaseException:
                 await asyncio.wait([reading])
                 raise
             for row in batch:
-                if isinstance(row, Reading):
+                if isinstance(row, ParsedRow):
                     doubts.update(row.doubts)
-            self._progress(count.read)
-        kept_as = part_read(load.part, rejected=count.rejected)
+            self._progress(count.rows_read)
+        kept_as = format_loaded_part(load.part, rejected=count.rejected)
         if kept_as != load.part:
             load = replace(load, part=kept_as)
             await self._registry.begin_load(load)
@@ -117,25 +123,25 @@ class Registering:
                 source=source.name,
                 release=source.release,
                 part=source.part,
-                rows=ended.count.read,
+                rows=ended.count.rows_read,
                 new=ended.count.new,
                 changed=ended.count.changed,
                 rejected=ended.count.rejected,
                 gone=ended.count.gone,
             )
         )
-        return Registered(load=ended, took=took, doubts=dict(doubts.most_common()))
+        return LoadResult(load=ended, duration=took, doubts=dict(doubts.most_common()))
 
-    async def _kept(
+    async def _save_batch(
         self, load: Load, batch: list[Row], count: LoadCount, bad: list[Reject]
     ) -> LoadCount:
-        entities = [row.entity for row in batch if isinstance(row, Reading)]
+        entities = [row.entity for row in batch if isinstance(row, ParsedRow)]
         rejects = [
-            Reject(load=load.id, line=row.line, reason=row.because, text=row.text)
+            Reject(load=load.id, line=row.line, reason=row.reason, text=row.text)
             for row in batch
-            if isinstance(row, Unreadable)
+            if isinstance(row, RejectedRow)
         ]
-        put, kept = LoadCount(), rejects[: MOST_REJECTS - len(bad)]
+        put, kept = LoadCount(), rejects[: MAX_REJECTS - len(bad)]
         if entities:
             put = await self._registry.load_entities(load, entities, now=self._clock.now())
         if kept:
@@ -149,5 +155,5 @@ class Registering:
         )
 
 
-def _batch(rows: Iterator[Row]) -> list[Row]:
-    return list(islice(rows, BATCH))
+def _take_batch(rows: Iterator[Row]) -> list[Row]:
+    return list(islice(rows, BATCH_SIZE))

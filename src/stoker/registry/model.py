@@ -57,7 +57,7 @@ class LoadCount:
     gone: int = 0
 
     @property
-    def read(self) -> int:
+    def rows_read(self) -> int:
         """How many rows there were, those that could not be read included."""
         return self.new + self.changed + self.same + self.rejected
 
@@ -96,7 +96,7 @@ class IndustryCode:
     level: str  # section, division, group, class, subclass
 
 
-def whole_register(parts: Collection[str]) -> bool:
+def is_whole_register(parts: Collection[str]) -> bool:
     """Say whether these parts are all of the register, so that absence from them means something.
 
     An entity that was renamed is in another letter's file, so absence from one means nothing.
@@ -104,7 +104,7 @@ def whole_register(parts: Collection[str]) -> bool:
     return frozenset(parts) >= PARTS
 
 
-def dated(now: datetime, *, latest: datetime | None) -> datetime:
+def choose_change_time(now: datetime, *, latest: datetime | None) -> datetime:
     """Return the date of a change made now, when the latest one before it was dated so.
 
     Later than all before, whatever the clock says: who has read up to a date has read them all.
@@ -152,19 +152,19 @@ class RegistryStore(Protocol):
         """
         ...
 
-    async def loads(self, *, limit: int = 100) -> list[Load]:
+    async def list_loads(self, *, limit: int = 100) -> list[Load]:
         """Return loads, newest first."""
         ...
 
-    async def rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
+    async def list_rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
         """Return one page of the rows that could not be read, oldest first."""
         ...
 
-    async def entity(self, uen: str) -> Entity | None:
+    async def find_entity(self, uen: str) -> Entity | None:
         """Return an entity by its number."""
         ...
 
-    async def entities_changed(
+    async def list_changed_entities(
         self, *, since: datetime | None = None, after: str = "", limit: int = 1000
     ) -> list[Entity]:
         """Return one page of the entities that are new, changed or gone since then.
@@ -189,6 +189,6 @@ class RegistryStore(Protocol):
         """
         ...
 
-    async def codes(self, version: str) -> list[IndustryCode]:
+    async def list_codes(self, version: str) -> list[IndustryCode]:
         """Return a version's classification, in code order; empty when it was never loaded."""
         ...

@@ -13,11 +13,11 @@ from stoker.accounts.model import AccountStore, Company, CompanyId
 from stoker.base.clock import Clock
 from stoker.registry.model import Entity, RegistryStore
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refreshed:
+class RefreshCount:
     """How the register's changes compared with what the tenant knew."""
 
     read: int = 0
@@ -25,27 +25,27 @@ class Refreshed:
     changed: int = 0
 
 
-async def refresh(
-    registry: RegistryStore, accounts: AccountStore, *, clock: Clock, page: int = PAGE
-) -> Refreshed:
+async def refresh_companies(
+    registry: RegistryStore, accounts: AccountStore, *, clock: Clock, page: int = PAGE_SIZE
+) -> RefreshCount:
     """Take over every change since last time, page by page."""
-    since, after = await accounts.mark(), ""
+    since, after = await accounts.find_registry_cursor(), ""
     read = new = changed = 0
-    while rows := await registry.entities_changed(since=since, after=after, limit=page):
+    while rows := await registry.list_changed_entities(since=since, after=after, limit=page):
         count = await accounts.upsert_companies(
-            [company_of(entity) for entity in rows], now=clock.now()
+            [build_company(entity) for entity in rows], now=clock.now()
         )
         read, new, changed = read + len(rows), new + count.new, changed + count.changed
-        through = _through(rows, since)
+        through = _compute_safe_cursor(rows, since)
         since, after = rows[-1].changed_at, rows[-1].uen
         if through is not None:
-            await accounts.put_mark(through)
+            await accounts.set_registry_cursor(through)
     if read and since is not None:
-        await accounts.put_mark(since)
-    return Refreshed(read=read, new=new, changed=changed)
+        await accounts.set_registry_cursor(since)
+    return RefreshCount(read=read, new=new, changed=changed)
 
 
-def company_of(entity: Entity) -> Company:
+def build_company(entity: Entity) -> Company:
     """Return a registered entity as a tenant's company, knowing what the register knows."""
     return Company(
         id=CompanyId(entity.uen),
@@ -57,7 +57,7 @@ def company_of(entity: Entity) -> Company:
     )
 
 
-def _through(rows: list[Entity], before: datetime | None) -> datetime | None:
+def _compute_safe_cursor(rows: list[Entity], before: datetime | None) -> datetime | None:
     """Return the latest date that a page is surely through with: more may share its last one."""
     last = rows[-1].changed_at
     earlier = [row.changed_at for row in rows if row.changed_at and row.changed_at != last]

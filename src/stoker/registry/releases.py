@@ -38,7 +38,7 @@ _PART = re.compile(
 _DATE = re.compile(r"(?<![0-9])(20[0-9]{2})-?(0[1-9]|1[0-2])-?([0-2][0-9]|3[01])(?![0-9])")
 
 
-def doubtful_number(uen: str) -> str:
+def find_uen_problem(uen: str) -> str:
     """Return what is odd about an entity's number, or nothing.
 
     The year in it is not looked at: only a clock could say which years are too late.
@@ -56,19 +56,19 @@ def doubtful_number(uen: str) -> str:
     return "" if uen[-1] == wanted else "number whose check letter is wrong"
 
 
-def part_named(name: str) -> str | None:
+def find_part_in_name(name: str) -> str | None:
     """Return the part of the register that a published name tells: A to Z, Others, or None."""
     found = _PART.fullmatch(name[:300])
-    return known_part(found["part"]) if found else None
+    return find_part(found["part"]) if found else None
 
 
-def known_part(text: str) -> str | None:
+def find_part(text: str) -> str | None:
     """Return the part of the register meant, however it is cased; None when there is none such."""
     wanted = text.strip().casefold()
     return next((part for part in PARTS if part.casefold() == wanted), None)
 
 
-def release_named(name: str) -> str | None:
+def find_release_in_name(name: str) -> str | None:
     """Return the release that a date in a file's name tells, e.g. 2025-12-31; None without one."""
     found = _DATE.search(name[-300:])
     try:
@@ -77,7 +77,7 @@ def release_named(name: str) -> str | None:
         return None
 
 
-def release_of(text: str) -> str:
+def parse_release(text: str) -> str:
     """Return a release as told by a person: a date, so that a later one sorts later."""
     try:
         return date.fromisoformat(text.strip()).isoformat()
@@ -90,7 +90,7 @@ INCOMPLETE = ", incomplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class RegistryFile:
     """A file that could be read: what is in it, as far as its name and a look through it tell."""
 
     digest: str
@@ -100,76 +100,78 @@ class Offered:
     lines: int
 
     @property
-    def load(self) -> str:
+    def load_id(self) -> str:
         """What its load goes by. Two letters nobody begins with have the same, empty file."""
         return f"{self.digest}/{self.part}" if self.part in PARTS else self.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotRead:
+class LoadRefusal:
     """A file that is not read: the code, and a sentence that says what to do."""
 
     reason: Reason
-    sentence: str
+    message: str
 
 
-def oldest_first(names: Sequence[str]) -> list[str]:
+def sort_oldest_first(names: Sequence[str]) -> list[str]:
     """Return files by the release their names tell, so that none takes another's rows back."""
-    return sorted(names, key=lambda name: release_named(name) or "")
+    return sorted(names, key=lambda name: find_release_in_name(name) or "")
 
 
-def release_and_part(
+def get_release_and_part(
     name: str, *, release: str | None = None, part: str | None = None
-) -> tuple[str, str] | NotRead:
+) -> tuple[str, str] | LoadRefusal:
     """Return what a file is, as a person says or else as its name does.
 
     A file that does not say which part it is, is one of its own.
     """
-    release = release or release_named(name)
+    release = release or find_release_in_name(name)
     if release is None:
-        return NotRead(
+        return LoadRefusal(
             reason=Reason.RELEASE_UNKNOWN,
-            sentence=f"which release is {name}? say so with --release 2025-12-31, or by a date in "
+            message=f"which release is {name}? say so with --release 2025-12-31, or by a date in "
             "its name; nothing of it was written",
         )
-    return release, part or part_named(name) or name
+    return release, part or find_part_in_name(name) or name
 
 
-def to_download(
+def choose_downloads(
     published: Mapping[str, str],
     *,
     wanted: Sequence[str] = (),
     loads: Sequence[Load] = (),
     again: bool = False,
-) -> list[str | Load] | NotRead:
+) -> list[str | Load] | LoadRefusal:
     """Return what becomes of each part that is wanted, or of all: its letter, or its load.
 
     `published` is the release of each part. One of that release that was read to its end before is
     not downloaded, unless `again` asks for it.
     """
     if missing := [part for part in wanted if part not in published]:
-        return NotRead(
+        return LoadRefusal(
             reason=Reason.PART_NOT_PUBLISHED,
-            sentence=f"data.gov.sg has no part {', '.join(missing)} today; leave it out of "
+            message=f"data.gov.sg has no part {', '.join(missing)} today; leave it out of "
             "--letters, or try again later",
         )
-    ended = {(load.release, whole_part(load)): load for load in loads if load.ended_at is not None}
+    ended = {(load.release, get_part(load)): load for load in loads if load.ended_at is not None}
     return [
         part if again else ended.get((published[part], part), part) for part in wanted or published
     ]
 
 
-def read_before(offered: Offered, loads: Sequence[Load]) -> Load | None:
+def find_earlier_load(offered: RegistryFile, loads: Sequence[Load]) -> Load | None:
     """Return the load that read this very file to its end, for the same release and part."""
-    wanted = (offered.load, offered.release, offered.part)
+    wanted = (offered.load_id, offered.release, offered.part)
     for load in loads:
-        if load.ended_at is not None and (load.id, load.release, whole_part(load)) == wanted:
+        if load.ended_at is not None and (load.id, load.release, get_part(load)) == wanted:
             return load
     return None
 
 
-def refusal(offered: Offered, loads: Sequence[Load], *, now: datetime) -> NotRead | None:
-    """Return why a file is not read unless a person insists; `loads` are newest first.
+def find_load_refusal(
+    offered: RegistryFile, loads: Sequence[Load], *, now: datetime
+) -> LoadRefusal | None:
+    """Return why a file is not read unless a person insists; `list_loads` are newest first.
 
     The register is of a later release, so that rows would go back to what they were; its own is
     still to come, so that all true ones would be refused after it; or a part has less than half
@@ -178,34 +180,34 @@ def refusal(offered: Offered, loads: Sequence[Load], *, now: datetime) -> NotRea
     name, release, insist = offered.name, offered.release, "to read it all the same say --force"
     # A day more, because it may be tomorrow where the register is published.
     if release > (now + timedelta(days=1)).date().isoformat():
-        return NotRead(
+        return LoadRefusal(
             reason=Reason.RELEASE_TO_COME,
-            sentence=f"{name} is of release {release}, which is still to come; check the date, or "
+            message=f"{name} is of release {release}, which is still to come; check the date, or "
             f"{insist}, nothing was written",
         )
     latest = max((load.release for load in loads), default="")
     if latest > release:
-        return NotRead(
+        return LoadRefusal(
             reason=Reason.RELEASE_PASSED,
-            sentence=f"{name} is of release {release}, and {latest} has been read: rows would go "
+            message=f"{name} is of release {release}, and {latest} has been read: rows would go "
             f"back to what they were; {insist}, nothing was written",
         )
-    had = [load for load in loads if load.ended_at and whole_part(load) == offered.part]
-    rows = had[0].count.read if had and offered.part in PARTS else 0
+    had = [load for load in loads if load.ended_at and get_part(load) == offered.part]
+    rows = had[0].count.rows_read if had and offered.part in PARTS else 0
     if offered.lines * 2 < rows:
-        return NotRead(
+        return LoadRefusal(
             reason=Reason.PART_SHRUNK,
-            sentence=f"{name} has {offered.lines:,} lines, and part {offered.part} had {rows:,} "
+            message=f"{name} has {offered.lines:,} lines, and part {offered.part} had {rows:,} "
             f"rows in {had[0].release}: it may be cut; {insist}, nothing was written",
         )
     return None
 
 
-def part_read(part: str, *, rejected: int) -> str:
+def format_loaded_part(part: str, *, rejected: int) -> str:
     """Return what a part counts as once it was read: one with rejected rows is not a whole one."""
     return part + INCOMPLETE if rejected and part in PARTS else part
 
 
-def whole_part(load: Load) -> str:
+def get_part(load: Load) -> str:
     """Return which part a load read, whether or not all of it could be."""
     return load.part.removesuffix(INCOMPLETE)

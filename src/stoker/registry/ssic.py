@@ -106,10 +106,10 @@ INDUSTRIES: Mapping[str, tuple[str, ...]] = {
 
 _CODE = re.compile(r"[0-9]{1,5}")
 
-_MOST_TITLE = 500
+_MAX_TITLE_LENGTH = 500
 
 
-def prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
+def list_prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
     """Return how the codes begin that are meant: by a code, a section's letter or a word.
 
     Raises ConfigError for a word that is none of ours, naming what comes near, and for digits that
@@ -117,13 +117,13 @@ def prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
     """
     said = " ".join(wanted.split()).casefold()
     if _CODE.fullmatch(said):
-        if len(said) > 1 and not any(section_of(said, version=each) for each in VERSIONS):
+        if len(said) > 1 and not any(find_section(said, version=each) for each in VERSIONS):
             raise ConfigError(
                 f"no industry's code begins with {said[:2]}; stoker registry ssic show INDUSTRY "
                 "says which codes a word means"
             )
         return (said,)
-    if said.upper() in (sections := SECTIONS[_known(version)]):
+    if said.upper() in (sections := SECTIONS[_validate_version(version)]):
         first, last = sections[said.upper()]
         return tuple(f"{number:02d}" for number in range(first, last + 1))
     if said not in INDUSTRIES:
@@ -137,17 +137,17 @@ def prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
     return INDUSTRIES[said]
 
 
-def falls_under(code: str, wanted: Sequence[str]) -> bool:
+def has_prefix(code: str, wanted: Sequence[str]) -> bool:
     """Say whether an industry's code begins with one of these; with none of them, any does."""
     return code.startswith(tuple(wanted)) if wanted else True
 
 
-def section_of(code: str, *, version: str = "2020") -> str:
+def find_section(code: str, *, version: str = "2020") -> str:
     """Return the letter of the section that a code is in, or nothing."""
     if not _CODE.fullmatch(code) or len(code) < 2:
         return ""
     division = int(code[:2])
-    sections = SECTIONS[_known(version)].items()
+    sections = SECTIONS[_validate_version(version)].items()
     return next((letter for letter, (a, b) in sections if a <= division <= b), "")
 
 
@@ -158,16 +158,16 @@ class CodeColumns:
         """Raises PermanentError when the first line names no code or no title."""
         names = [cell.strip().casefold() for cell in header]
         self._version = version
-        self._title = _first(names, ("title", "description"))
+        self._title = _find_column(names, ("title", "description"))
         codes = [name if place != self._title else "" for place, name in enumerate(names)]
-        self._code = _first(codes, ("code", "ssic"))
+        self._code = _find_column(codes, ("code", "ssic"))
         if self._title is None or self._code is None:
             raise PermanentError(
                 "this is no classification: its first line names no column for the code and one "
                 "for the title; give a CSV file with code,title"
             )
 
-    def industry(self, cells: Sequence[str]) -> IndustryCode | str:
+    def parse_row(self, cells: Sequence[str]) -> IndustryCode | str:
         """Return the industry in a row, or in a few words why there is none."""
         if self._code is None or self._title is None or len(cells) <= max(self._code, self._title):
             return "it has too few cells"
@@ -176,18 +176,18 @@ class CodeColumns:
             return "its code is neither digits nor a section's letter"
         if _CODE.fullmatch(code) and len(code) == 1:
             return "its code lost its leading zero, or is none"
-        if not title or len(title) > _MOST_TITLE:
+        if not title or len(title) > _MAX_TITLE_LENGTH:
             return "it has no usable title"
         level = _LEVELS[len(code)]
         return IndustryCode(version=self._version, code=code, title=title, level=level)
 
 
-def _first(names: Sequence[str], words: Sequence[str]) -> int | None:
+def _find_column(names: Sequence[str], words: Sequence[str]) -> int | None:
     places = (place for place, name in enumerate(names) if any(word in name for word in words))
     return next(places, None)
 
 
-def _known(version: str) -> str:
+def _validate_version(version: str) -> str:
     if version not in SECTIONS:
         raise ConfigError(f"there is no edition {version[:20]!r}; there are {', '.join(VERSIONS)}")
     return version

@@ -6,48 +6,50 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import pass_asked, run_async, say, show_json, takes_json
-from stoker.runs.run_argument import found_run
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import json_option, pass_context, print_json, print_text, run_async
+from stoker.runs.run_argument import get_run_or_exit
 
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import Asked
-    from stoker.runs.cancel import Cancelled
+    from stoker.cli.output import CommandContext
+    from stoker.runs.cancel import CancelResult
 
 
 @click.command()
 @click.argument("name", metavar="RUN")
-@takes_tenant
-@takes_json
-@pass_asked
-def cancel(asked: Asked, name: str, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
     """Ask a run to stop. RUN looks like 20260207_013000, or is `latest`.
 
     Whichever process or machine carries it out notices within seconds: it begins nothing new, lets
     what is paid for settle, and ends CANCELLED with what remains. A run whose process is gone, 90
     seconds after its last sign of life, is CANCELLED at once. One that has ended is left as it is.
     """
-    whose, told = run_async(_cancelled(asked, name, tenant=tenant))
+    whose, told = run_async(_request_cancel(asked, name, tenant=tenant))
     if as_json:
-        show_json(_told_json(whose, told))
+        print_json(_to_cancel_json(whose, told))
     else:
-        say(_told_text(whose, told))
+        print_text(_format_cancel(whose, told))
 
 
-async def _cancelled(asked: Asked, name: str, *, tenant: str | None) -> tuple[TenantId, Cancelled]:
-    from stoker.runs.cancel import cancelled
+async def _request_cancel(
+    asked: CommandContext, name: str, *, tenant: str | None
+) -> tuple[TenantId, CancelResult]:
+    from stoker.runs.cancel import request_cancel
     from stoker.runs.service import Runner
 
-    async with asked.app() as app:
-        whose = one_tenant(app.settings, tenant)
+    async with asked.open_app() as app:
+        whose = choose_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
-        run = await found_run(store, name)
+        run = await get_run_or_exit(store, name)
         runner = Runner(clock=app.clock, observer=app.observer)
-        return whose, await cancelled(store, run, by=_who(), runner=runner)
+        return whose, await request_cancel(store, run, by=_get_user(), runner=runner)
 
 
-def _who() -> str:
+def _get_user() -> str:
     """Return who says so, and where: the account this process runs under, and its machine."""
     import os
     import pwd
@@ -62,10 +64,10 @@ def _who() -> str:
     return clean_text(f"{name}@{socket.gethostname()}")
 
 
-def _told_text(whose: TenantId, told: Cancelled) -> str:
+def _format_cancel(whose: TenantId, told: CancelResult) -> str:
     run, request = told.run, told.request
     called = f"run {run.name} of {whose}"
-    if told.gone:
+    if told.process_died:
         left = len(run.manifest.remaining)
         remain = f", and {left} companies remain" if left else ""
         return (
@@ -82,7 +84,7 @@ def _told_text(whose: TenantId, told: Cancelled) -> str:
     )
 
 
-def _told_json(whose: TenantId, told: Cancelled) -> Json:
+def _to_cancel_json(whose: TenantId, told: CancelResult) -> Json:
     run, request = told.run, told.request
     return {
         "tenant": whose,
@@ -92,6 +94,6 @@ def _told_json(whose: TenantId, told: Cancelled) -> Json:
         "reason": run.reason,
         "asked_by": request.by if request else None,
         "asked_at": request.at.isoformat() if request else None,
-        "process_gone": told.gone,
+        "process_gone": told.process_died,
         "remaining": list(run.manifest.remaining),
     }

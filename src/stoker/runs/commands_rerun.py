@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError, ConflictError
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import pass_asked, run_async, takes_json
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import json_option, pass_context, run_async
 from stoker.enrichment.model import KIND as NIGHTLY
-from stoker.runs.run_argument import found_run
+from stoker.runs.run_argument import get_run_or_exit
 
 if TYPE_CHECKING:
     from stoker.base.types import TenantId
-    from stoker.cli.output import Asked, Exit
+    from stoker.cli.output import CommandContext, Exit
     from stoker.runs.model import Run
 
-STARTS = {  # by kind of run: the command that starts one now
+START_COMMANDS = {  # by kind of run: the command that starts one now
     NIGHTLY: "stoker.nightly.commands:nightly",
     "pulls": "stoker.pulls.commands:run",
     "plan": "stoker.pulls.commands:plan",
@@ -31,12 +31,17 @@ STARTS = {  # by kind of run: the command that starts one now
 @click.command()
 @click.argument("name", metavar="RUN")
 @click.option("--again", is_flag=True, help="Of a night, also the companies that were done.")
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 @click.pass_context
 def rerun(
-    ctx: click.Context, asked: Asked, name: str, again: bool, tenant: str | None, as_json: bool
+    ctx: click.Context,
+    asked: CommandContext,
+    name: str,
+    again: bool,
+    tenant: str | None,
+    as_json: bool,
 ) -> Exit | None:
     """Do again what a run did, as a new run now. RUN looks like 20260207_013000, or is `latest`.
 
@@ -44,14 +49,14 @@ def rerun(
     for twice. Any other kind is started anew for the tenant, as by its own command, and ends,
     prints and exits as that does.
     """
-    whose, run = run_async(_to_repeat(asked, name, tenant=tenant))
-    if run.kind not in STARTS:
+    whose, run = run_async(_get_run_to_repeat(asked, name, tenant=tenant))
+    if run.kind not in START_COMMANDS:
         raise ConfigError(f"run {run.name} is of kind {run.kind}, which no command starts")
     if again and run.kind != NIGHTLY:
         raise ConfigError(
             f"--again is about nights, and run {run.name} is of kind {run.kind}; leave it out"
         )
-    module, command = STARTS[run.kind].split(":")
+    module, command = START_COMMANDS[run.kind].split(":")
     chosen = {"from_run": run.name, "again": again} if run.kind == NIGHTLY else {}
     ended: Exit | None = ctx.invoke(
         getattr(import_module(module), command), tenants=(whose,), as_json=as_json, **chosen
@@ -59,20 +64,22 @@ def rerun(
     return ended
 
 
-async def _to_repeat(asked: Asked, name: str, *, tenant: str | None) -> tuple[TenantId, Run]:
+async def _get_run_to_repeat(
+    asked: CommandContext, name: str, *, tenant: str | None
+) -> tuple[TenantId, Run]:
     """Return a run that has ended, and whose it is. Raises what stands in the way of repeating."""
     from stoker.runs.model import RunState
 
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
-        run = await found_run(store, name)
+        run = await get_run_or_exit(store, name)
         if run.state is RunState.RUNNING:
             raise ConflictError(
                 f"run {run.name} of {whose} is still running; stop it first with: "
                 f"stoker runs cancel {run.name} --tenant {whose}"
             )
-        if run.kind == NIGHTLY and not await store.nights.count_units(run.name):
+        if run.kind == NIGHTLY and not await store.nights.count_items(run.name):
             raise ConfigError(
                 f"run {run.name} of {whose} had chosen no companies, so there are none to repeat; "
                 f"do a night with: stoker nightly --tenant {whose}"

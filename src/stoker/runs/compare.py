@@ -15,7 +15,7 @@ from stoker.runs.model import Run, StepTiming
 
 ABSENT = "–"
 
-FIRST_FEW = 5
+MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,14 @@ class Difference:
     other: str
 
 
-def compared(one: Run, other: Run) -> list[Difference]:
+def diff_runs(one: Run, other: Run) -> list[Difference]:
     """Return what differs, sorted by name; nothing for runs that went the same way.
 
     The other way round gives the same differences with their sides changed. Seconds that agree
     to the millisecond are the same.
     """
-    left = {**dict(_facts(one)), **dict(_only_here(one, other))}
-    right = {**dict(_facts(other)), **dict(_only_here(other, one))}
+    left = {**dict(_list_facts(one)), **dict(_list_unique(one, other))}
+    right = {**dict(_list_facts(other)), **dict(_list_unique(other, one))}
     return [
         Difference(what=what, one=left.get(what, ABSENT), other=right.get(what, ABSENT))
         for what in sorted(left.keys() | right.keys())
@@ -42,7 +42,7 @@ def compared(one: Run, other: Run) -> list[Difference]:
     ]
 
 
-def _facts(run: Run) -> Iterator[tuple[str, str]]:
+def _list_facts(run: Run) -> Iterator[tuple[str, str]]:
     manifest = run.manifest
     yield "kind", run.kind
     yield "state", run.state.value
@@ -52,23 +52,23 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if manifest.resume_at is not None:
         yield "resume_at", manifest.resume_at.isoformat()
     yield "config_hash", manifest.config_hash or ABSENT
-    yield from _flat("config", manifest.config)
-    yield from _flat("caps", manifest.caps)
-    yield from _flat("cost", manifest.cost)
-    yield from _flat("counts", manifest.counts)
-    yield from _timed("steps", manifest.steps)
-    yield from _timed("sources", manifest.sources)
+    yield from _flatten("config", manifest.config)
+    yield from _flatten("caps", manifest.caps)
+    yield from _flatten("cost", manifest.cost)
+    yield from _flatten("counts", manifest.counts)
+    yield from _list_timings("steps", manifest.steps)
+    yield from _list_timings("sources", manifest.sources)
 
 
-def _flat(name: str, value: Json) -> Iterator[tuple[str, str]]:
+def _flatten(name: str, value: Json) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _flat(f"{name}.{key}", inner)
+            yield from _flatten(f"{name}.{key}", inner)
     elif not isinstance(value, Mapping) or "." in name:
         yield name, compact_json(value)
 
 
-def _timed(name: str, timings: Sequence[StepTiming]) -> Iterator[tuple[str, str]]:
+def _list_timings(name: str, timings: Sequence[StepTiming]) -> Iterator[tuple[str, str]]:
     # A step that was done in several goes counts as one, or each go would look like a difference.
     seconds: dict[str, float] = {}
     items: dict[str, int] = {}
@@ -80,28 +80,28 @@ def _timed(name: str, timings: Sequence[StepTiming]) -> Iterator[tuple[str, str]
         yield f"{name}.{step}.items", str(items[step])
 
 
-def _only_here(run: Run, other: Run) -> Iterator[tuple[str, str]]:
+def _list_unique(run: Run, other: Run) -> Iterator[tuple[str, str]]:
     mine, theirs = run.manifest, other.manifest
-    yield "selected", _list_text(mine.selected, theirs.selected)
-    yield "remaining", _list_text(mine.remaining, theirs.remaining)
-    yield "lacking", _list_text(mine.lacking, theirs.lacking)
-    yield "reasons", _list_text(mine.reasons, theirs.reasons)
+    yield "selected", _format_list(mine.selected, theirs.selected)
+    yield "remaining", _format_list(mine.remaining, theirs.remaining)
+    yield "lacking", _format_list(mine.lacking, theirs.lacking)
+    yield "reasons", _format_list(mine.reasons, theirs.reasons)
 
 
-def _list_text(mine: Sequence[str], theirs: Sequence[str]) -> str:
+def _format_list(mine: Sequence[str], theirs: Sequence[str]) -> str:
     if list(mine) == list(theirs):
         return str(len(mine))
     only = sorted(set(mine) - set(theirs))
     if only:
-        return f"{len(mine)}, {len(only)} only here: {_few(only)}"
+        return f"{len(mine)}, {len(only)} only here: {_format_few(only)}"
     if set(mine) != set(theirs):
         return str(len(mine))
     same = next(
         (n for n, pair in enumerate(zip(mine, theirs, strict=False)) if len({*pair}) > 1), 0
     )
-    return f"{len(mine)} in another order, from {same + 1} on: {_few(mine[same:])}"
+    return f"{len(mine)} in another order, from {same + 1} on: {_format_few(mine[same:])}"
 
 
-def _few(texts: Sequence[str]) -> str:
-    more = ", …" if len(texts) > FIRST_FEW else ""
-    return ", ".join(texts[:FIRST_FEW]) + more
+def _format_few(texts: Sequence[str]) -> str:
+    more = ", …" if len(texts) > MAX_LISTED else ""
+    return ", ".join(texts[:MAX_LISTED]) + more

@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.base.types import Json, in_utc
-from stoker.files.durable import meaning
-from stoker.runs.json_lines import ChainedLines
-from stoker.runs.model import CancelRequest, Run, run_from_json, run_json
+from stoker.base.types import Json, to_utc
+from stoker.files.durable import translate_os_error
+from stoker.runs.json_lines import ChecksummedLines
+from stoker.runs.model import CancelRequest, Run, parse_run, to_run_json
 
-FORMAT = 1  # of run.json, cancel.json and index.json; rises when an older Stoker could misread them
+FORMAT_VERSION = (
+    1  # of run.json, cancel.json and index.json; rises when an older Stoker could misread them
+)
 
-_MEND = "put it back from a backup, or move its folder away to give this run up"
+_REPAIR_HINT = "put it back from a backup, or move its folder away to give this run up"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """A run as its file has it; once it has ended, with how far each of its artifacts goes."""
 
     run: Run
@@ -37,46 +39,50 @@ class Record:
         return 1 + sum(int(str(head["rows"])) for head in self.artifacts.values())
 
 
-def head_of(lines: ChainedLines) -> dict[str, Json]:
+def to_artifact_head(lines: ChecksummedLines) -> dict[str, Json]:
     """Return how far an artifact goes, as it is written into its run's file."""
-    return {"rows": lines.mark.rows, "chain": lines.mark.chain}
+    return {"rows": lines.position.rows, "chain": lines.position.chain}
 
 
-def refuse_changed(lines: ChainedLines, head: Mapping[str, Json] | None) -> None:
+def check_unchanged(lines: ChecksummedLines, head: Mapping[str, Json] | None) -> None:
     """Raise ConfigError unless an artifact, all told, goes as far as its ended run says."""
-    if head is not None and (lines.torn or head != head_of(lines)):
+    if head is not None and (lines.partial_bytes or head != to_artifact_head(lines)):
         raise ConfigError(f"{lines.path} is not as its run left it; put it back from a backup")
 
 
-def record_bytes(record: Record) -> bytes:
+def to_record_bytes(record: RunRecord) -> bytes:
     """Return the content of a run's file."""
     artifacts = {name: dict(head) for name, head in record.artifacts.items()}
-    return json_bytes({"format": FORMAT, **run_json(record.run), "artifacts": artifacts})
+    return to_json_bytes(
+        {"format": FORMAT_VERSION, **to_run_json(record.run), "artifacts": artifacts}
+    )
 
 
-def read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> RunRecord | None:
     """Return what a run's file says; None when there is none."""
     found = read_object(path)
     if found is None:
         return None
-    refuse_newer(found, path)
+    check_format(found, path)
     run_part = {key: found[key] for key in found.keys() - {"format", "artifacts"}}
     try:
-        run = run_from_json(run_part)
+        run = parse_run(run_part)
         artifacts: dict[str, dict[str, Json]] = {
             name: {"rows": int(head["rows"]), "chain": str(head["chain"])}
             for name, head in found.get("artifacts", {}).items()
         }
     except (StokerError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, str(error)) from error
+        raise build_damage_error(path, str(error)) from error
     if run.name != path.parent.name:
-        raise damaged(path, f"it tells of run {run.name}")
-    return Record(run, artifacts)
+        raise build_damage_error(path, f"it tells of run {run.name}")
+    return RunRecord(run, artifacts)
 
 
-def request_bytes(request: CancelRequest) -> bytes:
+def to_request_bytes(request: CancelRequest) -> bytes:
     """Return the content of the file that asks a run to stop."""
-    return json_bytes({"format": FORMAT, "by": request.by, "at": in_utc(request.at).isoformat()})
+    return to_json_bytes(
+        {"format": FORMAT_VERSION, "by": request.by, "at": to_utc(request.at).isoformat()}
+    )
 
 
 def read_request(path: Path) -> CancelRequest | None:
@@ -84,22 +90,22 @@ def read_request(path: Path) -> CancelRequest | None:
     found = read_object(path)
     if found is None:
         return None
-    refuse_newer(found, path)
+    check_format(found, path)
     try:
-        return CancelRequest(by=str(found["by"]), at=in_utc(datetime.fromisoformat(found["at"])))
+        return CancelRequest(by=str(found["by"]), at=to_utc(datetime.fromisoformat(found["at"])))
     except (StokerError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, str(error)) from error
+        raise build_damage_error(path, str(error)) from error
 
 
-def index_entry(run: Run) -> dict[str, Json]:
+def to_index_entry(run: Run) -> dict[str, Json]:
     """Return what the index says of a run."""
     ended = None if run.ended_at is None else run.ended_at.isoformat()
     return {"kind": run.kind, "state": run.state.value, "ended_at": ended, "reason": run.reason}
 
 
-def index_bytes(entries: Mapping[str, Json]) -> bytes:
+def to_index_bytes(entries: Mapping[str, Json]) -> bytes:
     """Return the content of an index."""
-    return json_bytes({"format": FORMAT, "runs": entries})
+    return to_json_bytes({"format": FORMAT_VERSION, "runs": entries})
 
 
 def read_index(path: Path) -> dict[str, Any] | None:
@@ -110,7 +116,7 @@ def read_index(path: Path) -> dict[str, Any] | None:
         return None
     if found is None or not isinstance(found.get("format"), int):
         return None
-    refuse_newer(found, path)
+    check_format(found, path)
     entries = found.get("runs")
     sound = isinstance(entries, dict) and all(
         isinstance(entry, dict) and {"kind", "state"} <= entry.keys() for entry in entries.values()
@@ -118,7 +124,7 @@ def read_index(path: Path) -> dict[str, Any] | None:
     return entries if sound else None
 
 
-def json_bytes(value: Mapping[str, Json]) -> bytes:
+def to_json_bytes(value: Mapping[str, Json]) -> bytes:
     """Return JSON for people."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return text.encode() + b"\n"
@@ -131,26 +137,26 @@ def read_object(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise meaning(error, path) from error
+        raise translate_os_error(error, path) from error
     except (ValueError, RecursionError) as error:
-        raise damaged(path, str(error)) from error
+        raise build_damage_error(path, str(error)) from error
     if not isinstance(found, dict):
-        raise damaged(path, "it holds no JSON object")
+        raise build_damage_error(path, "it holds no JSON object")
     return found
 
 
-def damaged(path: Path, why: str) -> ConfigError:
+def build_damage_error(path: Path, why: str) -> ConfigError:
     """Return the error that says so, and what can be done."""
-    return ConfigError(f"{path} is damaged ({why}); {_MEND}")
+    return ConfigError(f"{path} is damaged ({why}); {_REPAIR_HINT}")
 
 
-def refuse_newer(found: Mapping[str, Any], path: Path) -> None:
+def check_format(found: Mapping[str, Any], path: Path) -> None:
     """Raise ConfigError when a file was written by a Stoker newer than this one."""
     version = found.get("format")
     if not isinstance(version, int):
-        raise damaged(path, "it does not say its format")
-    if version > FORMAT:
+        raise build_damage_error(path, "it does not say its format")
+    if version > FORMAT_VERSION:
         raise ConfigError(
-            f"{path} has format {version}, newer than this Stoker knows ({FORMAT}); "
+            f"{path} has format {version}, newer than this Stoker knows ({FORMAT_VERSION}); "
             "upgrade Stoker, nothing was changed"
         )

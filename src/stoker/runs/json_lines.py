@@ -17,146 +17,149 @@ from typing import BinaryIO
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
-from stoker.files.durable import Disk, meaning
+from stoker.files.durable import Disk, translate_os_error
 
-FIRST = "0" * 16
+FIRST_CHAIN = "0" * 16
 
-_SEAL = re.compile(rb'\{"chain":"([0-9a-f]{16})","rows":([0-9]{1,12})\}\n')
+_CHECKSUM_LINE = re.compile(rb'\{"chain":"([0-9a-f]{16})","rows":([0-9]{1,12})\}\n')
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LinePosition:
     """How far a file goes: where its last whole batch ends, and what vouches for it."""
 
     end: int = 0
     rows: int = 0
-    chain: str = FIRST
+    chain: str = FIRST_CHAIN
 
     @property
-    def seal(self) -> bytes:
+    def checksum_line(self) -> bytes:
         """The line that closes the last batch; none in an empty file."""
-        return _seal(self.chain, self.rows) if self.end else b""
+        return _build_checksum_line(self.chain, self.rows) if self.end else b""
 
-    def after(self, lines: Sequence[bytes]) -> Mark:
+    def advance(self, lines: Sequence[bytes]) -> LinePosition:
         """Return the mark once these lines and their seal are there too."""
         chain = hashlib.sha256(self.chain.encode() + b"".join(lines)).hexdigest()[:16]
         rows = self.rows + len(lines)
-        return Mark(self.end + sum(map(len, lines)) + len(_seal(chain, rows)), rows, chain)
+        return LinePosition(
+            self.end + sum(map(len, lines)) + len(_build_checksum_line(chain, rows)), rows, chain
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredLine:
     """One record, and where it stands in its file."""
 
     start: int
     line: bytes
 
 
-class ChainedLines:
+class ChecksummedLines:
     """One file, followed from where we last left off."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.mark = Mark()
-        self.torn = 0  # bytes after the last whole batch when we last looked
-        self.anew = 0  # how often the file turned out not to be the one we knew
+        self.position = LinePosition()
+        self.partial_bytes = 0  # bytes after the last whole batch when we last looked
+        self.restarts = 0  # how often the file turned out not to be the one we knew
 
-    def news(self) -> Iterator[Row]:
+    def read_new(self) -> Iterator[StoredLine]:
         """Yield the records of every whole batch since the last look; a torn end is left out.
 
         Raises ConfigError when a batch that others were built upon is damaged. When the file is
-        not the one we knew, `anew` has risen and everything comes again from the beginning.
+        not the one we knew, `restarts` has risen and everything comes again from the beginning.
         """
-        self.torn = 0
+        self.partial_bytes = 0
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
-            self._forget()
+            self._reset()
             return
         except OSError as error:
-            raise meaning(error, self.path) from error
+            raise translate_os_error(error, self.path) from error
         with file:
-            self._resume(file)
-            yield from self._batches(file)
+            self._seek_position(file)
+            yield from self._read_batches(file)
 
-    def append(self, records: Sequence[Mapping[str, Json]], *, disk: Disk) -> Iterator[Row]:
+    def append(self, records: Sequence[Mapping[str, Json]], *, disk: Disk) -> Iterator[StoredLine]:
         """Add one batch, all of it or nothing, and durable when this returns; yield its rows.
 
         The caller is the only writer and has just heard the news.
         """
-        lines = [line_of(record) for record in records]
-        after = self.mark.after(lines)
-        disk.extend(self.path, b"".join([*lines, after.seal]), end=self.mark.end)
-        start, self.mark = self.mark.end, after
-        return _rows(start, lines)
+        lines = [to_line(record) for record in records]
+        after = self.position.advance(lines)
+        disk.append(self.path, b"".join([*lines, after.checksum_line]), end=self.position.end)
+        start, self.position = self.position.end, after
+        return _to_rows(start, lines)
 
-    def mend(self, *, disk: Disk) -> Path | None:
+    def repair_tail(self, *, disk: Disk) -> Path | None:
         """Cut a torn end off, kept in a file of its own, and return which; None if all is whole.
 
         News it meets on the way is not told again.
         """
-        for _ in self.news():
+        for _ in self.read_new():
             pass
-        if not self.torn:
+        if not self.partial_bytes:
             return None
         with self.path.open("rb") as file:
-            file.seek(self.mark.end)
+            file.seek(self.position.end)
             tail = file.read()
         aside = self.path.with_name(f"{self.path.name}.torn-{hashlib.sha256(tail).hexdigest()[:8]}")
         disk.replace(aside, tail)
-        disk.cut(self.path, end=self.mark.end)
+        disk.truncate(self.path, end=self.position.end)
         return aside
 
-    def _resume(self, file: BinaryIO) -> None:
+    def _seek_position(self, file: BinaryIO) -> None:
         # The seal we stopped at vouches for everything before it, so one look at it is enough.
-        start = self.mark.end - len(self.mark.seal)
+        start = self.position.end - len(self.position.checksum_line)
         file.seek(start)
-        if file.read(len(self.mark.seal)) != self.mark.seal:
-            self._forget()
+        if file.read(len(self.position.checksum_line)) != self.position.checksum_line:
+            self._reset()
             file.seek(0)
 
-    def _forget(self) -> None:
-        if self.mark.end:
-            self.mark = Mark()
-            self.anew += 1
+    def _reset(self) -> None:
+        if self.position.end:
+            self.position = LinePosition()
+            self.restarts += 1
 
-    def _batches(self, file: BinaryIO) -> Iterator[Row]:
+    def _read_batches(self, file: BinaryIO) -> Iterator[StoredLine]:
         lines: list[bytes] = []
         broken = False
         for line in file:
-            self.torn += len(line)
+            self.partial_bytes += len(line)
             if broken:
-                raise self._damaged()
-            if _SEAL.fullmatch(line):
-                after = self.mark.after(lines)
-                if line == after.seal:
-                    yield from _rows(self.mark.end, lines)
-                    self.mark, lines, self.torn = after, [], 0
+                raise self._build_damage_error()
+            if _CHECKSUM_LINE.fullmatch(line):
+                after = self.position.advance(lines)
+                if line == after.checksum_line:
+                    yield from _to_rows(self.position.end, lines)
+                    self.position, lines, self.partial_bytes = after, [], 0
                     continue
                 broken = True  # the last batch may be torn; one with others after it is damaged
             lines.append(line)
 
-    def _damaged(self) -> ConfigError:
+    def _build_damage_error(self) -> ConfigError:
         return ConfigError(
-            f"{self.path} is damaged after line {self.mark.rows}; put it back from a backup, or "
+            f"{self.path} is damaged after line {self.position.rows}; put it back from a backup, "
+            "or "
             "move its folder away to give this run up"
         )
 
 
-def line_of(record: Mapping[str, Json]) -> bytes:
+def to_line(record: Mapping[str, Json]) -> bytes:
     """Return a record as its line; PermanentError when it would be taken for a seal."""
     line = compact_json(record).encode() + b"\n"
-    if _SEAL.fullmatch(line):
+    if _CHECKSUM_LINE.fullmatch(line):
         raise PermanentError("a record of only `chain` and `rows` cannot be kept; add another key")
     return line
 
 
-def _seal(chain: str, rows: int) -> bytes:
+def _build_checksum_line(chain: str, rows: int) -> bytes:
     # Rows are counted over the whole file, so that a seal says all that a mark needs to know.
     return b'{"chain":"%s","rows":%d}\n' % (chain.encode(), rows)
 
 
-def _rows(start: int, lines: Sequence[bytes]) -> Iterator[Row]:
+def _to_rows(start: int, lines: Sequence[bytes]) -> Iterator[StoredLine]:
     for line in lines:
-        yield Row(start, line)
+        yield StoredLine(start, line)
         start += len(line)

@@ -17,37 +17,37 @@ from pathlib import Path
 from typing import Any
 
 from stoker.base.errors import ConfigError, ConflictError, PermanentError
-from stoker.base.types import Enriched, Job, JobScore, Json, in_utc
-from stoker.db.codec import kept_json, kept_text
+from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
+from stoker.db.codec import validate_json, validate_text
 from stoker.files.durable import Disk
-from stoker.runs.json_files import Record, head_of, refuse_changed
+from stoker.runs.json_files import RunRecord, check_unchanged, to_artifact_head
 from stoker.runs.json_folders import RunFolders
-from stoker.runs.json_lines import ChainedLines
-from stoker.runs.json_tables import ENRICHED, JOBS, SCORES, KeyedLines, Shape, Value
+from stoker.runs.json_lines import ChecksummedLines
+from stoker.runs.json_tables import ENRICHED, JOBS, SCORES, IndexedLines, RecordType, Value
 from stoker.runs.model import (
     CancelRequest,
     Run,
     RunKey,
     RunState,
-    Weight,
-    kept_request,
-    kept_run,
-    run_name,
+    StorageSize,
+    format_run_name,
+    validate_cancel_request,
+    validate_run,
 )
 
-PATIENCE = timedelta(seconds=30)  # how long a writer waits for another one
+LOCK_TIMEOUT = timedelta(seconds=30)  # how long a writer waits for another one
 
-_ARTIFACT = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
-_TABLES = 6  # artifacts whose ids are kept at hand: those of two runs
+_MAX_TABLES = 6  # artifacts whose ids are kept at hand: those of two runs
 
 
-class JsonRuns:
+class JsonRunStore:
     """A `RunStore` in a folder; its verbs do their file work in threads."""
 
-    def __init__(self, folder: Path, *, disk: Disk, patience: timedelta = PATIENCE) -> None:
+    def __init__(self, folder: Path, *, disk: Disk, patience: timedelta = LOCK_TIMEOUT) -> None:
         self._folders = RunFolders(folder, disk=disk, patience=patience)
-        self._tables: OrderedDict[tuple[str, str], KeyedLines[Any]] = OrderedDict()
+        self._tables: OrderedDict[tuple[str, str], IndexedLines[Any]] = OrderedDict()
         self._tables_lock = threading.Lock()
 
     async def write_run(self, run: Run) -> None:
@@ -61,12 +61,12 @@ class JsonRuns:
 
         For artifacts of a caller's own; postings, enriched and scores have verbs that know them.
         """
-        if not _ARTIFACT.fullmatch(artifact) or artifact in {"jobs", "enriched", "scores"}:
+        if not _ARTIFACT_NAME.fullmatch(artifact) or artifact in {"jobs", "enriched", "scores"}:
             raise PermanentError(
                 f"{artifact!r} cannot name an artifact; use a-z, 0-9 and '_', other than "
                 "jobs, enriched and scores"
             )
-        kept = [kept_json(record, what="a record") for record in records]
+        kept = [validate_json(record, what="a record") for record in records]
         await asyncio.to_thread(self._write_jsonl, key, artifact, kept)
 
     async def read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
@@ -74,169 +74,181 @@ class JsonRuns:
         return await asyncio.to_thread(self._read_jsonl, at, artifact)
 
     async def insert_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._insert_run, kept_run(run))
+        await asyncio.to_thread(self._insert_run, validate_run(run))
 
     async def finish_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._finish_run, kept_run(run))
+        await asyncio.to_thread(self._finish_run, validate_run(run))
 
-    async def run(self, at: datetime) -> Run | None:
-        record = await asyncio.to_thread(self._record, at)
+    async def find_run(self, at: datetime) -> Run | None:
+        record = await asyncio.to_thread(self._find_record, at)
         return record.run if record else None
 
-    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
         """Return runs, newest first; one whose file is damaged is left to `checks` to tell of."""
         if kind is not None:
-            kept_text(kind, what="a run's kind")
-        return await asyncio.to_thread(self._runs, kind, limit)
+            validate_text(kind, what="a run's kind")
+        return await asyncio.to_thread(self._list_runs, kind, limit)
 
-    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        return await asyncio.to_thread(self._ask_to_cancel, at, kept_request(request))
+    async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        return await asyncio.to_thread(self._request_cancel, at, validate_cancel_request(request))
 
-    async def cancel_request(self, at: datetime) -> CancelRequest | None:
-        return await asyncio.to_thread(self._cancel_request, at)
+    async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
+        return await asyncio.to_thread(self._find_cancel_request, at)
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
-        return await asyncio.to_thread(self._insert, key, JOBS, jobs)
+        return await asyncio.to_thread(self._insert_rows, key, JOBS, jobs)
 
-    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
-        return await asyncio.to_thread(self._insert, key, ENRICHED, enriched)
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
+        return await asyncio.to_thread(self._insert_rows, key, ENRICHED, enriched)
 
     async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
-        return await asyncio.to_thread(self._insert, key, SCORES, scores)
+        return await asyncio.to_thread(self._insert_rows, key, SCORES, scores)
 
-    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
-        return await asyncio.to_thread(self._page, at, JOBS, after, limit)
+    async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        return await asyncio.to_thread(self._list_page, at, JOBS, after, limit)
 
-    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
-        return await asyncio.to_thread(self._page, at, ENRICHED, after, limit)
+    async def list_enriched(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[EnrichedJob]:
+        return await asyncio.to_thread(self._list_page, at, ENRICHED, after, limit)
 
-    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
-        return await asyncio.to_thread(self._page, at, SCORES, after, limit)
+    async def list_scores(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[JobScore]:
+        return await asyncio.to_thread(self._list_page, at, SCORES, after, limit)
 
-    async def weigh(self, ats: Sequence[datetime]) -> Weight:
-        return await asyncio.to_thread(lambda: self._weighed(ats)[1])
+    async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        return await asyncio.to_thread(lambda: self._measure_runs(ats)[1])
 
-    async def prune(self, ats: Sequence[datetime]) -> Weight:
-        return await asyncio.to_thread(self._prune, ats)
+    async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        return await asyncio.to_thread(self._delete_runs, ats)
 
-    def troubles(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """Return a sentence for everything here that a person should look at."""
-        return self._folders.troubles()
+        return self._folders.list_problems()
 
     def _insert_run(self, run: Run) -> None:
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
-        with self._folders.writing():
-            if self._folders.path(run.name).exists():
+        with self._folders.open_for_writing():
+            if self._folders.get_path(run.name).exists():
                 raise ConflictError(f"there is already a run {run.name}")
-            self._folders.add(run)
+            self._folders.add_run(run)
 
     def _finish_run(self, run: Run) -> None:
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
-        with self._folders.writing():
-            self._fence(run.key)
+        with self._folders.open_for_writing():
+            self._require_running(run.key)
             heads = {}
-            for artifact in self._folders.artifacts(run.name):
-                lines = ChainedLines(self._folders.path(run.name) / f"{artifact}.jsonl")
-                lines.mend(disk=self._folders.disk)
-                heads[artifact] = head_of(lines)
-            self._folders.change(Record(run, heads))
+            for artifact in self._folders.list_artifacts(run.name):
+                lines = ChecksummedLines(self._folders.get_path(run.name) / f"{artifact}.jsonl")
+                lines.repair_tail(disk=self._folders.disk)
+                heads[artifact] = to_artifact_head(lines)
+            self._folders.update_record(RunRecord(run, heads))
 
-    def _ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        with self._folders.writing():
-            record = self._record(at)
+    def _request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        with self._folders.open_for_writing():
+            record = self._find_record(at)
             if record is None or record.run.state is not RunState.RUNNING:
                 return None
             name = record.run.name
-            if (earlier := self._folders.request(name)) is not None:
+            if (earlier := self._folders.find_cancel_request(name)) is not None:
                 return earlier
-            self._folders.ask(name, request)
+            self._folders.write_cancel_request(name, request)
             return request
 
-    def _cancel_request(self, at: datetime) -> CancelRequest | None:
-        moment = in_utc(at, what="a run's timestamp")
-        return None if moment.microsecond else self._folders.request(run_name(moment))
+    def _find_cancel_request(self, at: datetime) -> CancelRequest | None:
+        moment = to_utc(at, what="a run's timestamp")
+        return (
+            None
+            if moment.microsecond
+            else self._folders.find_cancel_request(format_run_name(moment))
+        )
 
-    def _insert(self, key: RunKey, shape: Shape[Value], values: Sequence[Value]) -> int:
-        with self._folders.writing():
-            self._fence(key)
-            kept = [shape.kept(value) for value in values]
-            name = run_name(key.at)
-            known = None if shape is JOBS else self._table(name, JOBS).ids()
-            return self._table(name, shape).add(kept, known=known, disk=self._folders.disk)
+    def _insert_rows(self, key: RunKey, shape: RecordType[Value], values: Sequence[Value]) -> int:
+        with self._folders.open_for_writing():
+            self._require_running(key)
+            kept = [shape.validate(value) for value in values]
+            name = format_run_name(key.at)
+            known = None if shape is JOBS else self._get_table(name, JOBS).list_ids()
+            return self._get_table(name, shape).add_new(kept, known=known, disk=self._folders.disk)
 
     def _write_jsonl(self, key: RunKey, artifact: str, records: list[dict[str, Json]]) -> None:
-        with self._folders.writing():
-            self._fence(key)
-            lines = ChainedLines(self._folders.path(run_name(key.at)) / f"{artifact}.jsonl")
-            lines.mend(disk=self._folders.disk)
+        with self._folders.open_for_writing():
+            self._require_running(key)
+            lines = ChecksummedLines(
+                self._folders.get_path(format_run_name(key.at)) / f"{artifact}.jsonl"
+            )
+            lines.repair_tail(disk=self._folders.disk)
             if records:
                 lines.append(records, disk=self._folders.disk)
 
     def _read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
-        record = self._record(at)
-        if record is None or not _ARTIFACT.fullmatch(artifact):
+        record = self._find_record(at)
+        if record is None or not _ARTIFACT_NAME.fullmatch(artifact):
             return []
-        lines = ChainedLines(self._folders.path(record.run.name) / f"{artifact}.jsonl")
-        records = [json.loads(row.line) for row in lines.news()]
-        refuse_changed(lines, record.artifacts.get(artifact))
+        lines = ChecksummedLines(self._folders.get_path(record.run.name) / f"{artifact}.jsonl")
+        records = [json.loads(row.line) for row in lines.read_new()]
+        check_unchanged(lines, record.artifacts.get(artifact))
         return records
 
-    def _record(self, at: datetime) -> Record | None:
-        moment = in_utc(at, what="a run's timestamp")
-        return None if moment.microsecond else self._folders.record(run_name(moment))
+    def _find_record(self, at: datetime) -> RunRecord | None:
+        moment = to_utc(at, what="a run's timestamp")
+        return None if moment.microsecond else self._folders.find_record(format_run_name(moment))
 
-    def _runs(self, kind: str | None, limit: int | None) -> list[Run]:
-        kinds = self._folders.kinds() if kind is not None else {}
+    def _list_runs(self, kind: str | None, limit: int | None) -> list[Run]:
+        kinds = self._folders.read_kinds() if kind is not None else {}
         found: list[Run] = []
-        for name in self._folders.names():
+        for name in self._folders.list_names():
             if limit is not None and len(found) >= limit:
                 break
             if kind is not None and kinds.get(name, kind) != kind:
                 continue
             try:
-                record = self._folders.record(name)
+                record = self._folders.find_record(name)
             except ConfigError:
                 continue
             if record and kind in (None, record.run.kind):
                 found.append(record.run)
         return found
 
-    def _page(self, at: datetime, shape: Shape[Value], after: str, limit: int) -> list[Value]:
-        kept_text(after, what="a posting's id")
-        record = self._record(at)
+    def _list_page(
+        self, at: datetime, shape: RecordType[Value], after: str, limit: int
+    ) -> list[Value]:
+        validate_text(after, what="a posting's id")
+        record = self._find_record(at)
         if record is None:
             return []
-        return self._table(record.run.name, shape).page(record, after=after, limit=limit)
+        return self._get_table(record.run.name, shape).read_page(record, after=after, limit=limit)
 
-    def _weighed(self, ats: Sequence[datetime]) -> tuple[list[str], Weight]:
-        there = {record.run.name: record for at in ats if (record := self._record(at))}
+    def _measure_runs(self, ats: Sequence[datetime]) -> tuple[list[str], StorageSize]:
+        there = {record.run.name: record for at in ats if (record := self._find_record(at))}
         going = {n: r for n, r in there.items() if r.run.state is not RunState.RUNNING}
         rows = sum(record.rows for record in going.values())
-        size = sum(map(self._folders.size, going))
-        return list(going), Weight(runs=len(going), rows=rows, bytes=size)
+        size = sum(map(self._folders.measure_size, going))
+        return list(going), StorageSize(runs=len(going), rows=rows, bytes=size)
 
-    def _prune(self, ats: Sequence[datetime]) -> Weight:
-        with self._folders.writing():
-            names, weight = self._weighed(ats)
+    def _delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        with self._folders.open_for_writing():
+            names, weight = self._measure_runs(ats)
             if names:
-                self._folders.remove(names)
+                self._folders.remove_runs(names)
             return weight
 
-    def _fence(self, key: RunKey) -> None:
-        record = self._folders.record(run_name(key.at))
+    def _require_running(self, key: RunKey) -> None:
+        record = self._folders.find_record(format_run_name(key.at))
         run = record.run if record else None
         if run is None or run.state is not RunState.RUNNING or run.key != key:
             raise ConflictError("this run has ended or is not ours; nothing was written")
 
-    def _table(self, name: str, shape: Shape[Value]) -> KeyedLines[Value]:
+    def _get_table(self, name: str, shape: RecordType[Value]) -> IndexedLines[Value]:
         with self._tables_lock:
             place = (name, shape.artifact)
             if place not in self._tables:
-                path = self._folders.path(name) / f"{shape.artifact}.jsonl"
-                self._tables[place] = KeyedLines(path, shape)
-                while len(self._tables) > _TABLES:
+                path = self._folders.get_path(name) / f"{shape.artifact}.jsonl"
+                self._tables[place] = IndexedLines(path, shape)
+                while len(self._tables) > _MAX_TABLES:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(place)
             return self._tables[place]

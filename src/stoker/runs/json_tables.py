@@ -21,27 +21,27 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from stoker.base.errors import PermanentError
-from stoker.base.types import Enriched, Job, JobId, JobScore, Json, in_utc
-from stoker.db.codec import kept_enriched, kept_job, kept_score
-from stoker.files.durable import Disk, meaning
-from stoker.runs.json_files import Record, refuse_changed
-from stoker.runs.json_lines import ChainedLines, Row
+from stoker.base.types import EnrichedJob, Job, JobId, JobScore, Json, to_utc
+from stoker.db.codec import validate_enriched_job, validate_job, validate_job_score
+from stoker.files.durable import Disk, translate_os_error
+from stoker.runs.json_files import RunRecord, check_unchanged
+from stoker.runs.json_lines import ChecksummedLines, StoredLine
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape(Generic[Value]):
+class RecordType(Generic[Value]):
     """One kind of record: where it is kept, what names it, and the way there and back."""
 
     artifact: str
     id: str  # the key that holds the posting's id
-    kept: Callable[[Value], Value]
-    record: Callable[[Value], dict[str, Json]]
-    value: Callable[[Mapping[str, Any]], Value]
+    validate: Callable[[Value], Value]
+    to_record: Callable[[Value], dict[str, Json]]
+    parse: Callable[[Mapping[str, Any]], Value]
 
 
-def _job_record(job: Job) -> dict[str, Json]:
+def _to_job_record(job: Job) -> dict[str, Json]:
     return {
         "id": job.id,
         "source": job.source,
@@ -49,17 +49,17 @@ def _job_record(job: Job) -> dict[str, Json]:
         "title": job.title,
         "company": job.company,
         "location": job.location,
-        "posted_at": None if job.posted_at is None else in_utc(job.posted_at).isoformat(),
+        "posted_at": None if job.posted_at is None else to_utc(job.posted_at).isoformat(),
     }
 
 
-def _job(record: Mapping[str, Any]) -> Job:
+def _parse_job(record: Mapping[str, Any]) -> Job:
     posted = record["posted_at"]
-    posted_at = None if posted is None else in_utc(datetime.fromisoformat(posted))
+    posted_at = None if posted is None else to_utc(datetime.fromisoformat(posted))
     return Job(**{**record, "posted_at": posted_at})
 
 
-def _enriched_record(enriched: Enriched) -> dict[str, Json]:
+def _to_enriched_record(enriched: EnrichedJob) -> dict[str, Json]:
     return {
         "job": enriched.job,
         "title": enriched.title,
@@ -69,11 +69,11 @@ def _enriched_record(enriched: Enriched) -> dict[str, Json]:
     }
 
 
-def _enriched(record: Mapping[str, Any]) -> Enriched:
-    return Enriched(**{**record, "stack": tuple(record["stack"])})
+def _parse_enriched(record: Mapping[str, Any]) -> EnrichedJob:
+    return EnrichedJob(**{**record, "stack": tuple(record["stack"])})
 
 
-def _score_record(score: JobScore) -> dict[str, Json]:
+def _to_score_record(score: JobScore) -> dict[str, Json]:
     return {
         "job": score.job,
         "score": score.score,
@@ -82,86 +82,98 @@ def _score_record(score: JobScore) -> dict[str, Json]:
     }
 
 
-def _score(record: Mapping[str, Any]) -> JobScore:
+def _parse_score(record: Mapping[str, Any]) -> JobScore:
     return JobScore(**{**record, "job": JobId(record["job"])})
 
 
-JOBS = Shape(artifact="jobs", id="id", kept=kept_job, record=_job_record, value=_job)
-
-ENRICHED = Shape(
-    artifact="enriched", id="job", kept=kept_enriched, record=_enriched_record, value=_enriched
+JOBS = RecordType(
+    artifact="jobs", id="id", validate=validate_job, to_record=_to_job_record, parse=_parse_job
 )
 
-SCORES = Shape(artifact="scores", id="job", kept=kept_score, record=_score_record, value=_score)
+ENRICHED = RecordType(
+    artifact="enriched",
+    id="job",
+    validate=validate_enriched_job,
+    to_record=_to_enriched_record,
+    parse=_parse_enriched,
+)
+
+SCORES = RecordType(
+    artifact="scores",
+    id="job",
+    validate=validate_job_score,
+    to_record=_to_score_record,
+    parse=_parse_score,
+)
 
 
-class KeyedLines(Generic[Value]):
+class IndexedLines(Generic[Value]):
     """A file of records of one shape, each id once. Threads may share it."""
 
-    def __init__(self, path: Path, shape: Shape[Value]) -> None:
-        self._lines = ChainedLines(path)
-        self._shape = shape
-        self._places: dict[str, tuple[int, int]] = {}
+    def __init__(self, path: Path, shape: RecordType[Value]) -> None:
+        self._lines = ChecksummedLines(path)
+        self._record_type = shape
+        self._offsets: dict[str, tuple[int, int]] = {}
         self._sorted: list[str] = []
-        self._anew = 0
+        self._restarts = 0
         self._lock = threading.Lock()
 
-    def ids(self) -> Container[str]:
+    def list_ids(self) -> Container[str]:
         """Return the ids that are there now."""
         with self._lock:
-            self._catch_up()
-            return self._places
+            self._read_new_lines()
+            return self._offsets
 
-    def page(self, record: Record, *, after: str, limit: int) -> list[Value]:
+    def read_page(self, record: RunRecord, *, after: str, limit: int) -> list[Value]:
         """Return values in id order; ConfigError when the file is not as its ended run left it."""
         with self._lock:
-            self._catch_up()
-            refuse_changed(self._lines, record.artifacts.get(self._shape.artifact))
-            if len(self._sorted) != len(self._places):
-                self._sorted = sorted(self._places)
+            self._read_new_lines()
+            check_unchanged(self._lines, record.artifacts.get(self._record_type.artifact))
+            if len(self._sorted) != len(self._offsets):
+                self._sorted = sorted(self._offsets)
             start = bisect_right(self._sorted, after)
-            places = [self._places[key] for key in self._sorted[start:][:limit]]
-        return self._read(places)
+            places = [self._offsets[key] for key in self._sorted[start:][:limit]]
+        return self._read_values(places)
 
-    def add(self, values: Iterable[Value], *, known: Container[str] | None, disk: Disk) -> int:
+    def add_new(self, values: Iterable[Value], *, known: Container[str] | None, disk: Disk) -> int:
         """Add what is new as one batch; return how much was.
 
         PermanentError, and nothing is written, when a value's id is not among the known ones.
         The caller is the only writer.
         """
-        shape = self._shape
+        shape = self._record_type
         with self._lock:
-            self._catch_up()
-            if self._lines.torn:
-                self._lines.mend(disk=disk)
+            self._read_new_lines()
+            if self._lines.partial_bytes:
+                self._lines.repair_tail(disk=disk)
             new: dict[str, dict[str, Json]] = {}
-            for record in map(shape.record, values):
+            for record in map(shape.to_record, values):
                 job = str(record[shape.id])
                 if known is not None and job not in known:
                     raise PermanentError(f"this run has no posting {job}; nothing was written")
-                if job not in self._places:
+                if job not in self._offsets:
                     new.setdefault(job, record)
             if new:
                 rows = self._lines.append(list(new.values()), disk=disk)
-                self._remember(zip(new, rows, strict=True))
+                self._index_lines(zip(new, rows, strict=True))
             return len(new)
 
-    def _catch_up(self) -> None:
-        for row in self._lines.news():
-            self._start_anew_if_needed()
-            self._remember([(str(json.loads(row.line)[self._shape.id]), row)])
-        self._start_anew_if_needed()
+    def _read_new_lines(self) -> None:
+        for row in self._lines.read_new():
+            self._reset_if_restarted()
+            self._index_lines([(str(json.loads(row.line)[self._record_type.id]), row)])
+        self._reset_if_restarted()
 
-    def _start_anew_if_needed(self) -> None:
-        if self._anew != self._lines.anew:
-            self._anew = self._lines.anew
-            self._places, self._sorted = {}, []
+    def _reset_if_restarted(self) -> None:
+        if self._restarts != self._lines.restarts:
+            self._restarts = self._lines.restarts
+            self._offsets, self._sorted = {}, []
 
-    def _remember(self, rows: Iterable[tuple[str, Row]]) -> None:
+    def _index_lines(self, rows: Iterable[tuple[str, StoredLine]]) -> None:
         for job, row in rows:
-            self._places[job] = (row.start, len(row.line))
+            self._offsets[job] = (row.start, len(row.line))
 
-    def _read(self, places: Sequence[tuple[int, int]]) -> list[Value]:
+    def _read_values(self, places: Sequence[tuple[int, int]]) -> list[Value]:
         if not places:
             return []
         try:
@@ -169,9 +181,9 @@ class KeyedLines(Generic[Value]):
                 values = []
                 for start, length in places:
                     file.seek(start)
-                    values.append(self._shape.value(json.loads(file.read(length))))
+                    values.append(self._record_type.parse(json.loads(file.read(length))))
                 return values
         except FileNotFoundError:  # another process has just removed the run
             return []
         except OSError as error:
-            raise meaning(error, self._lines.path) from error
+            raise translate_os_error(error, self._lines.path) from error

@@ -27,15 +27,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from stoker.base.cancellation import cut_off
+from stoker.base.cancellation import cancel_and_wait
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import LeaseLost, Observer
-from stoker.base.types import TenantId, in_utc
-from stoker.context import Store
-from stoker.db.codec import kept_text
+from stoker.base.types import TenantId, to_utc
+from stoker.context import TenantStores
+from stoker.db.codec import validate_text
 
-SKEW = timedelta(minutes=1)  # a holder's clock may be this far behind before it is taken for dead
+MAX_CLOCK_SKEW = timedelta(
+    minutes=1
+)  # a holder's clock may be this far behind before it is taken for dead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,34 +46,34 @@ class Lease:
 
     name: str
     owner: str  # empty: nobody holds it
-    epoch: int  # rises with every change of holder
-    beat: int  # rises with every change at all
+    fencing_token: int  # rises with every change of holder
+    heartbeat: int  # rises with every change at all
     until: datetime
     task: str = ""  # what it is held for, so that others can tell overlap from a double start
 
 
-def taken(
+def acquire_lease(
     name: str, seen: Lease | None, *, owner: str, task: str, now: datetime, length: timedelta
 ) -> Lease:
     """Return the lease as it will be once this owner has it."""
     return Lease(
         name=name,
         owner=owner,
-        epoch=(seen.epoch if seen else 0) + 1,
-        beat=(seen.beat if seen else 0) + 1,
+        fencing_token=(seen.fencing_token if seen else 0) + 1,
+        heartbeat=(seen.heartbeat if seen else 0) + 1,
         until=now + length,
         task=task,
     )
 
 
-def renewed(held: Lease, *, now: datetime, length: timedelta) -> Lease:
+def renew_lease(held: Lease, *, now: datetime, length: timedelta) -> Lease:
     """Return the lease after one more sign of life."""
-    return replace(held, beat=held.beat + 1, until=now + length)
+    return replace(held, heartbeat=held.heartbeat + 1, until=now + length)
 
 
-def released(held: Lease, *, now: datetime) -> Lease:
+def release_lease(held: Lease, *, now: datetime) -> Lease:
     """Return the lease given back: free at once, its epoch kept."""
-    return replace(held, owner="", beat=held.beat + 1, until=now, task="")
+    return replace(held, owner="", heartbeat=held.heartbeat + 1, until=now, task="")
 
 
 def is_free(
@@ -84,25 +86,25 @@ def is_free(
     """
     if seen is None or not seen.owner:
         return True
-    return is_over(seen, now=now) or unchanged_for >= length
+    return is_expired(seen, now=now) or unchanged_for >= length
 
 
-def is_over(seen: Lease, *, now: datetime) -> bool:
+def is_expired(seen: Lease, *, now: datetime) -> bool:
     """Say whether a lease has ended by the wall clock, be it another machine's."""
-    return now >= lapses_at(seen)
+    return now >= compute_expiry(seen)
 
 
-def lapses_at(seen: Lease) -> datetime:
+def compute_expiry(seen: Lease) -> datetime:
     """Return when a lease is over by any clock, unless its holder shows another sign of life."""
-    return seen.until + SKEW
+    return seen.until + MAX_CLOCK_SKEW
 
 
-BEATS_PER_LENGTH = 3  # two may go astray before anybody takes us for dead
+HEARTBEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
 
 Result = TypeVar("Result")
 
 
-class Leaseholder:
+class LeaseHolder:
     """One process's dealings with leases. `owner` must be unlike any other process's."""
 
     def __init__(self, *, owner: str, clock: Clock, observer: Observer, length: timedelta) -> None:
@@ -112,30 +114,32 @@ class Leaseholder:
         self._length = length
         self._watched: dict[tuple[TenantId, str], tuple[Lease, timedelta]] = {}
 
-    async def take(self, store: Store, name: str, *, task: str) -> Lease | None:
+    async def acquire(self, store: TenantStores, name: str, *, task: str) -> Lease | None:
         """Return the lease, now ours, or None while somebody else holds it."""
         now = self._clock.now()
-        seen = await store.schedule.lease(name)
-        watched_for = self._watching(store.tenant, name, seen)
+        seen = await store.schedule.find_lease(name)
+        watched_for = self._measure_unchanged(store.tenant, name, seen)
         if not is_free(seen, now=now, unchanged_for=watched_for, length=self._length):
             return None
-        wanted = taken(name, seen, owner=self.owner, task=task, now=now, length=self._length)
+        wanted = acquire_lease(
+            name, seen, owner=self.owner, task=task, now=now, length=self._length
+        )
         try:
             won = await store.schedule.swap_lease(seen, wanted)
         except UncertainError:
-            won = await store.schedule.lease(name) == wanted
+            won = await store.schedule.find_lease(name) == wanted
         return wanted if won else None
 
-    async def give_back(self, store: Store, held: Lease) -> None:
+    async def release(self, store: TenantStores, held: Lease) -> None:
         """Make the lease free at once, if it is still ours and the store can be reached."""
         now = self._clock.now()
         with suppress(StokerError):  # it lapses by itself; what was done under it must be told
-            current = await store.schedule.lease(held.name)
-            if current is not None and _same_holder(current, held):
-                await store.schedule.swap_lease(current, released(current, now=now))
+            current = await store.schedule.find_lease(held.name)
+            if current is not None and _is_same_holder(current, held):
+                await store.schedule.swap_lease(current, release_lease(current, now=now))
 
-    async def while_held(
-        self, store: Store, held: Lease, work: Coroutine[Any, Any, Result]
+    async def run_while_held(
+        self, store: TenantStores, held: Lease, work: Coroutine[Any, Any, Result]
     ) -> Result:
         """Do the work, renewing the lease; raise ConflictError, work stopped, once it is lost.
 
@@ -146,7 +150,7 @@ class Leaseholder:
         try:
             while not doing.done():
                 try:
-                    ours = await self._finished(doing) or await self._renewed(store, held)
+                    ours = await self._wait_until_done(doing) or await self._renew(store, held)
                 except asyncio.CancelledError as told:
                     told_to_stop = told
                     doing.cancel()
@@ -158,26 +162,26 @@ class Leaseholder:
                     raise ConflictError(f"the lease {held.name} was lost to another process")
         finally:
             if not doing.done():
-                await cut_off(doing, at_once=True)
+                await cancel_and_wait(doing, at_once=True)
         if told_to_stop is not None:
             if not doing.cancelled():
                 doing.exception()  # looked at, so that nobody complains that it never was
             raise told_to_stop
         return doing.result()
 
-    async def _finished(self, doing: asyncio.Future[Result]) -> bool:
+    async def _wait_until_done(self, doing: asyncio.Future[Result]) -> bool:
         # Real seconds, not the injected clock's: a sign of life is for other processes.
-        pause = self._length.total_seconds() / BEATS_PER_LENGTH
+        pause = self._length.total_seconds() / HEARTBEATS_PER_LEASE
         done, _ = await asyncio.wait({doing}, timeout=pause)
         return bool(done)
 
-    async def _renewed(self, store: Store, held: Lease) -> bool:
+    async def _renew(self, store: TenantStores, held: Lease) -> bool:
         now = self._clock.now()
         try:
-            current = await store.schedule.lease(held.name)
-            if current is None or not _same_holder(current, held):
+            current = await store.schedule.find_lease(held.name)
+            if current is None or not _is_same_holder(current, held):
                 return False
-            fresh = renewed(current, now=now, length=self._length)
+            fresh = renew_lease(current, now=now, length=self._length)
             return await store.schedule.swap_lease(current, fresh)
         except ConflictError:
             return False
@@ -185,23 +189,26 @@ class Leaseholder:
             # Not knowing is not losing. If we really are gone, the store refuses what we write.
             return True
 
-    def _watching(self, tenant: TenantId, name: str, seen: Lease | None) -> timedelta:
+    def _measure_unchanged(self, tenant: TenantId, name: str, seen: Lease | None) -> timedelta:
         if seen is None:
             return timedelta(0)
         now = self._clock.elapsed()
         before, since = self._watched.get((tenant, name), (None, now))
-        if before is None or (before.epoch, before.beat) != (seen.epoch, seen.beat):
+        if before is None or (before.fencing_token, before.heartbeat) != (
+            seen.fencing_token,
+            seen.heartbeat,
+        ):
             since = now
         self._watched[tenant, name] = (seen, since)
         return now - since
 
 
-def _same_holder(current: Lease, held: Lease) -> bool:
-    return (current.owner, current.epoch) == (held.owner, held.epoch)
+def _is_same_holder(current: Lease, held: Lease) -> bool:
+    return (current.owner, current.fencing_token) == (held.owner, held.fencing_token)
 
 
-def kept_lease(lease: Lease) -> Lease:
+def validate_lease(lease: Lease) -> Lease:
     """Return the lease as a store gives it back."""
     for text in (lease.name, lease.owner, lease.task):
-        kept_text(text, what="a lease")
-    return replace(lease, until=in_utc(lease.until, what="a lease's end"))
+        validate_text(text, what="a lease")
+    return replace(lease, until=to_utc(lease.until, what="a lease's end"))

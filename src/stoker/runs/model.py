@@ -28,12 +28,12 @@ from typing import Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import Enriched, Job, JobScore, Json, in_utc
-from stoker.db.codec import _utc, kept_json, kept_text
+from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
+from stoker.db.codec import _to_optional_utc, validate_json, validate_text
 
-GONE = "its process stopped without a word and its lease lapsed"
+PROCESS_DIED = "its process stopped without a word and its lease lapsed"
 
-_NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
+_RUN_NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
 
 
 class RunState(StrEnum):
@@ -54,12 +54,12 @@ class RunKey:
     """
 
     at: datetime
-    epoch: int
+    fencing_token: int
 
     def __post_init__(self) -> None:
-        run_name(self.at)
+        format_run_name(self.at)
         # In UTC, or in the hour that a zone repeats the same moment would not equal itself.
-        object.__setattr__(self, "at", in_utc(self.at))
+        object.__setattr__(self, "at", to_utc(self.at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,9 @@ class Run:
     @property
     def name(self) -> str:
         """The timestamp as it stands in file names and on the command line."""
-        return run_name(self.at)
+        return format_run_name(self.at)
 
-    def ended(
+    def end(
         self, state: RunState, *, at: datetime, reason: str = "", manifest: Manifest | None = None
     ) -> Run:
         """Return this run at its end, never before its start.
@@ -129,7 +129,7 @@ class Run:
             self,
             state=state,
             # Named by a second that was still to come, it may end before that second is there.
-            ended_at=max(in_utc(at, what="the end of a run"), self.at),
+            ended_at=max(to_utc(at, what="the end of a run"), self.at),
             reason=reason,
             manifest=manifest or self.manifest,
         )
@@ -148,17 +148,17 @@ class CancelRequest:
         return f"cancelled by {self.by} with: stoker runs cancel"
 
 
-def run_name(at: datetime) -> str:
+def format_run_name(at: datetime) -> str:
     """Return the name of the run that started at this UTC second: `YYYYMMDD_HHMMSS`."""
-    moment = in_utc(at, what="a run's timestamp")
+    moment = to_utc(at, what="a run's timestamp")
     if moment.microsecond:
         raise ConfigError(f"a run is named by a whole second, not {moment.isoformat()}")
     return f"{moment.year:04}{moment:%m%d_%H%M%S}"  # %Y alone leaves out leading zeros
 
 
-def run_at(name: str) -> datetime:
+def parse_run_name(name: str) -> datetime:
     """Return the UTC second a run's name stands for."""
-    parts = _NAME.fullmatch(name)
+    parts = _RUN_NAME.fullmatch(name)
     try:
         if parts is None:
             raise ValueError(name)
@@ -169,21 +169,21 @@ def run_at(name: str) -> datetime:
         ) from None
 
 
-def next_free_second(now: datetime, *, taken: datetime | None) -> datetime:
+def choose_run_time(now: datetime, *, taken: datetime | None) -> datetime:
     """Return the second a run starting now is named by: now, or just after the latest taken one."""
-    second = in_utc(now).replace(microsecond=0)
+    second = to_utc(now).replace(microsecond=0)
     if taken is None or taken < second:
         return second
     return taken + timedelta(seconds=1)
 
 
-def config_hash(config: Mapping[str, Json]) -> str:
+def compute_config_hash(config: Mapping[str, Json]) -> str:
     """Return a short digest; two runs with the same digest ran with the same settings."""
     return hashlib.sha256(compact_json(config).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
+class StorageSize:
     """How much a set of runs takes up. Rows are exact; bytes are what the backend can tell."""
 
     runs: int = 0
@@ -210,15 +210,15 @@ class RunStore(Protocol):
         """
         ...
 
-    async def run(self, at: datetime) -> Run | None:
+    async def find_run(self, at: datetime) -> Run | None:
         """Return the run with this timestamp."""
         ...
 
-    async def runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
         """Return runs, newest first."""
         ...
 
-    async def ask_to_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+    async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
         """Ask a run to stop, while it is RUNNING; return the request that stands.
 
         Twice is once: whoever asked first is the one who asked. None, with nothing written, when
@@ -226,7 +226,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def cancel_request(self, at: datetime) -> CancelRequest | None:
+    async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
         """Return who asked this run to stop, if anybody did while it was RUNNING."""
         ...
 
@@ -238,7 +238,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def insert_enriched(self, key: RunKey, enriched: Sequence[Enriched]) -> int:
+    async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
         """Remember what enrichment made of postings; return how many were new.
 
         As `insert_jobs`; and PermanentError, with nothing written, when one of them speaks of a
@@ -250,23 +250,27 @@ class RunStore(Protocol):
         """Remember scores of postings; as `insert_enriched`."""
         ...
 
-    async def jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+    async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
         """Return one page of a run's postings, in id order, beginning after an id."""
         ...
 
-    async def enriched(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Enriched]:
+    async def list_enriched(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[EnrichedJob]:
         """Return one page of a run's enriched postings, in id order."""
         ...
 
-    async def scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
+    async def list_scores(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[JobScore]:
         """Return one page of a run's scores, in id order."""
         ...
 
-    async def weigh(self, ats: Sequence[datetime]) -> Weight:
-        """Return what `prune` would remove, without removing it."""
+    async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        """Return what `delete_runs` would remove, without removing it."""
         ...
 
-    async def prune(self, ats: Sequence[datetime]) -> Weight:
+    async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
         """Forget these runs and everything under them; return what went.
 
         A timestamp that names no run is passed over, and so is a run that is still RUNNING.
@@ -277,7 +281,7 @@ class RunStore(Protocol):
 _Value = TypeVar("_Value")
 
 
-def manifest_json(manifest: Manifest) -> dict[str, Json]:
+def to_manifest_json(manifest: Manifest) -> dict[str, Json]:
     """Return the manifest as plain JSON values; moments are ISO text in UTC."""
     return {
         "config_hash": manifest.config_hash,
@@ -287,54 +291,56 @@ def manifest_json(manifest: Manifest) -> dict[str, Json]:
         "budgets": dict(manifest.budgets),
         "counts": dict(manifest.counts),
         "cost": dict(manifest.cost),
-        "steps": [_timing_json(timing) for timing in manifest.steps],
-        "sources": [_timing_json(timing) for timing in manifest.sources],
+        "steps": [_to_timing_json(timing) for timing in manifest.steps],
+        "sources": [_to_timing_json(timing) for timing in manifest.sources],
         "reasons": list(manifest.reasons),
         "remaining": list(manifest.remaining),
         "lacking": list(manifest.lacking),
         "rule": dict(manifest.rule),
-        "resume_at": _moment_json(manifest.resume_at),
-        "goes_on_with": _moment_json(manifest.goes_on_with),
+        "resume_at": _format_time(manifest.resume_at),
+        "goes_on_with": _format_time(manifest.goes_on_with),
     }
 
 
-def manifest_from_json(data: Any) -> Manifest:
-    """Return the manifest that `manifest_json` wrote; ConfigError when the data is not one."""
-    return Manifest(**_read(data, _MANIFEST, what="a manifest"))
+def parse_manifest(data: Any) -> Manifest:
+    """Return the manifest that `to_manifest_json` wrote; ConfigError when the data is not one."""
+    return Manifest(**_parse_object(data, _MANIFEST_PARSERS, what="a manifest"))
 
 
-def run_json(run: Run) -> dict[str, Json]:
+def to_run_json(run: Run) -> dict[str, Json]:
     """Return the run, manifest and all, as plain JSON values."""
     return {
-        "at": _moment_json(run.at),
-        "epoch": run.key.epoch,
+        "at": _format_time(run.at),
+        "epoch": run.key.fencing_token,
         "kind": run.kind,
         "state": run.state.value,
-        "instant": _moment_json(run.instant),
-        "ended_at": _moment_json(run.ended_at),
+        "instant": _format_time(run.instant),
+        "ended_at": _format_time(run.ended_at),
         "reason": run.reason,
-        "manifest": manifest_json(run.manifest),
+        "manifest": to_manifest_json(run.manifest),
     }
 
 
-def run_from_json(data: Any) -> Run:
-    """Return the run that `run_json` wrote; ConfigError when the data is not one."""
-    read = _read(data, _RUN, what="a run")
+def parse_run(data: Any) -> Run:
+    """Return the run that `to_run_json` wrote; ConfigError when the data is not one."""
+    read = _parse_object(data, _RUN_PARSERS, what="a run")
     if missing := [key for key in ("at", "epoch", "kind") if read.get(key) is None]:
         raise ConfigError(f"a run's record has no {missing[0]!r}; it cannot be read")
     key = RunKey(read.pop("at"), read.pop("epoch"))
     return Run(key=key, **read)
 
 
-def _timing_json(timing: StepTiming) -> dict[str, Json]:
+def _to_timing_json(timing: StepTiming) -> dict[str, Json]:
     return {"step": timing.step, "seconds": timing.seconds, "items": timing.items}
 
 
-def _moment_json(moment: datetime | None) -> str | None:
-    return None if moment is None else in_utc(moment).isoformat()
+def _format_time(moment: datetime | None) -> str | None:
+    return None if moment is None else to_utc(moment).isoformat()
 
 
-def _read(data: Any, shape: Mapping[str, Callable[[Any], Any]], *, what: str) -> dict[str, Any]:
+def _parse_object(
+    data: Any, shape: Mapping[str, Callable[[Any], Any]], *, what: str
+) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{what} is written as a JSON object, not as {type(data).__name__}")
     read = {}
@@ -348,93 +354,98 @@ def _read(data: Any, shape: Mapping[str, Callable[[Any], Any]], *, what: str) ->
     return read
 
 
-def _text(value: Any) -> str:
-    return _of(str, value)
+def _parse_text(value: Any) -> str:
+    return _require_type(str, value)
 
 
-def _whole(value: Any) -> int:
+def _parse_int(value: Any) -> int:
     # True is an int to Python; to us it is a mistake in somebody's file.
     if isinstance(value, bool):
         raise TypeError("a whole number is needed")
-    return _of(int, value)
+    return _require_type(int, value)
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int) else _of(float, value)
+def _parse_number(value: Any) -> float:
+    return float(value) if isinstance(value, int) else _require_type(float, value)
 
 
-def _of(kind: type[_Value], value: Any) -> _Value:
+def _require_type(kind: type[_Value], value: Any) -> _Value:
     if not isinstance(value, kind):
         raise TypeError(f"a value of type {kind.__name__} is needed")
     return value
 
 
-def _moment(value: Any) -> datetime | None:
-    return None if value is None else in_utc(datetime.fromisoformat(_text(value)))
+def _parse_time(value: Any) -> datetime | None:
+    return None if value is None else to_utc(datetime.fromisoformat(_parse_text(value)))
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_text(item) for item in _of(list, value))
+def _parse_texts(value: Any) -> tuple[str, ...]:
+    return tuple(_parse_text(item) for item in _require_type(list, value))
 
 
-def _object(value: Any) -> dict[str, Json]:
-    return dict(_of(dict, value))
+def _parse_mapping(value: Any) -> dict[str, Json]:
+    return dict(_require_type(dict, value))
 
 
-def _wholes(value: Any) -> dict[str, int]:
-    return {_text(key): _whole(number) for key, number in _of(dict, value).items()}
+def _parse_ints(value: Any) -> dict[str, int]:
+    return {
+        _parse_text(key): _parse_int(number) for key, number in _require_type(dict, value).items()
+    }
 
 
-def _timings(value: Any) -> tuple[StepTiming, ...]:
-    shape = {"step": _text, "seconds": _number, "items": _whole}
-    return tuple(StepTiming(**_read(item, shape, what="a timing")) for item in _of(list, value))
-
-
-_MANIFEST: Mapping[str, Callable[[Any], Any]] = {
-    "config_hash": _text,
-    "config": _object,
-    "selected": _texts,
-    "caps": _wholes,
-    "budgets": _wholes,
-    "counts": _wholes,
-    "cost": _wholes,
-    "steps": _timings,
-    "sources": _timings,
-    "reasons": _texts,
-    "remaining": _texts,
-    "lacking": _texts,
-    "rule": _object,
-    "resume_at": _moment,
-    "goes_on_with": _moment,
-}
-
-_RUN: Mapping[str, Callable[[Any], Any]] = {
-    "at": _moment,
-    "epoch": _whole,
-    "kind": _text,
-    "state": RunState,
-    "instant": _moment,
-    "ended_at": _moment,
-    "reason": _text,
-    "manifest": manifest_from_json,
-}
-
-
-def kept_run(run: Run) -> Run:
-    """Return the run as a store gives it back."""
-    kept_text(run.kind, what="a run's kind")
-    kept_text(run.reason, what="a run's reason")
-    manifest = kept_json(manifest_json(run.manifest), what="a run's manifest")
-    return replace(
-        run,
-        key=replace(run.key, at=in_utc(run.at)),
-        instant=_utc(run.instant, what="a run's instant"),
-        ended_at=_utc(run.ended_at, what="a run's end"),
-        manifest=manifest_from_json(manifest),
+def _parse_timings(value: Any) -> tuple[StepTiming, ...]:
+    shape = {"step": _parse_text, "seconds": _parse_number, "items": _parse_int}
+    return tuple(
+        StepTiming(**_parse_object(item, shape, what="a timing"))
+        for item in _require_type(list, value)
     )
 
 
-def kept_request(request: CancelRequest) -> CancelRequest:
+_MANIFEST_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "config_hash": _parse_text,
+    "config": _parse_mapping,
+    "selected": _parse_texts,
+    "caps": _parse_ints,
+    "budgets": _parse_ints,
+    "counts": _parse_ints,
+    "cost": _parse_ints,
+    "steps": _parse_timings,
+    "sources": _parse_timings,
+    "reasons": _parse_texts,
+    "remaining": _parse_texts,
+    "lacking": _parse_texts,
+    "rule": _parse_mapping,
+    "resume_at": _parse_time,
+    "goes_on_with": _parse_time,
+}
+
+_RUN_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "at": _parse_time,
+    "epoch": _parse_int,
+    "kind": _parse_text,
+    "state": RunState,
+    "instant": _parse_time,
+    "ended_at": _parse_time,
+    "reason": _parse_text,
+    "manifest": parse_manifest,
+}
+
+
+def validate_run(run: Run) -> Run:
+    """Return the run as a store gives it back."""
+    validate_text(run.kind, what="a run's kind")
+    validate_text(run.reason, what="a run's reason")
+    manifest = validate_json(to_manifest_json(run.manifest), what="a run's manifest")
+    return replace(
+        run,
+        key=replace(run.key, at=to_utc(run.at)),
+        instant=_to_optional_utc(run.instant, what="a run's instant"),
+        ended_at=_to_optional_utc(run.ended_at, what="a run's end"),
+        manifest=parse_manifest(manifest),
+    )
+
+
+def validate_cancel_request(request: CancelRequest) -> CancelRequest:
     """Return the wish that a run stop as a store gives it back."""
-    kept_text(request.by, what="who asks a run to stop")
-    return replace(request, at=in_utc(request.at, what="when a run was asked to stop"))
+    validate_text(request.by, what="who asks a run to stop")
+    return replace(request, at=to_utc(request.at, what="when a run was asked to stop"))

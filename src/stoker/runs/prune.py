@@ -10,39 +10,41 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from stoker.base.events import RunsPruned
-from stoker.context import Store
+from stoker.context import TenantStores
 from stoker.runs import retention
-from stoker.runs.model import Weight
+from stoker.runs.model import StorageSize
 from stoker.runs.retention import RetentionRule
-from stoker.runs.service import OpenRun
+from stoker.runs.service import RunHandle
 
-EVERY_PLAN = 1_000_000  # more than any retention keeps
+ALL_PLANS = 1_000_000  # more than any retention keeps
 
 
-async def pruned(store: Store, ats: Sequence[datetime]) -> Weight:
+async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> StorageSize:
     """Forget these runs, and the plans of runs that are gone; return what went of the runs.
 
     Stopping half-way leaves a plan without its run, and the next time it goes.
     """
     # Read before the runs are: a run is there before its plan, so none of these is a new one's.
-    planned = [plan.run for plan in await store.attention.plans(limit=EVERY_PLAN)]
-    weight = await store.runs.prune(ats)
+    planned = [plan.run for plan in await store.attention.list_plans(limit=ALL_PLANS)]
+    weight = await store.runs.delete_runs(ats)
     if planned:
-        there = {run.name for run in await store.runs.runs()}
-        await store.attention.drop_plans([run for run in planned if run not in there])
+        there = {run.name for run in await store.runs.list_runs()}
+        await store.attention.delete_plans([run for run in planned if run not in there])
     return weight
 
 
-async def forgotten(run: OpenRun, *, rule: RetentionRule, zone: str, now: datetime) -> Weight:
+async def apply_retention(
+    run: RunHandle, *, rule: RetentionRule, zone: str, now: datetime
+) -> StorageSize:
     """Forget the runs that a rule lets go, never the one under way; return what went."""
-    going = retention.prunable(
-        await run.store.runs.runs(),
+    going = retention.list_deletable_runs(
+        await run.store.runs.list_runs(),
         rule=rule,
         now=now,
         current=run.key.at,
-        window_since=retention.longest_window_start(now, zone),
+        window_since=retention.compute_longest_window_start(now, zone),
     )
-    weight = await pruned(run.store, [old.at for old in going])
+    weight = await delete_old_runs(run.store, [old.at for old in going])
     if weight.runs:
         run.observer(
             RunsPruned(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.timezones import zone_named
+from stoker.base.types import to_utc
+from stoker.calendar.timezones import get_zone
 from stoker.runs.model import Run, RunState
 
-LONGEST = 1_000_000  # days or runs; more would only be a way of writing "for ever"
+MAX_RETENTION = 1_000_000  # days or runs; more would only be a way of writing "for ever"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +29,20 @@ class RetentionRule:
 
     def __post_init__(self) -> None:
         for name, number in (("days", self.days), ("keep_latest", self.keep_latest)):
-            if not 0 <= number <= LONGEST:
-                raise ConfigError(f"retention's {name} is {number}; allowed: 0 to {LONGEST}")
+            if not 0 <= number <= MAX_RETENTION:
+                raise ConfigError(f"retention's {name} is {number}; allowed: 0 to {MAX_RETENTION}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RetentionDecision:
     """Whether a run goes, and the sentence that says why or why not."""
 
     run: Run
-    goes: bool
-    because: str
+    is_deleted: bool
+    reason: str
 
 
-def prunable(
+def list_deletable_runs(
     runs: Iterable[Run],
     *,
     rule: RetentionRule,
@@ -50,19 +50,19 @@ def prunable(
     current: datetime | None,
     window_since: datetime | None,
 ) -> list[Run]:
-    """Return the runs that may go, oldest first. As `verdicts`."""
-    decided = verdicts(runs, rule=rule, now=now, current=current, window_since=window_since)
-    return [verdict.run for verdict in decided if verdict.goes]
+    """Return the runs that may go, oldest first. As `decide_retention`."""
+    decided = decide_retention(runs, rule=rule, now=now, current=current, window_since=window_since)
+    return [verdict.run for verdict in decided if verdict.is_deleted]
 
 
-def verdicts(
+def decide_retention(
     runs: Iterable[Run],
     *,
     rule: RetentionRule,
     now: datetime,
     current: datetime | None,
     window_since: datetime | None,
-) -> list[Verdict]:
+) -> list[RetentionDecision]:
     """Return a verdict for every run, oldest first; the order they come in does not matter.
 
     `current` is the timestamp of the run that asks, `window_since` the start of the longest
@@ -71,21 +71,21 @@ def verdicts(
     oldest_first = sorted(runs, key=lambda run: run.at)
     facts = _Facts(
         rule=rule,
-        now=in_utc(now),
+        now=to_utc(now),
         current=current,
         window_since=window_since,
-        latest=frozenset(_latest(oldest_first, count=rule.keep_latest)),
-        last_done=frozenset(_latest(_done(oldest_first), count=1)),
+        latest=frozenset(_list_latest(oldest_first, count=rule.keep_latest)),
+        last_done=frozenset(_list_latest(_list_done(oldest_first), count=1)),
     )
-    return [_verdict(run, facts) for run in oldest_first]
+    return [_decide(run, facts) for run in oldest_first]
 
 
-def longest_window_start(now: datetime, zone: str) -> datetime:
+def compute_longest_window_start(now: datetime, zone: str) -> datetime:
     """Return when the longest budget window now open began: Monday 00:00 local time, in UTC.
 
     Where clocks skip or repeat that midnight, the earliest moment that can stand for it.
     """
-    here = in_utc(now).astimezone(zone_named(zone))
+    here = to_utc(now).astimezone(get_zone(zone))
     midnight = datetime.combine(here.date() - timedelta(days=here.weekday()), datetime.min.time())
     return midnight.replace(tzinfo=here.tzinfo).astimezone(UTC)
 
@@ -100,15 +100,15 @@ class _Facts:
     last_done: frozenset[datetime]
 
 
-def _verdict(run: Run, facts: _Facts) -> Verdict:
-    kept = next(_kept_because(run, facts), None)
+def _decide(run: Run, facts: _Facts) -> RetentionDecision:
+    kept = next(_list_reasons_to_keep(run, facts), None)
     if kept is not None:
-        return Verdict(run=run, goes=False, because=kept)
+        return RetentionDecision(run=run, is_deleted=False, reason=kept)
     because = f"older than {facts.rule.days} days and not needed any more"
-    return Verdict(run=run, goes=True, because=because)
+    return RetentionDecision(run=run, is_deleted=True, reason=because)
 
 
-def _kept_because(run: Run, facts: _Facts) -> Iterator[str]:
+def _list_reasons_to_keep(run: Run, facts: _Facts) -> Iterator[str]:
     """Yield everything that speaks for a run, the weightiest first."""
     rule = facts.rule
     if run.state is RunState.RUNNING:
@@ -125,7 +125,7 @@ def _kept_because(run: Run, facts: _Facts) -> Iterator[str]:
         yield f"it is among the latest {rule.keep_latest} {run.kind} runs"
 
 
-def _latest(oldest_first: Sequence[Run], *, count: int) -> Iterator[datetime]:
+def _list_latest(oldest_first: Sequence[Run], *, count: int) -> Iterator[datetime]:
     seen: dict[str, int] = {}
     for run in reversed(oldest_first):
         seen[run.kind] = seen.get(run.kind, 0) + 1
@@ -133,5 +133,5 @@ def _latest(oldest_first: Sequence[Run], *, count: int) -> Iterator[datetime]:
             yield run.at
 
 
-def _done(runs: Iterable[Run]) -> list[Run]:
+def _list_done(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if run.state is RunState.DONE]

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from stoker.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from stoker.context import Store
+    from stoker.context import TenantStores
     from stoker.runs.model import Run
 
 
-async def found_run(store: Store, name: str) -> Run:
+async def get_run_or_exit(store: TenantStores, name: str) -> Run:
     """Return the run of this name, or the newest for `latest`. Raises ConfigError without one."""
-    from stoker.runs.model import run_at
+    from stoker.runs.model import parse_run_name
 
     if name == "latest":
-        newest = await store.runs.runs(limit=1)
+        newest = await store.runs.list_runs(limit=1)
         run = newest[0] if newest else None
     else:
-        run = await store.runs.run(run_at(name))
+        run = await store.runs.find_run(parse_run_name(name))
     if run is None:
         raise ConfigError(
             f"{store.tenant} has no run {name}; see those there are with: "

@@ -13,40 +13,42 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from stoker.base.cancellation import seen_through
+from stoker.base.cancellation import finish_despite_cancel
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, StokerError, TransientError, UncertainError
 from stoker.base.events import Observer, RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.base.types import Json, clean_text
-from stoker.budgets.caps import said_of
-from stoker.context import Store
-from stoker.enrichment.summary import added_up, written_by
-from stoker.runs.cancel_watcher import Heeding
+from stoker.budgets.caps import list_custom_limits
+from stoker.context import TenantStores
+from stoker.enrichment.summary import count_crm_rows, summarize_run
+from stoker.runs.cancel_watcher import CancelWatcher
 from stoker.runs.leases import Lease
 from stoker.runs.model import (
-    GONE,
+    PROCESS_DIED,
     CancelRequest,
     Manifest,
     Run,
     RunKey,
     RunState,
     StepTiming,
-    next_free_second,
+    choose_run_time,
 )
 
-NAMES_TRIED = 60  # seconds to look ahead for a free timestamp before giving up
+MAX_NAME_ATTEMPTS = 60  # seconds to look ahead for a free timestamp before giving up
 
-ENDS_TRIED = 5  # times we try to write down how a run ended
+MAX_CLOSE_ATTEMPTS = 5  # times we try to write down how a run ended
 
-FIRST_WAIT = timedelta(seconds=1)  # doubled each time; a database restarts in less than all of it
+FIRST_RETRY_DELAY = timedelta(
+    seconds=1
+)  # doubled each time; a database restarts in less than all of it
 
 STOPPED = "stopped before it was finished"
 
-DEAD_RUNS_SEEN = 50  # runs looked at when closing what a dead process left; it leaves one
+MAX_DEAD_RUNS = 50  # runs looked at when closing what a dead process left; it leaves one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunResult:
     """How the work says it went."""
 
     state: RunState = RunState.DONE
@@ -61,7 +63,7 @@ class Ending:
     resume_at: datetime | None = None
 
 
-class Step:
+class RunStep:
     """A step under way; the work counts what passes through it."""
 
     def __init__(self) -> None:
@@ -69,32 +71,34 @@ class Step:
 
 
 @dataclass(kw_only=True)
-class OpenRun:
+class RunHandle:
     """What the work is given: the right to write into its run, and a stopwatch."""
 
     key: RunKey
     kind: str
-    store: Store
+    store: TenantStores
     clock: Clock
     observer: Observer
     timings: list[StepTiming] = field(default_factory=list)
-    counted: dict[str, int] = field(default_factory=dict)  # told also of a run that is cut off
+    partial_counts: dict[str, int] = field(
+        default_factory=dict
+    )  # told also of a run that is cut off
     rule: dict[str, Json] = field(default_factory=dict)  # by which companies are chosen; told too
-    begin_nothing_new: Callable[[], None] | None = None  # None: it can only be cut off
+    stop_accepting_work: Callable[[], None] | None = None  # None: it can only be cut off
 
     @contextmanager
-    def told_to_stop_by(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
+    def on_cancel(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
         """While inside, whoever asks the run to stop calls this, and lets it come to its end."""
-        self.begin_nothing_new = begin_nothing_new
+        self.stop_accepting_work = begin_nothing_new
         try:
             yield
         finally:
-            self.begin_nothing_new = None
+            self.stop_accepting_work = None
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def time_step(self, name: str) -> Iterator[RunStep]:
         """Time one step; it is in the manifest also when it fails."""
-        step, began = Step(), self.clock.elapsed()
+        step, began = RunStep(), self.clock.elapsed()
         try:
             yield step
         finally:
@@ -112,7 +116,7 @@ class OpenRun:
             )
 
 
-class Work(Protocol):
+class RunJob(Protocol):
     """Something that can be run for a tenant."""
 
     @property
@@ -120,7 +124,7 @@ class Work(Protocol):
         """The name of this kind of work, as runs are listed under it."""
         ...
 
-    async def __call__(self, run: OpenRun) -> Ending:
+    async def __call__(self, run: RunHandle) -> RunResult:
         """Do it. Expected trouble comes back in the ending; what is raised ends the run FAILED."""
         ...
 
@@ -131,11 +135,11 @@ class Runner:
 
     clock: Clock
     observer: Observer
-    heeding: Heeding = field(default_factory=Heeding)
+    cancel_watcher: CancelWatcher = field(default_factory=CancelWatcher)
 
-    async def begin(
+    async def start_run(
         self,
-        store: Store,
+        store: TenantStores,
         lease: Lease,
         *,
         kind: str,
@@ -143,13 +147,13 @@ class Runner:
         instant: datetime | None = None,
     ) -> Run:
         """Write down that a run begins, under the first free second from now on."""
-        used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.usage()}
-        said = said_of(await store.money.cap_changes(), now=self.clock.now())
+        used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.list_usage()}
+        said = list_custom_limits(await store.money.list_cap_changes(), now=self.clock.now())
         manifest = replace(manifest, budgets=used, caps={**manifest.caps, **said})
-        newest = await store.runs.runs(limit=1)
-        at = next_free_second(self.clock.now(), taken=newest[0].at if newest else None)
-        for _ in range(NAMES_TRIED):
-            key = RunKey(at, lease.epoch)
+        newest = await store.runs.list_runs(limit=1)
+        at = choose_run_time(self.clock.now(), taken=newest[0].at if newest else None)
+        for _ in range(MAX_NAME_ATTEMPTS):
+            key = RunKey(at, lease.fencing_token)
             run = Run(key=key, kind=kind, instant=instant, manifest=manifest)
             try:
                 await store.runs.insert_run(run)
@@ -160,14 +164,14 @@ class Runner:
             return run
         raise ConflictError(f"no free timestamp for a {kind} run near {at.isoformat()}; try again")
 
-    async def carry_out(self, store: Store, run: Run, work: Work) -> Run:
+    async def execute(self, store: TenantStores, run: Run, work: RunJob) -> Run:
         """Do the work of a run that has begun; return the run as it ended.
 
         Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on: the
         first time it may still come to its end by itself. Raises ConflictError when the run was
         closed by somebody else in the meantime.
         """
-        opened = OpenRun(
+        opened = RunHandle(
             key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
         )
         doing = asyncio.ensure_future(work(opened))
@@ -176,48 +180,52 @@ class Runner:
             self.observer(
                 RunAskedToStop(at=self.clock.now(), tenant=store.tenant, run=run.name, by=by)
             )
-            if opened.begin_nothing_new is None:
+            if opened.stop_accepting_work is None:
                 return False
-            opened.begin_nothing_new()
+            opened.stop_accepting_work()
             return True
 
         try:
-            request = await self.heeding.over(
+            request = await self.cancel_watcher.run_until_cancelled(
                 doing,
-                asked=lambda: store.runs.cancel_request(run.at),
+                asked=lambda: store.runs.find_cancel_request(run.at),
                 begin_nothing_new=begin_nothing_new,
             )
             if request is None or not doing.cancelled():
-                ending = await self._ending_of(doing, opened, run)
+                ending = await self._get_result(doing, opened, run)
             else:
-                ending = await self._so_far(store, run, counted=opened.counted)
+                ending = await self._summarize_partial(store, run, counted=opened.partial_counts)
         except asyncio.CancelledError:
             with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
-                await seen_through(self._close_stopped(doing, opened, run))
+                await finish_despite_cancel(self._close_stopped(doing, opened, run))
             raise
         if request is not None:
-            ending = _heeded(ending, request.reason)
-        return await self._close(opened, run, ending)
+            ending = _to_cancelled(ending, request.reason)
+        return await self._close_handle(opened, run, ending)
 
-    async def close_cancelled(self, store: Store, run: Run, request: CancelRequest) -> Run:
+    async def close_cancelled(self, store: TenantStores, run: Run, request: CancelRequest) -> Run:
         """End a run as CANCELLED that was asked to stop and whose process is gone."""
-        ending = await self._so_far(store, run)
-        ending = replace(ending, reason=f"{request.reason}; {GONE}")
-        return await self.close(store, run, ending, timings=[])
+        ending = await self._summarize_partial(store, run)
+        ending = replace(ending, reason=f"{request.reason}; {PROCESS_DIED}")
+        return await self.close_run(store, run, ending, timings=[])
 
-    async def _close_stopped(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Run:
+    async def _close_stopped(
+        self, doing: asyncio.Future[RunResult], opened: RunHandle, run: Run
+    ) -> Run:
         if doing.cancelled() or not doing.done() or doing.exception() is not None:
-            ending = await self._so_far(opened.store, run, counted=opened.counted)
+            ending = await self._summarize_partial(opened.store, run, counted=opened.partial_counts)
             ending = replace(ending, reason=STOPPED)
         else:
-            ending = _heeded(doing.result(), STOPPED)
-        return await self._close(opened, run, ending)
+            ending = _to_cancelled(doing.result(), STOPPED)
+        return await self._close_handle(opened, run, ending)
 
-    async def _close(self, opened: OpenRun, run: Run, ending: Ending) -> Run:
+    async def _close_handle(self, opened: RunHandle, run: Run, ending: RunResult) -> Run:
         run = replace(run, manifest=replace(run.manifest, rule=opened.rule))
-        return await self.close(opened.store, run, ending, timings=opened.timings)
+        return await self.close_run(opened.store, run, ending, timings=opened.timings)
 
-    async def _ending_of(self, doing: asyncio.Future[Ending], opened: OpenRun, run: Run) -> Ending:
+    async def _get_result(
+        self, doing: asyncio.Future[RunResult], opened: RunHandle, run: Run
+    ) -> RunResult:
         """Return how work ended that is over; whatever it raised is an ending with a reason."""
         try:
             return doing.result()
@@ -225,20 +233,20 @@ class Runner:
             reason = str(error)
         except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
             reason = f"a fault in Stoker: {type(error).__name__}: {error}"
-        ending = await self._so_far(opened.store, run, counted=opened.counted)
+        ending = await self._summarize_partial(opened.store, run, counted=opened.partial_counts)
         return replace(ending, state=RunState.FAILED, reason=reason)
 
-    async def _so_far(
-        self, store: Store, run: Run, *, counted: Mapping[str, int] | None = None
-    ) -> Ending:
+    async def _summarize_partial(
+        self, store: TenantStores, run: Run, *, counted: Mapping[str, int] | None = None
+    ) -> RunResult:
         """Return what a run that was cut off had come to: what it did, cost, and what remains.
 
         `counted` is what its work had counted by then, where that is known.
         """
-        stopped = Ending(state=RunState.CANCELLED, counts=counted or {})
+        stopped = RunResult(state=RunState.CANCELLED, counts=counted or {})
         try:
-            summary = await added_up(store, run.name)
-            written = await written_by(store, run.name)
+            summary = await summarize_run(store, run.name)
+            written = await count_crm_rows(store, run.name)
         except StokerError:
             return stopped  # that it ended is worth more than how far it got
         chosen = {"selected": len(summary.selected)} if summary.selected else {}
@@ -252,12 +260,12 @@ class Runner:
             lacking=summary.lacking,
         )
 
-    async def close(
-        self, store: Store, run: Run, ending: Ending, *, timings: list[StepTiming]
+    async def close_run(
+        self, store: TenantStores, run: Run, ending: RunResult, *, timings: list[StepTiming]
     ) -> Run:
         """Write down how a run ended."""
         now = self.clock.now()
-        ended = _at_its_end(run, ending, timings, now=now)
+        ended = _build_ended_run(run, ending, timings, now=now)
         await self._write_end(store, ended)
         self.observer(
             RunEnded(
@@ -271,13 +279,13 @@ class Runner:
         )
         return ended
 
-    async def _write_end(self, store: Store, ended: Run) -> None:
+    async def _write_end(self, store: TenantStores, ended: Run) -> None:
         # The work is done and only we know how it went: a store that is away for a moment, or whose
         # answer was lost, must not make a finished run look dead.
-        wait, unsure = FIRST_WAIT, False
-        for left in reversed(range(ENDS_TRIED)):
+        wait, unsure = FIRST_RETRY_DELAY, False
+        for left in reversed(range(MAX_CLOSE_ATTEMPTS)):
             try:
-                there = await store.runs.run(ended.at) if unsure else None
+                there = await store.runs.find_run(ended.at) if unsure else None
                 if there is None or there.ended_at != ended.ended_at:
                     await store.runs.finish_run(ended)
             except (TransientError, UncertainError) as error:
@@ -289,39 +297,43 @@ class Runner:
             await self.clock.sleep(wait)
             wait *= 2
 
-    async def close_dead(self, store: Store, lease: Lease, *, kind: str) -> list[Run]:
+    async def close_dead_runs(self, store: TenantStores, lease: Lease, *, kind: str) -> list[Run]:
         """End what an earlier holder of this lease left running; return those runs.
 
         CANCELLED those that somebody had asked to stop, FAILED the others.
         """
         return [
-            await self.close_gone(store, run)
-            for run in await store.runs.runs(kind=kind, limit=DEAD_RUNS_SEEN)
-            if run.state is RunState.RUNNING and run.key.epoch < lease.epoch
+            await self.close_dead_run(store, run)
+            for run in await store.runs.list_runs(kind=kind, limit=MAX_DEAD_RUNS)
+            if run.state is RunState.RUNNING and run.key.fencing_token < lease.fencing_token
         ]
 
-    async def close_gone(self, store: Store, run: Run) -> Run:
+    async def close_dead_run(self, store: TenantStores, run: Run) -> Run:
         """End a run whose process is gone: CANCELLED if somebody had asked it to stop, or FAILED.
 
         What it had come to is told as far as the store knows it.
         Raises ConflictError when it has ended in the meantime.
         """
-        if (request := await store.runs.cancel_request(run.at)) is not None:
+        if (request := await store.runs.find_cancel_request(run.at)) is not None:
             return await self.close_cancelled(store, run, request)
-        ending = replace(await self._so_far(store, run), state=RunState.FAILED, reason=GONE)
+        ending = replace(
+            await self._summarize_partial(store, run), state=RunState.FAILED, reason=PROCESS_DIED
+        )
         now = self.clock.now()
-        ended = _at_its_end(run, ending, [], now=now)
+        ended = _build_ended_run(run, ending, [], now=now)
         await store.runs.finish_run(ended)
-        self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=GONE))
+        self.observer(RunGivenUp(at=now, tenant=store.tenant, run=ended.name, reason=PROCESS_DIED))
         return ended
 
 
-def run_lease(kind: str) -> str:
+def get_lease_name(kind: str) -> str:
     """Return the name of the lease under which runs of a kind are carried out."""
     return f"run/{kind}"
 
 
-def _at_its_end(run: Run, ending: Ending, timings: list[StepTiming], *, now: datetime) -> Run:
+def _build_ended_run(
+    run: Run, ending: RunResult, timings: list[StepTiming], *, now: datetime
+) -> Run:
     # Reasons may quote the world, and no text of its may keep an end from being kept.
     manifest = replace(
         run.manifest,
@@ -335,10 +347,10 @@ def _at_its_end(run: Run, ending: Ending, timings: list[StepTiming], *, now: dat
         lacking=ending.lacking,
         resume_at=ending.resume_at,
     )
-    return run.ended(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
+    return run.end(ending.state, at=now, reason=clean_text(ending.reason), manifest=manifest)
 
 
-def _heeded(ending: Ending, because: str) -> Ending:
+def _to_cancelled(ending: RunResult, because: str) -> RunResult:
     """Return how work ended that was asked to stop: what was done or failed by then stands."""
     if ending.state in (RunState.DONE, RunState.FAILED):
         return ending

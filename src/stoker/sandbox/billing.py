@@ -6,55 +6,57 @@ own business.
 
 from __future__ import annotations
 
-from stoker.sandbox.faults import Dials
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.faults import FaultSettingsTable
+from stoker.sandbox.meter import Meter
 
-LONGEST_KEY = 300
+MAX_KEY_LENGTH = 300
 
 
-def good_key(key: str, *, prefix: str = "") -> bool:
+def is_valid_key(key: str, *, prefix: str = "") -> bool:
     """Say whether a vendor takes this key."""
     return (
-        len(prefix) + 4 <= len(key) <= LONGEST_KEY and key.startswith(prefix) and "wrong" not in key
+        len(prefix) + 4 <= len(key) <= MAX_KEY_LENGTH
+        and key.startswith(prefix)
+        and "wrong" not in key
     )
 
 
-def bearer(header: str) -> str:
+def parse_bearer(header: str) -> str:
     """Return the key of an Authorization header, or an empty text."""
     scheme, _, key = header.partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
-class Till:
+class Credits:
     """One vendor's till: credits by key, as the dials say how many there are and what they buy."""
 
     def __init__(
-        self, vendor: str, *, dials: Dials, tallies: Tallies, unit: str = "credits"
+        self, vendor: str, *, dials: FaultSettingsTable, tallies: Meter, unit: str = "credits"
     ) -> None:
         self._vendor, self._dials, self._tallies, self._unit = vendor, dials, tallies, unit
 
-    def costs(self, listed: int) -> int:
+    def compute_price(self, listed: int) -> int:
         """Return what something is charged at today whose listed price is given."""
-        percent = self._dials.of(self._vendor).price_percent
+        percent = self._dials.get_settings(self._vendor).price_percent
         return -(-listed * percent // 100)
 
-    def used(self, key: str) -> int:
+    def get_used(self, key: str) -> int:
         """Return what this key has used."""
-        return self._tallies.charged(self._vendor, unit=self._unit, key=key)
+        return self._tallies.get_charged(self._vendor, unit=self._unit, key=key)
 
-    def limit(self, key: str, *, otherwise: int) -> int:
+    def get_limit(self, key: str, *, otherwise: int) -> int:
         """Return how many a key has in all; `otherwise` when it has any number."""
-        granted = self._dials.of(self._vendor).credits
-        return max(otherwise, self.used(key)) if granted < 0 else granted
+        granted = self._dials.get_settings(self._vendor).credits
+        return max(otherwise, self.get_used(key)) if granted < 0 else granted
 
-    def has(self, key: str, listed: int) -> bool:
+    def can_pay(self, key: str, listed: int) -> bool:
         """Say whether a key can pay for something."""
-        granted = self._dials.of(self._vendor).credits
-        return granted < 0 or self.used(key) + self.costs(listed) <= granted
+        granted = self._dials.get_settings(self._vendor).credits
+        return granted < 0 or self.get_used(key) + self.compute_price(listed) <= granted
 
-    def take(self, key: str, listed: int) -> int:
+    def charge(self, key: str, listed: int) -> int:
         """Charge a key for something; return what was charged."""
-        cost = self.costs(listed)
+        cost = self.compute_price(listed)
         if cost:
             self._tallies.charge(self._vendor, cost, unit=self._unit, key=key)
         return cost

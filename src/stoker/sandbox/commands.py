@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.output import Exit, say, takes_json, when_told_to_stop
+from stoker.cli.output import Exit, json_option, on_stop_signal, print_text
 
 if TYPE_CHECKING:
     from stoker.sandbox.server import Sandbox
 
-_LOOK = 0.2  # seconds between looks at the counters
+_POLL_SECONDS = 0.2  # seconds between looks at the counters
 
 
 @click.group()
@@ -58,31 +58,38 @@ def sandbox() -> None:
     metavar="N",
     help="Say how things stand after every N requests.",
 )
-@takes_json
+@json_option
 def serve(
     port: int, companies: int, seed: int, dials: tuple[str, ...], every: int, as_json: bool
 ) -> Exit:
     """Serve until Ctrl-C or SIGTERM. http://sandbox.test/ says what can be asked and turned."""
     return asyncio.run(
-        _serve(port, companies, seed, dict(map(_turned, dials)), every=every, as_json=as_json)
+        _run_server(
+            port,
+            companies,
+            seed,
+            dict(map(_parse_fault_setting, dials)),
+            every=every,
+            as_json=as_json,
+        )
     )
 
 
-def _turned(dial: str) -> tuple[str, str]:
+def _parse_fault_setting(dial: str) -> tuple[str, str]:
     name, equals, value = dial.partition("=")
     if not equals:
         raise click.BadParameter("give it as VENDOR.DIAL=VALUE", param_hint="--dial")
     return name.strip(), value.strip()
 
 
-async def _serve(
+async def _run_server(
     port: int, companies: int, seed: int, dials: dict[str, str], *, every: int, as_json: bool
 ) -> Exit:
     from stoker.sandbox.server import Sandbox
 
     box = Sandbox(seed=seed, companies=companies, dials=dials, port=port)
     stopping = asyncio.Event()
-    when_told_to_stop(stopping.set)
+    on_stop_signal(stopping.set)
     try:
         await box.__aenter__()
     except OSError as error:
@@ -92,47 +99,49 @@ async def _serve(
             f"port {port} cannot be listened on ({why}); choose another with --port"
         ) from error
     try:
-        _open(box, as_json=as_json)
-        await _until(stopping, box, every=every, as_json=as_json)
-        _tell("ended", box, as_json=as_json)
+        _print_start(box, as_json=as_json)
+        await _wait_for_stop(stopping, box, every=every, as_json=as_json)
+        _print_usage("ended", box, as_json=as_json)
     finally:
         await box.__aexit__()
     return Exit.OK
 
 
-async def _until(stopping: asyncio.Event, box: Sandbox, *, every: int, as_json: bool) -> None:
+async def _wait_for_stop(
+    stopping: asyncio.Event, box: Sandbox, *, every: int, as_json: bool
+) -> None:
     told = 0
     while not stopping.is_set():
-        if box.tallies.requests // every > told // every:
-            told = box.tallies.requests
-            _tell("so far", box, as_json=as_json)
+        if box.meter.requests // every > told // every:
+            told = box.meter.requests
+            _print_usage("so far", box, as_json=as_json)
         try:
-            await asyncio.wait_for(stopping.wait(), _LOOK)
+            await asyncio.wait_for(stopping.wait(), _POLL_SECONDS)
         except TimeoutError:
             continue
 
 
-def _open(box: Sandbox, *, as_json: bool) -> None:
-    from stoker.sandbox.server import VENDORS
+def _print_start(box: Sandbox, *, as_json: bool) -> None:
+    from stoker.sandbox.server import HANDLERS
 
     if as_json:
-        _line({"said": "serving", "address": box.address, "hosts": sorted(VENDORS)})
+        _print_line({"said": "serving", "address": box.address, "hosts": sorted(HANDLERS)})
         return
-    first = box.world.company(0)
-    say(f"A make-believe internet of {box.world.size:,} companies is at {box.address}.")
-    say("Names ending in .test are served there. With this, all vendors are make-believe:")
-    say(f"  STOKER_SANDBOX_ADDRESS={box.address} stoker connector test")
-    say(f"There are {', '.join(sorted(VENDORS))}.")
-    say(f"Every company has its own site too, e.g. http://{first.domain}. Try:")
-    say(f"  curl -H 'Host: sandbox.test' http://{box.address}/")
-    say(f"  curl -H 'Host: {first.domain}' http://{box.address}/")
-    say("Ctrl-C ends it.")
+    first = box.world.get_company(0)
+    print_text(f"A make-believe internet of {box.world.size:,} companies is at {box.address}.")
+    print_text("Names ending in .test are served there. With this, all vendors are make-believe:")
+    print_text(f"  STOKER_SANDBOX_ADDRESS={box.address} stoker connector test")
+    print_text(f"There are {', '.join(sorted(HANDLERS))}.")
+    print_text(f"Every company has its own site too, e.g. http://{first.domain}. Try:")
+    print_text(f"  curl -H 'Host: sandbox.test' http://{box.address}/")
+    print_text(f"  curl -H 'Host: {first.domain}' http://{box.address}/")
+    print_text("Ctrl-C ends it.")
 
 
-def _tell(what: str, box: Sandbox, *, as_json: bool) -> None:
-    tallies = box.tallies
+def _print_usage(what: str, box: Sandbox, *, as_json: bool) -> None:
+    tallies = box.meter
     if as_json:
-        _line(
+        _print_line(
             {
                 "said": what,
                 "requests": tallies.requests,
@@ -146,9 +155,9 @@ def _tell(what: str, box: Sandbox, *, as_json: bool) -> None:
         for vendor, units in sorted(tallies.charges.items())
         for unit, amount in sorted(units.items())
     )
-    say(f"{what}: {tallies.requests:,} requests; charged: {charged or 'nothing'}")
+    print_text(f"{what}: {tallies.requests:,} requests; charged: {charged or 'nothing'}")
 
 
-def _line(value: dict[str, object]) -> None:
+def _print_line(value: dict[str, object]) -> None:
     # One document a line, so that a program can read along.
     click.echo(json.dumps(value, ensure_ascii=True))

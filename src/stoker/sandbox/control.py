@@ -17,52 +17,55 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.http import Asked, Handler, Told, json_told, text_told
-from stoker.sandbox.world.register import RELEASES, lines
+from stoker.sandbox.http import Handler, Request, Response, to_json_response, to_text_response
+from stoker.sandbox.world.register import RELEASES, iterate_lines
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
-    from stoker.sandbox.faults import Dials
-    from stoker.sandbox.meter import Tallies
+    from stoker.sandbox.faults import FaultSettingsTable
+    from stoker.sandbox.meter import Meter
     from stoker.sandbox.world.companies import Company, World
 
 
-def control(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_control_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler of `sandbox.test`."""
 
-    def handled(asked: Asked) -> Told:
+    def handled(asked: Request) -> Response:
         match asked.method, asked.path:
             case "GET", "/":
-                return text_told(__doc__ or "")
+                return to_text_response(__doc__ or "")
             case "GET", "/log":
-                return json_told(_log(asked, tallies))
+                return to_json_response(_list_requests(asked, tallies))
             case "GET", "/charges":
                 charges: Json = {"total": tallies.charges, "by_key": tallies.charges_by_key}
-                return json_told(charges)
+                return to_json_response(charges)
             case "GET", "/counts":
-                return json_told(_counts(tallies))
+                return to_json_response(_to_counts_json(tallies))
             case "GET", "/dials":
-                return json_told(_dials(dials))
+                return to_json_response(_to_settings_json(dials))
             case "POST", "/dials":
-                return _turned(asked, dials)
+                return _change_setting(asked, dials)
             case "GET", "/registry.csv":
-                return _registry(asked, world)
+                return _serve_register(asked, world)
             case "GET", "/company":
-                return _company(asked, world)
+                return _describe_company(asked, world)
             case _:
-                return json_told({"error": "there is no such thing here"}, status=404)
+                return to_json_response({"error": "there is no such thing here"}, status=404)
 
     return handled
 
 
-def _log(asked: Asked, tallies: Tallies) -> Json:
-    after, limit = _number(asked.argument("after"), 0), _number(asked.argument("limit"), 1000)
-    host = asked.argument("host")
+def _list_requests(asked: Request, tallies: Meter) -> Json:
+    after, limit = (
+        _parse_number(asked.get_argument("after"), 0),
+        _parse_number(asked.get_argument("limit"), 1000),
+    )
+    host = asked.get_argument("host")
     seen = [each for each in tallies.log if each.number > after and host in ("", each.host)]
     return [asdict(each) for each in seen[: max(limit, 0)]]
 
 
-def _counts(tallies: Tallies) -> Json:
+def _to_counts_json(tallies: Meter) -> Json:
     return {
         "requests": tallies.requests,
         "by_host": dict(tallies.by_host),
@@ -70,67 +73,69 @@ def _counts(tallies: Tallies) -> Json:
     }
 
 
-def _dials(dials: Dials) -> Json:
-    return {vendor: dict(turned) for vendor, turned in dials.shown().items()}
+def _to_settings_json(dials: FaultSettingsTable) -> Json:
+    return {vendor: dict(turned) for vendor, turned in dials.list_changed().items()}
 
 
-def _turned(asked: Asked, dials: Dials) -> Told:
+def _change_setting(asked: Request, dials: FaultSettingsTable) -> Response:
     try:
-        wanted = asked.json()
+        wanted = asked.parse_json()
         if not isinstance(wanted, dict):
             raise ConfigError('send an object, e.g. {"tavily.latency": "200ms"}')
         for name, value in wanted.items():
             if not isinstance(value, str | int | float):
                 raise ConfigError(f"{name} is a number or a text")
-            dials.turn(name, value)
+            dials.set_value(name, value)
     except ValueError:
-        return json_told({"error": "the body is no JSON"}, status=400)
+        return to_json_response({"error": "the body is no JSON"}, status=400)
     except ConfigError as error:
-        return json_told({"error": str(error)}, status=400)
-    return json_told(_dials(dials))
+        return to_json_response({"error": str(error)}, status=400)
+    return to_json_response(_to_settings_json(dials))
 
 
-def _registry(asked: Asked, world: World) -> Told:
-    rows, release = _number(asked.argument("rows"), -1), asked.argument("release")
-    if asked.argument("rows") and not 0 <= rows <= world.size:
+def _serve_register(asked: Request, world: World) -> Response:
+    rows, release = _parse_number(asked.get_argument("rows"), -1), asked.get_argument("release")
+    if asked.get_argument("rows") and not 0 <= rows <= world.size:
         error = f"rows is a number from 0 to {world.size}, which is how many companies there are"
-        return json_told({"error": error}, status=400)
+        return to_json_response({"error": error}, status=400)
     rows = rows if rows >= 0 else world.size
     try:
-        wanted = lines(
-            world, rows=rows, release=release or RELEASES[0], part=asked.argument("part")
+        wanted = iterate_lines(
+            world, rows=rows, release=release or RELEASES[0], part=asked.get_argument("part")
         )
         first = next(wanted)
     except ConfigError as error:
-        return json_told({"error": str(error)}, status=400)
-    return Told(
-        headers={"content-type": "text/csv; charset=utf-8"}, stream=_in_pieces(first, wanted)
+        return to_json_response({"error": str(error)}, status=400)
+    return Response(
+        headers={"content-type": "text/csv; charset=utf-8"}, stream=_iterate_pieces(first, wanted)
     )
 
 
-def _in_pieces(first: str, wanted: Iterator[str]) -> Iterator[bytes]:
+def _iterate_pieces(first: str, wanted: Iterator[str]) -> Iterator[bytes]:
     yield first.encode()
     # Small pieces: while one is being made, nobody else is answered.
     while piece := "".join(islice(wanted, 50)):
         yield piece.encode()
 
 
-def _company(asked: Asked, world: World) -> Told:
+def _describe_company(asked: Request, world: World) -> Response:
     found: Company | None
-    if domain := asked.argument("domain"):
-        found = world.by_domain(domain)
-    elif uen := asked.argument("uen"):
-        found = world.by_uen(uen)
+    if domain := asked.get_argument("domain"):
+        found = world.find_by_domain(domain)
+    elif uen := asked.get_argument("uen"):
+        found = world.find_by_uen(uen)
     else:
-        index = _number(asked.argument("index"), -1)
-        found = world.company(index) if 0 <= index < world.size else None
+        index = _parse_number(asked.get_argument("index"), -1)
+        found = world.get_company(index) if 0 <= index < world.size else None
     if found is None:
-        return json_told({"error": "there is no such company"}, status=404)
+        return to_json_response({"error": "there is no such company"}, status=404)
     told = {field.name: getattr(found, field.name) for field in fields(found)}
     del told["staff"]
     people = [person._asdict() for person in found.people]
-    return json_told({**told, "incorporated": found.incorporated.isoformat(), "people": people})
+    return to_json_response(
+        {**told, "incorporated": found.incorporated.isoformat(), "people": people}
+    )
 
 
-def _number(text: str, default: int) -> int:
+def _parse_number(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default

@@ -21,23 +21,23 @@ import click
 from stoker.accounts.icp import IcpRule
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import TenantId
-from stoker.cli.output import Exit, run_async, say, show_json, show_table, takes_json
+from stoker.cli.output import Exit, json_option, print_json, print_table, print_text, run_async
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import Dossier
+    from stoker.accounts.model import CompanyRecord
     from stoker.app import App
     from stoker.base.types import Json
-    from stoker.discovery.commands import Discovered
-    from stoker.nightly.report import Told
+    from stoker.discovery.commands import DiscoveryReport
+    from stoker.nightly.report import NightReport
     from stoker.settings import Settings
 
 COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
 
-EACH = 100  # companies a tenant looks at
+COMPANIES_PER_TENANT = 100  # companies a tenant looks at
 
-BOARDS_EACH = 2  # of each kind that are read for openings
+BOARDS_PER_TENANT = 2  # of each kind that are read for openings
 
-RULES: Mapping[TenantId, IcpRule] = {
+TENANT_RULES: Mapping[TenantId, IcpRule] = {
     TenantId("merlion"): IcpRule(),
     TenantId("hudson"): IcpRule(
         industries=("64", "65", "66", "69", "70", "71", "72", "73", "74"),
@@ -46,7 +46,7 @@ RULES: Mapping[TenantId, IcpRule] = {
     ),
 }
 
-HIRES_FOR = TenantId("merlion")  # whose accounts' job boards are read
+DISCOVERY_TENANT = TenantId("merlion")  # whose accounts' job boards are read
 
 SETTINGS = """\
 # Written by `stoker demo`. Two tenants; all vendors and all sites are make-believe.
@@ -78,12 +78,12 @@ timezone = "America/New_York"
 """
 
 # Real vendors are slower: make-believe ones let us show a night in less than a minute.
-_PACES = "".join(
+_RATE_SETTINGS = "".join(
     f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
     for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
 )
 
-_DIALS = {
+_FAULT_SETTINGS = {
     "zerobounce.calls": "1000000",
     "tavily.latency": "120ms",
     "openai.latency": "400ms",
@@ -92,7 +92,7 @@ _DIALS = {
     "sites.latency": "30ms",
 }
 
-_DATE = "2025-12-31"
+_REGISTER_DATE = "2025-12-31"
 
 
 @click.command()
@@ -102,63 +102,65 @@ _DATE = "2025-12-31"
     type=click.Path(file_okay=False, path_type=Path),
     help="Leave settings and store in this new directory, to look around in.",
 )
-@takes_json
+@json_option
 def demo(keep: Path | None, as_json: bool) -> Exit:
     """See it work: two tenants, 200 companies, one night, no keys, no network."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise click.UsageError(f"{keep} is not empty; name a new directory")
-        return _in(keep, kept=True, as_json=as_json)
+        return _run_in_directory(keep, kept=True, as_json=as_json)
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as directory:
-        return _in(Path(directory), kept=False, as_json=as_json)
+        return _run_in_directory(Path(directory), kept=False, as_json=as_json)
 
 
-def _in(directory: Path, *, kept: bool, as_json: bool) -> Exit:
+def _run_in_directory(directory: Path, *, kept: bool, as_json: bool) -> Exit:
     from stoker import app as wiring
 
-    with sandbox() as address:
-        sources = json.dumps(_sources(), indent=4)
-        text = SETTINGS.format(address=address, each=EACH, paces=_PACES, sources=sources)
+    with serve_sandbox() as address:
+        sources = json.dumps(_list_sources(), indent=4)
+        text = SETTINGS.format(
+            address=address, each=COMPANIES_PER_TENANT, paces=_RATE_SETTINGS, sources=sources
+        )
         (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
         # Only what stands in the demo's own file counts: whatever is set outside is for real work.
-        settings = wiring.settings(directory=directory, config=None, flags={}, environment={})
-        return run_async(_demo(settings, directory if kept else None, as_json=as_json))
+        settings = wiring.read_settings(directory=directory, config=None, flags={}, environment={})
+        return run_async(_run_demo(settings, directory if kept else None, as_json=as_json))
 
 
-def _sources() -> list[str]:
+def _list_sources() -> list[str]:
     """Return where a few companies of the make-believe world list their openings."""
     from stoker.sandbox.world.companies import World
 
     world = World(seed=SEED, size=COMPANIES)
-    live = [each for at in range(COMPANIES) if (each := world.company(at)).live]
+    live = [each for at in range(COMPANIES) if (each := world.get_company(at)).live]
     boards = [
         f"{each.board}:{each.slug} | {each.name}"
         for vendor in ("greenhouse", "lever", "ashby")
-        for each in [each for each in live if each.board == vendor][:BOARDS_EACH]
+        for each in [each for each in live if each.board == vendor][:BOARDS_PER_TENANT]
     ]
     feed = next(each for each in live if each.board)
     return [*boards, f"feed:http://feeds.test/{feed.slug}/jobs.rss | {feed.brand}"]
 
 
 @contextmanager
-def sandbox() -> Iterator[str]:
+def serve_sandbox() -> Iterator[str]:
     """Serve the make-believe internet from a process of its own; yield its address."""
     words = ["sandbox", "serve", "--port", "0", "--companies", str(COMPANIES)]
     words += ["--seed", str(SEED), "--json"]
-    for dial, value in _DIALS.items():
+    for dial, value in _FAULT_SETTINGS.items():
         words += ["--dial", f"{dial}={value}"]
     serving = subprocess.Popen(  # noqa: S603 - our own program, our own words
         [sys.executable, "-m", "stoker.cli.main", *words], stdout=subprocess.PIPE
     )
     try:
-        yield _address(serving)
+        yield _read_address(serving)
     finally:
         serving.terminate()
         serving.communicate()
 
 
-def _address(serving: subprocess.Popen[bytes]) -> str:
+def _read_address(serving: subprocess.Popen[bytes]) -> str:
     first = serving.stdout.readline() if serving.stdout else b""
     try:
         return str(json.loads(first)["address"])
@@ -166,110 +168,122 @@ def _address(serving: subprocess.Popen[bytes]) -> str:
         raise TransientError("the sandbox did not start; try: stoker sandbox serve") from None
 
 
-async def _demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
+async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
     from stoker import app as wiring
     from stoker.base.types import Step
-    from stoker.discovery.commands import Wish as Wished
-    from stoker.discovery.commands import discoveries, show_told
-    from stoker.nightly.commands import Wish, nights
-    from stoker.nightly.progress import LiveNight
+    from stoker.discovery.commands import DiscoverOptions as Wished
+    from stoker.discovery.commands import print_discovery, run_discoveries
+    from stoker.nightly.commands import NightlyWish, run_nights
+    from stoker.nightly.progress import ProgressDisplay
 
     began = time.monotonic()
-    async with wiring.opened(settings, observer=_unheard) as app:
-        registered = await _set_up(app)
+    async with wiring.open_app(settings, observer=_ignore_event) as app:
+        registered = await _set_up_tenants(app)
         if not as_json:
-            _show_beginning(settings, registered)
-        with LiveNight(sys.stderr, otherwise=_unheard) as live:
-            done, failed = await nights(
-                app, tuple(RULES), Wish(limit=EACH, steps=tuple(Step)), observer=live
+            _print_start(settings, registered)
+        with ProgressDisplay(sys.stderr, otherwise=_ignore_event) as live:
+            done, failed = await run_nights(
+                app,
+                tuple(TENANT_RULES),
+                NightlyWish(limit=COMPANIES_PER_TENANT, steps=tuple(Step)),
+                observer=live,
             )
-        charged = await _charged(app)
+        charged = await _read_charges(app)
         took = time.monotonic() - began
-        hiring, away = await discoveries(app, (HIRES_FOR,), Wished(enrich=True, writes=bool(kept)))
+        hiring, away = await run_discoveries(
+            app, (DISCOVERY_TENANT,), Wished(enrich=True, writes=bool(kept))
+        )
     for _, error in [*failed, *away]:
         raise error
     if as_json:
-        show_json(_json(done, charged, hiring, took=took))
+        print_json(_to_demo_json(done, charged, hiring, took=took))
     else:
-        _show_end(done, charged, took=took)
-        say("\nAnd who is hiring? Their boards say:")
+        _print_result(done, charged, took=took)
+        print_text("\nAnd who is hiring? Their boards say:")
         for each in hiring:
-            show_told(each)
-        _show_next(kept, done, settings)
+            print_discovery(each)
+        _print_next_steps(kept, done, settings)
     return Exit.OK  # that caps left something out is what the demo is there to show
 
 
-async def _set_up(app: App) -> int:
+async def _set_up_tenants(app: App) -> int:
     """Read the make-believe register, and say whom each tenant looks for; return its size."""
-    from stoker.registry.importing import Outcome, Wanted, read_files
+    from stoker.registry.importing import ImportOptions, ImportOutcome, read_files
 
-    outcome = Outcome()
+    outcome = ImportOutcome()
     await read_files(
         app,
         ["http://sandbox.test/registry.csv"],
-        Wanted(release=_DATE),
+        ImportOptions(release=_REGISTER_DATE),
         outcome,
         directory=Path(),
     )
     if not outcome.read:
         raise ConfigError("the make-believe register could not be read; see what was said above")
-    for tenant, rule in RULES.items():
-        await app.backend.tenant(tenant).accounts.put_rule(rule)
-    return sum(each.load.count.read for each in outcome.read)
+    for tenant, rule in TENANT_RULES.items():
+        await app.backend.tenant(tenant).accounts.save_rule(rule)
+    return sum(each.load.count.rows_read for each in outcome.read)
 
 
-async def _charged(app: App) -> dict[str, dict[str, int]]:
+async def _read_charges(app: App) -> dict[str, dict[str, int]]:
     """Ask the sandbox what its vendors charged, by their own counters."""
     from datetime import timedelta
 
-    from stoker.http.client import Call
+    from stoker.http.client import Request
 
     reply = await app.connectors.http().send(
-        Call(method="GET", url="http://sandbox.test/charges", deadline=timedelta(seconds=10))
+        Request(method="GET", url="http://sandbox.test/charges", deadline=timedelta(seconds=10))
     )
     total: dict[str, dict[str, int]] = json.loads(reply.body)["total"]
     return total
 
 
-def _show_beginning(settings: Settings, registered: int) -> None:
-    say(
+def _print_start(settings: Settings, registered: int) -> None:
+    print_text(
         f"A make-believe internet is up: {registered} registered companies with sites of their own,"
     )
-    say("a search engine, a model, a contact database, a mail verifier and two CRMs.")
+    print_text("a search engine, a model, a contact database, a mail verifier and two CRMs.")
     names = " and ".join(each.name for each in settings.tenants)
-    say(f"Tonight {names} look at {EACH} companies each …\n")
+    print_text(f"Tonight {names} look at {COMPANIES_PER_TENANT} companies each …\n")
 
 
-def _show_end(done: list[Told], charged: Mapping[str, Mapping[str, int]], *, took: float) -> None:
-    from stoker.nightly.report import show_told
+def _print_result(
+    done: list[NightReport], charged: Mapping[str, Mapping[str, int]], *, took: float
+) -> None:
+    from stoker.nightly.report import print_night
 
     for told in done:
-        show_told(told)
+        print_night(told)
     rows = [
         (
             f"{dossier.score.value:.2f}",
             told.tenant,
             dossier.company.name,
-            _address_of(dossier),
+            _get_email(dossier),
         )
         for told in done
-        for dossier in told.best
+        for dossier in told.top_leads
         if dossier.score
     ]
-    show_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
-    for dossier in done[0].best[:1]:
-        say(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
-    ours, theirs = _credits(done), {name: each.get("credits", 0) for name, each in charged.items()}
+    print_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
+    for dossier in done[0].top_leads[:1]:
+        print_text(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
+    ours, theirs = (
+        _count_credits(done),
+        {name: each.get("credits", 0) for name, each in charged.items()},
+    )
     told_by = ", ".join(f"{name} {ours[name]}" for name in ours)
     agree = all(theirs.get(name, 0) == amount for name, amount in ours.items())
-    say(
+    print_text(
         f"\nCredits by our ledger: {told_by}; the vendors' own counters "
         f"{'say the same' if agree else f'say {theirs}'}."
     )
-    say(f"{sum(len(each.run.manifest.selected) for each in done)} companies in {took:.0f} s.")
+    print_text(
+        f"{sum(len(each.run.manifest.selected) for each in done)} companies in {took:.0f} s."
+    )
 
 
-def _credits(done: list[Told]) -> dict[str, int]:
+def _count_credits(done: list[NightReport]) -> dict[str, int]:
     found: dict[str, int] = {}
     for told in done:
         for name, amount in told.run.manifest.cost.items():
@@ -279,55 +293,55 @@ def _credits(done: list[Told]) -> dict[str, int]:
     return found
 
 
-def _address_of(dossier: Dossier) -> str:
-    from stoker.accounts.contacts import best_contact, usable_email
+def _get_email(dossier: CompanyRecord) -> str:
+    from stoker.accounts.contacts import choose_best_contact, get_usable_email
 
-    contact = best_contact(dossier)
-    return usable_email(contact) if contact else ""
+    contact = choose_best_contact(dossier)
+    return get_usable_email(contact) if contact else ""
 
 
-def _show_next(kept: Path | None, done: list[Told], settings: Settings) -> None:
+def _print_next_steps(kept: Path | None, done: list[NightReport], settings: Settings) -> None:
     if kept is None:
-        say("\nNothing is left behind. To look around in it yourself:")
-        say("  stoker demo --keep demo-out")
-        say("To begin with your own tenants:")
-        say("  stoker init && stoker doctor && stoker tenant add acme")
+        print_text("\nNothing is left behind. To look around in it yourself:")
+        print_text("  stoker demo --keep demo-out")
+        print_text("To begin with your own tenants:")
+        print_text("  stoker init && stoker doctor && stoker tenant add acme")
         return
     told = done[0]
-    company = told.best[0].company.id if told.best else told.run.manifest.selected[0]
-    say(f"\nLook around in {kept}:")
+    company = told.top_leads[0].company.id if told.top_leads else told.run.manifest.selected[0]
+    print_text(f"\nLook around in {kept}:")
     for command in (
         f"why {told.tenant}/{company}",
         "leads --limit 10",
         f"runs show {told.run.name} --tenant {told.tenant}",
-        f"sources list --tenant {HIRES_FOR}",
+        f"sources list --tenant {DISCOVERY_TENANT}",
         "caps list",
         "ledger verify",
     ):
-        say(f"  stoker -C {kept} {command}")
+        print_text(f"  stoker -C {kept} {command}")
     port = (settings.sandbox.address or "").rpartition(":")[2]
-    say("The vendors are gone; bring them back in another terminal, and the night goes on:")
-    say(f"  stoker sandbox serve --port {port} --companies {COMPANIES} --seed {SEED}")
-    say(f"  stoker -C {kept} nightly")
+    print_text("The vendors are gone; bring them back in another terminal, and the night goes on:")
+    print_text(f"  stoker sandbox serve --port {port} --companies {COMPANIES} --seed {SEED}")
+    print_text(f"  stoker -C {kept} nightly")
 
 
-def _json(
-    done: list[Told],
+def _to_demo_json(
+    done: list[NightReport],
     charged: Mapping[str, Mapping[str, int]],
-    hiring: list[Discovered],
+    hiring: list[DiscoveryReport],
     *,
     took: float,
 ) -> Json:
-    from stoker.discovery.commands import told_json as discovered_json
-    from stoker.nightly.report import told_json
+    from stoker.discovery.commands import to_discovery_json as discovered_json
+    from stoker.nightly.report import to_night_json
 
     return {
         "seconds": round(took, 1),
-        "nights": [told_json(each) for each in done],
+        "nights": [to_night_json(each) for each in done],
         "discoveries": [discovered_json(each) for each in hiring],
         "charged": {vendor: dict(units) for vendor, units in charged.items()},
     }
 
 
-def _unheard(_: object) -> None:
+def _ignore_event(_: object) -> None:
     """The demo tells its story itself."""

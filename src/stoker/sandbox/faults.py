@@ -19,9 +19,9 @@ from datetime import timedelta
 from enum import StrEnum
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.http import Asked, Handler, Told, json_told
-from stoker.sandbox.meter import Tallies
-from stoker.sandbox.random import Draws, drawn
+from stoker.sandbox.http import Handler, Request, Response, to_json_response
+from stoker.sandbox.meter import Meter
+from stoker.sandbox.random import Draws, draw_number
 
 SITES = "sites"
 
@@ -46,7 +46,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dial:
+class FaultSettings:
     """Where the dials of one vendor stand."""
 
     latency_low: timedelta = _NONE
@@ -64,7 +64,7 @@ class Dial:
     faults: Mapping[Fault, float] = field(default_factory=dict)  # how often, 0 to 1
 
 
-class Dials:
+class FaultSettingsTable:
     """All dials. Setting one counts from the next request on.
 
     `vendors` are those there are dials of; anybody's when it is not said.
@@ -77,15 +77,15 @@ class Dials:
         vendors: Collection[str] | None = None,
     ) -> None:
         self._vendors = vendors
-        self._dials: dict[str, Dial] = {}
+        self._settings: dict[str, FaultSettings] = {}
         for name, value in (settings or {}).items():
-            self.turn(name, value)
+            self.set_value(name, value)
 
-    def of(self, vendor: str) -> Dial:
+    def get_settings(self, vendor: str) -> FaultSettings:
         """Return where a vendor's dials stand."""
-        return self._dials.get(vendor, _UNTOUCHED)
+        return self._settings.get(vendor, _DEFAULTS)
 
-    def turn(self, name: str, value: str | float | timedelta) -> None:
+    def set_value(self, name: str, value: str | float | timedelta) -> None:
         """Set `vendor.dial` or `vendor.fault.kind`; ConfigError when it is none or makes no sense.
 
         `vendor.latency` sets both of its ends.
@@ -96,67 +96,67 @@ class Dials:
         if self._vendors is not None and vendor not in self._vendors:
             known = ", ".join(sorted(self._vendors))
             raise ConfigError(f"there are no dials of {vendor[:40]!r}; there are those of {known}")
-        before = self.of(vendor)
+        before = self.get_settings(vendor)
         if dial.startswith("fault."):
-            kind = _fault(dial.removeprefix("fault."))
-            share = _share(name, value)
-            self._dials[vendor] = replace(before, faults={**before.faults, kind: share})
+            kind = _draw_fault(dial.removeprefix("fault."))
+            share = _parse_share(name, value)
+            self._settings[vendor] = replace(before, faults={**before.faults, kind: share})
         elif dial == "latency":
-            wait = _duration(name, value)
-            self._dials[vendor] = replace(before, latency_low=wait, latency_high=wait)
+            wait = _parse_duration(name, value)
+            self._settings[vendor] = replace(before, latency_low=wait, latency_high=wait)
         elif dial in _READERS:
             read = _READERS[dial](name, value)
-            self._dials[vendor] = replace(before, **{dial: read})  # type: ignore[arg-type]
+            self._settings[vendor] = replace(before, **{dial: read})  # type: ignore[arg-type]
         else:
             raise ConfigError(
                 f"{dial!r} is no dial; there are {', '.join(sorted(_READERS))}, latency and fault.*"
             )
 
-    def shown(self) -> dict[str, dict[str, str]]:
+    def list_changed(self) -> dict[str, dict[str, str]]:
         """Return every dial that was turned, as it would be typed."""
-        return {vendor: _as_typed(dial) for vendor, dial in sorted(self._dials.items())}
+        return {vendor: _to_typed_values(dial) for vendor, dial in sorted(self._settings.items())}
 
 
-_UNTOUCHED = Dial()
+_DEFAULTS = FaultSettings()
 
 
-def _duration(name: str, value: str | float | timedelta) -> timedelta:
+def _parse_duration(name: str, value: str | float | timedelta) -> timedelta:
     if isinstance(value, timedelta):
         return value
     text = str(value).strip().lower()
     unit = 0.001 if text.endswith("ms") else 1.0
-    seconds = _number(name, text.removesuffix("ms").removesuffix("s")) * unit
+    seconds = _parse_float(name, text.removesuffix("ms").removesuffix("s")) * unit
     if not 0 <= seconds <= 3600:
         raise ConfigError(f"{name} is from 0 to 3600 seconds, e.g. 200ms or 1.5s, not {value!r}")
     return timedelta(seconds=seconds)
 
 
-def _number(name: str, value: object) -> float:
+def _parse_float(name: str, value: object) -> float:
     try:
         return float(str(value))
     except ValueError as error:
         raise ConfigError(f"{name} is a number, not {value!r}") from error
 
 
-def _whole(name: str, value: str | float | timedelta) -> int:
-    number = _number(name, value)
+def _parse_int(name: str, value: str | float | timedelta) -> int:
+    number = _parse_float(name, value)
     if not (number.is_integer() and -1 <= number <= 10**12):
         raise ConfigError(f"{name} is a whole number from -1 on, not {value!r}")
     return int(number)
 
 
-def _share(name: str, value: str | float | timedelta) -> float:
-    share = _number(name, value)
+def _parse_share(name: str, value: str | float | timedelta) -> float:
+    share = _parse_float(name, value)
     if not 0 <= share <= 1:
         raise ConfigError(f"{name} is how often it happens, from 0 to 1, not {value!r}")
     return share
 
 
-def _words(_: str, value: str | float | timedelta) -> str:
+def _parse_text(_: str, value: str | float | timedelta) -> str:
     return " ".join(str(value).split())[:200]
 
 
-def _fault(kind: str) -> Fault:
+def _draw_fault(kind: str) -> Fault:
     try:
         return Fault(kind)
     except ValueError as error:
@@ -164,38 +164,38 @@ def _fault(kind: str) -> Fault:
 
 
 _READERS = {
-    "latency_low": _duration,
-    "latency_high": _duration,
-    "calls": _whole,
-    "window": _duration,
-    "retry_after": _words,
-    "credits": _whole,
-    "price_percent": _whole,
-    "night": _whole,
-    "status": _whole,
-    "races": _share,
-    "refuses": _share,
-    "obeys": _whole,
+    "latency_low": _parse_duration,
+    "latency_high": _parse_duration,
+    "calls": _parse_int,
+    "window": _parse_duration,
+    "retry_after": _parse_text,
+    "credits": _parse_int,
+    "price_percent": _parse_int,
+    "night": _parse_int,
+    "status": _parse_int,
+    "races": _parse_share,
+    "refuses": _parse_share,
+    "obeys": _parse_int,
 }
 
 
-def _as_typed(dial: Dial) -> dict[str, str]:
+def _to_typed_values(dial: FaultSettings) -> dict[str, str]:
     shown: dict[str, str] = {}
-    for each in fields(Dial):
+    for each in fields(FaultSettings):
         value = getattr(dial, each.name)
         if each.name == "faults":
             shown |= {f"fault.{kind}": f"{share:g}" for kind, share in sorted(value.items())}
-        elif value != getattr(_UNTOUCHED, each.name):
+        elif value != getattr(_DEFAULTS, each.name):
             shown[each.name] = (
                 f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)
             )
     return shown
 
 
-Refusal = Callable[[int], Told]
+BuildRefusal = Callable[[int], Response]
 """How a vendor words a refusal with this status: 429, 500 or 503."""
 
-_CHARGED = frozenset(
+_CHARGED_FAULTS = frozenset(
     (
         Fault.ERROR_CHARGED,
         Fault.HANG,
@@ -209,44 +209,46 @@ _CHARGED = frozenset(
 )
 
 
-def plain_refusal(status: int) -> Told:
+def build_plain_refusal(status: int) -> Response:
     """Refuse in words that are nobody's in particular."""
-    return json_told({"error": {"status": status, "message": "refused"}}, status=status)
+    return to_json_response({"error": {"status": status, "message": "refused"}}, status=status)
 
 
-def dialled(
+def wrap_with_faults(
     vendor: str,
     answer: Handler,
     *,
     seed: int,
-    dials: Dials,
-    tallies: Tallies,
-    refused: Refusal = plain_refusal,
+    dials: FaultSettingsTable,
+    tallies: Meter,
+    refused: BuildRefusal = build_plain_refusal,
 ) -> Handler:
     """Return the vendor's handler as its dials make it. The vendor itself only answers."""
     lately: deque[float] = deque()
 
-    def handled(asked: Asked) -> Told:
-        dial = dials.of(vendor)
-        if dial.calls > 0 and not _let_through(lately, dial):
-            return _busy(refused, dial)
+    def handled(asked: Request) -> Response:
+        dial = dials.get_settings(vendor)
+        if dial.calls > 0 and not _is_allowed(lately, dial):
+            return _build_busy_response(refused, dial)
         if dial.status:
             return refused(dial.status)
         if not (dial.faults or dial.latency_low or dial.latency_high):
             return answer(asked)
-        content = drawn(seed, asked.method, asked.host, asked.path, asked.search, asked.body.hex())
-        draws = Draws(seed, vendor, content, tallies.nth_time(content))
-        wait = _latency(draws, dial)
+        content = draw_number(
+            seed, asked.method, asked.host, asked.path, asked.search, asked.body.hex()
+        )
+        draws = Draws(seed, vendor, content, tallies.count_request(content))
+        wait = _draw_latency(draws, dial)
         fault = _fault_dialling(draws, dial)
-        told = answer(asked) if fault is None or fault in _CHARGED else Told()
+        told = answer(asked) if fault is None or fault in _CHARGED_FAULTS else Response()
         if fault is not None:
-            told = _broken(told, fault, dial, refused)
-        return told.but(after=(told.after or timedelta(0)) + wait) if wait else told
+            told = _apply_fault(told, fault, dial, refused)
+        return told.replace_fields(after=(told.after or timedelta(0)) + wait) if wait else told
 
     return handled
 
 
-def _let_through(lately: deque[float], dial: Dial) -> bool:
+def _is_allowed(lately: deque[float], dial: FaultSettings) -> bool:
     now, window = time.monotonic(), dial.window.total_seconds()
     while lately and lately[0] <= now - window:
         lately.popleft()
@@ -256,20 +258,20 @@ def _let_through(lately: deque[float], dial: Dial) -> bool:
     return True
 
 
-def _busy(refused: Refusal, dial: Dial) -> Told:
+def _build_busy_response(refused: BuildRefusal, dial: FaultSettings) -> Response:
     told = refused(429)
     if not dial.retry_after:
         return told
-    return told.but(headers={**told.headers, "retry-after": dial.retry_after})
+    return told.replace_fields(headers={**told.headers, "retry-after": dial.retry_after})
 
 
-def _latency(draws: Draws, dial: Dial) -> timedelta:
+def _draw_latency(draws: Draws, dial: FaultSettings) -> timedelta:
     spread = max(dial.latency_high - dial.latency_low, timedelta(0))
-    return dial.latency_low + spread * draws.share()
+    return dial.latency_low + spread * draws.draw_share()
 
 
-def _fault_dialling(draws: Draws, dial: Dial) -> Fault | None:
-    left = draws.share()
+def _fault_dialling(draws: Draws, dial: FaultSettings) -> Fault | None:
+    left = draws.draw_share()
     for fault, share in dial.faults.items():
         left -= share
         if left < 0:
@@ -277,25 +279,29 @@ def _fault_dialling(draws: Draws, dial: Dial) -> Fault | None:
     return None
 
 
-def _broken(told: Told, fault: Fault, dial: Dial, refused: Refusal) -> Told:
+def _apply_fault(
+    told: Response, fault: Fault, dial: FaultSettings, refused: BuildRefusal
+) -> Response:
     match fault:
         case Fault.BUSY:
-            return _busy(refused, dial)
+            return _build_busy_response(refused, dial)
         case Fault.UNAVAILABLE:
             return refused(503)
         case Fault.ERROR | Fault.ERROR_CHARGED:
             return refused(500)
         case Fault.HANG:
-            return told.but(hang=True)
+            return told.replace_fields(hang=True)
         case Fault.CLOSE | Fault.REFUSED:
-            return told.but(close_after=0)
+            return told.replace_fields(close_after=0)
         case Fault.RESET:
-            return told.but(reset=True)
+            return told.replace_fields(reset=True)
         case Fault.TRUNCATED:
-            return told.but(body=told.body[: len(told.body) // 2], lying_length=len(told.body) or 1)
+            return told.replace_fields(
+                body=told.body[: len(told.body) // 2], lying_length=len(told.body) or 1
+            )
         case Fault.CUT_JSON:
-            return told.but(body=told.body[: len(told.body) // 2])
+            return told.replace_fields(body=told.body[: len(told.body) // 2])
         case Fault.GARBAGE:
-            return told.but(body=b"<html>\xff\xfe not what you asked for")
+            return told.replace_fields(body=b"<html>\xff\xfe not what you asked for")
         case Fault.DRIP:
-            return told.but(drip=timedelta(milliseconds=300))
+            return told.replace_fields(drip=timedelta(milliseconds=300))

@@ -29,7 +29,7 @@ from stoker.base.types import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Request:
     """One request, as it came."""
 
     method: str
@@ -45,11 +45,11 @@ class Asked:
         """What stood behind the question mark, by name."""
         return parse_qs(self.search, keep_blank_values=True, max_num_fields=1000)
 
-    def argument(self, name: str, default: str = "") -> str:
+    def get_argument(self, name: str, default: str = "") -> str:
         """Return the first value of a name behind the question mark."""
         return self.query.get(name, [default])[0]
 
-    def json(self) -> Json:
+    def parse_json(self) -> Json:
         """Return the body as JSON; ValueError when it is none."""
         try:
             read: Json = json.loads(self.body)
@@ -59,7 +59,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Response:
     """One answer, and what goes wrong on its way. Without faults it is an honest one."""
 
     status: int = 200
@@ -73,18 +73,20 @@ class Told:
     drip: timedelta | None = None  # so long between one byte of the body and the next
     lying_length: int | None = None  # what Content-Length says instead
 
-    def but(self, **changes: object) -> Told:
+    def replace_fields(self, **changes: object) -> Response:
         """Return the same answer with something changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # named by the caller, checked there
 
 
-Handler = Callable[[Asked], Told]
+Handler = Callable[[Request], Response]
 """Answers one request: at once, without waiting, from its content and the world's seed."""
 
 
-def json_told(data: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Told:
+def to_json_response(
+    data: Json, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return an answer that is JSON."""
-    return Told(
+    return Response(
         status=status,
         headers={"content-type": "application/json", **(headers or {})},
         # Half a surrogate pair comes back as the escape it came in.
@@ -94,71 +96,72 @@ def json_told(data: Json, *, status: int = 200, headers: Mapping[str, str] | Non
     )
 
 
-def page_told(markup: str | bytes, *, status: int = 200, charset: str = "utf-8") -> Told:
+def to_page_response(markup: str | bytes, *, status: int = 200, charset: str = "utf-8") -> Response:
     """Return an answer that is a web page."""
     body = markup if isinstance(markup, bytes) else markup.encode(charset, "xmlcharrefreplace")
-    return Told(status=status, headers={"content-type": f"text/html; charset={charset}"}, body=body)
+    return Response(
+        status=status, headers={"content-type": f"text/html; charset={charset}"}, body=body
+    )
 
 
-def text_told(text: str, *, status: int = 200) -> Told:
+def to_text_response(text: str, *, status: int = 200) -> Response:
     """Return an answer that is plain text."""
-    return Told(
+    return Response(
         status=status, headers={"content-type": "text/plain; charset=utf-8"}, body=text.encode()
     )
 
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
-_WORDLESS = frozenset((204, 304))
+_BODILESS = frozenset((204, 304))
 
 
-def head_of(told: Told, *, close: bool) -> bytes:
+def build_head(told: Response, *, close: bool) -> bytes:
     """Return the head of an answer: status line, headers, and how its body ends."""
     lines = [f"HTTP/1.1 {told.status} {_PHRASES.get(told.status, 'Answer')}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in told.headers.items()]
     if told.stream is not None and told.lying_length is None:
         lines.append("transfer-encoding: chunked\r\n")
-    elif told.status not in _WORDLESS and "transfer-encoding" not in told.headers:
+    elif told.status not in _BODILESS and "transfer-encoding" not in told.headers:
         length = len(told.body) if told.lying_length is None else told.lying_length
         lines.append(f"content-length: {length}\r\n")
     lines.append("connection: close\r\n\r\n" if close else "\r\n")
     return "".join(lines).encode("latin-1", "replace")
 
 
-def has_body(told: Told, method: str) -> bool:
+def has_body(told: Response, method: str) -> bool:
     """Say whether anything follows the head."""
-    return method != "HEAD" and told.status not in _WORDLESS
+    return method != "HEAD" and told.status not in _BODILESS
 
 
-MOST_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 
-MOST_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 
-_WAITING = 16  # requests of one connection that may wait; then it is not read any further
+_MAX_PIPELINED = 16  # requests of one connection that may wait; then it is not read any further
 
-_PIECE = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 
-_AT_ONCE = 16  # pieces of a stream before others have their turn
+_PIECES_PER_WRITE = 16  # pieces of a stream before others have their turn
 
-_RESET = struct.pack("ii", 1, 0)  # linger on, for no time at all: closing sends a reset
+_LINGER_RESET = struct.pack("ii", 1, 0)  # linger on, for no time at all: closing sends a reset
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
         "_answering",
         "_body",
         "_body_size",
+        "_connections",
         "_ended",
         "_fields",
         "_handler",
         "_head_size",
-        "_keep",
-        "_lines",
+        "_keep_alive",
         "_loop",
         "_parser",
-        "_pouring",
         "_reading",
         "_stream",
         "_timer",
@@ -166,18 +169,19 @@ class Line(asyncio.Protocol):
         "_url",
         "_waiting",
         "_writable",
+        "_writing",
     )
 
-    def __init__(self, handler: Handler, lines: set[Line]) -> None:
-        self._handler, self._lines = handler, lines
+    def __init__(self, handler: Handler, lines: set[HttpConnection]) -> None:
+        self._handler, self._connections = handler, lines
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[tuple[Asked, bool] | Told] = deque()
+        self._waiting: deque[tuple[Request, bool] | Response] = deque()
         self._stream: Iterator[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._answering = self._ended = self._pouring = False
-        self._reading = self._writable = self._keep = True
+        self._answering = self._ended = self._writing = False
+        self._reading = self._writable = self._keep_alive = True
         self.on_message_begin()
 
     # What the socket says.
@@ -186,10 +190,10 @@ class Line(asyncio.Protocol):
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a line needs a stream")
         self._transport = transport
-        self._lines.add(self)
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lines.discard(self)
+        self._connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         self._transport = self._stream = self._timer = None
@@ -203,9 +207,9 @@ class Line(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(400, b"that is no request\n")
-        if self._head_size - self._body_size > MOST_HEAD:
+        if self._head_size - self._body_size > MAX_HEAD_BYTES:
             self._refuse(431, b"that head is too large\n")
-        if self._body_size > MOST_BODY:
+        if self._body_size > MAX_BODY_BYTES:
             self._refuse(413, b"that body is too large\n")
 
     def pause_writing(self) -> None:
@@ -213,8 +217,8 @@ class Line(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        if self._stream is not None and not self._pouring:
-            self._pour()
+        if self._stream is not None and not self._writing:
+            self._write_pieces()
 
     def close(self) -> None:
         """Close at once, whatever is under way."""
@@ -238,7 +242,7 @@ class Line(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_size += len(body)
-        if self._body_size <= MOST_BODY:
+        if self._body_size <= MAX_BODY_BYTES:
             self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -257,7 +261,7 @@ class Line(asyncio.Protocol):
         if not host:
             self._refuse(400, b"say which host is meant\n")
             return
-        asked = Asked(
+        asked = Request(
             method=self._parser.get_method().decode("latin-1"),
             host=host,
             path=(url.path or b"/").decode("latin-1"),
@@ -269,8 +273,8 @@ class Line(asyncio.Protocol):
         # Bytes of the next request may already be counted; they begin anew with it.
         self._head_size = self._body_size = 0
         if not self._answering:
-            self._next()
-        elif len(self._waiting) > _WAITING and self._transport is not None and self._reading:
+            self._answer_next()
+        elif len(self._waiting) > _MAX_PIPELINED and self._transport is not None and self._reading:
             self._transport.pause_reading()
             self._reading = False
 
@@ -280,14 +284,16 @@ class Line(asyncio.Protocol):
         if self._ended:
             return
         self._ended = True
-        self._waiting.append(Told(status=status, headers={"content-type": "text/plain"}, body=why))
+        self._waiting.append(
+            Response(status=status, headers={"content-type": "text/plain"}, body=why)
+        )
         if not self._answering:
-            self._next()
+            self._answer_next()
 
-    def _next(self) -> None:
+    def _answer_next(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if len(self._waiting) <= _WAITING and not self._reading:
+        if len(self._waiting) <= _MAX_PIPELINED and not self._reading:
             self._transport.resume_reading()
             self._reading = True
         if not self._waiting:
@@ -295,7 +301,7 @@ class Line(asyncio.Protocol):
             return
         self._answering = True
         waiting = self._waiting.popleft()
-        if isinstance(waiting, Told):
+        if isinstance(waiting, Response):
             self._write(waiting, method="GET", keep=False)
             return
         asked, keep = waiting
@@ -309,31 +315,31 @@ class Line(asyncio.Protocol):
         else:
             self._write(told, asked.method, keep)
 
-    def _write(self, told: Told, method: str, keep: bool) -> None:
+    def _write(self, told: Response, method: str, keep: bool) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         keep = keep and told.lying_length is None
-        head = head_of(told, close=not keep)
+        head = build_head(told, close=not keep)
         body = told.body if has_body(told, method) else b""
         if told.reset or told.close_after is not None:
             transport.write((head + body)[: told.close_after or 0])
             self._end(reset=told.reset)
         elif has_body(told, method) and (told.stream is not None or told.drip is not None):
             transport.write(head)
-            self._keep = keep
+            self._keep_alive = keep
             if told.drip is None:
-                self._stream = _pieces(told)
-                self._pour()
+                self._stream = _split_body(told)
+                self._write_pieces()
             else:
-                self._drop(_pieces(told), told.drip.total_seconds())
+                self._drip(_split_body(told), told.drip.total_seconds())
         else:
             transport.write(head + body)
-            self._done(keep=keep)
+            self._finish_response(keep=keep)
 
-    def _pour(self) -> None:
-        self._pouring = False
-        for _ in range(_AT_ONCE):
+    def _write_pieces(self) -> None:
+        self._writing = False
+        for _ in range(_PIECES_PER_WRITE):
             transport = self._transport
             # A transport whose peer has gone takes everything and never says stop.
             if self._stream is None or transport is None or transport.is_closing():
@@ -343,26 +349,26 @@ class Line(asyncio.Protocol):
             piece = next(self._stream, None)
             if piece is None:
                 self._stream = None
-                self._done(keep=self._keep)
+                self._finish_response(keep=self._keep_alive)
                 return
             transport.write(piece)
         # A fast reader never makes us wait, and others want to be answered too.
-        self._pouring = True
-        self._loop.call_soon(self._pour)
+        self._writing = True
+        self._loop.call_soon(self._write_pieces)
 
-    def _drop(self, pieces: Iterator[bytes], seconds: float) -> None:
+    def _drip(self, pieces: Iterator[bytes], seconds: float) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         byte = next(pieces, None)
         if byte is None:
-            self._done(keep=self._keep)
+            self._finish_response(keep=self._keep_alive)
             return
         self._transport.write(byte)
-        self._timer = self._loop.call_later(seconds, self._drop, pieces, seconds)
+        self._timer = self._loop.call_later(seconds, self._drip, pieces, seconds)
 
-    def _done(self, *, keep: bool) -> None:
+    def _finish_response(self, *, keep: bool) -> None:
         if keep:
-            self._next()
+            self._answer_next()
         else:
             self._end(reset=False)
 
@@ -372,33 +378,33 @@ class Line(asyncio.Protocol):
             return
         if reset:
             sock = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
         self._transport.close()
 
 
-def _pieces(told: Told) -> Iterator[bytes]:
+def _split_body(told: Response) -> Iterator[bytes]:
     if told.stream is None:
         for at in range(len(told.body)):
             yield told.body[at : at + 1]
         return
     framed = told.lying_length is None
     for piece in told.stream:
-        for at in range(0, len(piece), _PIECE):
-            part = piece[at : at + _PIECE]
+        for at in range(0, len(piece), _PIECE_BYTES):
+            part = piece[at : at + _PIECE_BYTES]
             yield b"%x\r\n%b\r\n" % (len(part), part) if framed else part
     if framed:
         yield b"0\r\n\r\n"
 
 
-async def listen(handler: Handler, *, port: int) -> tuple[asyncio.Server, set[Line]]:
+async def open_server(handler: Handler, *, port: int) -> tuple[asyncio.Server, set[HttpConnection]]:
     """Open a port on loopback, and nowhere else; return the server and its open lines."""
-    lines: set[Line] = set()
+    lines: set[HttpConnection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Line(handler, lines), "127.0.0.1", port, backlog=1024
+        lambda: HttpConnection(handler, lines), "127.0.0.1", port, backlog=1024
     )
     return server, lines
 
 
-def port_of(server: asyncio.Server) -> int:
+def get_port(server: asyncio.Server) -> int:
     """Return the port a server got."""
     return int(next(islice(server.sockets, 1)).getsockname()[1])

@@ -12,17 +12,17 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from hashlib import sha256
 
-from stoker.sandbox.http import Asked
+from stoker.sandbox.http import Request
 
-KEPT_REQUESTS = 10_000
+MAX_LOGGED_REQUESTS = 10_000
 
-_KEPT_CONTENTS = 50_000
+_MAX_COUNTED_CONTENTS = 50_000
 
 _SECRET = re.compile(r"(?i)((?:^|&)(?:api_?key|key|token|secret|password)=)[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LoggedRequest:
     """One request, as it is remembered."""
 
     number: int
@@ -32,19 +32,19 @@ class Seen:
     status: int  # 0: it got no honest answer
 
 
-class Tallies:
+class Meter:
     """The sandbox's memory. Bounded, whatever comes."""
 
     def __init__(self) -> None:
         self.requests = 0
         self.by_host: Counter[str] = Counter()  # vendors by host, all company sites together
         self.by_status: Counter[int] = Counter()
-        self._log: deque[Seen] = deque(maxlen=KEPT_REQUESTS)
+        self._log: deque[LoggedRequest] = deque(maxlen=MAX_LOGGED_REQUESTS)
         self._charges: Counter[tuple[str, str, str]] = Counter()
         self._times: OrderedDict[int, int] = OrderedDict()
 
     @property
-    def log(self) -> list[Seen]:
+    def log(self) -> list[LoggedRequest]:
         """The last requests, oldest first."""
         return list(self._log)
 
@@ -67,33 +67,35 @@ class Tallies:
 
     def charge(self, vendor: str, amount: int, *, unit: str = "credits", key: str = "") -> int:
         """Put an amount on a vendor's bill for a key; return what that key has used in all."""
-        place = (vendor, fingerprint(key), unit)
+        place = (vendor, compute_fingerprint(key), unit)
         self._charges[place] += amount
         return self._charges[place]
 
-    def charged(self, vendor: str, *, unit: str = "credits", key: str | None = None) -> int:
+    def get_charged(self, vendor: str, *, unit: str = "credits", key: str | None = None) -> int:
         """Return what a vendor charged: for one key, or for all of them."""
         if key is not None:
-            return self._charges[vendor, fingerprint(key), unit]
+            return self._charges[vendor, compute_fingerprint(key), unit]
         return self.charges.get(vendor, {}).get(unit, 0)
 
-    def note(self, asked: Asked, *, group: str, status: int) -> None:
+    def log_request(self, asked: Request, *, group: str, status: int) -> None:
         """Remember a request and what it got."""
         self.by_host[group] += 1
         self.by_status[status] += 1
         search = _SECRET.sub(r"\1…", asked.search) if asked.search else ""
         target = f"{asked.path}?{search}" if search else asked.path
-        self._log.append(Seen(asked.number, asked.method, asked.host, target[:500], status))
+        self._log.append(
+            LoggedRequest(asked.number, asked.method, asked.host, target[:500], status)
+        )
 
-    def nth_time(self, content: int) -> int:
+    def count_request(self, content: int) -> int:
         """Say how often this content was asked before, counting from 0 (forgotten after many)."""
         before = self._times.pop(content, 0)
         self._times[content] = before + 1
-        if len(self._times) > _KEPT_CONTENTS:
+        if len(self._times) > _MAX_COUNTED_CONTENTS:
             self._times.popitem(last=False)
         return before
 
 
-def fingerprint(key: str) -> str:
+def compute_fingerprint(key: str) -> str:
     """Return what stands for a key where anybody may read it."""
     return sha256(key.encode("utf-8", "replace")).hexdigest()[:12] if key else "none"

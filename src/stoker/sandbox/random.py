@@ -20,7 +20,7 @@ _WHOLE = float(1 << 64)
 _EIGHT = struct.Struct(">8Q")
 
 
-class Lots(Generic[Thing]):
+class Weighted(Generic[Thing]):
     """Things with weights, counted up once so that drawing one is quick."""
 
     __slots__ = ("ends", "things", "total")
@@ -43,40 +43,40 @@ class Draws:
 
     # Every page takes a hundred of these, so each of them takes its number itself.
 
-    def share(self) -> float:
+    def draw_share(self) -> float:
         """Return a number from 0 up to, and without, 1."""
-        return (self._left or self._more()).pop() / _WHOLE
+        return (self._left or self._draw_block()).pop() / _WHOLE
 
-    def below(self, end: int) -> int:
+    def draw_below(self, end: int) -> int:
         """Return a whole number from 0 up to, and without, `end`."""
-        return (self._left or self._more()).pop() % end
+        return (self._left or self._draw_block()).pop() % end
 
-    def between(self, low: int, high: int) -> int:
+    def draw_between(self, low: int, high: int) -> int:
         """Return a whole number from low to high, both included."""
-        return low + (self._left or self._more()).pop() % (high - low + 1)
+        return low + (self._left or self._draw_block()).pop() % (high - low + 1)
 
-    def chance(self, share: float) -> bool:
+    def draw_bool(self, share: float) -> bool:
         """Say yes this often: 0 is never, 1 is always."""
-        return (self._left or self._more()).pop() / _WHOLE < share
+        return (self._left or self._draw_block()).pop() / _WHOLE < share
 
     def pick(self, things: Sequence[Thing]) -> Thing:
         """Return one of the things, each as likely as the others."""
-        return things[(self._left or self._more()).pop() % len(things)]
+        return things[(self._left or self._draw_block()).pop() % len(things)]
 
-    def weighted(self, things: Lots[Thing] | Sequence[tuple[Thing, int]]) -> Thing:
+    def pick_weighted(self, things: Weighted[Thing] | Sequence[tuple[Thing, int]]) -> Thing:
         """Return one of the things, each as likely as its weight says."""
-        lots = things if isinstance(things, Lots) else Lots(things)
-        number = (self._left or self._more()).pop() % lots.total
+        lots = things if isinstance(things, Weighted) else Weighted(things)
+        number = (self._left or self._draw_block()).pop() % lots.total
         return lots.things[bisect_right(lots.ends, number)]
 
-    def _more(self) -> list[int]:
+    def _draw_block(self) -> list[int]:
         digest = blake2b(self._key, salt=self._block.to_bytes(8, "big")).digest()
         self._block += 1
         self._left = list(_EIGHT.unpack(digest))
         return self._left
 
 
-def drawn(*name: object) -> int:
+def draw_number(*name: object) -> int:
     """Return one 64-bit number for a name."""
     key = "\x1f".join(map(str, name)).encode("utf-8", "backslashreplace")
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")

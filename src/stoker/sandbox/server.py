@@ -15,36 +15,49 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from stoker.sandbox.control import control
-from stoker.sandbox.faults import SITES, Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Line, Told, listen, port_of, text_told
-from stoker.sandbox.meter import Seen, Tallies
-from stoker.sandbox.sites.site import sites
-from stoker.sandbox.vendors.boards import ashby, feeds, greenhouse, lever
-from stoker.sandbox.vendors.data_gov import data_gov
-from stoker.sandbox.vendors.lusha import lusha
-from stoker.sandbox.vendors.odoo.server import odoo
-from stoker.sandbox.vendors.openai import openai
-from stoker.sandbox.vendors.tavily import directory, tavily
-from stoker.sandbox.vendors.zerobounce import zerobounce
+from stoker.sandbox.control import build_control_handler
+from stoker.sandbox.faults import SITES, FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import (
+    Handler,
+    HttpConnection,
+    Request,
+    Response,
+    get_port,
+    open_server,
+    to_text_response,
+)
+from stoker.sandbox.meter import LoggedRequest, Meter
+from stoker.sandbox.sites.site import build_sites_handler
+from stoker.sandbox.vendors.boards import (
+    build_ashby_handler,
+    build_feeds_handler,
+    build_greenhouse_handler,
+    build_lever_handler,
+)
+from stoker.sandbox.vendors.data_gov import build_data_gov_handler
+from stoker.sandbox.vendors.lusha import build_lusha_handler
+from stoker.sandbox.vendors.odoo.server import build_odoo_handler
+from stoker.sandbox.vendors.openai import build_openai_handler
+from stoker.sandbox.vendors.tavily import build_directory_handler, build_tavily_handler
+from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler
 from stoker.sandbox.world.companies import World
 
-MAKERS: Mapping[str, Callable[[World, Dials, Tallies], Handler]] = {
-    "tavily.test": tavily,
-    "lusha.test": lusha,
-    "zerobounce.test": zerobounce,
-    "openai.test": openai,
-    "odoo.test": odoo,
-    "greenhouse.test": greenhouse,
-    "lever.test": lever,
-    "ashby.test": ashby,
-    "feeds.test": feeds,
-    "data-gov.test": data_gov,
-    "directory.test": directory,
-    "news.test": directory,
+VENDOR_HANDLERS: Mapping[str, Callable[[World, FaultSettingsTable, Meter], Handler]] = {
+    "tavily.test": build_tavily_handler,
+    "lusha.test": build_lusha_handler,
+    "zerobounce.test": build_zerobounce_handler,
+    "openai.test": build_openai_handler,
+    "odoo.test": build_odoo_handler,
+    "greenhouse.test": build_greenhouse_handler,
+    "lever.test": build_lever_handler,
+    "ashby.test": build_ashby_handler,
+    "feeds.test": build_feeds_handler,
+    "data-gov.test": build_data_gov_handler,
+    "directory.test": build_directory_handler,
+    "news.test": build_directory_handler,
 }
 
-DIALLED = (
+FAULT_TARGETS = (
     SITES,
     "ashby",
     "data_gov",
@@ -60,12 +73,12 @@ DIALLED = (
 )
 """Whose dials can be turned, by the name that stands before the point."""
 
-Maker = Callable[[World, Dials, Tallies], Handler]
+HandlerFactory = Callable[[World, FaultSettingsTable, Meter], Handler]
 """Makes the handler of one host."""
 
 CONTROL = "sandbox.test"
 
-VENDORS: Mapping[str, Maker] = {CONTROL: control, **MAKERS}
+HANDLERS: Mapping[str, HandlerFactory] = {CONTROL: build_control_handler, **VENDOR_HANDLERS}
 """Who answers for which host; every other name is a company's own site, or nobody's."""
 
 
@@ -79,19 +92,19 @@ class Sandbox:
         companies: int = 1000,
         dials: Mapping[str, str | float | timedelta] | None = None,
         port: int = 0,
-        vendors: Mapping[str, Maker] = VENDORS,
+        vendors: Mapping[str, HandlerFactory] = HANDLERS,
     ) -> None:
         self.world = World(seed=seed, size=companies)
-        others = {host.removesuffix(".test") for host in vendors.keys() - VENDORS.keys()}
-        self.dials = Dials(dials, vendors=(*DIALLED, *others))
-        self.tallies = Tallies()
+        others = {host.removesuffix(".test") for host in vendors.keys() - HANDLERS.keys()}
+        self.faults = FaultSettingsTable(dials, vendors=(*FAULT_TARGETS, *others))
+        self.meter = Meter()
         self._port = port
         self._hosts = {
-            host: maker(self.world, self.dials, self.tallies) for host, maker in vendors.items()
+            host: maker(self.world, self.faults, self.meter) for host, maker in vendors.items()
         }
-        self._site = self._dialled_sites()
+        self._site = self._build_site_handler()
         self._server: asyncio.Server | None = None
-        self._lines: set[Line] = set()
+        self._connections: set[HttpConnection] = set()
 
     @property
     def address(self) -> str:
@@ -99,50 +112,52 @@ class Sandbox:
         return f"127.0.0.1:{self._port}"
 
     @property
-    def log(self) -> list[Seen]:
+    def log(self) -> list[LoggedRequest]:
         """The last requests, oldest first."""
-        return self.tallies.log
+        return self.meter.log
 
     @property
     def charges(self) -> dict[str, dict[str, int]]:
         """What every vendor charged, by vendor and unit."""
-        return self.tallies.charges
+        return self.meter.charges
 
     async def __aenter__(self) -> Sandbox:
-        self._server, self._lines = await listen(self.answer, port=self._port)
-        self._port = port_of(self._server)
+        self._server, self._connections = await open_server(self.answer, port=self._port)
+        self._port = get_port(self._server)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-            for line in list(self._lines):
+            for line in list(self._connections):
                 line.close()
             await self._server.wait_closed()
             self._server = None
 
-    def answer(self, asked: Asked) -> Told:
+    def answer(self, asked: Request) -> Response:
         """Answer one request and count it. Never raises: a fault of ours is an answer too."""
-        self.tallies.requests += 1
-        asked = replace(asked, number=self.tallies.requests)
+        self.meter.requests += 1
+        asked = replace(asked, number=self.meter.requests)
         handler = self._hosts.get(asked.host)
         group = asked.host if handler else SITES
         try:
             told = handler(asked) if handler else self._site(asked)
         except Exception as error:  # noqa: BLE001 - one bad request must not end the sandbox
-            told = text_told(f"a fault of the sandbox: {type(error).__name__}\n", status=599)
+            told = to_text_response(f"a fault of the sandbox: {type(error).__name__}\n", status=599)
         lost = told.hang or told.reset or told.close_after is not None
-        self.tallies.note(asked, group=group, status=0 if lost else told.status)
+        self.meter.log_request(asked, group=group, status=0 if lost else told.status)
         return told
 
-    def _dialled_sites(self) -> Handler:
-        world, of_company = self.world, sites(self.world, self.dials)
+    def _build_site_handler(self) -> Handler:
+        world, of_company = self.world, build_sites_handler(self.world, self.faults)
 
-        def answered(asked: Asked) -> Told:
-            company = world.by_domain(asked.host)
+        def answered(asked: Request) -> Response:
+            company = world.find_by_domain(asked.host)
             if company is None:
                 # A name that resolves nowhere cannot be asked; this is the nearest thing.
-                return Told(close_after=0)
+                return Response(close_after=0)
             return of_company(asked, company)
 
-        return dialled(SITES, answered, seed=world.seed, dials=self.dials, tallies=self.tallies)
+        return wrap_with_faults(
+            SITES, answered, seed=world.seed, dials=self.faults, tallies=self.meter
+        )

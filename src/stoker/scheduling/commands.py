@@ -11,33 +11,39 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError, ConflictError, StokerError
-from stoker.cli.options import chosen_tenants, moment, still_on, takes_tenants, working_tenants
+from stoker.cli.options import (
+    choose_active_tenants,
+    choose_tenants,
+    filter_active,
+    parse_time,
+    tenants_option,
+)
 from stoker.cli.output import (
     Exit,
-    exit_for_run,
-    pass_asked,
+    json_option,
+    on_stop_signal,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
-    when_told_to_stop,
+    to_run_exit,
 )
 from stoker.enrichment.model import KIND
-from stoker.runs.commands import run_shown
+from stoker.runs.commands import to_run_view
 from stoker.runs.model import Run, RunState
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.calendar.recurrence import Schedule
-    from stoker.cli.output import Asked
-    from stoker.scheduling.audit import Finding
+    from stoker.cli.output import CommandContext
+    from stoker.scheduling.audit import AuditLine
     from stoker.settings import Settings
 
-LOOK_AGAIN = timedelta(minutes=1)  # for tenants that came or went
+TENANT_POLL_INTERVAL = timedelta(minutes=1)  # for tenants that came or went
 
-WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 
 @click.group()
@@ -46,11 +52,13 @@ def schedule() -> None:
 
 
 @schedule.command("run")
-@takes_tenants
+@tenants_option
 @click.option("--once", is_flag=True, help="Do what is due now, then stop.")
-@takes_json
-@pass_asked
-def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bool) -> Exit:
+@json_option
+@pass_context
+def run_schedule(
+    asked: CommandContext, tenants: tuple[str, ...], once: bool, as_json: bool
+) -> Exit:
     """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
 
     Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
@@ -64,13 +72,15 @@ def run_schedule(asked: Asked, tenants: tuple[str, ...], once: bool, as_json: bo
 
 
 async def _run_schedule(
-    asked: Asked, tenants: tuple[str, ...], *, once: bool, as_json: bool
+    asked: CommandContext, tenants: tuple[str, ...], *, once: bool, as_json: bool
 ) -> Exit:
     if once:
-        async with asked.app() as app:
-            taking_part = _scheduled(app.settings, working_tenants(app.settings, tenants))
-            nights = await _with_nights(app, taking_part)
-            return await _once(app, taking_part, nights, as_json=as_json)
+        async with asked.open_app() as app:
+            taking_part = _list_scheduled(
+                app.settings, choose_active_tenants(app.settings, tenants)
+            )
+            nights = await _list_nightly_tenants(app, taking_part)
+            return await _run_once(app, taking_part, nights, as_json=as_json)
     stopping, daemon = asyncio.Event(), asyncio.current_task()
 
     def stop() -> None:
@@ -78,17 +88,17 @@ async def _run_schedule(
             daemon.cancel()  # told again: what is under way is not waited for
         stopping.set()
 
-    when_told_to_stop(stop)
-    await kept_going(asked, tenants, stopping)
+    on_stop_signal(stop)
+    await run_daemon(asked, tenants, stopping)
     return Exit.OK
 
 
-async def kept_going(
-    asked: Asked,
+async def run_daemon(
+    asked: CommandContext,
     tenants: tuple[str, ...],
     stopping: asyncio.Event,
     *,
-    look_again: timedelta = LOOK_AGAIN,
+    look_again: timedelta = TENANT_POLL_INTERVAL,
 ) -> None:
     """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile.
 
@@ -96,15 +106,15 @@ async def kept_going(
     """
     began = False
     while not stopping.is_set():
-        async with asked.app() as app:
-            on = still_on(app.settings, tenants) if began else tenants
-            taking_part = _scheduled(app.settings, working_tenants(app.settings, on))
+        async with asked.open_app() as app:
+            on = filter_active(app.settings, tenants) if began else tenants
+            taking_part = _list_scheduled(app.settings, choose_active_tenants(app.settings, on))
             began = True
-            nights = await _with_nights(app, taking_part)
+            nights = await _list_nightly_tenants(app, taking_part)
             changed = asyncio.Event()
-            watching = asyncio.create_task(_watched(asked, app, changed, every=look_again))
+            watching = asyncio.create_task(_watch_tenants(asked, app, changed, every=look_again))
             try:
-                await app.scheduler(taking_part, nights=nights).keep_going(
+                await app.build_scheduler(taking_part, nights=nights).run_forever(
                     stopping, giving_way=changed
                 )
             finally:
@@ -112,31 +122,33 @@ async def kept_going(
                 await asyncio.wait({watching})
 
 
-async def _watched(asked: Asked, app: App, changed: asyncio.Event, *, every: timedelta) -> None:
+async def _watch_tenants(
+    asked: CommandContext, app: App, changed: asyncio.Event, *, every: timedelta
+) -> None:
     """Say when other tenants are there, or are set up for nights, than when the app was opened."""
-    before = await _who(app)
+    before = await _read_tenants(app)
     while not changed.is_set():
         # Real seconds, as a store is looked at for what other processes did.
         await asyncio.sleep(every.total_seconds())
         with suppress(StokerError):  # a store that is away, or settings that are being written
-            if await _who(app) != before:
-                asked.settings()
+            if await _read_tenants(app) != before:
+                asked.read_settings()
                 changed.set()
 
 
-async def _who(app: App) -> tuple[object, ...]:
+async def _read_tenants(app: App) -> tuple[object, ...]:
     known = tuple(each.id for each in app.settings.tenants)
-    return (await app.backend.directory().tenants(), await _with_nights(app, known))
+    return (await app.backend.directory().list_tenants(), await _list_nightly_tenants(app, known))
 
 
-async def _with_nights(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+async def _list_nightly_tenants(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
     """Return who of these is set up for nights."""
-    from stoker.accounts.commands import readiness
+    from stoker.accounts.commands import check_readiness
 
-    return tuple([tenant for tenant in tenants if (await readiness(app, tenant)).has_nights])
+    return tuple([tenant for tenant in tenants if (await check_readiness(app, tenant)).is_ready])
 
 
-async def _once(
+async def _run_once(
     app: App, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
 ) -> Exit:
     from stoker.base.events import ClockWentBack, Event, TenantFailed
@@ -148,14 +160,14 @@ async def _once(
         if isinstance(event, TenantFailed | ClockWentBack):
             not_attended.append(event)
 
-    ended = await replace(app, observer=observer).scheduler(tenants, nights=nights).tick()
+    ended = await replace(app, observer=observer).build_scheduler(tenants, nights=nights).run_once()
     empty = "nothing was started; the log says why" if not_attended else "nothing is due"
-    shown = _show_ended(ended, as_json=as_json, empty=empty)
+    shown = _show_runs(ended, as_json=as_json, empty=empty)
     return Exit.LATER if not_attended and shown is Exit.OK else shown
 
 
 @schedule.command("next")
-@takes_tenants
+@tenants_option
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
@@ -164,35 +176,41 @@ async def _once(
     help="How many instants per tenant.",
 )
 @click.option("--after", metavar="TIME", help="Preview from this moment on instead of from now.")
-@takes_json
-@pass_asked
-def next_instants(
-    asked: Asked, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
+@json_option
+@pass_context
+def list_next(
+    asked: CommandContext, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
 ) -> None:
     """Show when each tenant's next runs are due."""
-    run_async(_next_instants(asked, tenants, count=count, after=after, as_json=as_json))
+    run_async(_list_next(asked, tenants, count=count, after=after, as_json=as_json))
 
 
-async def _next_instants(
-    asked: Asked, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
+async def _list_next(
+    asked: CommandContext, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
 ) -> None:
-    from stoker.calendar.recurrence import upcoming
-    from stoker.calendar.timezones import clock_note, local_text
+    from stoker.calendar.recurrence import list_upcoming
+    from stoker.calendar.timezones import format_clock_note, format_local_time
 
     rows: list[tuple[TenantId, str, datetime, str, str]] = []
-    async with asked.app(only_to_read=True) as app:
-        now = moment(after, what="--after") if after else app.clock.now()
-        for tenant in chosen_tenants(app.settings, tenants):
+    async with asked.open_app(only_to_read=True) as app:
+        now = parse_time(after, what="--after") if after else app.clock.now()
+        for tenant in choose_tenants(app.settings, tenants):
             zone = app.settings.for_tenant(tenant).scheduling.timezone
-            for kind, its in (await _schedules(app, tenant)).items():
-                last = await app.backend.tenant(tenant).schedule.last_slot(kind, until=now)
-                decided = last.instant if last else None
+            for kind, its in (await _read_schedules(app, tenant)).items():
+                last = await app.backend.tenant(tenant).schedule.find_last_result(kind, until=now)
+                decided = last.due_at if last else None
                 rows += [
-                    (tenant, kind, instant, local_text(instant, zone), clock_note(instant, zone))
-                    for instant in upcoming(now, its, count, last=decided)
+                    (
+                        tenant,
+                        kind,
+                        instant,
+                        format_local_time(instant, zone),
+                        format_clock_note(instant, zone),
+                    )
+                    for instant in list_upcoming(now, its, count, last=decided)
                 ]
     if as_json:
-        show_json(
+        print_json(
             [
                 {
                     "tenant": tenant,
@@ -209,23 +227,27 @@ async def _next_instants(
         (tenant, kind, f"{at:%Y-%m-%d %H:%M}", local, note)
         for tenant, kind, at, local, note in rows
     ]
-    show_table(["tenant", "kind", "utc", "local", "note"], table)
+    print_table(["tenant", "kind", "utc", "local", "note"], table)
 
 
-async def _schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
+async def _read_schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
     """Return what is scheduled for a tenant, by kind: its upkeep, nights, whatever it wants."""
-    scheduler = app.scheduler((tenant,), nights=await _with_nights(app, (tenant,)))
+    scheduler = app.build_scheduler((tenant,), nights=await _list_nightly_tenants(app, (tenant,)))
     return {task.name: task.schedule for task in scheduler.tasks}
 
 
 @schedule.command("audit")
-@takes_tenants
+@tenants_option
 @click.option("--from", "since", metavar="TIME", help="Default: seven days ago.")
 @click.option("--to", "until", metavar="TIME", help="Default: now.")
-@takes_json
-@pass_asked
+@json_option
+@pass_context
 def audit_schedule(
-    asked: Asked, tenants: tuple[str, ...], since: str | None, until: str | None, as_json: bool
+    asked: CommandContext,
+    tenants: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    as_json: bool,
 ) -> Exit:
     """Hold what ran against what should have run; every gap has a name.
 
@@ -233,116 +255,125 @@ def audit_schedule(
     (2026-02-07T01:30+08:00). A run whose process was killed counts as failed from 90 seconds after
     its last sign of life. Exit code 1 when something needs looking at.
     """
-    return run_async(_audit(asked, tenants, since=since, until=until, as_json=as_json))
+    return run_async(_audit_schedule(asked, tenants, since=since, until=until, as_json=as_json))
 
 
-async def _audit(
-    asked: Asked, tenants: tuple[str, ...], *, since: str | None, until: str | None, as_json: bool
+async def _audit_schedule(
+    asked: CommandContext,
+    tenants: tuple[str, ...],
+    *,
+    since: str | None,
+    until: str | None,
+    as_json: bool,
 ) -> Exit:
-    from stoker.maintenance.service import LOOKS_BACK, audited
-    from stoker.policies import retention_rule
+    from stoker.maintenance.service import AUDIT_PERIOD, read_audit
+    from stoker.policies import build_retention_rule
     from stoker.scheduling import audit
 
-    async with asked.app(only_to_read=True) as app:
+    async with asked.open_app(only_to_read=True) as app:
         now = app.clock.now()
-        to = moment(until, what="--to") if until else now + timedelta(microseconds=1)
-        start = moment(since, what="--from") if since else now - LOOKS_BACK
+        to = parse_time(until, what="--to") if until else now + timedelta(microseconds=1)
+        start = parse_time(since, what="--from") if since else now - AUDIT_PERIOD
         if start >= to:
             raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
-        found: list[tuple[TenantId, str, Finding]] = []
-        for tenant in chosen_tenants(app.settings, tenants):
+        found: list[tuple[TenantId, str, AuditLine]] = []
+        for tenant in choose_tenants(app.settings, tenants):
             store = app.backend.tenant(tenant)
-            rule = retention_rule(app.settings.for_tenant(tenant))
-            schedules = await _schedules(app, tenant)
+            rule = build_retention_rule(app.settings.for_tenant(tenant))
+            schedules = await _read_schedules(app, tenant)
             # Nobody expects a night of whoever is no longer set up for one; those it had count.
-            over = {} if KIND in schedules else {KIND: app.task(tenant).schedule}
+            over = {} if KIND in schedules else {KIND: app.build_maintenance_task(tenant).schedule}
             for kind, its in (schedules | over).items():
                 end = to
                 if kind in over:
-                    last = await store.schedule.last_slot(kind, until=to)
-                    end = min(to, last.instant + timedelta(microseconds=1)) if last else start
+                    last = await store.schedule.find_last_result(kind, until=to)
+                    end = min(to, last.due_at + timedelta(microseconds=1)) if last else start
                 if start >= end:
                     continue
-                findings = await audited(
+                findings = await read_audit(
                     store, kind, its, since=start, until=end, now=now, rule=rule
                 )
                 found += [(tenant, kind, finding) for finding in findings]
-    bad = audit.problems([finding for _, _, finding in found])
+    bad = audit.list_problems([finding for _, _, finding in found])
     if as_json:
-        show_json({"findings": [_finding_json(*each) for each in found], "problems": len(bad)})
+        print_json({"findings": [_to_audit_json(*each) for each in found], "problems": len(bad)})
     else:
-        show_table(
+        print_table(
             ["tenant", "kind", "instant (utc)", "finding", "why"],
             [
-                (tenant, kind, f"{f.instant:%Y-%m-%d %H:%M}", f.kind.value, f.sentence)
+                (tenant, kind, f"{f.due_at:%Y-%m-%d %H:%M}", f.status.value, f.message)
                 for tenant, kind, f in found
             ],
             empty="nothing was due, and nothing ran",
         )
-        say(f"{len(found)} instants, {len(bad)} to look at")
+        print_text(f"{len(found)} instants, {len(bad)} to look at")
     return Exit.PROBLEMS if bad else Exit.OK
 
 
 @schedule.command("accept-clock")
-@takes_tenants
-@takes_json
-@pass_asked
-def accept_clock(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> None:
+@tenants_option
+@json_option
+@pass_context
+def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
     """Vouch for the clock after it was wrong: count time from now on again.
 
     For a machine that once wrote down a moment in the future. Only tenants for whom the clock
     seems to have gone back are changed; what was decided stays decided, and the ledger says so.
     """
-    run_async(_accept_clock(asked, tenants, as_json=as_json))
+    run_async(_reset_clock_marks(asked, tenants, as_json=as_json))
 
 
-async def _accept_clock(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> None:
-    from stoker.base.clock import went_back
-    from stoker.scheduling.model import accepted_note
+async def _reset_clock_marks(
+    asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool
+) -> None:
+    from stoker.base.clock import clock_went_backwards
+    from stoker.scheduling.model import build_clock_accepted_entry
 
     accepted: list[Json] = []
-    async with asked.app() as app:
-        for tenant in chosen_tenants(app.settings, tenants):
+    async with asked.open_app() as app:
+        for tenant in choose_tenants(app.settings, tenants):
             store, now = app.backend.tenant(tenant), app.clock.now()
-            latest = await store.schedule.latest_decision_at()
-            if latest is not None and went_back(now, latest=latest):
-                await store.ledger.append([accepted_note(now, latest=latest)])
+            latest = await store.schedule.find_latest_entry_at()
+            if latest is not None and clock_went_backwards(now, latest=latest):
+                await store.ledger.append([build_clock_accepted_entry(now, latest=latest)])
                 accepted.append({"tenant": tenant, "recorded": latest.isoformat()})
     if as_json:
-        show_json(accepted)
+        print_json(accepted)
         return
-    say(f"accepted for {len(accepted)} tenants" if accepted else "the clock was not in doubt")
+    print_text(
+        f"accepted for {len(accepted)} tenants" if accepted else "the clock was not in doubt"
+    )
 
 
 @click.command()
-@takes_tenants
-@takes_json
-@pass_asked
-def upkeep(asked: Asked, tenants: tuple[str, ...], as_json: bool) -> Exit:
+@tenants_option
+@json_option
+@pass_context
+def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
     """Check the store, close dead runs, audit the schedule, apply retention now, due or not."""
-    return run_async(_upkeep(asked, tenants, as_json=as_json))
+    return run_async(_run_upkeep(asked, tenants, as_json=as_json))
 
 
-async def _upkeep(asked: Asked, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
-    async with asked.app() as app:
-        chosen = working_tenants(app.settings, tenants)
-        scheduler = app.scheduler(chosen)
+async def _run_upkeep(asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+    async with asked.open_app() as app:
+        chosen = choose_active_tenants(app.settings, tenants)
+        scheduler = app.build_scheduler(chosen)
         ended, busy = [], []
         for tenant in chosen:
             try:
-                ended.append((tenant, await scheduler.start_now(app.task(tenant))))
+                ended.append((tenant, await scheduler.run_now(app.build_maintenance_task(tenant))))
             except ConflictError as error:
                 busy.append(error)
-    shown = _show_ended(ended, as_json=as_json)
+    shown = _show_runs(ended, as_json=as_json)
     if busy:
         raise busy[0]
     return shown
 
 
-def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+def _list_scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
     on = tuple(t for t in tenants if settings.for_tenant(t).scheduling.enabled)
     if not on:
-        origin = settings.origin("scheduling.enabled")
+        origin = settings.get_origin("scheduling.enabled")
         raise ConfigError(
             f"scheduling.enabled is false for every tenant asked for ({origin}); "
             "switch it on, or do one run with: stoker upkeep"
@@ -350,27 +381,27 @@ def _scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[Tenan
     return on
 
 
-def _show_ended(
+def _show_runs(
     ended: list[tuple[TenantId, Run]], *, as_json: bool, empty: str = "nothing is due"
 ) -> Exit:
     if as_json:
-        show_json([run_shown(tenant, run) for tenant, run in ended])
+        print_json([to_run_view(tenant, run) for tenant, run in ended])
     else:
-        show_table(
+        print_table(
             ["tenant", "run", "kind", "state", "reason"],
             [(tenant, run.name, run.kind, run.state.value, run.reason) for tenant, run in ended],
             empty=empty,
         )
     ends = {run.state for _, run in ended}
-    worst = next((state for state in WORST_FIRST if state in ends), RunState.DONE)
-    return exit_for_run(worst)
+    worst = next((state for state in STATES_WORST_FIRST if state in ends), RunState.DONE)
+    return to_run_exit(worst)
 
 
-def _finding_json(tenant: TenantId, kind: str, finding: Finding) -> Json:
+def _to_audit_json(tenant: TenantId, kind: str, finding: AuditLine) -> Json:
     return {
         "tenant": tenant,
         "kind": kind,
-        "instant": finding.instant.isoformat(),
-        "finding": finding.kind.value,
-        "why": finding.sentence,
+        "instant": finding.due_at.isoformat(),
+        "finding": finding.status.value,
+        "why": finding.message,
     }

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
 from stoker.simulation.commands_nights import nights
 from stoker.simulation.commands_pulls import pulls
 
 if TYPE_CHECKING:
-    from stoker.touches.coverage import Odds
+    from stoker.touches.coverage import OutcomeOdds
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_WIDEST = 50  # letters of the longest bar
+_MAX_BAR_WIDTH = 50  # letters of the longest bar
 
-_SHARE = click.FloatRange(0, 1)
+_SHARE_TYPE = click.FloatRange(0, 1)
 
 
 @click.group()
@@ -36,7 +36,7 @@ simulate.add_command(pulls)
 simulate.add_command(nights)
 
 
-def _plotted(command: _Command) -> _Command:
+def _plot_options(command: _Command) -> _Command:
     """Give a command `--plot`, `--seed` and `--json`."""
     for option in (
         click.option(
@@ -46,22 +46,24 @@ def _plotted(command: _Command) -> _Command:
             help="Write the histogram as a picture; a file of that name is replaced.",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Of all chance."),
-        takes_json,
+        json_option,
     ):
         command = option(command)
     return command
 
 
-def _rehearsing(command: _Command) -> _Command:
+def _profile_options(command: _Command) -> _Command:
     """Give a command how many profiles there are and how often touches come to nothing."""
     for option in (
         click.option(
-            "--no-posts-rate", type=_SHARE, default=0.05, show_default=True, help="Share."
+            "--no-posts-rate", type=_SHARE_TYPE, default=0.05, show_default=True, help="Share."
         ),
         click.option(
-            "--already-reacted", type=_SHARE, default=0.05, show_default=True, help="Share."
+            "--already-reacted", type=_SHARE_TYPE, default=0.05, show_default=True, help="Share."
         ),
-        click.option("--failure-rate", type=_SHARE, default=0.10, show_default=True, help="Share."),
+        click.option(
+            "--failure-rate", type=_SHARE_TYPE, default=0.10, show_default=True, help="Share."
+        ),
         click.option(
             "--profiles",
             type=click.IntRange(1, 1_000_000),
@@ -81,8 +83,8 @@ def _rehearsing(command: _Command) -> _Command:
 @click.option(
     "--runs", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many."
 )
-@_rehearsing
-@_plotted
+@_profile_options
+@_plot_options
 def coverage(
     weeks: int,
     runs: int,
@@ -95,22 +97,22 @@ def coverage(
     as_json: bool,
 ) -> Exit:
     """How long profiles wait: repaired daily, planned weekly, and the best there is."""
-    from stoker.simulation.touch_coverage import compared
+    from stoker.simulation.touch_coverage import compare_coverage
     from stoker.touches.model import PlanRule
 
     rule = PlanRule()
-    found = compared(
+    found = compare_coverage(
         profiles=profiles,
         weeks=weeks,
         runs=runs,
-        odds=_odds(failure_rate, already_reacted, no_posts_rate),
+        odds=_build_odds(failure_rate, already_reacted, no_posts_rate),
         rule=rule,
         seed=seed,
     )
     ours = found[0]
-    _draw(plot, "GAPS IN DAYS, REPAIRED DAILY", _days(ours.gaps), ours.gaps)
+    _write_plot(plot, "GAPS IN DAYS, REPAIRED DAILY", _format_gaps(ours.gaps), ours.gaps)
     if as_json:
-        show_json(
+        print_json(
             {
                 "profiles": profiles,
                 "weeks": weeks,
@@ -131,8 +133,8 @@ def coverage(
             }
         )
         return Exit.OK
-    say(f"{runs} runs of {weeks} weeks, {profiles} profiles, {rule.target} touches a week\n")
-    show_table(
+    print_text(f"{runs} runs of {weeks} weeks, {profiles} profiles, {rule.target} touches a week\n")
+    print_table(
         ("policy", f"within {rule.window.days} days", "gaps", "longest", "runs with a longer wait"),
         (
             (
@@ -145,8 +147,8 @@ def coverage(
             for each in found
         ),
     )
-    say("\ngaps in days, repaired daily")
-    _bars(_days(ours.gaps), ours.gaps)
+    print_text("\ngaps in days, repaired daily")
+    _print_bars(_format_gaps(ours.gaps), ours.gaps)
     return Exit.OK
 
 
@@ -154,8 +156,8 @@ def coverage(
 @click.option(
     "--weeks", type=click.IntRange(1, 520), default=52, show_default=True, help="Of one run."
 )
-@_rehearsing
-@_plotted
+@_profile_options
+@_plot_options
 def scores(
     weeks: int,
     profiles: int,
@@ -167,26 +169,30 @@ def scores(
     as_json: bool,
 ) -> Exit:
     """Who is picked after how many days, by the score of today and the one before it."""
-    from stoker.simulation.touch_scores import Bucket, formulas
+    from stoker.simulation.touch_scores import WaitBucket, compare_formulas
     from stoker.touches.model import PlanRule
 
-    found = formulas(
+    found = compare_formulas(
         profiles=profiles,
         weeks=weeks,
-        odds=_odds(failure_rate, already_reacted, no_posts_rate),
+        odds=_build_odds(failure_rate, already_reacted, no_posts_rate),
         rule=PlanRule(),
         seed=seed,
     )
 
-    def named(bucket: Bucket) -> str:
-        return f"{bucket.least}+" if bucket.most > 999 else f"{bucket.least}-{bucket.most}"
+    def named(bucket: WaitBucket) -> str:
+        return (
+            f"{bucket.min_days}+"
+            if bucket.max_days > 999
+            else f"{bucket.min_days}-{bucket.max_days}"
+        )
 
     new = found[0]
     labels = [named(bucket) for bucket in new.buckets]
     frequencies = [bucket.frequency for bucket in new.buckets]
-    _draw(plot, "SHARE PICKED A DAY, BY DAYS SINCE", labels, frequencies)
+    _write_plot(plot, "SHARE PICKED A DAY, BY DAYS SINCE", labels, frequencies)
     if as_json:
-        show_json(
+        print_json(
             [
                 {
                     "formula": each.name,
@@ -199,7 +205,7 @@ def scores(
                             "seen": bucket.seen,
                             "picked": bucket.picked,
                             "frequency": bucket.frequency,
-                            "score_mean": _mean(bucket.scores.tolist()),
+                            "score_mean": _compute_mean(bucket.scores.tolist()),
                         }
                         for bucket in each.buckets
                     ],
@@ -218,21 +224,21 @@ def scores(
                     named(bucket),
                     f"{bucket.seen:,}",
                     f"{bucket.frequency:.1%}",
-                    f"{_mean(points):.2f}" if points else "-",
+                    f"{_compute_mean(points):.2f}" if points else "-",
                     f"{min(points):.2f}" if points else "-",
                     f"{max(points):.2f}" if points else "-",
                 )
             )
-    show_table(
+    print_table(
         ("formula", "days since", "seen", "picked a day", "mean score", "least", "most"), rows
     )
     for each in found:
-        say(
+        print_text(
             f"\n{each.name}: {each.forced_picks:.1%} of picks forced, on {each.forced_days:.0%} of "
             f"days; {each.within:.2%} of picks within the window"
         )
-    say("\nshare picked a day, by days since, new formula")
-    _bars(labels, frequencies)
+    print_text("\nshare picked a day, by days since, new formula")
+    _print_bars(labels, frequencies)
     return Exit.OK
 
 
@@ -244,20 +250,20 @@ def scores(
     "--per-day", type=click.IntRange(1, 1000), default=12, show_default=True, help="Touches."
 )
 @click.option("--timezone", default="UTC", show_default=True, help="Whose walls hours are on.")
-@_plotted
+@_plot_options
 def timing(
     days: int, per_day: int, timezone: str, plot: Path | None, seed: int, as_json: bool
 ) -> Exit:
     """When touches are made: by hour, and from one to the next."""
-    from stoker.simulation.touch_timing import timed
+    from stoker.simulation.touch_timing import simulate_timing
     from stoker.touches.model import PlanRule
 
-    found = timed(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
+    found = simulate_timing(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
     labels = [f"{hour:02d}" for hour in found.hours]
-    _draw(plot, "TOUCHES BY HOUR", labels, found.planned)
+    _write_plot(plot, "TOUCHES BY HOUR", labels, found.planned)
     wrong = found.too_near + found.outside
     if as_json:
-        show_json(
+        print_json(
             {
                 "days": found.days,
                 "hours": list(found.hours),
@@ -266,15 +272,15 @@ def timing(
                 "expected": list(found.expected),
                 "chi_square": found.chi_square,
                 "p": found.p,
-                "shortest_seconds": _seconds(found.shortest),
-                "median_seconds": _seconds(found.median),
-                "longest_seconds": _seconds(found.longest),
+                "shortest_seconds": _to_seconds(found.shortest),
+                "median_seconds": _to_seconds(found.median),
+                "longest_seconds": _to_seconds(found.longest),
                 "gap_violations": found.too_near,
                 "outside_hours": found.outside,
             }
         )
         return Exit.PROBLEMS if wrong else Exit.OK
-    show_table(
+    print_table(
         ("hour", "expected", "drawn", "planned"),
         (
             (label, f"{expected:,.0f}", f"{drawn:,}", f"{planned:,}")
@@ -283,8 +289,8 @@ def timing(
             )
         ),
     )
-    _bars(labels, found.planned)
-    say(
+    _print_bars(labels, found.planned)
+    print_text(
         f"\nchi-square {found.chi_square:.2f}, p {found.p:.3f} (before gaps are kept)\n"
         f"from one to the next: shortest {found.shortest}, median {found.median}, "
         f"longest {found.longest}\n"
@@ -293,37 +299,39 @@ def timing(
     return Exit.PROBLEMS if wrong else Exit.OK
 
 
-def _odds(failed: float, already: float, no_posts: float) -> Odds:
-    from stoker.touches.coverage import Odds
+def _build_odds(failed: float, already: float, no_posts: float) -> OutcomeOdds:
+    from stoker.touches.coverage import OutcomeOdds
 
-    return Odds(failed=failed, already_reacted=already, no_posts=no_posts)
+    return OutcomeOdds(failed=failed, already_reacted=already, no_posts=no_posts)
 
 
-def _bars(labels: Sequence[str], values: Sequence[float]) -> None:
+def _print_bars(labels: Sequence[str], values: Sequence[float]) -> None:
     most = max(values, default=0) or 1
     width = max(map(len, labels), default=0)
     for label, value in zip(labels, values, strict=True):
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
-        say(f"{label.rjust(width)} {'█' * round(_WIDEST * value / most)} {shown}")
+        print_text(f"{label.rjust(width)} {'█' * round(_MAX_BAR_WIDTH * value / most)} {shown}")
 
 
-def _draw(plot: Path | None, title: str, labels: Sequence[str], values: Sequence[float]) -> None:
+def _write_plot(
+    plot: Path | None, title: str, labels: Sequence[str], values: Sequence[float]
+) -> None:
     if plot is None:
         return
-    from stoker.cli.export import new_file
-    from stoker.simulation.chart import bar_chart
+    from stoker.cli.export import create_file
+    from stoker.simulation.chart import draw_bar_chart
 
-    with new_file(plot, replace=True) as stream:
-        stream.write(bar_chart(title, labels, values))
+    with create_file(plot, replace=True) as stream:
+        stream.write(draw_bar_chart(title, labels, values))
 
 
-def _days(gaps: Sequence[int]) -> list[str]:
+def _format_gaps(gaps: Sequence[int]) -> list[str]:
     return [str(day) for day in range(len(gaps))]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _compute_mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _seconds(span: Any) -> float | None:
+def _to_seconds(span: Any) -> float | None:
     return None if span is None else span.total_seconds()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
-    from stoker.simulation.faults import Trouble
-    from stoker.simulation.nights import Tally
+    from stoker.simulation.faults import InjectedFault
+    from stoker.simulation.nights import NightTally
 
-_SHOWN = 20
+_MAX_VIOLATIONS_SHOWN = 20
 
-_COUNTED = {
+_COUNT_TEXTS = {
     "nights": "nights begun",
     "killed": "nights the program died in",
     "looks": "looks",
@@ -50,17 +50,17 @@ _COUNTED = {
     help="Of every tenant; half as many pull units a day.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all chance.")
-@takes_json
+@json_option
 def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) -> Exit:
     """Rehearse nights and pulls with things going wrong; say which promises broke, and when.
 
     Exit code 1: a promise broke.
     """
-    from stoker.simulation.faults import places, troubles
-    from stoker.simulation.nights import Order, rehearsed
+    from stoker.simulation.faults import list_sim_tenants, parse_faults
+    from stoker.simulation.nights import SimOptions, simulate_nights
 
-    injected = troubles(inject)
-    tenants = len(places(injected))
+    injected = parse_faults(inject)
+    tenants = len(list_sim_tenants(injected))
     begun = 0
 
     def told() -> None:
@@ -69,71 +69,78 @@ def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) ->
         if sys.stderr.isatty():
             click.echo(f"\rnight {begun} of {nights * tenants}", nl=False, err=True)
 
-    order = Order(
+    order = SimOptions(
         accounts=accounts,
         units=max(accounts // 2, 10),
         credits=max(accounts // 13, 1),
         companies=max(accounts // 33, 1),
     )
-    found = rehearsed(nights=nights, injected=injected, order=order, seed=seed, told=told)
+    found = simulate_nights(nights=nights, injected=injected, order=order, seed=seed, told=told)
     if sys.stderr.isatty():
         click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
     if as_json:
-        show_json(_json(found, nights=nights, injected=injected, tenants=tenants))
+        print_json(_to_nights_json(found, nights=nights, injected=injected, tenants=tenants))
     else:
-        _show(found, nights=nights, injected=injected, tenants=tenants)
-    return Exit.PROBLEMS if found.breaches else Exit.OK
+        _print_nights(found, nights=nights, injected=injected, tenants=tenants)
+    return Exit.PROBLEMS if found.violations else Exit.OK
 
 
-def _show(found: Tally, *, nights: int, injected: frozenset[Trouble], tenants: int) -> None:
-    from stoker.simulation.invariants import Promise
+def _print_nights(
+    found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
+) -> None:
+    from stoker.simulation.invariants import Invariant
 
     wrong = ", ".join(sorted(injected)) or "nothing"
-    say(f"{nights} nights of {tenants} tenants; going wrong: {wrong}\n")
-    show_table(
+    print_text(f"{nights} nights of {tenants} tenants; going wrong: {wrong}\n")
+    print_table(
         ["promise", "broken"],
         [
-            (each.value, sum(breach.promise is each for breach in found.breaches))
-            for each in Promise
+            (each.value, sum(breach.invariant is each for breach in found.violations))
+            for each in Invariant
         ],
     )
-    if found.breaches:
-        say("")
-        show_table(
+    if found.violations:
+        print_text("")
+        print_table(
             ["night", "tenant", "day", "promise", "what happened"],
             [
-                (each.night, each.tenant, each.day.isoformat(), each.promise.value, each.sentence)
-                for each in found.breaches[:_SHOWN]
+                (each.night, each.tenant, each.day.isoformat(), each.invariant.value, each.message)
+                for each in found.violations[:_MAX_VIOLATIONS_SHOWN]
             ],
         )
-        if len(found.breaches) > _SHOWN:
-            say(f"and {len(found.breaches) - _SHOWN} more; see them with --json")
-    say("")
-    show_table(
+        if len(found.violations) > _MAX_VIOLATIONS_SHOWN:
+            print_text(
+                f"and {len(found.violations) - _MAX_VIOLATIONS_SHOWN} more; see them with --json"
+            )
+    print_text("")
+    print_table(
         ["what happened", "times"],
-        [(words, f"{getattr(found, name):,}") for name, words in _COUNTED.items()],
+        [(words, f"{getattr(found, name):,}") for name, words in _COUNT_TEXTS.items()],
     )
 
 
-def _json(found: Tally, *, nights: int, injected: frozenset[Trouble], tenants: int) -> Json:
-    from stoker.simulation.invariants import Promise
+def _to_nights_json(
+    found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
+) -> Json:
+    from stoker.simulation.invariants import Invariant
 
     return {
         "nights": nights,
         "tenants": tenants,
         "injected": sorted(injected),
-        "counts": {name: getattr(found, name) for name in _COUNTED},
+        "counts": {name: getattr(found, name) for name in _COUNT_TEXTS},
         "broken": {
-            each.name: sum(breach.promise is each for breach in found.breaches) for each in Promise
+            each.name: sum(breach.invariant is each for breach in found.violations)
+            for each in Invariant
         },
         "breaches": [
             {
-                "promise": each.promise.name,
+                "promise": each.invariant.name,
                 "tenant": each.tenant,
                 "night": each.night,
                 "day": each.day.isoformat(),
-                "sentence": each.sentence,
+                "sentence": each.message,
             }
-            for each in found.breaches
+            for each in found.violations
         ],
     }

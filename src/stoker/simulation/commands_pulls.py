@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.output import Exit, say, show_json, show_table, takes_json
+from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from stoker.simulation.pull_compare import Compared
-    from stoker.simulation.world import World
+    from stoker.simulation.pull_compare import PolicyComparison
+    from stoker.simulation.world import SimWorld
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE_TYPE = click.Path(dir_okay=False, path_type=Path)
 
-_ACCOUNTS = 2000
+_DEFAULT_ACCOUNTS = 2000
 
-_SHORT = {  # what a picture has room for
+_SHORT_NAMES = {  # what a picture has room for
     "optimal": "optimal",
     "optimal, for freshness": "freshness",
     "optimal, rates known": "known",
@@ -41,7 +41,7 @@ _SHORT = {  # what a picture has room for
     "--accounts",
     type=click.IntRange(1, 200_000),
     metavar="N",
-    help=f"How many to make up; {_ACCOUNTS:,} if nothing is said.",
+    help=f"How many to make up; {_DEFAULT_ACCOUNTS:,} if nothing is said.",
 )
 @click.option(
     "--budget",
@@ -60,20 +60,20 @@ _SHORT = {  # what a picture has room for
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
 @click.option(
     "--trace",
-    type=_FILE,
+    type=_FILE_TYPE,
     metavar="FILE",
     help="Recorded changes instead: CSV of item and unix time, its last days.",
 )
 @click.option(
-    "--importance", type=_FILE, metavar="FILE", help="What items of the trace are worth: CSV."
+    "--importance", type=_FILE_TYPE, metavar="FILE", help="What items of the trace are worth: CSV."
 )
 @click.option(
     "--picture",
-    type=_FILE,
+    type=_FILE_TYPE,
     metavar="FILE.png",
     help="Draw how long copies are out of date; a file of that name is replaced.",
 )
-@takes_json
+@json_option
 def pulls(
     accounts: int | None,
     budget: float,
@@ -85,14 +85,14 @@ def pulls(
     as_json: bool,
 ) -> Exit:
     """How fresh each policy keeps what is known of accounts, at the same budget."""
-    from stoker.simulation.pull_compare import compared
+    from stoker.simulation.pull_compare import compare_policies
 
-    world = _world(accounts, days, seed, trace, importance)
-    found = compared(world, budget=budget, days=days, seed=seed)
+    world = _build_world(accounts, days, seed, trace, importance)
+    found = compare_policies(world, budget=budget, days=days, seed=seed)
     if picture is not None:
-        _draw(picture, found)
+        _write_comparison(picture, found)
     if as_json:
-        show_json(
+        print_json(
             {
                 "accounts": len(world),
                 "budget": budget,
@@ -119,28 +119,30 @@ def pulls(
             }
         )
         return Exit.OK
-    _tell(world, found, budget=budget, days=days)
+    _print_comparison(world, found, budget=budget, days=days)
     return Exit.OK
 
 
-def _world(
+def _build_world(
     accounts: int | None, days: int, seed: int, trace: Path | None, importance: Path | None
-) -> World:
+) -> SimWorld:
     if trace is not None:
-        from stoker.simulation.world import recorded
+        from stoker.simulation.world import read_trace
 
         if accounts is not None:
             raise ConfigError("--accounts makes accounts up; a trace has its own: leave one out")
-        return recorded(trace, days=days, importance=importance, seed=seed)
-    from stoker.simulation.world import population
+        return read_trace(trace, days=days, importance=importance, seed=seed)
+    from stoker.simulation.world import build_population
 
     if importance is not None:
         raise ConfigError("--importance says what items of a trace are worth; give --trace too")
-    return population(accounts or _ACCOUNTS, seed=seed)
+    return build_population(accounts or _DEFAULT_ACCOUNTS, seed=seed)
 
 
-def _tell(world: World, found: Compared, *, budget: float, days: int) -> None:
-    say(
+def _print_comparison(
+    world: SimWorld, found: PolicyComparison, *, budget: float, days: int
+) -> None:
+    print_text(
         f"{len(world):,} accounts, {budget:g} looks per account and day, "
         f"days {days // 2 + 1} to {days} of {days}\n"
     )
@@ -175,23 +177,23 @@ def _tell(world: World, found: Compared, *, budget: float, days: int) -> None:
                 f"{budget:.3f}",
             )
         )
-    show_table(
+    print_table(
         ("policy", "fresh", "of bound", "stale", "missed", "captured", "delay", "looks"), rows
     )
-    say(
+    print_text(
         "\nfresh: share of time up to date; stale: time out of date beside tiers; missed: changes "
         "a copy lacks, the\nk-th counting 1/k; captured: what changes are still worth when found; "
         "delay: until they are. All by value."
     )
 
 
-def _draw(picture: Path, found: Compared) -> None:
-    from stoker.cli.export import new_file
-    from stoker.simulation.chart import bar_chart
+def _write_comparison(picture: Path, found: PolicyComparison) -> None:
+    from stoker.cli.export import create_file
+    from stoker.simulation.chart import draw_bar_chart
 
-    labels = [_SHORT[each.policy] for each in found.policies]
+    labels = [_SHORT_NAMES[each.policy] for each in found.policies]
     stale = [1 - each.tally.freshness for each in found.policies]
     if found.bounds is not None:
         labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
-    with new_file(picture, replace=True) as stream:
-        stream.write(bar_chart("SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale))
+    with create_file(picture, replace=True) as stream:
+        stream.write(draw_bar_chart("SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale))

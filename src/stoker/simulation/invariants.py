@@ -13,16 +13,16 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from stoker.accounts.model import CompanyId
-from stoker.simulation.faults import BadNights, Place
+from stoker.simulation.faults import FaultPlan, SimTenant
 
 _DAY = timedelta(days=1)
 
-_HANDFUL = 3
+_MAX_NAMES = 3
 
 GRACE = timedelta(minutes=10)  # after the deadline, for a look that was under way
 
 
-class Promise(StrEnum):
+class Invariant(StrEnum):
     """What every night promises, whatever goes wrong."""
 
     CAPS = "no cap is exceeded"
@@ -33,23 +33,23 @@ class Promise(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
+class Violation:
     """A promise that was broken."""
 
-    promise: Promise
+    invariant: Invariant
     tenant: str
     night: int  # the first is 1
     day: date  # on the tenant's wall
-    sentence: str
+    message: str
 
 
-class Auditor:
+class InvariantChecker:
     """Watches one tenant's nights, and finds what was broken."""
 
     def __init__(
         self,
-        place: Place,
-        bad: BadNights,
+        place: SimTenant,
+        bad: FaultPlan,
         *,
         first: date,
         floor: timedelta,
@@ -60,36 +60,42 @@ class Auditor:
         self._spent: Counter[tuple[str, date]] = Counter()
         self._looks: Counter[tuple[str, date]] = Counter()
         self._nights: Counter[date] = Counter()
-        self.breaches: list[Breach] = []
+        self.violations: list[Violation] = []
 
-    def began(self, instant: datetime) -> None:
+    def record_start(self, instant: datetime) -> None:
         """A night began that answers to this instant."""
-        day = self._place.day(instant)
+        day = self._place.to_local_day(instant)
         self._nights[day] += 1
         if self._nights[day] > 1:
-            self._broken(Promise.ONE_RUN, day, f"night {self._nights[day]} of the day began")
+            self._add_violation(
+                Invariant.ONE_RUN, day, f"night {self._nights[day]} of the day began"
+            )
 
-    def spent(self, cap: str, amount: int, *, at: datetime) -> None:
+    def record_spending(self, cap: str, amount: int, *, at: datetime) -> None:
         """So much of a cap's unit was given away."""
-        day, limit = self._place.day(at), self._limit(cap, at)
+        day, limit = self._place.to_local_day(at), self._limit(cap, at)
         self._spent[cap, day] += amount
         if self._spent[cap, day] > limit:
-            self._broken(Promise.CAPS, day, f"{cap}: {self._spent[cap, day]} of {limit} given away")
+            self._add_violation(
+                Invariant.CAPS, day, f"{cap}: {self._spent[cap, day]} of {limit} given away"
+            )
 
-    def looked(self, account: str, *, at: datetime) -> None:
+    def record_lookup(self, account: str, *, at: datetime) -> None:
         """An account was looked at."""
-        day = self._place.day(at)
+        day = self._place.to_local_day(at)
         self._looks[account, day] += 1
         if self._looks[account, day] > 1:
-            self._broken(Promise.ONCE, day, f"{account} was looked at again")
+            self._add_violation(Invariant.ONCE, day, f"{account} was looked at again")
 
-    def ended(self, *, at: datetime, deadline: datetime) -> None:
+    def record_end(self, *, at: datetime, deadline: datetime) -> None:
         """A night ended."""
         if at > deadline + GRACE:
             late = int((at - deadline) / timedelta(minutes=1))
-            self._broken(Promise.DEADLINE, self._place.day(deadline), f"ended {late} minutes late")
+            self._add_violation(
+                Invariant.DEADLINE, self._place.to_local_day(deadline), f"ended {late} minutes late"
+            )
 
-    def waits(
+    def check_waits(
         self, looked: Mapping[CompanyId, datetime], *, said: Collection[str], at: datetime
     ) -> None:
         """A night is over: these are everybody's last looks, and whom it said it cannot keep.
@@ -99,35 +105,37 @@ class Auditor:
         """
         late = []
         for account, last in looked.items():
-            wait = at - last - self._floor - 2 * _DAY - self._down_between(last, at)
+            wait = at - last - self._floor - 2 * _DAY - self._compute_downtime(last, at)
             if wait > timedelta(0) and account not in said:
                 late.append(account)
         if late:
-            named = ", ".join(late[:_HANDFUL])
-            self._broken(Promise.FLOOR, self._place.day(at), f"{len(late)} wait longer: {named}")
+            named = ", ".join(late[:_MAX_NAMES])
+            self._add_violation(
+                Invariant.FLOOR, self._place.to_local_day(at), f"{len(late)} wait longer: {named}"
+            )
 
-    def over(self, days: int) -> None:
+    def finish(self, days: int) -> None:
         """The rehearsal is over: see whether a night is missing that the program was there for."""
         for number in range(days):
             day = self._first + _DAY * number
-            start, end = self._place.night(day), self._place.night(day + _DAY)
-            there = (end - start) - self._down_between(start, end)
+            start, end = self._place.get_night_start(day), self._place.get_night_start(day + _DAY)
+            there = (end - start) - self._compute_downtime(start, end)
             if not self._nights[day] and there > timedelta(hours=1):
-                self._broken(Promise.ONE_RUN, day, "no night began")
+                self._add_violation(Invariant.ONE_RUN, day, "no night began")
 
-    def _down_between(self, start: datetime, end: datetime) -> timedelta:
+    def _compute_downtime(self, start: datetime, end: datetime) -> timedelta:
         total = timedelta(0)
         for each in self._bad.down:
             total += max(min(end, each.end) - max(start, each.start), timedelta(0))
         return total
 
-    def _broken(self, promise: Promise, day: date, sentence: str) -> None:
-        self.breaches.append(
-            Breach(
-                promise=promise,
+    def _add_violation(self, promise: Invariant, day: date, sentence: str) -> None:
+        self.violations.append(
+            Violation(
+                invariant=promise,
                 tenant=self._place.tenant,
                 night=(day - self._first).days + 1,
                 day=day,
-                sentence=sentence,
+                message=sentence,
             )
         )

@@ -13,27 +13,29 @@ import numpy as np
 
 from stoker.heat.beliefs import Floats, Ints
 
-FADING = 14.0  # days in which a change that nobody has found loses all but 37 % of its worth
+VALUE_HALF_LIFE_DAYS = (
+    14.0  # days in which a change that nobody has found loses all but 37 % of its worth
+)
 
 _EULER = 0.5772156649015329
 
-_NEAR, _TERMS = 3.0, 40
+_SERIES_LIMIT, _TERMS = 3.0, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class CopySpan:
     """For each of these accounts, the time from `since` until `now` on the copy of one look."""
 
     accounts: Ints
     value: Floats
-    looked: Floats  # when the copy was made, at or before `since`
+    looked_at: Floats  # when the copy was made, at or before `since`
     since: Floats
     now: float
-    ends_in_look: bool  # otherwise the rehearsal ends, and what is not found stays unfound
+    ends_in_lookup: bool  # otherwise the rehearsal ends, and what is not found stays unfound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class FreshnessTally:
     """What became of copies, each account weighed by its value. Tallies add up."""
 
     days: float = 0.0
@@ -43,8 +45,8 @@ class Tally:
     captured: float = 0.0  # changes found, each by what is left of its worth by then
     waited: float = 0.0  # days times changes that wait to be found
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: FreshnessTally) -> FreshnessTally:
+        return FreshnessTally(
             **{
                 each.name: getattr(self, each.name) + getattr(other, each.name)
                 for each in fields(self)
@@ -73,18 +75,22 @@ class Tally:
         return self.waited / self.changes if self.changes else 0.0
 
 
-def steady_tally(rates: Floats, stretch: Stretch) -> Tally:
+def compute_steady_tally(rates: Floats, stretch: CopySpan) -> FreshnessTally:
     """Return what is expected of copies of accounts that change by chance at these rates."""
-    value, days, whole = stretch.value, stretch.now - stretch.since, stretch.now - stretch.looked
-    begin, end = rates * (stretch.since - stretch.looked), rates * whole
+    value, days, whole = stretch.value, stretch.now - stretch.since, stretch.now - stretch.looked_at
+    begin, end = rates * (stretch.since - stretch.looked_at), rates * whole
     # By the time's length rather than as a difference, which loses all digits at small rates.
-    fresh = np.exp(-begin) * _mean_left(rates * days) * days
+    fresh = np.exp(-begin) * _compute_mean_decay(rates * days) * days
     missed = np.divide(
-        missed_within(end) - missed_within(begin), rates, out=np.zeros_like(rates), where=rates > 0
+        integrate_ein(end) - integrate_ein(begin), rates, out=np.zeros_like(rates), where=rates > 0
     )
     rate = value * rates
-    captured = rate @ (FADING * -np.expm1(-whole / FADING)) if stretch.ends_in_look else 0.0
-    return Tally(
+    captured = (
+        rate @ (VALUE_HALF_LIFE_DAYS * -np.expm1(-whole / VALUE_HALF_LIFE_DAYS))
+        if stretch.ends_in_lookup
+        else 0.0
+    )
+    return FreshnessTally(
         days=float(value @ days),
         fresh=float(value @ fresh),
         missed=float(value @ missed),
@@ -94,23 +100,23 @@ def steady_tally(rates: Floats, stretch: Stretch) -> Tally:
     )
 
 
-def missed_within(x: Floats) -> Floats:
-    """Return the integral of `ein` from 0 to x."""
-    return x * ein(x) - (x + np.expm1(-x))
+def integrate_ein(x: Floats) -> Floats:
+    """Return the integral of `compute_ein` from 0 to x."""
+    return x * compute_ein(x) - (x + np.expm1(-x))
 
 
-def ein(x: Floats) -> Floats:
+def compute_ein(x: Floats) -> Floats:
     """Return the expected 1 + 1/2 + … + 1/N of a Poisson number N with this mean."""
-    near, far = np.minimum(x, _NEAR), np.maximum(x, _NEAR)
+    near, far = np.minimum(x, _SERIES_LIMIT), np.maximum(x, _SERIES_LIMIT)
     series = np.zeros_like(near)
     for k in range(_TERMS, 0, -1):  # x - x²/(2·2!) + x³/(3·3!) - …, innermost first
         series = near / k * (1.0 / k - series)
     fraction = far.copy()  # the rest of the logarithm, as a continued fraction
     for k in range(_TERMS, 0, -1):
         fraction = far + k / (1.0 + k / fraction)
-    return np.where(x < _NEAR, series, np.log(far) + _EULER + np.exp(-far) / fraction)
+    return np.where(x < _SERIES_LIMIT, series, np.log(far) + _EULER + np.exp(-far) / fraction)
 
 
-def _mean_left(x: Floats) -> Floats:
+def _compute_mean_decay(x: Floats) -> Floats:
     """Return the mean of e^-s for s from 0 to x."""
     return np.divide(-np.expm1(-x), x, out=np.ones_like(x), where=x > 0)

@@ -18,22 +18,32 @@ from typing import Protocol
 
 import numpy as np
 
-from stoker.heat.beliefs import BeliefRule, Beliefs, Flags, Floats, Ints, believed, observed
-from stoker.pulls.columns import PullRule, accounts_of, in_days, limits_of
-from stoker.pulls.planner import DEEP, plan_day
-from stoker.simulation.world import World
+from stoker.heat.beliefs import (
+    ChangeRateRule,
+    ChangeRates,
+    Flags,
+    Floats,
+    Ints,
+    estimate_rates,
+    update_rates,
+)
+from stoker.pulls.columns import PullRule, to_epoch_days, validate_accounts, validate_limits
+from stoker.pulls.planner import DEEP, plan_pulls
+from stoker.simulation.world import SimWorld
 
-BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
+START = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
 
-EVERY = np.array([7.0, 3.0, 1.0])  # days between looks at a COLD, WARM and HOT account
+TIER_INTERVALS = np.array([7.0, 3.0, 1.0])  # days between looks at a COLD, WARM and HOT account
 
-SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
+TIER_SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
 
-TIERS_NEED = float(sum(share / every for share, every in zip(SHARES, EVERY, strict=True)))
+TIERS_BUDGET = float(
+    sum(share / every for share, every in zip(TIER_SHARES, TIER_INTERVALS, strict=True))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class DayObservation:
     """What a policy sees on a day."""
 
     day: int
@@ -44,7 +54,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenLookups:
     """Who is looked at, and at whom deeply."""
 
     accounts: Ints
@@ -52,123 +62,127 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class LookupCosts:
     """What looks take out of a day's budget."""
 
     shallow: int = 1
     deep: int = 3
 
 
-class Policy(Protocol):
+class LookupPolicy(Protocol):
     """Chooses day after day."""
 
     @property
     def name(self) -> str:
         """Return what the policy is called in a table."""
 
-    def chosen(self, sight: Sight, *, budget: int) -> Chosen:
+    def choose_lookups(self, sight: DayObservation, *, budget: int) -> ChosenLookups:
         """Return whom to look at today; together they cost no more than the budget."""
 
-    def told(self, sight: Sight, chosen: Chosen, changed: Sequence[Flags]) -> None:
+    def record_changes(
+        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+    ) -> None:
         """Take in which copies were out of date, by facet: those of all looks, of deep ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MostUrgent:
+class UrgencyPolicy:
     """Looks at the most urgent first, by one formula, until the budget is gone; learns nothing."""
 
     name: str
-    urgency: Callable[[Sight], Floats]
-    deep: Callable[[Sight], Flags] = lambda sight: np.zeros(len(sight.age), np.bool_)
-    costs: Costs = Costs()
+    urgency: Callable[[DayObservation], Floats]
+    deep: Callable[[DayObservation], Flags] = lambda sight: np.zeros(len(sight.age), np.bool_)
+    costs: LookupCosts = LookupCosts()
 
-    def chosen(self, sight: Sight, *, budget: int) -> Chosen:
+    def choose_lookups(self, sight: DayObservation, *, budget: int) -> ChosenLookups:
         order = np.argsort(-self.urgency(sight), kind="stable")
         deep = self.deep(sight)[order]
         cost = np.where(deep, self.costs.deep, self.costs.shallow)
         fits = np.searchsorted(np.cumsum(cost), budget, side="right")
-        return Chosen(accounts=order[:fits], deep=deep[:fits])
+        return ChosenLookups(accounts=order[:fits], deep=deep[:fits])
 
-    def told(self, sight: Sight, chosen: Chosen, changed: Sequence[Flags]) -> None:
+    def record_changes(
+        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+    ) -> None:
         pass
 
 
-def uniform() -> Policy:
+def build_uniform() -> LookupPolicy:
     """Everybody in turn."""
-    return MostUrgent(name="uniform", urgency=lambda sight: sight.age)
+    return UrgencyPolicy(name="uniform", urgency=lambda sight: sight.age)
 
 
-def by_rate(world: World) -> Policy:
+def build_by_rate(world: SimWorld) -> LookupPolicy:
     """As often as each changes, were that known: the obvious thing, and a bad one."""
     rates = world.surface.changes.rates
-    return MostUrgent(name="by change rate, known", urgency=lambda sight: sight.age * rates)
+    return UrgencyPolicy(name="by change rate, known", urgency=lambda sight: sight.age * rates)
 
 
-def by_value(world: World) -> Policy:
+def build_by_value(world: SimWorld) -> LookupPolicy:
     """As often as each matters."""
     value = world.surface.value
-    return MostUrgent(name="by value", urgency=lambda sight: sight.age * value)
+    return UrgencyPolicy(name="by value", urgency=lambda sight: sight.age * value)
 
 
-def by_heat() -> Policy:
+def build_by_heat() -> LookupPolicy:
     """As often as each is hot."""
-    return MostUrgent(name="by heat", urgency=lambda sight: sight.age * sight.heat)
+    return UrgencyPolicy(name="by heat", urgency=lambda sight: sight.age * sight.heat)
 
 
-def hottest() -> Policy:
+def build_hottest() -> LookupPolicy:
     """The hottest every day, the others never; among equals whoever waited longest."""
-    return MostUrgent(
+    return UrgencyPolicy(
         name="top by heat", urgency=lambda sight: sight.heat + 1e-9 * np.minimum(sight.age, 1e4)
     )
 
 
-def tiers() -> Policy:
+def build_tiers() -> LookupPolicy:
     """Each tier's interval, all stretched alike to what the budget allows."""
-    return MostUrgent(name="tiers", urgency=overdue)
+    return UrgencyPolicy(name="tiers", urgency=compute_overdue)
 
 
-def hot_first() -> Policy:
+def build_hot_first() -> LookupPolicy:
     """Whoever is due, all that are HOT before any that is WARM, those before the COLD."""
 
-    def urgency(sight: Sight) -> Floats:
-        late = overdue(sight)
+    def urgency(sight: DayObservation) -> Floats:
+        late = compute_overdue(sight)
         return np.where(late >= 1.0, 1e9 * (sight.rank + 1) + late, late)
 
-    return MostUrgent(name="tiers, HOT first", urgency=urgency)
+    return UrgencyPolicy(name="tiers, HOT first", urgency=urgency)
 
 
-def overdue(sight: Sight) -> Floats:
+def compute_overdue(sight: DayObservation) -> Floats:
     """Return the age of each copy over its tier's interval."""
-    return np.asarray(sight.age / EVERY[sight.rank], np.float64)
+    return np.asarray(sight.age / TIER_INTERVALS[sight.rank], np.float64)
 
 
-_SURE = 1e7  # a belief that stands on so many changes is as good as knowing
+_KNOWN_WEIGHT = 1e7  # a belief that stands on so many changes is as good as knowing
 
-_RAREST = 1e-5  # changes a day, of what was never seen to change
+_MIN_RATE = 1e-5  # changes a day, of what was never seen to change
 
 
 @dataclass(slots=True, kw_only=True)
-class Planned:
+class ProductPolicy:
     """Today's looks by the product's plan; what they find is learned, unless it is told."""
 
     name: str
-    world: World
+    world: SimWorld
     rule: PullRule = field(default_factory=PullRule)
-    beliefs: BeliefRule = field(default_factory=BeliefRule)
+    beliefs: ChangeRateRule = field(default_factory=ChangeRateRule)
     known: bool = False  # the true rates of change are told beforehand
-    costs: Costs = field(default_factory=Costs)
+    costs: LookupCosts = field(default_factory=LookupCosts)
     _changes: list[Floats] = field(init=False)  # by facet; nan: a look has yet to teach something
     _days: list[Floats] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._changes = [np.full(len(self.world), np.nan) for _ in self.world.facets]
-        self._days = [np.full(len(self.world), np.nan) for _ in self.world.facets]
+        self._changes = [np.full(len(self.world), np.nan) for _ in self.world.levels]
+        self._days = [np.full(len(self.world), np.nan) for _ in self.world.levels]
 
-    def chosen(self, sight: Sight, *, budget: int) -> Chosen:
-        now, today = BEGINNING + timedelta(days=sight.day), in_days(BEGINNING) + sight.day
-        surface, *rest = self.believed(sight)
+    def choose_lookups(self, sight: DayObservation, *, budget: int) -> ChosenLookups:
+        now, today = START + timedelta(days=sight.day), to_epoch_days(START) + sight.day
+        surface, *rest = self.estimate_today(sight)
         deep = self.world.deep
-        accounts = accounts_of(
+        accounts = validate_accounts(
             surface,
             deep=rest[0] if rest else None,
             looked=today - sight.age,
@@ -181,20 +195,23 @@ class Planned:
             heat=sight.heat,
             posture=self.world.posture,
         )
-        plan = plan_day(accounts, limits_of(np.array([budget])), now=now, rule=self.rule)
-        return Chosen(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
+        plan = plan_pulls(accounts, validate_limits(np.array([budget])), now=now, rule=self.rule)
+        return ChosenLookups(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
 
-    def believed(self, sight: Sight) -> list[Beliefs]:
+    def estimate_today(self, sight: DayObservation) -> list[ChangeRates]:
         """Return what is believed today, by facet: what looks have taught has faded since."""
         if self.known:
-            rates = [facet.changes.rates for facet in self.world.facets]
+            rates = [facet.changes.rates for facet in self.world.levels]
             return [
-                Beliefs(changes=np.full(len(each), _SURE), days=_SURE / np.maximum(each, _RAREST))
+                ChangeRates(
+                    changes=np.full(len(each), _KNOWN_WEIGHT),
+                    days=_KNOWN_WEIGHT / np.maximum(each, _MIN_RATE),
+                )
                 for each in rates
             ]
-        prior = self.beliefs.prior(sight.rank)
+        prior = self.beliefs.build_prior(sight.rank)
         return [
-            believed(
+            estimate_rates(
                 self._changes[nth],
                 self._days[nth],
                 age,
@@ -204,13 +221,15 @@ class Planned:
             for nth, age in enumerate((sight.age, sight.deep_age)[: len(self._changes)])
         ]
 
-    def told(self, sight: Sight, chosen: Chosen, changed: Sequence[Flags]) -> None:
+    def record_changes(
+        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+    ) -> None:
         looked = (chosen.accounts, chosen.accounts[chosen.deep])
         for nth, found in enumerate(changed):
-            rows, prior = looked[nth], self.beliefs.prior(sight.rank[looked[nth]])
+            rows, prior = looked[nth], self.beliefs.build_prior(sight.rank[looked[nth]])
             age = (sight.age, sight.deep_age)[nth][rows]
-            after = observed(
-                self._before(nth, rows, prior),
+            after = update_rates(
+                self._get_rates_before(nth, rows, prior),
                 found,
                 age=age,
                 elapsed=age,
@@ -219,10 +238,10 @@ class Planned:
             )
             self._changes[nth][rows], self._days[nth][rows] = after.changes, after.days
 
-    def _before(self, nth: int, rows: Ints, prior: Beliefs) -> Beliefs:
+    def _get_rates_before(self, nth: int, rows: Ints, prior: ChangeRates) -> ChangeRates:
         changes, days = self._changes[nth][rows], self._days[nth][rows]
         nothing = np.isnan(changes)
-        return Beliefs(
+        return ChangeRates(
             changes=np.where(nothing, prior.changes, changes),
             days=np.where(nothing, prior.days, days),
         )

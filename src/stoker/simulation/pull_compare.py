@@ -12,17 +12,31 @@ from datetime import timedelta
 
 import numpy as np
 
-from stoker.heat.beliefs import BeliefRule
+from stoker.heat.beliefs import ChangeRateRule
 from stoker.heat.tiers import BY_RANK, Tier, TierRule
-from stoker.pulls.columns import PullRule, account_values, accounts_of, in_days, limits_of
-from stoker.pulls.planner import plan_day
-from stoker.pulls.rate_problem import Demand, Limits
-from stoker.pulls.rates import plan_rates
+from stoker.pulls.columns import (
+    PullRule,
+    compute_account_values,
+    to_epoch_days,
+    validate_accounts,
+    validate_limits,
+)
+from stoker.pulls.planner import plan_pulls
+from stoker.pulls.rate_problem import RateDemand, RateLimits
+from stoker.pulls.rates import compute_rate_plan
 from stoker.pulls.worth import Objective
 from stoker.simulation import policies as pull_policies
-from stoker.simulation.policies import BEGINNING, EVERY, SHARES, TIERS_NEED, Costs, Planned, Policy
-from stoker.simulation.pull_run import Kept, kept_by
-from stoker.simulation.world import Steady, World
+from stoker.simulation.policies import (
+    START,
+    TIER_INTERVALS,
+    TIER_SHARES,
+    TIERS_BUDGET,
+    LookupCosts,
+    LookupPolicy,
+    ProductPolicy,
+)
+from stoker.simulation.pull_run import PolicyResult, run_policy
+from stoker.simulation.world import SimWorld, SteadyChanges
 
 HARMONIC, FRESHNESS = PullRule(), PullRule(objective=Objective.FRESHNESS)
 
@@ -36,69 +50,75 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class PolicyComparison:
     """What came of every policy, the product's own first."""
 
-    policies: tuple[Kept, ...]
+    policies: tuple[PolicyResult, ...]
     bounds: Bounds | None  # of recorded changes there are none
 
     @property
-    def tiers(self) -> Kept:
+    def tiers(self) -> PolicyResult:
         """Return what came of tiers, which the others are held against."""
-        return next(kept for kept in self.policies if kept.policy == pull_policies.tiers().name)
+        return next(
+            kept for kept in self.policies if kept.policy == pull_policies.build_tiers().name
+        )
 
 
-def compared(world: World, *, budget: float, days: int, seed: int = 0) -> Compared:
+def compare_policies(
+    world: SimWorld, *, budget: float, days: int, seed: int = 0
+) -> PolicyComparison:
     """Return how every policy does with so many looks per account and day. Raises ConfigError."""
-    policies: tuple[Policy, ...] = (
-        Planned(name="optimal", world=world, rule=HARMONIC),
-        Planned(name="optimal, for freshness", world=world, rule=FRESHNESS),
-        Planned(name="optimal, rates known", world=world, rule=HARMONIC, known=True),
-        pull_policies.tiers(),
-        pull_policies.hot_first(),
-        pull_policies.hottest(),
-        pull_policies.uniform(),
-        pull_policies.by_value(world),
-        pull_policies.by_heat(),
-        pull_policies.by_rate(world),
+    policies: tuple[LookupPolicy, ...] = (
+        ProductPolicy(name="optimal", world=world, rule=HARMONIC),
+        ProductPolicy(name="optimal, for freshness", world=world, rule=FRESHNESS),
+        ProductPolicy(name="optimal, rates known", world=world, rule=HARMONIC, known=True),
+        pull_policies.build_tiers(),
+        pull_policies.build_hot_first(),
+        pull_policies.build_hottest(),
+        pull_policies.build_uniform(),
+        pull_policies.build_by_value(world),
+        pull_policies.build_by_heat(),
+        pull_policies.build_by_rate(world),
     )
-    return Compared(
+    return PolicyComparison(
         policies=tuple(
-            kept_by(policy, world, budget=budget, days=days, seed=seed) for policy in policies
+            run_policy(policy, world, budget=budget, days=days, seed=seed) for policy in policies
         ),
-        bounds=bounds(world, budget=budget),
+        bounds=compute_bounds(world, budget=budget),
     )
 
 
-def bounds(world: World, *, budget: float, costs: Costs | None = None) -> Bounds | None:
+def compute_bounds(
+    world: SimWorld, *, budget: float, costs: LookupCosts | None = None
+) -> Bounds | None:
     """Return what no policy of at most a look a day can beat with so many units per account.
 
     With a deep facet a deep look is counted as two that can be had apart, so the bound holds and
     is a little further away.
     """
-    costs = costs or Costs()
-    if not all(isinstance(facet.changes, Steady) for facet in world.facets):
+    costs = costs or LookupCosts()
+    if not all(isinstance(facet.changes, SteadyChanges) for facet in world.levels):
         return None
     number = len(world)
-    prices = (costs.shallow, costs.deep - costs.shallow)[: len(world.facets)]
-    demand = Demand(
-        value=np.concatenate([facet.value for facet in world.facets]),
-        changes=np.concatenate([facet.changes.rates for facet in world.facets]),
+    prices = (costs.shallow, costs.deep - costs.shallow)[: len(world.levels)]
+    demand = RateDemand(
+        value=np.concatenate([facet.value for facet in world.levels]),
+        changes=np.concatenate([facet.changes.rates for facet in world.levels]),
         cost=np.repeat(np.array(prices, np.float64), number),
         tenant=np.zeros(number * len(prices), np.int32),
     )
-    limits = Limits(budget=np.array([budget * number]))
+    limits = RateLimits(budget=np.array([budget * number]))
     least = {
-        objective: plan_rates(demand, limits, objective=objective).least_penalty
+        objective: compute_rate_plan(demand, limits, objective=objective).least_penalty
         / float(demand.value.sum())
         for objective in Objective
     }
     return Bounds(freshness=1 - least[Objective.FRESHNESS], harmonic=least[Objective.HARMONIC])
 
 
-def looks_needed(
-    make: Callable[[], Policy],
-    world: World,
+def find_lookups_needed(
+    make: Callable[[], LookupPolicy],
+    world: SimWorld,
     *,
     freshness: float,
     budget: float,
@@ -112,28 +132,30 @@ def looks_needed(
     """
 
     def reached(share: float) -> float:
-        return kept_by(make(), world, budget=share * budget, days=days, seed=seed).tally.freshness
+        return run_policy(
+            make(), world, budget=share * budget, days=days, seed=seed
+        ).tally.freshness
 
     low, high = 0.5, 1.0
     below, above = reached(low), reached(high)
     if above < freshness:
         return 1.0
     for _ in range(turns - 2):
-        share = _between(low, high, below, above, freshness)
+        share = _interpolate(low, high, below, above, freshness)
         at = reached(share)
         if at < freshness:
             low, below = share, at
         else:
             high, above = share, at
-    return _between(low, high, below, above, freshness)
+    return _interpolate(low, high, below, above, freshness)
 
 
-def _between(low: float, high: float, below: float, above: float, wanted: float) -> float:
+def _interpolate(low: float, high: float, below: float, above: float, wanted: float) -> float:
     # Each further look brings a little less, so on a straight line it takes rather more of them.
     return low + (high - low) * min(max((wanted - below) / max(above - below, 1e-12), 0.0), 1.0)
 
 
-def cadence_without_history(
+def compute_prior_intervals(
     *, accounts: int, days: int, times: float = 1.0, rule: PullRule = HARMONIC
 ) -> dict[Tier, float]:
     """Return the days between looks by tier, of accounts nothing was ever learned about.
@@ -143,18 +165,18 @@ def cadence_without_history(
     rule = replace(
         rule,
         tiers=TierRule(
-            hot_every=timedelta(days=EVERY[2]),
-            warm_every=timedelta(days=EVERY[1]),
-            cold_every=timedelta(days=EVERY[0]),
-            coldest_every=timedelta(days=EVERY[0]),
+            hot_every=timedelta(days=TIER_INTERVALS[2]),
+            warm_every=timedelta(days=TIER_INTERVALS[1]),
+            cold_every=timedelta(days=TIER_INTERVALS[0]),
+            coldest_every=timedelta(days=TIER_INTERVALS[0]),
         ),
     )
     rank = np.repeat(
-        np.arange(3), np.diff(np.round(accounts * np.cumsum([0.0, *SHARES])).astype(int))
+        np.arange(3), np.diff(np.round(accounts * np.cumsum([0.0, *TIER_SHARES])).astype(int))
     )
-    believed = BeliefRule()
+    believed = ChangeRateRule()
     one, half, zero = np.ones(len(rank), np.int64), np.full(len(rank), 0.5), np.zeros(len(rank))
-    value, _ = account_values(
+    value, _ = compute_account_values(
         tier=rank,
         heat=zero,
         quiet=zero,
@@ -164,15 +186,17 @@ def cadence_without_history(
         rule=rule,
         beliefs=believed,
     )
-    looked = -EVERY[rank] * np.random.default_rng(0).random(len(rank))
+    looked = -TIER_INTERVALS[rank] * np.random.default_rng(0).random(len(rank))
     looks = np.zeros(len(BY_RANK))
-    need, begin = times * TIERS_NEED * len(rank), days // 2
+    need, begin = times * TIERS_BUDGET * len(rank), days // 2
     for day in range(days):
-        today = in_days(BEGINNING) + day
-        plan = plan_day(
-            accounts_of(believed.prior(rank), looked=looked + today - day, value=value, tier=rank),
-            limits_of(np.array([int((day + 1) * need) - int(day * need)])),
-            now=BEGINNING + timedelta(days=day),
+        today = to_epoch_days(START) + day
+        plan = plan_pulls(
+            validate_accounts(
+                believed.build_prior(rank), looked=looked + today - day, value=value, tier=rank
+            ),
+            validate_limits(np.array([int((day + 1) * need) - int(day * need)])),
+            now=START + timedelta(days=day),
             rule=rule,
         )
         looked[plan.chosen] = day

@@ -13,20 +13,20 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import Flags, Floats, Ints
-from stoker.heat.heat import HeatRule, in_ticks, scores
-from stoker.simulation.metrics import Stretch, Tally
-from stoker.simulation.policies import BEGINNING, SHARES, Costs, Policy, Sight
-from stoker.simulation.world import LEAD, Facet, World
+from stoker.heat.heat import HeatRule, compute_scores, to_ticks
+from stoker.simulation.metrics import CopySpan, FreshnessTally
+from stoker.simulation.policies import START, TIER_SHARES, DayObservation, LookupCosts, LookupPolicy
+from stoker.simulation.world import LEAD_DAYS, SimWorld, WorldLevel
 
-_TICKS = in_ticks(BEGINNING + timedelta(days=1)) - in_ticks(BEGINNING)  # of a day
+_TICKS = to_ticks(START + timedelta(days=1)) - to_ticks(START)  # of a day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class PolicyResult:
     """How well one policy kept the copies, in the second half of a rehearsal."""
 
     policy: str
-    tally: Tally
+    tally: FreshnessTally
     looks: int
     deep_looks: int  # of them
     units: int  # that they took
@@ -34,23 +34,23 @@ class Kept:
     per_day: float  # units per account and day
 
 
-class Warmth:
+class HeatTracker:
     """Heat of all accounts, from posture and from what looks find, by the product's formula."""
 
     def __init__(self, posture: Floats, *, rule: HeatRule) -> None:
         self._posture, self._rule = posture, rule
         self._peak, self._mass = np.zeros(len(posture)), np.zeros(len(posture))
-        self._as_of = np.full(len(posture), in_ticks(BEGINNING))
+        self._as_of = np.full(len(posture), to_ticks(START))
 
-    def on(self, day: int) -> Floats:
+    def compute_heat_on(self, day: int) -> Floats:
         """Return everybody's heat, 0 to 1."""
-        now = BEGINNING + timedelta(days=day)
+        now = START + timedelta(days=day)
         signals = (self._peak, self._mass, self._as_of)
-        return scores(self._posture, *signals, now=now, rule=self._rule)[0]
+        return compute_scores(self._posture, *signals, now=now, rule=self._rule)[0]
 
-    def found(self, accounts: Ints, *, day: int) -> None:
+    def add_changes(self, accounts: Ints, *, day: int) -> None:
         """Take in that these accounts changed: a signal of full strength at each."""
-        now = in_ticks(BEGINNING) + day * _TICKS
+        now = to_ticks(START) + day * _TICKS
         days = (now - self._as_of[accounts]) / _TICKS
         self._mass[accounts] *= np.exp2(-days / (self._rule.half_life / timedelta(days=1)))
         self._mass[accounts] += 1.0
@@ -58,25 +58,25 @@ class Warmth:
         self._as_of[accounts] = now
 
 
-class Copies:
+class DataCopies:
     """Everybody's copy of one facet, and what became of the copies since a day."""
 
-    def __init__(self, facet: Facet, looked: Floats, *, measured_from: int) -> None:
+    def __init__(self, facet: WorldLevel, looked: Floats, *, measured_from: int) -> None:
         self._facet, self._looked, self._from = facet, looked, measured_from
-        self.tally = Tally()
+        self.tally = FreshnessTally()
 
-    def ages(self, day: int) -> Floats:
+    def compute_ages(self, day: int) -> Floats:
         """Return the age of each copy in days."""
         return day - self._looked
 
-    def renew(self, accounts: Ints, *, day: int, luck: np.random.Generator) -> Flags:
+    def refresh(self, accounts: Ints, *, day: int, luck: np.random.Generator) -> Flags:
         """Make new copies of these accounts; return which of the old ones were out of date."""
         looked = self._looked[accounts]
         self._measure(accounts, day, ends_in_look=True)
         self._looked[accounts] = day
-        return self._facet.changes.found(accounts, looked=looked, now=day, luck=luck)
+        return self._facet.changes.find_changed(accounts, looked=looked, now=day, luck=luck)
 
-    def end(self, day: int) -> Tally:
+    def finish(self, day: int) -> FreshnessTally:
         """Return what became of all copies up to this day."""
         self._measure(np.arange(len(self._looked)), day, ends_in_look=False)
         return self.tally
@@ -85,65 +85,66 @@ class Copies:
         if day <= self._from:
             return
         looked = self._looked[accounts]
-        self.tally += self._facet.changes.tally(
-            Stretch(
+        self.tally += self._facet.changes.compute_tally(
+            CopySpan(
                 accounts=accounts,
                 value=self._facet.value[accounts],
-                looked=looked,
+                looked_at=looked,
                 since=np.maximum(looked, self._from),
                 now=float(day),
-                ends_in_look=ends_in_look,
+                ends_in_lookup=ends_in_look,
             )
         )
 
 
-def kept_by(
-    policy: Policy,
-    world: World,
+def run_policy(
+    policy: LookupPolicy,
+    world: SimWorld,
     *,
     budget: float,
     days: int,
     seed: int = 0,
-    costs: Costs | None = None,
-) -> Kept:
+    costs: LookupCosts | None = None,
+) -> PolicyResult:
     """Return how a policy does with so many units per account and day. Raises ConfigError."""
     if not 2 <= days <= 36_600 or not 0 < budget <= 1000:
         raise ConfigError("a rehearsal takes 2 days to 100 years, and a budget above 0")
-    costs, half = costs or Costs(), days // 2
+    costs, half = costs or LookupCosts(), days // 2
     luck = np.random.default_rng([seed, 4])
-    turn = min(1 / budget, LEAD)
+    turn = min(1 / budget, LEAD_DAYS)
     copies = [
-        Copies(facet, -turn * luck.random(len(world)), measured_from=half) for facet in world.facets
+        DataCopies(facet, -turn * luck.random(len(world)), measured_from=half)
+        for facet in world.levels
     ]
-    warmth = Warmth(world.posture, rule=HeatRule())
+    warmth = HeatTracker(world.posture, rule=HeatRule())
     looks = deep_looks = units = over = 0
     for day in range(days):
         # Fractions of a unit are saved for tomorrow, so that equal budgets are equal in the end.
         room = int((day + 1) * budget * len(world)) - int(day * budget * len(world))
-        heat = warmth.on(day)
-        sight = Sight(
+        heat = warmth.compute_heat_on(day)
+        sight = DayObservation(
             day=day,
-            age=copies[0].ages(day),
-            deep_age=copies[-1].ages(day),
+            age=copies[0].compute_ages(day),
+            deep_age=copies[-1].compute_ages(day),
             heat=heat,
-            rank=ranked(heat),
+            rank=to_tier_ranks(heat),
         )
-        chosen = policy.chosen(sight, budget=room)
+        chosen = policy.choose_lookups(sight, budget=room)
         deep = chosen.accounts[chosen.deep]
         found = [
-            each.renew(accounts, day=day, luck=luck)
+            each.refresh(accounts, day=day, luck=luck)
             for each, accounts in zip(copies, (chosen.accounts, deep), strict=False)
         ]
-        policy.told(sight, chosen, found)
-        warmth.found(chosen.accounts[found[0]], day=day)
+        policy.record_changes(sight, chosen, found)
+        warmth.add_changes(chosen.accounts[found[0]], day=day)
         spent = costs.shallow * len(chosen.accounts) + (costs.deep - costs.shallow) * len(deep)
         over += max(spent - room, 0)
         if day >= half:
             looks, deep_looks = looks + len(chosen.accounts), deep_looks + len(deep)
             units += spent
-    return Kept(
+    return PolicyResult(
         policy=policy.name,
-        tally=sum((each.end(days) for each in copies), Tally()),
+        tally=sum((each.finish(days) for each in copies), FreshnessTally()),
         looks=looks,
         deep_looks=deep_looks,
         units=units,
@@ -152,7 +153,7 @@ def kept_by(
     )
 
 
-def ranked(heat: Floats) -> Ints:
+def to_tier_ranks(heat: Floats) -> Ints:
     """Return the rank of everybody's tier: so many are HOT, so many WARM, by heat."""
-    edges = np.quantile(heat, (SHARES[0], SHARES[0] + SHARES[1]))
+    edges = np.quantile(heat, (TIER_SHARES[0], TIER_SHARES[0] + TIER_SHARES[1]))
     return np.searchsorted(edges, heat, side="right")

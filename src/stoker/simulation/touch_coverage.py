@@ -14,18 +14,24 @@ from datetime import date, timedelta
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import LONGEST, Chooser, Odds, rehearsed, repairing_daily
-from stoker.touches.model import Outcome, PlanRule
-from stoker.touches.planner import picks_of
-from stoker.touches.random import Chance, Ints, Purpose
+from stoker.touches.coverage import (
+    MAX_GAP_DAYS,
+    ChooseProfiles,
+    OutcomeOdds,
+    build_production_policy,
+    simulate_weeks,
+)
+from stoker.touches.model import PlanRule, TouchOutcome
+from stoker.touches.planner import pick_for_day
+from stoker.touches.random import Ints, Purpose, RandomStream
 
 FIRST_MONDAY = date(2026, 1, 5)
 
-REPAIRED, WEEKLY, LONGEST_FIRST = "repaired daily", "planned weekly", "longest wait first"
+REPLANNED_DAILY, WEEKLY, MAX_WAIT_FIRST = "repaired daily", "planned weekly", "longest wait first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class CoverageResult:
     """What came of one policy, over all runs."""
 
     policy: str
@@ -34,77 +40,77 @@ class Waits:
     runs_too_long: float  # share of runs in which anybody waited longer
     profiles_too_long: float  # share of profiles that ever did
     longest: int  # days
-    outcomes: dict[Outcome, int]
+    outcomes: dict[TouchOutcome, int]
 
 
-def compared(
+def compare_coverage(
     *,
     profiles: int,
     weeks: int,
     runs: int,
-    odds: Odds,
+    odds: OutcomeOdds,
     rule: PlanRule,
     seed: int = 0,
     zone: str = "UTC",
-) -> tuple[Waits, ...]:
+) -> tuple[CoverageResult, ...]:
     """Return how each policy did, the product's own first. Raises ConfigError."""
     if profiles < 1 or weeks < 1 or runs < 1:
         raise ConfigError("a rehearsal needs at least a profile, a week and a run")
-    policies: dict[str, Callable[[int], Chooser]] = {
-        REPAIRED: lambda nth: repairing_daily(rule=rule, seed=nth),
-        WEEKLY: lambda nth: _weekly(rule=rule, seed=nth),
-        LONGEST_FIRST: lambda nth: longest_first,
+    policies: dict[str, Callable[[int], ChooseProfiles]] = {
+        REPLANNED_DAILY: lambda nth: build_production_policy(rule=rule, seed=nth),
+        WEEKLY: lambda nth: _build_weekly_policy(rule=rule, seed=nth),
+        MAX_WAIT_FIRST: lambda nth: pick_longest_waits,
     }
     return tuple(
-        _waits(name, policy, profiles, weeks, runs, odds, rule, seed, zone)
+        _run_policy(name, policy, profiles, weeks, runs, odds, rule, seed, zone)
         for name, policy in policies.items()
     )
 
 
-def in_its_stride(number: int, *, odds: Odds, rule: PlanRule, seed: int) -> Ints:
+def build_steady_state(number: int, *, odds: OutcomeOdds, rule: PlanRule, seed: int) -> Ints:
     """Return when each was last done where touches have been made for long: evenly spread."""
     turn = 7 * number / max(rule.target * odds.done, 1)
     days = max(min(round(turn), rule.window.days), 1)
-    chance = Chance(seed, Purpose.OUTCOMES, 0)
-    return FIRST_MONDAY.toordinal() - 1 - (chance.some(number) * days).astype(np.int64)
+    chance = RandomStream(seed, Purpose.OUTCOMES, 0)
+    return FIRST_MONDAY.toordinal() - 1 - (chance.draw(number) * days).astype(np.int64)
 
 
-def longest_first(last_done: Ints, day: date, budget: int) -> Ints:
+def pick_longest_waits(last_done: Ints, day: date, budget: int) -> Ints:
     """Pick whoever waited longest, nobody who was done yesterday."""
     oldest = np.argsort(last_done, kind="stable")
     return oldest[day.toordinal() - last_done[oldest] > 1][:budget].astype(np.int64, copy=False)
 
 
-def _weekly(*, rule: PlanRule, seed: int) -> Chooser:
+def _build_weekly_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:
     projected: list[Ints] = []
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
         if day.isoweekday() == 1:
             projected[:] = [last_done.copy()]
-        picks = picks_of(projected[0], day=day, budget=budget, rule=rule, seed=seed)
-        projected[0][picks.places] = day.toordinal()
-        return picks.places
+        picks = pick_for_day(projected[0], day=day, budget=budget, rule=rule, seed=seed)
+        projected[0][picks.indexes] = day.toordinal()
+        return picks.indexes
 
     return choose
 
 
-def _waits(
+def _run_policy(
     name: str,
-    policy: Callable[[int], Chooser],
+    policy: Callable[[int], ChooseProfiles],
     profiles: int,
     weeks: int,
     runs: int,
-    odds: Odds,
+    odds: OutcomeOdds,
     rule: PlanRule,
     seed: int,
     zone: str,
-) -> Waits:
-    gaps = np.zeros(LONGEST + 1, np.int64)
-    outcomes = dict.fromkeys(Outcome, 0)
+) -> CoverageResult:
+    gaps = np.zeros(MAX_GAP_DAYS + 1, np.int64)
+    outcomes = dict.fromkeys(TouchOutcome, 0)
     late_runs = late_profiles = 0
     for run in range(seed, seed + runs):
-        seen = rehearsed(
-            in_its_stride(profiles, odds=odds, rule=rule, seed=run),
+        seen = simulate_weeks(
+            build_steady_state(profiles, odds=odds, rule=rule, seed=run),
             monday=FIRST_MONDAY,
             weeks=weeks,
             rule=rule,
@@ -114,13 +120,13 @@ def _waits(
             choose=policy(run),
         )
         gaps += seen.gaps
-        late_runs += bool(len(seen.too_long))
-        late_profiles += len(seen.too_long)
+        late_runs += bool(len(seen.overdue))
+        late_profiles += len(seen.overdue)
         for outcome, number in seen.outcomes.items():
             outcomes[outcome] += number
     there = np.flatnonzero(gaps)
     longest = int(there[-1]) if len(there) else 0
-    return Waits(
+    return CoverageResult(
         policy=name,
         gaps=tuple(gaps[: longest + 1].tolist()),
         within=float(gaps[: rule.window.days + 1].sum() / max(gaps.sum(), 1)),
@@ -131,6 +137,6 @@ def _waits(
     )
 
 
-def rehearsed_days(weeks: int) -> list[date]:
+def list_simulated_days(weeks: int) -> list[date]:
     """Return the days of so many rehearsed weeks."""
     return [FIRST_MONDAY + timedelta(days=nth) for nth in range(7 * weeks)]

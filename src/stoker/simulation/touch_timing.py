@@ -17,12 +17,20 @@ import numpy as np
 from stoker.base.errors import ConfigError
 from stoker.simulation.touch_coverage import FIRST_MONDAY
 from stoker.touches.model import PlanRule
-from stoker.touches.random import Chance, Floats, Ints, Purpose
-from stoker.touches.times import SECOND, Stretch, day_times, gap_of, moment, open_stretches, thinned
+from stoker.touches.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.times import (
+    TICKS_PER_SECOND,
+    TimeSpan,
+    draw_day_times,
+    draw_thinned,
+    from_ticks,
+    get_gap,
+    list_open_spans,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class TimingResult:
     """What was seen in so many days."""
 
     days: int
@@ -39,7 +47,9 @@ class Timing:
     outside: int
 
 
-def timed(*, days: int, per_day: int, rule: PlanRule, seed: int = 0, zone: str = "UTC") -> Timing:
+def simulate_timing(
+    *, days: int, per_day: int, rule: PlanRule, seed: int = 0, zone: str = "UTC"
+) -> TimingResult:
     """Return how so many touches a day lie, over so many days. Raises ConfigError."""
     if days < 1 or per_day < 1:
         raise ConfigError("a rehearsal of times needs at least a day and a touch a day")
@@ -47,42 +57,44 @@ def timed(*, days: int, per_day: int, rule: PlanRule, seed: int = 0, zone: str =
     weights: dict[int, float] = {}
     for nth in range(days):
         day = FIRST_MONDAY + timedelta(days=nth)
-        stretches = open_stretches(day, rule=rule, zone=zone)
+        stretches = list_open_spans(day, rule=rule, zone=zone)
         if not stretches:
             continue
-        raw = thinned(per_day, stretches, chance=Chance(seed, Purpose.TIMES, nth, 1))
-        times = day_times(per_day, stretches, rule=rule, chance=Chance(seed, Purpose.TIMES, nth))
-        hours = _wall_hours(stretches, zone)
+        raw = draw_thinned(per_day, stretches, chance=RandomStream(seed, Purpose.TIMES, nth, 1))
+        times = draw_day_times(
+            per_day, stretches, rule=rule, chance=RandomStream(seed, Purpose.TIMES, nth)
+        )
+        hours = _list_local_hours(stretches, zone)
         for hour, stretch in zip(hours, stretches, strict=True):
             weights[hour] = weights.get(hour, 0.0) + stretch.rate * (stretch.end - stretch.start)
-        drawn.append(_placed(raw, stretches, hours))
-        planned.append(_placed(times, stretches, hours))
+        drawn.append(_to_local_hours(raw, stretches, hours))
+        planned.append(_to_local_hours(times, stretches, hours))
         outside += int((planned[-1] < 0).sum())
         apart.append(np.diff(times))
-    seen, moved = _all(drawn), _all(planned)
+    seen, moved = _concatenate(drawn), _concatenate(planned)
     known = sorted(weights)
     whole = sum(weights.values())
     expected = tuple(len(seen) * weights[hour] / whole for hour in known)
     counts = tuple(int((seen == hour).sum()) for hour in known)
-    statistic = chi_square(counts, expected)
-    gaps = _all(apart)
-    return Timing(
+    statistic = compute_chi_square(counts, expected)
+    gaps = _concatenate(apart)
+    return TimingResult(
         days=days,
         hours=tuple(known),
         drawn=counts,
         planned=tuple(int((moved == hour).sum()) for hour in known),
         expected=expected,
         chi_square=statistic,
-        p=chi_square_p(statistic, freedom=len(known) - 1),
-        shortest=_span(gaps.min()) if len(gaps) else None,
-        median=_span(np.median(gaps)) if len(gaps) else None,
-        longest=_span(gaps.max()) if len(gaps) else None,
-        too_near=int((gaps < gap_of(rule)).sum()),
+        p=compute_chi_square_p(statistic, freedom=len(known) - 1),
+        shortest=_to_timedelta(gaps.min()) if len(gaps) else None,
+        median=_to_timedelta(np.median(gaps)) if len(gaps) else None,
+        longest=_to_timedelta(gaps.max()) if len(gaps) else None,
+        too_near=int((gaps < get_gap(rule)).sum()),
         outside=outside,
     )
 
 
-def chi_square(seen: Sequence[int], expected: Sequence[float]) -> float:
+def compute_chi_square(seen: Sequence[int], expected: Sequence[float]) -> float:
     """Return Pearson's statistic of counts against what was expected."""
     return sum(
         (count - wanted) ** 2 / wanted
@@ -91,7 +103,7 @@ def chi_square(seen: Sequence[int], expected: Sequence[float]) -> float:
     )
 
 
-def chi_square_p(statistic: float, *, freedom: int) -> float:
+def compute_chi_square_p(statistic: float, *, freedom: int) -> float:
     """Return how likely a statistic at least as large is, if only chance is at work."""
     if freedom < 1:
         return 1.0
@@ -105,12 +117,12 @@ def chi_square_p(statistic: float, *, freedom: int) -> float:
     return min(tail, 1.0)
 
 
-def _wall_hours(stretches: Sequence[Stretch], zone: str) -> list[int]:
+def _list_local_hours(stretches: Sequence[TimeSpan], zone: str) -> list[int]:
     wall = ZoneInfo(zone)
-    return [moment(stretch.start).astimezone(wall).hour for stretch in stretches]
+    return [from_ticks(stretch.start).astimezone(wall).hour for stretch in stretches]
 
 
-def _placed(at: Ints, stretches: Sequence[Stretch], hours: Sequence[int]) -> Ints:
+def _to_local_hours(at: Ints, stretches: Sequence[TimeSpan], hours: Sequence[int]) -> Ints:
     """Return each moment's hour on the wall, or -1 when it is in none of the stretches."""
     starts = np.array([stretch.start for stretch in stretches])
     ends = np.array([stretch.end for stretch in stretches])
@@ -119,9 +131,9 @@ def _placed(at: Ints, stretches: Sequence[Stretch], hours: Sequence[int]) -> Int
     return np.where(inside, np.array(hours)[where], -1)
 
 
-def _all(parts: list[Ints]) -> Ints:
+def _concatenate(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _span(ticks: float | np.int64 | Floats) -> timedelta:
-    return timedelta(seconds=float(ticks) / SECOND)
+def _to_timedelta(ticks: float | np.int64 | Floats) -> timedelta:
+    return timedelta(seconds=float(ticks) / TICKS_PER_SECOND)

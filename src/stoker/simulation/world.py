@@ -26,7 +26,12 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import Flags, Floats, Ints
-from stoker.simulation.metrics import FADING, Stretch, Tally, steady_tally
+from stoker.simulation.metrics import (
+    VALUE_HALF_LIFE_DAYS,
+    CopySpan,
+    FreshnessTally,
+    compute_steady_tally,
+)
 
 RATE_MEDIAN, RATE_SPREAD = 0.05, 1.49  # changes a day: half below 0.05, one in twenty above 0.58
 
@@ -34,118 +39,122 @@ VALUE_SPREAD = 1.28  # the most valuable tenth holds half of all value, a hundre
 
 CORRELATION = 0.3  # what is valuable changes a little more
 
-GUESS = 0.85  # spread of what is guessed of an account's value around what it is
+GUESS_CORRELATION = 0.85  # spread of what is guessed of an account's value around what it is
 
 DEEP_VALUE, DEEP_RATE = 0.4, 0.3  # of an account's value; of the rate of what a shallow look sees
 
-MOST_ACCOUNTS = 5_000_000
+MAX_ACCOUNTS = 5_000_000
 
 
-class Changes(Protocol):
+class ChangeProcess(Protocol):
     """When accounts change."""
 
     @property
     def rates(self) -> Floats:
         """Return how often each changes a day, on average over the whole rehearsal."""
 
-    def found(
+    def find_changed(
         self, accounts: Ints, *, looked: Floats, now: float, luck: np.random.Generator
     ) -> Flags:
         """Return at which of these accounts anything changed after the last look, up to now."""
 
-    def tally(self, stretch: Stretch) -> Tally:
+    def compute_tally(self, stretch: CopySpan) -> FreshnessTally:
         """Return what became of the copies of these accounts in this stretch of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facet:
+class WorldLevel:
     """One side of every account: what being up to date about it is worth, and when it changes."""
 
     value: Floats
-    changes: Changes
+    changes: ChangeProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class SimWorld:
     """Accounts; the deep facet, where there is one, is seen by deep looks only."""
 
-    surface: Facet
-    deep: Facet | None = None
+    surface: WorldLevel
+    deep: WorldLevel | None = None
     posture: Floats  # 0 to 1: the account's place by value, as far as anybody guesses
 
     def __len__(self) -> int:
         return len(self.posture)
 
     @property
-    def facets(self) -> tuple[Facet, ...]:
+    def levels(self) -> tuple[WorldLevel, ...]:
         """Return the surface, and the deep facet where there is one."""
         return (self.surface,) if self.deep is None else (self.surface, self.deep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class SteadyChanges:
     """Changes by chance, each account at a rate of its own that never changes."""
 
     rates: Floats
 
-    def found(
+    def find_changed(
         self, accounts: Ints, *, looked: Floats, now: float, luck: np.random.Generator
     ) -> Flags:
         unchanged = np.exp(-self.rates[accounts] * (now - looked))
         return luck.random(len(accounts)) >= unchanged
 
-    def tally(self, stretch: Stretch) -> Tally:
-        return steady_tally(self.rates[stretch.accounts], stretch)
+    def compute_tally(self, stretch: CopySpan) -> FreshnessTally:
+        return compute_steady_tally(self.rates[stretch.accounts], stretch)
 
 
-def population(
+def build_population(
     accounts: int, *, seed: int = 0, correlation: float = CORRELATION, deep: bool = False
-) -> World:
+) -> SimWorld:
     """Return a make-believe population, the same one for the same seed. Raises ConfigError."""
-    if not 1 <= accounts <= MOST_ACCOUNTS:
-        raise ConfigError(f"a rehearsal has 1 to {MOST_ACCOUNTS:,} accounts, not {accounts:,}")
+    if not 1 <= accounts <= MAX_ACCOUNTS:
+        raise ConfigError(f"a rehearsal has 1 to {MAX_ACCOUNTS:,} accounts, not {accounts:,}")
     luck = np.random.default_rng([seed, 1])
     pace, worth, deep_pace = luck.standard_normal((3, accounts))
     worth = correlation * pace + np.sqrt(1 - correlation**2) * worth
     value = np.exp(VALUE_SPREAD * worth)
     value /= value.mean()
     rates = RATE_MEDIAN * np.exp(RATE_SPREAD * pace)
-    posture = guessed(value, luck)
+    posture = guess_ranks(value, luck)
     if not deep:
-        return World(surface=Facet(value=value, changes=Steady(rates=rates)), posture=posture)
+        return SimWorld(
+            surface=WorldLevel(value=value, changes=SteadyChanges(rates=rates)), posture=posture
+        )
     deep_rates = DEEP_RATE * RATE_MEDIAN * np.exp(RATE_SPREAD * deep_pace)
-    return World(
-        surface=Facet(value=(1 - DEEP_VALUE) * value, changes=Steady(rates=rates)),
-        deep=Facet(value=DEEP_VALUE * value, changes=Steady(rates=deep_rates)),
+    return SimWorld(
+        surface=WorldLevel(value=(1 - DEEP_VALUE) * value, changes=SteadyChanges(rates=rates)),
+        deep=WorldLevel(value=DEEP_VALUE * value, changes=SteadyChanges(rates=deep_rates)),
         posture=posture,
     )
 
 
-def made_up_values(accounts: int, *, seed: int = 0) -> Floats:
+def draw_values(accounts: int, *, seed: int = 0) -> Floats:
     """Return values spread as a population's are, for accounts of which none is known."""
     value = np.exp(VALUE_SPREAD * np.random.default_rng([seed, 2]).standard_normal(accounts))
     return np.asarray(value / value.mean())
 
 
-def guessed(value: Floats, luck: np.random.Generator) -> Floats:
+def guess_ranks(value: Floats, luck: np.random.Generator) -> Floats:
     """Return each account's place by value, from 0 to 1, as a guess would have it."""
-    guess = np.log(value) + GUESS * luck.standard_normal(len(value))
+    guess = np.log(value) + GUESS_CORRELATION * luck.standard_normal(len(value))
     places = np.empty(len(value))
     places[np.argsort(guess, kind="stable")] = (np.arange(len(value)) + 0.5) / len(value)
     return places
 
 
-LEAD = 60.0  # days before the rehearsal that are known too: its first copies are that old at most
+LEAD_DAYS = (
+    60.0  # days before the rehearsal that are known too: its first copies are that old at most
+)
 
 _DAY = 86_400.0
 
-_LATEST = 253_402_300_799.0  # unix time: the last second of the year 9999
+_MAX_TIMESTAMP = 253_402_300_799.0  # unix time: the last second of the year 9999
 
 _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traced:
+class RecordedChanges:
     """Changes as they were recorded: each account's moments, in order, account after account."""
 
     at: Floats  # days since the rehearsal began, from -LEAD to its end
@@ -155,21 +164,21 @@ class Traced:
 
     def __post_init__(self) -> None:
         owner = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-        object.__setattr__(self, "_line", self._on_line(owner, self.at))
+        object.__setattr__(self, "_line", self._to_line(owner, self.at))
 
     @property
     def rates(self) -> Floats:
-        return np.diff(self.first) / (self.days + LEAD)
+        return np.diff(self.first) / (self.days + LEAD_DAYS)
 
-    def found(
+    def find_changed(
         self, accounts: Ints, *, looked: Floats, now: float, luck: np.random.Generator
     ) -> Flags:
-        return self._after(accounts, looked) < self._after(accounts, now)
+        return self._find_next_change(accounts, looked) < self._find_next_change(accounts, now)
 
-    def tally(self, stretch: Stretch) -> Tally:
+    def compute_tally(self, stretch: CopySpan) -> FreshnessTally:
         accounts, value, now = stretch.accounts, stretch.value, stretch.now
-        copied = self._after(accounts, stretch.looked)
-        lacking = self._after(accounts, now) - copied
+        copied = self._find_next_change(accounts, stretch.looked_at)
+        lacking = self._find_next_change(accounts, now) - copied
         # One row for every change that a copy lacks at the end, the nth of its account.
         owner = np.repeat(np.arange(len(accounts)), lacking)
         nth = np.arange(len(owner)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
@@ -178,33 +187,37 @@ class Traced:
         fresh = now - stretch.since
         fresh[owner[nth == 0]] -= lacked[nth == 0]
         weight = value[owner]
-        return Tally(
+        return FreshnessTally(
             days=float(value @ (now - stretch.since)),
             fresh=float(value @ fresh),
             missed=float(weight @ (lacked / (nth + 1))),
             changes=float(weight[at > since].sum()),
-            captured=float(weight @ np.exp((at - now) / FADING)) if stretch.ends_in_look else 0.0,
+            captured=float(weight @ np.exp((at - now) / VALUE_HALF_LIFE_DAYS))
+            if stretch.ends_in_lookup
+            else 0.0,
             waited=float(weight @ lacked),
         )
 
-    def _after(self, accounts: Ints, moment: Floats | float) -> Ints:
+    def _find_next_change(self, accounts: Ints, moment: Floats | float) -> Ints:
         """Return the place of each account's first change after its moment."""
-        return np.searchsorted(self._line, self._on_line(accounts, moment), side="right")
+        return np.searchsorted(self._line, self._to_line(accounts, moment), side="right")
 
-    def _on_line(self, accounts: Ints, moment: Floats | float) -> Floats:
+    def _to_line(self, accounts: Ints, moment: Floats | float) -> Floats:
         # Accounts lie one after the other on one long line, so that one search finds them all.
-        beside = np.maximum(moment, -LEAD - 1.0)
-        return accounts.astype(np.float64) * (self.days + LEAD + 2.0) + beside
+        beside = np.maximum(moment, -LEAD_DAYS - 1.0)
+        return accounts.astype(np.float64) * (self.days + LEAD_DAYS + 2.0) + beside
 
 
-def recorded(trace: Path, *, days: int, importance: Path | None = None, seed: int = 0) -> World:
+def read_trace(
+    trace: Path, *, days: int, importance: Path | None = None, seed: int = 0
+) -> SimWorld:
     """Return the trace's items over its last so many days. Raises ConfigError.
 
     Without an importance values are made up; an item it does not name is worth the least it names.
     """
     moments: dict[str, set[float]] = {}
-    for line, item, at in _rows(trace):
-        if not 0 <= at <= _LATEST:
+    for line, item, at in _read_rows(trace):
+        if not 0 <= at <= _MAX_TIMESTAMP:
             raise ConfigError(f"{trace.name}, line {line}: {at:g} is no unix time")
         moments.setdefault(item, set()).add(at)
     if not moments:
@@ -213,26 +226,26 @@ def recorded(trace: Path, *, days: int, importance: Path | None = None, seed: in
     began = end - days * _DAY
     items = sorted(moments)
     kept = [
-        sorted((at - began) / _DAY for at in moments[item] if at >= began - LEAD * _DAY)
+        sorted((at - began) / _DAY for at in moments[item] if at >= began - LEAD_DAYS * _DAY)
         for item in items
     ]
-    value = made_up_values(len(items), seed=seed)
+    value = draw_values(len(items), seed=seed)
     if importance is not None:
-        value = _values(items, importance)
-    changes = Traced(
+        value = _read_values(items, importance)
+    changes = RecordedChanges(
         at=np.array([at for each in kept for at in each]),
         first=np.concatenate([[0], np.cumsum([len(each) for each in kept])]),
         days=float(days),
     )
-    return World(
-        surface=Facet(value=value, changes=changes),
-        posture=guessed(value, np.random.default_rng([seed, 3])),
+    return SimWorld(
+        surface=WorldLevel(value=value, changes=changes),
+        posture=guess_ranks(value, np.random.default_rng([seed, 3])),
     )
 
 
-def _values(items: list[str], importance: Path) -> Floats:
+def _read_values(items: list[str], importance: Path) -> Floats:
     known: dict[str, float] = {}
-    for line, item, number in _rows(importance):
+    for line, item, number in _read_rows(importance):
         if not 0 <= number < math.inf:
             raise ConfigError(f"{importance.name}, line {line}: {number:g} is no importance")
         known[item] = number
@@ -243,7 +256,7 @@ def _values(items: list[str], importance: Path) -> Floats:
     return np.asarray(value / value.mean())
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, float]]:
+def _read_rows(path: Path) -> Iterator[tuple[int, str, float]]:
     """Yield the line, the first cell and the number in the second of every row but the head."""
     try:
         with path.open("rb") as stream:

@@ -11,165 +11,172 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 
-from stoker.db.codec import kept_text
+from stoker.db.codec import validate_text
 from stoker.touches.model import (
-    HandOver,
-    KeptDay,
-    KeptPlan,
-    Marked,
+    Delivery,
+    OutcomeMark,
+    PlanBasis,
     Profile,
-    ProfilesPut,
-    Settled,
+    ProfileCounts,
+    SavedDay,
+    SavedWeek,
     Touch,
     WeeklyPlan,
 )
-from stoker.touches.profiles import merged_profile
-from stoker.touches.queue import is_news
+from stoker.touches.profiles import merge_profile
+from stoker.touches.queue import is_new_outcome
 from stoker.touches.row_checks import (
-    kept_amount,
-    kept_counters,
-    kept_handover,
-    kept_mark,
-    kept_plan,
-    kept_profile,
-    kept_url,
-    kept_week,
-    no_such_touch,
-    oldest_day,
+    build_missing_touch_error,
+    compute_oldest_day,
+    validate_amount,
+    validate_counters,
+    validate_delivery,
+    validate_outcome,
+    validate_plan,
+    validate_profile,
+    validate_profile_url,
+    validate_week,
 )
 
-Named = tuple[date, str]  # a touch: its day and whom
+TouchKey = tuple[date, str]  # a touch: its day and whom
 
 
 @dataclass(kw_only=True)
-class TouchBook:
+class TouchState:
     """What one tenant's touches are, and what came of them."""
 
-    people: dict[str, Profile] = field(default_factory=dict)
+    profiles_by_url: dict[str, Profile] = field(default_factory=dict)
     plans: dict[str, tuple[WeeklyPlan, int]] = field(default_factory=dict)
-    marked: dict[Named, Marked] = field(default_factory=dict)
-    handed: dict[Named, HandOver] = field(default_factory=dict)
+    outcomes: dict[TouchKey, OutcomeMark] = field(default_factory=dict)
+    deliveries: dict[TouchKey, Delivery] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
-    settled: dict[str, tuple[Settled, int]] = field(default_factory=dict)  # with the revision
-    puts: int = 0  # of profiles that were new or differed
+    bases: dict[str, tuple[PlanBasis, int]] = field(default_factory=dict)  # with the revision
+    profiles_version: int = 0  # of profiles that were new or differed
 
-    def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
+    def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
         told: Counter[str] = Counter()
-        for said in [kept_profile(each) for each in profiles]:
-            known = self.people.get(said.url)
-            merged = said if known is None else merged_profile(known, said)
+        for said in [validate_profile(each) for each in profiles]:
+            known = self.profiles_by_url.get(said.url)
+            merged = said if known is None else merge_profile(known, said)
             told["new" if known is None else "same" if merged == known else "changed"] += 1
-            self.people[said.url] = merged
-        self.puts += bool(told["new"] or told["changed"])
-        return ProfilesPut(**told)
+            self.profiles_by_url[said.url] = merged
+        self.profiles_version += bool(told["new"] or told["changed"])
+        return ProfileCounts(**told)
 
-    def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
-        kept_text(after, what="a profile's url")
-        return [self.people[url] for url in sorted(self.people) if url > after][:limit]
+    def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+        validate_text(after, what="a profile's url")
+        return [self.profiles_by_url[url] for url in sorted(self.profiles_by_url) if url > after][
+            :limit
+        ]
 
-    def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
-        wanted = sorted({kept_url(url) for url in urls})
-        return [self.people[url] for url in wanted if url in self.people]
+    def find_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        wanted = sorted({validate_profile_url(url) for url in urls})
+        return [self.profiles_by_url[url] for url in wanted if url in self.profiles_by_url]
 
-    def roster(self) -> int:
-        return self.puts
+    def get_profiles_version(self) -> int:
+        return self.profiles_version
 
-    def plan(self, week: str) -> KeptPlan | None:
-        if kept_week(week) not in self.plans:
+    def find_plan(self, week: str) -> SavedWeek | None:
+        if validate_week(week) not in self.plans:
             return None
         plan, revision = self.plans[week]
         days = tuple(
-            replace(slot, touches=tuple(map(self._as_it_went, slot.touches))) for slot in plan.days
+            replace(slot, touches=tuple(map(self._with_outcome, slot.touches)))
+            for slot in plan.days
         )
         named = [(touch.day, touch.url) for slot in days for touch in slot.touches]
-        handed = {name: self.handed[name] for name in named if name in self.handed}
-        settled, then = self.settled.get(week, (None, 0))
-        return KeptPlan(
+        handed = {name: self.deliveries[name] for name in named if name in self.deliveries}
+        settled, then = self.bases.get(week, (None, 0))
+        return SavedWeek(
             plan=replace(plan, days=days),
             revision=revision,
-            handed=handed,
-            settled=settled if then == revision else None,
+            deliveries=handed,
+            basis=settled if then == revision else None,
         )
 
-    def day(self, week: str, day: date) -> KeptDay | None:
-        plan, revision = self.plans.get(kept_week(week), (None, 0))
+    def find_day(self, week: str, day: date) -> SavedDay | None:
+        plan, revision = self.plans.get(validate_week(week), (None, 0))
         slot = plan.slot(day) if plan else None
         if slot is None:
             return None
         urls = [touch.url for touch in slot.touches]
-        settled, then = self.settled.get(week, (None, 0))
-        return KeptDay(
-            slot=replace(slot, touches=tuple(map(self._as_it_went, slot.touches))),
-            handed={url: self.handed[day, url] for url in urls if (day, url) in self.handed},
-            settled=settled,
-            marked_since=settled is not None and then != revision,
+        settled, then = self.bases.get(week, (None, 0))
+        return SavedDay(
+            slot=replace(slot, touches=tuple(map(self._with_outcome, slot.touches))),
+            deliveries={
+                url: self.deliveries[day, url] for url in urls if (day, url) in self.deliveries
+            },
+            basis=settled,
+            has_new_outcomes=settled is not None and then != revision,
         )
 
-    def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
-        kept_url(url)
-        plans = [self.plans[week][0] for week in map(kept_week, set(weeks)) if week in self.plans]
+    def list_touches(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        validate_profile_url(url)
+        plans = [
+            self.plans[week][0] for week in map(validate_week, set(weeks)) if week in self.plans
+        ]
         found = [t for plan in plans for slot in plan.days for t in slot.touches if t.url == url]
-        return sorted(map(self._as_it_went, found), key=lambda touch: touch.day)
+        return sorted(map(self._with_outcome, found), key=lambda touch: touch.day)
 
-    def put_plan(self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None) -> bool:
-        kept = kept_plan(plan)
+    def save_plan(self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None) -> bool:
+        kept = validate_plan(plan)
         _, revision = self.plans.get(plan.week, (None, 0))
         if revision != seen:
             return False
         self.plans[plan.week] = (kept, revision + 1)
-        self.settled.pop(plan.week, None)
+        self.bases.pop(plan.week, None)
         if settled is not None:
-            self.settled[plan.week] = (settled, revision + 1)
+            self.bases[plan.week] = (settled, revision + 1)
         return True
 
-    def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
-        marked, names = kept_mark(marked), kept_counters(counters)
-        named = self._planned(week, marked.day, marked.url)
-        known = self.marked.get(named)
-        if not is_news(known.outcome if known else None, marked):
+    def record_outcome(self, week: str, marked: OutcomeMark, *, counters: Sequence[str]) -> bool:
+        marked, names = validate_outcome(marked), validate_counters(counters)
+        named = self._get_touch_key(week, marked.day, marked.url)
+        known = self.outcomes.get(named)
+        if not is_new_outcome(known.outcome if known else None, marked):
             return False
-        self.marked[named] = marked
-        if marked.outcome.counts:
+        self.outcomes[named] = marked
+        if marked.outcome.is_counted:
             self.counters.update(dict.fromkeys(names, 1))
-            if (profile := self.people.get(marked.url)) is not None:
+            if (profile := self.profiles_by_url.get(marked.url)) is not None:
                 done = replace(profile, last_done_at=marked.marked_at)
-                self.people[marked.url] = merged_profile(profile, done)
+                self.profiles_by_url[marked.url] = merge_profile(profile, done)
         plan, revision = self.plans[week]
         self.plans[week] = (plan, revision + 1)
         return True
 
-    def hand_over(self, week: str, handed: HandOver) -> bool:
-        handed = kept_handover(handed)
-        named = self._planned(week, handed.day, handed.url)
-        if named in self.handed or named in self.marked:
+    def record_delivery(self, week: str, handed: Delivery) -> bool:
+        handed = validate_delivery(handed)
+        named = self._get_touch_key(week, handed.day, handed.url)
+        if named in self.deliveries or named in self.outcomes:
             return False
-        self.handed[named] = handed
+        self.deliveries[named] = handed
         return True
 
-    def still_out(self, *, since: datetime) -> int:
-        oldest = oldest_day(since)
+    def count_awaiting_outcome(self, *, since: datetime) -> int:
+        oldest = compute_oldest_day(since)
         return sum(
             named[0] >= oldest and each.at >= since and not each.refused
-            for named, each in self.handed.items()
-            if named not in self.marked
+            for named, each in self.deliveries.items()
+            if named not in self.outcomes
         )
 
-    def marks(self, *, since: date) -> list[Marked]:
-        return [self.marked[named] for named in sorted(self.marked) if named[0] >= since]
+    def list_outcomes(self, *, since: date) -> list[OutcomeMark]:
+        return [self.outcomes[named] for named in sorted(self.outcomes) if named[0] >= since]
 
-    def count(self, counters: Sequence[str], amount: int) -> None:
-        self.counters.update(dict.fromkeys(kept_counters(counters), kept_amount(amount)))
+    def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
+        self.counters.update(dict.fromkeys(validate_counters(counters), validate_amount(amount)))
 
-    def counted(self, counters: Sequence[str]) -> dict[str, int]:
-        return {name: self.counters[name] for name in kept_counters(counters)}
+    def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
+        return {name: self.counters[name] for name in validate_counters(counters)}
 
-    def _planned(self, week: str, day: date, url: str) -> Named:
-        plan, _ = self.plans.get(kept_week(week), (None, 0))
+    def _get_touch_key(self, week: str, day: date, url: str) -> TouchKey:
+        plan, _ = self.plans.get(validate_week(week), (None, 0))
         slot = plan.slot(day) if plan else None
         if slot is None or all(touch.url != url for touch in slot.touches):
-            raise no_such_touch(week, url)
+            raise build_missing_touch_error(week, url)
         return (day, url)
 
-    def _as_it_went(self, touch: Touch) -> Touch:
-        marked = self.marked.get((touch.day, touch.url))
+    def _with_outcome(self, touch: Touch) -> Touch:
+        marked = self.outcomes.get((touch.day, touch.url))
         return replace(touch, outcome=marked.outcome if marked else None)

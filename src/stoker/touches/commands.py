@@ -18,111 +18,111 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import one_tenant, takes_tenant, working_tenant
+from stoker.cli.options import choose_active_tenant, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
-    complain,
-    pass_asked,
+    json_option,
+    pass_context,
+    print_error,
+    print_json,
+    print_table,
+    print_text,
     run_async,
-    say,
-    show_json,
-    show_table,
-    takes_json,
 )
 from stoker.touches.report import (
-    certificate_json,
-    changes,
-    queue_json,
-    show_plan,
-    show_queue,
-    status_json,
-    week_json,
+    count_changes,
+    print_queue,
+    print_week,
+    to_certificate_json,
+    to_queue_json,
+    to_status_json,
+    to_week_json,
 )
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json
-    from stoker.cli.output import Asked
-    from stoker.context import Store
+    from stoker.cli.output import CommandContext
+    from stoker.context import TenantStores
     from stoker.settings import Settings
-    from stoker.touches.profiles import ProfilesRead
-    from stoker.touches.service import Touching
+    from stoker.touches.profiles import ParsedProfiles
+    from stoker.touches.service import TouchService
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class TouchContext:
     """One tenant's touches, opened."""
 
     app: App
-    own: Settings
-    store: Store
-    touching: Touching
+    settings: Settings
+    store: TenantStores
+    service: TouchService
     directory: Path
 
 
 @asynccontextmanager
-async def desk(
-    asked: Asked, tenant: str | None, *, only_to_read: bool = False, to_work: bool = False
-) -> AsyncIterator[Desk]:
+async def open_touches(
+    asked: CommandContext, tenant: str | None, *, only_to_read: bool = False, to_work: bool = False
+) -> AsyncIterator[TouchContext]:
     """Open one tenant's touches. Those in a file of their own make no store.
 
     To work is to have something done for a tenant, and one that is switched off is refused it.
     """
-    from stoker.touches.setup import touching_for
+    from stoker.touches.setup import build_touch_service
 
-    in_file = _in_file(asked.settings(), tenant)
-    async with asked.app(only_to_read=only_to_read or in_file) as app:
-        whose = (working_tenant if to_work else one_tenant)(app.settings, tenant)
+    in_file = _is_in_file(asked.read_settings(), tenant)
+    async with asked.open_app(only_to_read=only_to_read or in_file) as app:
+        whose = (choose_active_tenant if to_work else choose_tenant)(app.settings, tenant)
         own, store = app.settings.for_tenant(whose), app.backend.tenant(whose)
-        touching = touching_for(
-            store, own=own, clock=app.clock, directory=asked.directory, report=complain
+        touching = build_touch_service(
+            store, own=own, clock=app.clock, directory=asked.directory, report=print_error
         )
-        yield Desk(
+        yield TouchContext(
             app=app,
-            own=own,
+            settings=own,
             store=store,
-            touching=touching,
+            service=touching,
             directory=asked.directory,
         )
 
 
-def _in_file(said: Settings, tenant: str | None) -> bool:
+def _is_in_file(said: Settings, tenant: str | None) -> bool:
     """Say whether a tenant's touches are in a file, before any store is opened."""
-    whose = tenant or said.default_tenant()
+    whose = tenant or said.find_default_tenant()
     own = next((said.for_tenant(each.id) for each in said.tenants if each.id == whose), said)
     return own.touches.state == "file"
 
 
-MOST_SHOWN = 20
+MAX_ERRORS_SHOWN = 20
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Say what is due; hand nothing over.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="Hand over at most so many.")
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 def run(
-    asked: Asked, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
+    asked: CommandContext, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
 ) -> Exit | None:
     """Hand over what is due, the way touches.way says: a file, a webhook, Odoo."""
-    return run_async(_run(asked, dry=dry_run, limit=limit, tenant=tenant, as_json=as_json))
+    return run_async(_deliver_due(asked, dry=dry_run, limit=limit, tenant=tenant, as_json=as_json))
 
 
-async def _run(
-    asked: Asked, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
+async def _deliver_due(
+    asked: CommandContext, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    from stoker.touches.setup import handed_over, way_for
+    from stoker.touches.setup import open_channel, run_delivery
 
-    async with desk(asked, tenant, to_work=not dry) as at:
-        way = await way_for(
-            at.store, own=at.own, connectors=at.app.connectors, directory=at.directory
+    async with open_touches(asked, tenant, to_work=not dry) as at:
+        way = await open_channel(
+            at.store, own=at.settings, connectors=at.app.connectors, directory=at.directory
         )
-        told = await handed_over(
+        told = await run_delivery(
             at.store,
-            at.touching,
+            at.service,
             way,
-            own=at.own,
+            own=at.settings,
             directory=at.directory,
             owner=at.app.owner,
             observer=at.app.observer,
@@ -130,37 +130,39 @@ async def _run(
             dry=dry,
         )
     if as_json:
-        left: list[Json] = [touch.url for touch in told.left]
-        show_json(
+        left: list[Json] = [touch.url for touch in told.delivered]
+        print_json(
             {
                 "tenant": at.store.tenant,
                 "way": way.name,
                 "dry_run": dry,
                 "left": left,
                 "refused": dict(told.refused),
-                "later": dict(told.later),
+                "later": dict(told.postponed),
                 "waiting": told.waiting,
-                "because": told.because,
+                "because": told.waiting_reason,
             }
         )
     else:
-        say(f"{len(told.left)} touches {'would leave' if dry else 'left'} by {way.name}")
-        reasons = [*told.refused.items(), *told.later.items()]
+        print_text(
+            f"{len(told.delivered)} touches {'would leave' if dry else 'left'} by {way.name}"
+        )
+        reasons = [*told.refused.items(), *told.postponed.items()]
         if reasons:
-            show_table(["not handed over", "because"], reasons[:MOST_SHOWN])
+            print_table(["not handed over", "because"], reasons[:MAX_ERRORS_SHOWN])
         if told.waiting:
-            say(f"{told.waiting} wait: {told.because}")
-    return Exit.PROBLEMS if told.refused or told.later else None
+            print_text(f"{told.waiting} wait: {told.waiting_reason}")
+    return Exit.PROBLEMS if told.refused or told.postponed else None
 
 
 @click.command("import")
 @click.argument("source", metavar="[FILE.csv|ADDRESS]", required=False)
 @click.option("--leads", is_flag=True, help="Take the tenant's own leads, by their websites.")
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 def import_profiles(
-    asked: Asked, source: str | None, leads: bool, tenant: str | None, as_json: bool
+    asked: CommandContext, source: str | None, leads: bool, tenant: str | None, as_json: bool
 ) -> Exit | None:
     """Read profiles from a CSV file, a shared sheet, or the tenant's leads.
 
@@ -169,58 +171,59 @@ def import_profiles(
     """
     if (source is None) == (not leads):
         raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
-    return run_async(_import(asked, source, tenant=tenant, as_json=as_json))
+    return run_async(_import_profiles(asked, source, tenant=tenant, as_json=as_json))
 
 
-async def _import(
-    asked: Asked, source: str | None, *, tenant: str | None, as_json: bool
+async def _import_profiles(
+    asked: CommandContext, source: str | None, *, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    async with desk(asked, tenant) as at:
-        read = await profiles_from(at, source)
-        put = await at.touching.store.put_profiles(read.profiles)
+    async with open_touches(asked, tenant) as at:
+        read = await read_profiles(at, source)
+        put = await at.service.store.save_profiles(read.profiles)
     if as_json:
-        show_json(
+        print_json(
             {
                 "tenant": at.store.tenant,
                 "new": put.new,
                 "changed": put.changed,
                 "same": put.same,
-                "bad": [{"where": each.where, "because": each.because} for each in read.bad],
+                "bad": [{"where": each.where, "because": each.reason} for each in read.bad_rows],
             }
         )
     else:
-        say(f"{put.new} profiles are new, {put.changed} changed, {put.same} as they were")
-        say_bad(read)
-    return Exit.PROBLEMS if read.bad else None
+        print_text(f"{put.new} profiles are new, {put.changed} changed, {put.same} as they were")
+        print_rejected(read)
+    return Exit.PROBLEMS if read.bad_rows else None
 
 
-async def profiles_from(at: Desk, source: str | None) -> ProfilesRead:
+async def read_profiles(at: TouchContext, source: str | None) -> ParsedProfiles:
     """Return what a file, a sheet or (None) the tenant's leads list."""
-    from stoker.calendar.timezones import zone_named
-    from stoker.touches.profile_import import profiles_at, profiles_file
-    from stoker.touches.setup import leads_as_profiles
+    from stoker.calendar.timezones import get_zone
+    from stoker.touches.profile_import import fetch_profiles, read_profiles_file
+    from stoker.touches.setup import read_leads_as_profiles
 
     if source is None:
-        least = at.own.score.min_export
-        return await leads_as_profiles(at.store.accounts, least=least)
-    zone, now = zone_named(at.touching.zone), at.app.clock.now()
+        least = at.settings.score.min_export
+        return await read_leads_as_profiles(at.store.accounts, least=least)
+    zone, now = get_zone(at.service.zone), at.app.clock.now()
     if source.lower().startswith(("https://", "http://")):
-        return await profiles_at(at.app.connectors.http(), source, zone=zone, now=now)
-    return await profiles_file(at.directory / source, zone=zone, now=now)
+        return await fetch_profiles(at.app.connectors.http(), source, zone=zone, now=now)
+    return await read_profiles_file(at.directory / source, zone=zone, now=now)
 
 
-def say_bad(read: ProfilesRead) -> None:
+def print_rejected(read: ParsedProfiles) -> None:
     """Print which rows were left out, and why."""
-    if read.bad:
-        say(f"{len(read.bad)} rows were left out:")
-        show_table(
-            ["row", "because"], [(each.where, each.because) for each in read.bad[:MOST_SHOWN]]
+    if read.bad_rows:
+        print_text(f"{len(read.bad_rows)} rows were left out:")
+        print_table(
+            ["row", "because"],
+            [(each.where, each.reason) for each in read.bad_rows[:MAX_ERRORS_SHOWN]],
         )
-    if len(read.bad) > MOST_SHOWN:
-        say(f"and {len(read.bad) - MOST_SHOWN} more; see all of them with --json")
+    if len(read.bad_rows) > MAX_ERRORS_SHOWN:
+        print_text(f"and {len(read.bad_rows) - MAX_ERRORS_SHOWN} more; see all of them with --json")
 
 
-_takes_week = click.option("--week", metavar="WEEK", help="Like 2026-W07. Default: this week.")
+_week_option = click.option("--week", metavar="WEEK", help="Like 2026-W07. Default: this week.")
 
 
 @click.group()
@@ -234,15 +237,15 @@ touches.add_command(run)
 
 
 @touches.command()
-@_takes_week
+@_week_option
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="What chance begins from.")
 @click.option("--profiles", metavar="FILE.csv", help="Read these profiles first.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; keep nothing.")
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 def plan(
-    asked: Asked,
+    asked: CommandContext,
     week: str | None,
     seed: int | None,
     profiles: str | None,
@@ -257,12 +260,14 @@ def plan(
     if dry_run and profiles:
         raise ConfigError("--dry-run keeps nothing, and --profiles would be kept; say one of them")
     return run_async(
-        _plan(asked, week, seed=seed, profiles=profiles, dry=dry_run, tenant=tenant, json=as_json)
+        _plan_week(
+            asked, week, seed=seed, profiles=profiles, dry=dry_run, tenant=tenant, json=as_json
+        )
     )
 
 
-async def _plan(
-    asked: Asked,
+async def _plan_week(
+    asked: CommandContext,
     week: str | None,
     *,
     seed: int | None,
@@ -271,144 +276,150 @@ async def _plan(
     tenant: str | None,
     json: bool,
 ) -> Exit | None:
-    async with desk(asked, tenant, only_to_read=dry, to_work=not dry) as at:
-        read = await profiles_from(at, profiles) if profiles else None
+    async with open_touches(asked, tenant, only_to_read=dry, to_work=not dry) as at:
+        read = await read_profiles(at, profiles) if profiles else None
         if read is not None:
-            await at.touching.store.put_profiles(read.profiles)
-        before = await at.touching.kept(week)
+            await at.service.store.save_profiles(read.profiles)
+        before = await at.service.find_plan(week)
         if dry:
-            made = await at.touching.planned(week, seed=seed)
+            made = await at.service.preview_week(week, seed=seed)
         else:
-            made = await at.touching.generate_weekly_plan(week, seed=seed)
-    told = changes(before, made)
+            made = await at.service.generate_weekly_plan(week, seed=seed)
+    told = count_changes(before, made)
     if json:
-        show_json({**week_json(at.store.tenant, made), "dry_run": dry, **told})
+        print_json({**to_week_json(at.store.tenant, made), "dry_run": dry, **told})
     else:
-        show_plan(made)
-        say(f"{told['added']} touches {'would be' if dry else 'are'} new, {told['dropped']} gone")
+        print_week(made)
+        print_text(
+            f"{told['added']} touches {'would be' if dry else 'are'} new, {told['dropped']} gone"
+        )
         if read is not None:
-            say_bad(read)
-    return Exit.PROBLEMS if read is not None and read.bad else None
+            print_rejected(read)
+    return Exit.PROBLEMS if read is not None and read.bad_rows else None
 
 
 @touches.command()
-@_takes_week
+@_week_option
 @click.option("--ics", "kind", flag_value="ics", help="Print a calendar (iCalendar).")
 @click.option("--csv", "kind", flag_value="csv", help="Print CSV.")
-@takes_tenant
-@takes_json
-@pass_asked
+@tenant_option
+@json_option
+@pass_context
 def show(
-    asked: Asked, week: str | None, kind: str | None, tenant: str | None, as_json: bool
+    asked: CommandContext, week: str | None, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
     """Show a week's plan and what came of it. Nothing is planned for it."""
     if as_json and kind:
         raise ConfigError(f"say one of --json and --{kind}")
-    run_async(_show(asked, week, kind=kind, tenant=tenant, as_json=as_json))
+    run_async(_show_week(asked, week, kind=kind, tenant=tenant, as_json=as_json))
 
 
-async def _show(
-    asked: Asked, week: str | None, *, kind: str | None, tenant: str | None, as_json: bool
+async def _show_week(
+    asked: CommandContext, week: str | None, *, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
-    from stoker.touches.export import plan_csv, plan_ics
+    from stoker.touches.export import plan_to_csv, plan_to_ics
 
-    async with desk(asked, tenant, only_to_read=True) as at:
-        found = await at.touching.kept(week)
+    async with open_touches(asked, tenant, only_to_read=True) as at:
+        found = await at.service.find_plan(week)
     if found is None:
         raise ConfigError("that week has no plan yet; make one with: stoker touches plan")
     if kind is not None:
-        text = plan_ics(found) if kind == "ics" else plan_csv(found)
+        text = plan_to_ics(found) if kind == "ics" else plan_to_csv(found)
         click.echo(text.encode(), nl=False)
     elif as_json:
-        show_json(week_json(at.store.tenant, found))
+        print_json(to_week_json(at.store.tenant, found))
     else:
-        show_plan(found, touches=True)
+        print_week(found, touches=True)
 
 
 @touches.command()
-@takes_tenant
-@takes_json
-@pass_asked
-def today(asked: Asked, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def today(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show today's queue: planned, repaired from what happened, times fixed."""
-    run_async(_today(asked, tenant=tenant, as_json=as_json))
+    run_async(_show_today(asked, tenant=tenant, as_json=as_json))
 
 
-async def _today(asked: Asked, *, tenant: str | None, as_json: bool) -> None:
-    async with desk(asked, tenant) as at:
-        waiting = await at.touching.get_todays_queue()
-        allowed, why = await at.touching.check_limits()
+async def _show_today(asked: CommandContext, *, tenant: str | None, as_json: bool) -> None:
+    async with open_touches(asked, tenant) as at:
+        waiting = await at.service.get_todays_queue()
+        allowed, why = await at.service.check_limits()
     if as_json:
-        show_json(queue_json(at.store.tenant, at.touching.today(), waiting, limits=why))
+        print_json(to_queue_json(at.store.tenant, at.service.today(), waiting, limits=why))
         return
-    show_queue(waiting, zone=at.touching.zone)
+    print_queue(waiting, zone=at.service.zone)
     if not allowed:
-        say(f"no more may be made now: {why}")
+        print_text(f"no more may be made now: {why}")
 
 
 @touches.command()
 @click.argument("url", metavar="URL")
 @click.argument("outcome", metavar="OUTCOME")
-@takes_tenant
-@takes_json
-@pass_asked
-def mark(asked: Asked, url: str, outcome: str, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def mark(asked: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool) -> None:
     """Record what came of a touch: done, skipped, failed, already_reacted, no_posts.
 
     Saying it twice is saying it once. Only done is counted, and begins the wait anew.
     """
-    run_async(_mark(asked, url, outcome, tenant=tenant, as_json=as_json))
+    run_async(_mark_outcome(asked, url, outcome, tenant=tenant, as_json=as_json))
 
 
-async def _mark(asked: Asked, url: str, outcome: str, *, tenant: str | None, as_json: bool) -> None:
-    async with desk(asked, tenant) as at:
-        news = await at.touching.mark_outcome(url, outcome)
+async def _mark_outcome(
+    asked: CommandContext, url: str, outcome: str, *, tenant: str | None, as_json: bool
+) -> None:
+    async with open_touches(asked, tenant) as at:
+        news = await at.service.mark_outcome(url, outcome)
     if as_json:
-        show_json({"tenant": at.store.tenant, "url": url, "outcome": outcome, "changed": news})
+        print_json({"tenant": at.store.tenant, "url": url, "outcome": outcome, "changed": news})
     else:
-        say(f"{url} is {outcome}" if news else f"{url} was {outcome} already")
+        print_text(f"{url} is {outcome}" if news else f"{url} was {outcome} already")
 
 
 @touches.command()
-@takes_tenant
-@takes_json
-@pass_asked
-def status(asked: Asked, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def status(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show what is used of each limit, and whether this week has a plan."""
-    run_async(_status(asked, tenant=tenant, as_json=as_json))
+    run_async(_show_status(asked, tenant=tenant, as_json=as_json))
 
 
-async def _status(asked: Asked, *, tenant: str | None, as_json: bool) -> None:
-    async with desk(asked, tenant, only_to_read=True) as at:
-        told = await at.touching.status()
-        allowed, why = await at.touching.check_limits()
+async def _show_status(asked: CommandContext, *, tenant: str | None, as_json: bool) -> None:
+    async with open_touches(asked, tenant, only_to_read=True) as at:
+        told = await at.service.status()
+        allowed, why = await at.service.check_limits()
     if as_json:
-        show_json(status_json(at.store.tenant, told, limits=why))
+        print_json(to_status_json(at.store.tenant, told, limits=why))
         return
-    rows = [(kind, told.counters.used(kind), most) for kind, most in told.limits.items()]
-    show_table(["per", "used", "limit"], rows)
-    say(f"week {told.week} has {'a' if told.has_plan else 'no'} plan")
-    say("one more may be made now" if allowed else f"no more may be made now: {why}")
+    rows = [(kind, told.counters.get_used(kind), most) for kind, most in told.limits.items()]
+    print_table(["per", "used", "limit"], rows)
+    print_text(f"week {told.week} has {'a' if told.has_plan else 'no'} plan")
+    print_text("one more may be made now" if allowed else f"no more may be made now: {why}")
 
 
 @touches.command()
 @click.option(
     "--runs", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Rehearsals."
 )
-@takes_tenant
-@takes_json
-@pass_asked
-def certify(asked: Asked, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
+@tenant_option
+@json_option
+@pass_context
+def certify(asked: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
     """Say what can be promised: whether the budgets suffice, and how likely a longer wait is."""
-    return run_async(_certify(asked, runs=runs, tenant=tenant, as_json=as_json))
+    return run_async(_certify_coverage(asked, runs=runs, tenant=tenant, as_json=as_json))
 
 
-async def _certify(asked: Asked, *, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
-    async with desk(asked, tenant, only_to_read=True) as at:
-        usual = at.own.touches.success_rate
-        told = await at.touching.certified(usual=usual, runs=runs)
+async def _certify_coverage(
+    asked: CommandContext, *, runs: int, tenant: str | None, as_json: bool
+) -> Exit | None:
+    async with open_touches(asked, tenant, only_to_read=True) as at:
+        usual = at.settings.touches.success_rate
+        told = await at.service.compute_certificate(usual=usual, runs=runs)
     if as_json:
-        show_json(certificate_json(at.store.tenant, told))
+        print_json(to_certificate_json(at.store.tenant, told))
     else:
-        say(told.sentence)
+        print_text(told.message)
     return None if told.feasibility.feasible else Exit.PROBLEMS

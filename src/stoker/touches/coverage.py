@@ -20,16 +20,16 @@ from datetime import date, timedelta
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.touches.model import Outcome, PlanRule, Profile
-from stoker.touches.planner import budgets_of, picks_of
-from stoker.touches.random import Chance, Floats, Ints, Purpose
-from stoker.touches.selection import NEVER, roster_of
+from stoker.touches.model import PlanRule, Profile, TouchOutcome
+from stoker.touches.planner import compute_week_budgets, pick_for_day
+from stoker.touches.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.selection import NEVER_DONE, build_eligible
 
-LONGEST = 400  # days; longer gaps are counted with these
+MAX_GAP_DAYS = 400  # days; longer gaps are counted with these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odds:
+class OutcomeOdds:
     """How often a touch ends otherwise than done."""
 
     failed: float = 0.0
@@ -51,30 +51,32 @@ class Odds:
 
 
 # Told the day each was last really done, a day and its budget; returns the places it picks.
-Chooser = Callable[[Ints, date, int], Ints]
+ChooseProfiles = Callable[[Ints, date, int], Ints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class SimulatedWeeks:
     """What came of some weeks."""
 
     gaps: Ints  # how many gaps of 0, 1, 2 … days; waits not over count once they are too long
-    too_long: Ints  # places of those who waited longer than the window, at least once
-    outcomes: dict[Outcome, int]
+    overdue: Ints  # places of those who waited longer than the window, at least once
+    outcomes: dict[TouchOutcome, int]
 
 
-def repairing_daily(*, rule: PlanRule, seed: int, appeal: Floats | None = None) -> Chooser:
+def build_production_policy(
+    *, rule: PlanRule, seed: int, appeal: Floats | None = None
+) -> ChooseProfiles:
     """Return the production policy: every morning picks from what really happened."""
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
-        return picks_of(
+        return pick_for_day(
             last_done, day=day, budget=budget, rule=rule, seed=seed, appeal=appeal
-        ).places
+        ).indexes
 
     return choose
 
 
-def rehearsed(
+def simulate_weeks(
     last_done: Ints,
     *,
     monday: date,
@@ -82,42 +84,47 @@ def rehearsed(
     rule: PlanRule,
     seed: int,
     zone: str,
-    odds: Odds,
-    choose: Chooser,
-) -> Rehearsal:
+    odds: OutcomeOdds,
+    choose: ChooseProfiles,
+) -> SimulatedWeeks:
     """Return what came of so many weeks from a Monday on.
 
     Whoever was never touched waits from that Monday on; nobody else's past is forgotten.
     """
     first = monday.toordinal()
     state = last_done.copy()
-    waiting_since = np.where(state == NEVER, first, state)
-    gaps = np.zeros(LONGEST + 1, np.int64)
+    waiting_since = np.where(state == NEVER_DONE, first, state)
+    gaps = np.zeros(MAX_GAP_DAYS + 1, np.int64)
     late = np.zeros(len(state), bool)
     ends = np.zeros(4, np.int64)
-    chance = Chance(seed, Purpose.OUTCOMES, first)
+    chance = RandomStream(seed, Purpose.OUTCOMES, first)
     edges = np.cumsum([odds.done, odds.failed, odds.already_reacted])
     for week in range(weeks):
         begins = monday + timedelta(weeks=week)
-        budgets, _ = budgets_of(begins, rule=rule, seed=seed, zone=zone)
+        budgets, _ = compute_week_budgets(begins, rule=rule, seed=seed, zone=zone)
         for place, budget in enumerate(budgets.days):
             day = begins + timedelta(days=place)
             picked = choose(state, day, budget)
-            kinds = np.searchsorted(edges, chance.some(len(picked)), side="right")
+            kinds = np.searchsorted(edges, chance.draw(len(picked)), side="right")
             ends += np.bincount(kinds, minlength=4)
             done = picked[kinds == 0]
             waited = day.toordinal() - waiting_since[done]
-            known = waited[state[done] != NEVER]
-            gaps += np.bincount(np.minimum(known, LONGEST), minlength=LONGEST + 1)
+            known = waited[state[done] != NEVER_DONE]
+            gaps += np.bincount(np.minimum(known, MAX_GAP_DAYS), minlength=MAX_GAP_DAYS + 1)
             late[done[waited > rule.window.days]] = True
             state[done] = waiting_since[done] = day.toordinal()
     open_waits = first + 7 * weeks - waiting_since
     overdue = open_waits > rule.window.days
-    gaps += np.bincount(np.minimum(open_waits[overdue], LONGEST), minlength=LONGEST + 1)
-    kinds_of_end = (Outcome.DONE, Outcome.FAILED, Outcome.ALREADY_REACTED, Outcome.NO_POSTS)
-    return Rehearsal(
+    gaps += np.bincount(np.minimum(open_waits[overdue], MAX_GAP_DAYS), minlength=MAX_GAP_DAYS + 1)
+    kinds_of_end = (
+        TouchOutcome.DONE,
+        TouchOutcome.FAILED,
+        TouchOutcome.ALREADY_REACTED,
+        TouchOutcome.NO_POSTS,
+    )
+    return SimulatedWeeks(
         gaps=gaps,
-        too_long=np.flatnonzero(late | overdue),
+        overdue=np.flatnonzero(late | overdue),
         outcomes=dict(zip(kinds_of_end, ends.tolist(), strict=True)),
     )
 
@@ -158,7 +165,7 @@ class Certificate:
     success_rate: float
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Say it to a tenant."""
         if not self.profiles:
             return "there is no active profile to promise anything about; import some first"
@@ -181,7 +188,7 @@ class Certificate:
         )
 
 
-def certified(
+def compute_certificate(
     profiles: Iterable[Profile],
     *,
     monday: date,
@@ -199,34 +206,34 @@ def certified(
     """
     if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
         raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
-    roster = roster_of(profiles, zone=zone, appeals=appeals)
+    roster = build_eligible(profiles, zone=zone, appeals=appeals)
     last_done = roster.last_done
     counts = [
         len(
-            rehearsed(
+            simulate_weeks(
                 last_done,
                 monday=monday,
                 weeks=weeks,
                 rule=rule,
                 seed=seed + run,
                 zone=zone,
-                odds=Odds(failed=1 - success_rate),
-                choose=repairing_daily(rule=rule, seed=seed + run, appeal=roster.appeal),
-            ).too_long
+                odds=OutcomeOdds(failed=1 - success_rate),
+                choose=build_production_policy(rule=rule, seed=seed + run, appeal=roster.appeal),
+            ).overdue
         )
         for run in range(runs)
     ]
     return Certificate(
         profiles=len(last_done),
-        feasibility=feasibility(
+        feasibility=check_feasibility(
             last_done,
             monday=monday,
-            budgets=_coming(monday, rule, seed, zone),
+            budgets=_list_coming_budgets(monday, rule, seed, zone),
             window=rule.window,
             weekdays=rule.weekdays,
         ),
-        one_waits=clustered(counts, len(last_done)),
-        any_waits=wilson(sum(count > 0 for count in counts), runs),
+        one_waits=compute_clustered_interval(counts, len(last_done)),
+        any_waits=compute_wilson_interval(sum(count > 0 for count in counts), runs),
         window=rule.window,
         weeks=weeks,
         runs=runs,
@@ -234,7 +241,7 @@ def certified(
     )
 
 
-def feasibility(
+def check_feasibility(
     last_done: Ints,
     *,
     monday: date,
@@ -249,11 +256,11 @@ def feasibility(
     """
     days = len(budgets)
     due_in = last_done + window.days - monday.toordinal()
-    due_in = np.where(last_done == NEVER, window.days - 1, np.maximum(due_in, 0))
+    due_in = np.where(last_done == NEVER_DONE, window.days - 1, np.maximum(due_in, 0))
     due_by = np.cumsum(np.bincount(due_in[due_in < days], minlength=days)[:days])
     missing = due_by - np.cumsum(np.array(budgets, np.int64))
     failing = np.flatnonzero(missing > 0)
-    enough = _enough(due_by.tolist(), weekdays)
+    enough = _find_smallest_weekly(due_by.tolist(), weekdays)
     if not len(failing):
         return Feasibility(feasible=True, failing_day=None, shortfall=0, smallest_weekly=enough)
     first = int(failing[0])
@@ -265,7 +272,7 @@ def feasibility(
     )
 
 
-def _enough(due_by: Sequence[int], weekdays: Collection[int]) -> int | None:
+def _find_smallest_weekly(due_by: Sequence[int], weekdays: Collection[int]) -> int | None:
     """Return the weekly budget, spread evenly over these weekdays, that is never behind."""
     enough = opened = 0
     for place, due in enumerate(due_by):
@@ -276,7 +283,7 @@ def _enough(due_by: Sequence[int], weekdays: Collection[int]) -> int | None:
     return enough
 
 
-def wilson(successes: float, number: float) -> Probability:
+def compute_wilson_interval(successes: float, number: float) -> Probability:
     """Return a share and its 95 % interval by Wilson's score, which stays within 0 and 1."""
     if number <= 0:
         return Probability(estimate=0.0, low=0.0, high=1.0)
@@ -288,7 +295,7 @@ def wilson(successes: float, number: float) -> Probability:
     )
 
 
-def clustered(counts: Sequence[int], size: int) -> Probability:
+def compute_clustered_interval(counts: Sequence[int], size: int) -> Probability:
     """Return the share of all that these counts, each out of `size`, are; runs are independent.
 
     Within a run one who waits makes others wait, so a run says less than its size promises.
@@ -300,16 +307,16 @@ def clustered(counts: Sequence[int], size: int) -> Probability:
     alone = size * share * (1 - share)
     seen = float(np.var(counts, ddof=1)) if len(counts) > 1 else alone
     effect = max(seen / alone, 1.0) if alone > 0 else 1.0
-    return wilson(share * number / effect, number / effect)
+    return compute_wilson_interval(share * number / effect, number / effect)
 
 
-def _coming(monday: date, rule: PlanRule, seed: int, zone: str) -> list[int]:
+def _list_coming_budgets(monday: date, rule: PlanRule, seed: int, zone: str) -> list[int]:
     weeks = -(-rule.window.days // 7)
     days = [
         budget
         for week in range(weeks)
-        for budget in budgets_of(monday + timedelta(weeks=week), rule=rule, seed=seed, zone=zone)[
-            0
-        ].days
+        for budget in compute_week_budgets(
+            monday + timedelta(weeks=week), rule=rule, seed=seed, zone=zone
+        )[0].days
     ]
     return days[: rule.window.days]

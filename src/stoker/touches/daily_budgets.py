@@ -12,85 +12,91 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from stoker.touches.model import PlanRule
-from stoker.touches.random import Chance
+from stoker.touches.random import RandomStream
 
 _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DayBounds:
     """The least and the most touches of one day."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class WeekBudgets:
     """What each day of a week may have, and which day, if any, is the burst."""
 
     days: tuple[int, ...]
     burst: int | None = None
 
 
-def week_budgets(bounds: Sequence[Bounds], *, rule: PlanRule, chance: Chance) -> Budgets:
+def draw_week_budgets(
+    bounds: Sequence[DayBounds], *, rule: PlanRule, chance: RandomStream
+) -> WeekBudgets:
     """Return budgets inside their bounds that add up to the target, or to all that fits below it.
 
     The least of all days together must not be above the target: a PlanRule sees to that.
     """
     drawn = [
-        truncated_normal(chance.one(), rule.daily_mean, rule.daily_std, each) for each in bounds
+        draw_truncated_normal(chance.draw_one(), rule.daily_mean, rule.daily_std, each)
+        for each in bounds
     ]
-    working = [place for place, each in enumerate(bounds) if each.most]
-    bursts = [place for place in working if chance.one() < rule.burst_chance]
+    working = [place for place, each in enumerate(bounds) if each.maximum]
+    bursts = [place for place in working if chance.draw_one() < rule.burst_chance]
     burst = bursts[0] if bursts else None
     others = [place for place in working if place != burst]
-    light = others[int(chance.one() * len(others))] if others else None
-    extra = rule.burst_least + int(chance.one() * (rule.burst_most - rule.burst_least + 1))
+    light = others[int(chance.draw_one() * len(others))] if others else None
+    extra = rule.burst_least + int(chance.draw_one() * (rule.burst_most - rule.burst_least + 1))
     if burst is not None:
         drawn[burst] += extra
     if light is not None:
         drawn[light] -= rule.light_by
     within = [
-        min(max(number, each.least), each.most) for number, each in zip(drawn, bounds, strict=True)
+        min(max(number, each.minimum), each.maximum)
+        for number, each in zip(drawn, bounds, strict=True)
     ]
-    target = min(rule.target, sum(each.most for each in bounds))
+    target = min(rule.target, sum(each.maximum for each in bounds))
     # The two odd days come last: the others make up the difference as long as they can.
     odd = [place for place in (burst, light) if place is not None]
     plain = [place for place in working if place not in odd]
     for places in (plain, odd):
-        _balance(within, places, bounds, target=target, chance=chance)
-    return Budgets(days=tuple(within), burst=burst)
+        _balance_days(within, places, bounds, target=target, chance=chance)
+    return WeekBudgets(days=tuple(within), burst=burst)
 
 
-def truncated_normal(chance: float, mean: float, std: float, bounds: Bounds) -> int:
+def draw_truncated_normal(chance: float, mean: float, std: float, bounds: DayBounds) -> int:
     """Return the whole number at this chance (0 up to 1) of a normal truncated to the bounds.
 
     What lies outside is shared out over all that is inside, in proportion: no heap at either end.
     """
-    low, high = bounds.least - _HALF, bounds.most + _HALF
-    if bounds.least == bounds.most or std <= 0:
-        return min(max(round(mean), bounds.least), bounds.most)
+    low, high = bounds.minimum - _HALF, bounds.maximum + _HALF
+    if bounds.minimum == bounds.maximum or std <= 0:
+        return min(max(round(mean), bounds.minimum), bounds.maximum)
     normal = NormalDist(mean, std)
     below, above = normal.cdf(low), normal.cdf(high)
     share = below + chance * (above - below)
     if not 0 < share < 1:  # the mean is so far outside that no number can tell
-        return bounds.least if mean < low else bounds.most
-    return min(max(round(normal.inv_cdf(share)), bounds.least), bounds.most)
+        return bounds.minimum if mean < low else bounds.maximum
+    return min(max(round(normal.inv_cdf(share)), bounds.minimum), bounds.maximum)
 
 
-def _balance(
+def _balance_days(
     days: list[int],
     places: Sequence[int],
-    bounds: Sequence[Bounds],
+    bounds: Sequence[DayBounds],
     *,
     target: int,
-    chance: Chance,
+    chance: RandomStream,
 ) -> None:
     missing = target - sum(days)
     step = 1 if missing > 0 else -1
     rooms = {
-        place: bounds[place].most - days[place] if step > 0 else days[place] - bounds[place].least
+        place: bounds[place].maximum - days[place]
+        if step > 0
+        else days[place] - bounds[place].minimum
         for place in places
     }
     whole = sum(rooms.values())
@@ -104,7 +110,7 @@ def _balance(
         rooms[place] -= part
         left -= part
     # Fewer are left than there are days, so one turn each is enough.
-    for nth in chance.order(len(places)):
+    for nth in chance.shuffle(len(places)):
         place = places[nth]
         if left and rooms[place]:
             days[place] += step

@@ -15,39 +15,44 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from stoker.base.errors import PermanentError, TransientError
-from stoker.base.retry import backoff
+from stoker.base.retry import compute_backoff
 from stoker.base.types import Json, TenantId
-from stoker.budgets.windows import window_named
-from stoker.crm.upsert import Crm, Write
-from stoker.touches.export import activity_write, partner_row, partner_write, touch_content
-from stoker.touches.model import HandOver, KeptDay, Touch
-from stoker.touches.queue import delivery_id, limits, pending, week_name
-from stoker.touches.service import Touching
+from stoker.budgets.windows import parse_window
+from stoker.crm.upsert import Crm, RowWrite
+from stoker.touches.export import (
+    build_activity_write,
+    build_partner_row,
+    build_partner_write,
+    build_payload,
+)
+from stoker.touches.model import Delivery, SavedDay, Touch
+from stoker.touches.queue import build_delivery_id, format_week, get_limits, list_pending
+from stoker.touches.service import TouchService
 
 
-class Deliveries(Protocol):
+class WebhookClient(Protocol):
     """Where deliveries go: `Webhook`."""
 
     async def deliver(self, delivery: str, content: Mapping[str, Json], *, now: datetime) -> None:
-        """Hand something over; as `Way.deliver`."""
+        """Hand something over; as `Channel.deliver`."""
         ...
 
 
-class ByWebhook:
+class WebhookChannel:
     """Touches as signed deliveries."""
 
     name = "webhook"
 
-    def __init__(self, webhook: Deliveries, *, tenant: TenantId) -> None:
+    def __init__(self, webhook: WebhookClient, *, tenant: TenantId) -> None:
         self._webhook = webhook
         self._tenant = tenant
 
     async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
-        content = touch_content(self._tenant, delivery, touch)
+        content = build_payload(self._tenant, delivery, touch)
         await self._webhook.deliver(delivery, content, now=now)
 
 
-class ByCrm:
+class CrmChannel:
     """Touches as activities in a tenant's CRM; `user` is the external id of who gets them."""
 
     name = "odoo"
@@ -58,30 +63,32 @@ class ByCrm:
         self._user = user
 
     async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
-        partner = await self._partner(touch)
-        activity = activity_write(self._tenant, delivery, touch, partner=partner, user=self._user)
-        await self._written(activity)
+        partner = await self._find_or_create_partner(touch)
+        activity = build_activity_write(
+            self._tenant, delivery, touch, partner=partner, user=self._user
+        )
+        await self._write_row(activity)
 
-    async def _partner(self, touch: Touch) -> int:
-        row = partner_row(self._tenant, touch)
-        there = (await self._crm.found([row], known={})).get(row.external_id)
-        return there.id if there is not None else await self._written(partner_write(row))
+    async def _find_or_create_partner(self, touch: Touch) -> int:
+        row = build_partner_row(self._tenant, touch)
+        there = (await self._crm.find_records([row], known={})).get(row.external_id)
+        return there.id if there is not None else await self._write_row(build_partner_write(row))
 
-    async def _written(self, write: Write) -> int:
+    async def _write_row(self, write: RowWrite) -> int:
         told = (await self._crm.upsert([write]))[write.row.external_id]
         if told.id is not None:
             return told.id
-        if told.later:
-            raise TransientError(told.because, retry_after=told.retry_after)
-        raise PermanentError(f"the CRM refuses it: {told.because}")
+        if told.is_retryable:
+            raise TransientError(told.reason, retry_after=told.retry_after)
+        raise PermanentError(f"the CRM refuses it: {told.reason}")
 
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
-MOST_PATIENCE = timedelta(seconds=30)  # a way that wants more is asked again another time
+MAX_WAIT = timedelta(seconds=30)  # a way that wants more is asked again another time
 
 
-class Way(Protocol):
+class Channel(Protocol):
     """How touches leave. Delivering under the same id again is harmless."""
 
     @property
@@ -97,33 +104,33 @@ class Way(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOver:
+class DeliveryResult:
     """What became of the touches that were due. Reasons are sentences, by url."""
 
-    left: tuple[Touch, ...]
+    delivered: tuple[Touch, ...]
     refused: Mapping[str, str]
-    later: Mapping[str, str]
+    postponed: Mapping[str, str]
     waiting: int  # due, and not tried
-    because: str = ""  # why those wait
+    waiting_reason: str = ""  # why those wait
 
 
-async def hand_over(
-    touching: Touching,
-    way: Way,
+async def deliver_due(
+    touching: TouchService,
+    way: Channel,
     *,
     chance: Callable[[], float],
     limit: int | None = None,
     dry: bool = False,
-) -> HandedOver:
+) -> DeliveryResult:
     """Hand over what is due now, in time order, and write each down as it leaves.
 
     Dry, nothing leaves and nothing is written but the plan. Raises ConfigError as the way does;
     what left before that is written down.
     """
-    kept = await touching.todays(whole_week=False)
-    now, week = touching.clock.now(), week_name(kept.slot.day)
-    due = await _due(touching, kept, now=now)
-    room, because = await _room(touching, now=now)
+    kept = await touching.load_today(whole_week=False)
+    now, week = touching.clock.now(), format_week(kept.slot.day)
+    due = await _list_due(touching, kept, now=now)
+    room, because = await _compute_capacity(touching, now=now)
     if limit is not None and limit < room:
         room, because = limit, f"no more than {limit} were asked for"
     left: list[Touch] = []
@@ -131,58 +138,64 @@ async def hand_over(
     later: dict[str, str] = {}
     tried = due[:room]
     for touch in tried:
-        why, lasting = ("", False) if dry else await _delivered(touching, way, touch, chance)
+        why, lasting = (
+            ("", False) if dry else await _deliver_with_retry(touching, way, touch, chance)
+        )
         if why and not lasting:
             later[touch.url] = why
             continue
         if not dry:
-            handed = HandOver(url=touch.url, day=touch.day, way=way.name, at=now, refused=why)
-            await touching.store.hand_over(week, handed)
+            handed = Delivery(url=touch.url, day=touch.day, channel=way.name, at=now, refused=why)
+            await touching.store.record_delivery(week, handed)
         if why:
             refused[touch.url] = why
         else:
             left.append(touch)
     waiting = len(due) - len(tried)
-    return HandedOver(
-        left=tuple(left),
+    return DeliveryResult(
+        delivered=tuple(left),
         refused=refused,
-        later=later,
+        postponed=later,
         waiting=waiting,
-        because=because if waiting else "",
+        waiting_reason=because if waiting else "",
     )
 
 
-async def _due(touching: Touching, kept: KeptDay, *, now: datetime) -> list[Touch]:
+async def _list_due(touching: TouchService, kept: SavedDay, *, now: datetime) -> list[Touch]:
     """Return a day's touches whose time has come and that have not left yet, in time order."""
-    come = [each for each in pending(kept.slot) if each.at <= now and each.url not in kept.handed]
-    return await touching.of_the_active(come)
+    come = [
+        each
+        for each in list_pending(kept.slot)
+        if each.at <= now and each.url not in kept.deliveries
+    ]
+    return await touching.filter_active(come)
 
 
-async def _room(touching: Touching, *, now: datetime) -> tuple[int, str]:
+async def _compute_capacity(touching: TouchService, *, now: datetime) -> tuple[int, str]:
     """Return how many more may leave now, and the sentence for those that may not."""
-    counters = await touching.counters(now)
+    counters = await touching.read_counters(now)
     rooms = []
-    for kind, most in limits(touching.rule).items():
+    for kind, most in get_limits(touching.rule).items():
         count = counters.counts[kind]
-        out = await touching.store.still_out(since=window_named(count.window).start)
+        out = await touching.store.count_awaiting_outcome(since=parse_window(count.window).start)
         free = max(most - count.used - out, 0)
         rooms.append((free, f"{most} may be made per {kind}; {count.used} were, {out} are out"))
     return min(rooms, key=lambda each: each[0])
 
 
-async def _delivered(
-    touching: Touching, way: Way, touch: Touch, chance: Callable[[], float]
+async def _deliver_with_retry(
+    touching: TouchService, way: Channel, touch: Touch, chance: Callable[[], float]
 ) -> tuple[str, bool]:
     """Deliver a touch, again where that may help; return why not, and whether for good."""
-    delivery = delivery_id(touching.tenant, touch)
-    for attempt in range(1, ATTEMPTS + 1):
+    delivery = build_delivery_id(touching.tenant, touch)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
             await way.deliver(delivery, touch, now=touching.clock.now())
         except PermanentError as error:
             return str(error), True
         except TransientError as error:
-            wait = error.retry_after or backoff(attempt, chance=chance())
-            if attempt == ATTEMPTS or wait > MOST_PATIENCE:
+            wait = error.retry_after or compute_backoff(attempt, chance=chance())
+            if attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
                 return str(error), False
             await touching.clock.sleep(wait)
         else:

@@ -23,32 +23,32 @@ from hashlib import sha256
 from pathlib import Path
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.text import page_safe_json
-from stoker.base.types import Json, TenantId, in_utc
-from stoker.http.api_client import Failure, Vendor
-from stoker.http.client import Http
-from stoker.touches.export import touch_content
+from stoker.base.text import to_html_safe_json
+from stoker.base.types import Json, TenantId, to_utc
+from stoker.http.api_client import StatusMeaning, VendorApi
+from stoker.http.client import HttpClient
+from stoker.touches.export import build_payload
 from stoker.touches.model import Touch
 
-LOOK_BACK = 64_000  # bytes
+MAX_TAIL_BYTES = 64_000  # bytes
 
 
-class ByFile:
+class FileChannel:
     """Touches as lines at the end of a file; one that stands in its last lines is not repeated."""
 
     name = "file"
 
-    def __init__(self, path: Path, *, tenant: TenantId, look_back: int = LOOK_BACK) -> None:
+    def __init__(self, path: Path, *, tenant: TenantId, look_back: int = MAX_TAIL_BYTES) -> None:
         self._path = path
         self._tenant = tenant
-        self._look_back = look_back
+        self._tail_bytes = look_back
 
     async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
-        content = {**touch_content(self._tenant, delivery, touch), "left_at": now.isoformat()}
-        line = page_safe_json(content).encode() + b"\n"
-        await asyncio.to_thread(self._append, delivery, line)
+        content = {**build_payload(self._tenant, delivery, touch), "left_at": now.isoformat()}
+        line = to_html_safe_json(content).encode() + b"\n"
+        await asyncio.to_thread(self._append_line, delivery, line)
 
-    def _append(self, delivery: str, line: bytes) -> None:
+    def _append_line(self, delivery: str, line: bytes) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -58,8 +58,8 @@ class ByFile:
             ) from error
         try:
             end = os.fstat(file).st_size
-            looked = min(end, self._look_back)
-            if looked and delivery in _deliveries(os.pread(file, looked, end - looked)):
+            looked = min(end, self._tail_bytes)
+            if looked and delivery in _parse_delivery_ids(os.pread(file, looked, end - looked)):
                 os.fsync(file)  # whoever wrote it may have died before it was on the disk
                 return
             # What a crash left of a line must not swallow this one.
@@ -76,7 +76,7 @@ class ByFile:
             os.close(file)
 
 
-def _deliveries(tail: bytes) -> set[str]:
+def _parse_delivery_ids(tail: bytes) -> set[str]:
     """Return what the whole lines at the end of a file delivered."""
     found = set()
     for line in tail.split(b"\n")[:-1]:
@@ -91,41 +91,43 @@ def _deliveries(tail: bytes) -> set[str]:
 
 DEADLINE = timedelta(seconds=20)
 
-MOST_BYTES = 64_000  # of an answer nobody reads
+MAX_BYTES = 64_000  # of an answer nobody reads
 
-SIGNATURE, DELIVERY = "stoker-signature", "stoker-delivery"
+SIGNATURE_HEADER, DELIVERY_HEADER = "stoker-signature", "stoker-delivery"
 
-SHORTEST_SECRET = 16  # characters; a shorter one could be tried out
+MIN_SECRET_LENGTH = 16  # characters; a shorter one could be tried out
 
-_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+_DELIVERY_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
-_GONE = Failure(ConfigError, "is not there; check touches.webhook_url")
+_NOT_FOUND = StatusMeaning(ConfigError, "is not there; check touches.webhook_url")
 
-_REFUSES = Failure(ConfigError, "refuses our signature; check keys.webhook on both sides")
+_BAD_SIGNATURE = StatusMeaning(
+    ConfigError, "refuses our signature; check keys.webhook on both sides"
+)
 
-_FAILURES = {401: _REFUSES, 403: _REFUSES, 404: _GONE, 410: _GONE}
+_STATUS_MEANINGS = {401: _BAD_SIGNATURE, 403: _BAD_SIGNATURE, 404: _NOT_FOUND, 410: _NOT_FOUND}
 
 
 class Webhook:
     """Where a tenant takes deliveries in. `secret` signs them and never travels."""
 
     def __init__(
-        self, http: Http, *, url: str, secret: str, deadline: timedelta = DEADLINE
+        self, http: HttpClient, *, url: str, secret: str, deadline: timedelta = DEADLINE
     ) -> None:
-        if len(secret) < SHORTEST_SECRET:
+        if len(secret) < MIN_SECRET_LENGTH:
             raise ConfigError(
-                f"the secret of a webhook has at least {SHORTEST_SECRET} characters; "
+                f"the secret of a webhook has at least {MIN_SECRET_LENGTH} characters; "
                 "set a longer one in keys.webhook"
             )
         self._secret = secret
-        self._there = Vendor(
+        self._client = VendorApi(
             http,
             name="the webhook",
             base_url=url,
             headers={},
             deadline=deadline,
-            failures=_FAILURES,
-            most_bytes=MOST_BYTES,
+            failures=_STATUS_MEANINGS,
+            most_bytes=MAX_BYTES,
         )
 
     async def deliver(self, delivery: str, content: Mapping[str, Json], *, now: datetime) -> None:
@@ -135,7 +137,7 @@ class Webhook:
         knows whether it arrived. PermanentError: this delivery is refused for good. ConfigError:
         nothing can be delivered there as things are set.
         """
-        if not _ID.fullmatch(delivery):
+        if not _DELIVERY_ID.fullmatch(delivery):
             raise PermanentError("a delivery's id is one plain word; nothing was sent")
         try:
             body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
@@ -143,17 +145,17 @@ class Webhook:
             raise PermanentError("this cannot be delivered as JSON; nothing was sent") from error
         headers = {
             "content-type": "application/json",
-            DELIVERY: delivery,
-            SIGNATURE: signature(self._secret, delivery, body, at=now),
+            DELIVERY_HEADER: delivery,
+            SIGNATURE_HEADER: sign_delivery(self._secret, delivery, body, at=now),
         }
         try:
-            await self._there.send("POST", "", body=body, headers=headers)
+            await self._client.send("POST", "", body=body, headers=headers)
         except UncertainError as error:
             raise TransientError(f"{error}; it is sent again under the same id") from error
 
 
-def signature(secret: str, delivery: str, body: bytes, *, at: datetime) -> str:
+def sign_delivery(secret: str, delivery: str, body: bytes, *, at: datetime) -> str:
     """Return how a delivery is signed: `t=SECONDS,v1=HEX`, HMAC-SHA256 over `SECONDS.ID.BODY`."""
-    seconds = int(in_utc(at).timestamp())
+    seconds = int(to_utc(at).timestamp())
     signed = f"{seconds}.{delivery}.".encode() + body
     return f"t={seconds},v1={hmac.new(secret.encode(), signed, sha256).hexdigest()}"

@@ -19,13 +19,13 @@ from datetime import date, datetime
 from html import escape
 from typing import Any
 
-from stoker.accounts.contacts import sendable_text
+from stoker.accounts.contacts import to_sendable_text
 from stoker.base.errors import PermanentError
-from stoker.base.text import cell
-from stoker.base.types import Json, TenantId, in_utc
-from stoker.crm.rows import PARTNER, Cell, CrmRow, external_id
-from stoker.crm.upsert import Write, digest_of
-from stoker.touches.model import PENDING, DaySlot, Outcome, Touch, WeeklyPlan
+from stoker.base.text import escape_cell
+from stoker.base.types import Json, TenantId, to_utc
+from stoker.crm.rows import PARTNER, Cell, CrmRow, build_external_id
+from stoker.crm.upsert import RowWrite, compute_digest
+from stoker.touches.model import PENDING, DaySlot, Touch, TouchOutcome, WeeklyPlan
 
 COLUMNS = (
     "week",
@@ -41,16 +41,16 @@ COLUMNS = (
     "handed_at",
 )
 
-_OCTETS = 75  # on one line of a calendar
+_MAX_LINE_OCTETS = 75  # on one line of a calendar
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
-_WEB = re.compile(r"https?://[!-~]+")
+_WEB_URL = re.compile(r"https?://[!-~]+")
 
-_ESCAPED = str.maketrans({"\\": "\\\\", ";": "\\;", ",": "\\,", "\n": "\\n", "\t": " "})
+_ICS_ESCAPES = str.maketrans({"\\": "\\\\", ";": "\\;", ",": "\\,", "\n": "\\n", "\t": " "})
 
 
-def plan_json(plan: WeeklyPlan) -> dict[str, Json]:
+def plan_to_json(plan: WeeklyPlan) -> dict[str, Json]:
     """Return the plan as JSON has it."""
     return {
         "iso_year": plan.iso_year,
@@ -67,14 +67,14 @@ def plan_json(plan: WeeklyPlan) -> dict[str, Json]:
                 "budget": slot.budget,
                 "burst": slot.burst,
                 "completed": slot.completed,
-                "touches": [touch_json(touch) for touch in slot.touches],
+                "touches": [touch_to_json(touch) for touch in slot.touches],
             }
             for slot in plan.days
         ],
     }
 
 
-def touch_json(touch: Touch) -> dict[str, Json]:
+def touch_to_json(touch: Touch) -> dict[str, Json]:
     """Return a touch as JSON has it."""
     return {
         "url": touch.url,
@@ -90,7 +90,7 @@ def touch_json(touch: Touch) -> dict[str, Json]:
     }
 
 
-def plan_from_json(value: Any) -> WeeklyPlan:
+def parse_plan(value: Any) -> WeeklyPlan:
     """Return the plan that was written so. Raises PermanentError when it is none."""
     try:
         return WeeklyPlan(
@@ -100,9 +100,9 @@ def plan_from_json(value: Any) -> WeeklyPlan:
             total=int(value["total"]),
             seed=int(value["seed"]),
             zone=str(value["zone"]),
-            created_at=_moment(value["created_at"]),
+            created_at=_parse_moment(value["created_at"]),
             notes=tuple(map(str, value["notes"])),
-            days=tuple(map(_slot, value["days"])),
+            days=tuple(map(_parse_slot, value["days"])),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PermanentError(
@@ -111,7 +111,7 @@ def plan_from_json(value: Any) -> WeeklyPlan:
         ) from error
 
 
-def touch_from_json(value: Mapping[str, Any]) -> Touch:
+def parse_touch(value: Mapping[str, Any]) -> Touch:
     """Return the touch that was written so. Raises KeyError, TypeError or ValueError."""
     status, handed = value["status"], value["handed_at"]
     since = value["days_since"]
@@ -119,29 +119,29 @@ def touch_from_json(value: Mapping[str, Any]) -> Touch:
         url=str(value["url"]),
         name=str(value["name"]),
         day=date.fromisoformat(value["day"]),
-        at=_moment(value["at"]),
+        at=_parse_moment(value["at"]),
         score=float(value["score"]),
         days_since=None if since is None else int(since),
         forced=bool(value["forced"]),
         probability=float(value["probability"]),
-        outcome=None if status == PENDING else Outcome(status),
-        handed_at=None if handed is None else _moment(handed),
+        outcome=None if status == PENDING else TouchOutcome(status),
+        handed_at=None if handed is None else _parse_moment(handed),
     )
 
 
-def plan_csv(plan: WeeklyPlan) -> str:
+def plan_to_csv(plan: WeeklyPlan) -> str:
     """Return the plan's touches as rows under their header, in time order."""
     out = io.StringIO(newline="")
     rows = csv.writer(out, lineterminator="\r\n")
     rows.writerow(COLUMNS)
     for slot in plan.days:
         for touch in slot.touches:
-            said = {**touch_json(touch), "week": plan.week, "forced": str(touch.forced).lower()}
-            rows.writerow([cell(said[column]) for column in COLUMNS])  # type: ignore[arg-type]
+            said = {**touch_to_json(touch), "week": plan.week, "forced": str(touch.forced).lower()}
+            rows.writerow([escape_cell(said[column]) for column in COLUMNS])  # type: ignore[arg-type]
     return out.getvalue()
 
 
-def plan_ics(plan: WeeklyPlan) -> str:
+def plan_to_ics(plan: WeeklyPlan) -> str:
     """Return the plan's touches as a calendar. An entry keeps its id whenever it is written."""
     lines = [
         "BEGIN:VCALENDAR",
@@ -152,59 +152,59 @@ def plan_ics(plan: WeeklyPlan) -> str:
     ]
     for slot in plan.days:
         for touch in slot.touches:
-            lines += _event(touch, written_at=plan.created_at)
+            lines += _build_event(touch, written_at=plan.created_at)
     lines.append("END:VCALENDAR")
-    return "".join(f"{part}\r\n" for line in lines for part in _folded(line))
+    return "".join(f"{part}\r\n" for line in lines for part in _fold_line(line))
 
 
-def _event(touch: Touch, *, written_at: datetime) -> Iterator[str]:
+def _build_event(touch: Touch, *, written_at: datetime) -> Iterator[str]:
     named = hashlib.sha256(f"{touch.day}|{touch.url}".encode(errors="replace")).hexdigest()[:32]
     wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
-    gone = touch.outcome is not None and not touch.outcome.counts
+    gone = touch.outcome is not None and not touch.outcome.is_counted
     yield "BEGIN:VEVENT"
     yield f"UID:{named}@stoker"
-    yield f"DTSTAMP:{_stamp(written_at)}"
-    yield f"DTSTART:{_stamp(touch.at)}"
-    yield f"SUMMARY:{_text('Touch ' + (touch.name or touch.url))}"
-    yield "DESCRIPTION:" + _text(f"{touch.url}\n{wait}; {touch.status}")
-    if _WEB.fullmatch(touch.url):
+    yield f"DTSTAMP:{_format_stamp(written_at)}"
+    yield f"DTSTART:{_format_stamp(touch.at)}"
+    yield f"SUMMARY:{_escape_text('Touch ' + (touch.name or touch.url))}"
+    yield "DESCRIPTION:" + _escape_text(f"{touch.url}\n{wait}; {touch.status}")
+    if _WEB_URL.fullmatch(touch.url):
         yield f"URL:{touch.url}"
     yield f"STATUS:{'CANCELLED' if gone else 'CONFIRMED'}"
     yield "END:VEVENT"
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", plain).translate(_ESCAPED)
+    return _CONTROLS.sub("", plain).translate(_ICS_ESCAPES)
 
 
-def _folded(line: str) -> Iterator[str]:
+def _fold_line(line: str) -> Iterator[str]:
     """Yield a line in parts of at most 75 octets, no letter torn apart, the later ones indented."""
     part, length = "", 0
     for letter in line:
         size = len(letter.encode())
-        if length + size > _OCTETS:
+        if length + size > _MAX_LINE_OCTETS:
             yield part
             part, length = " ", 1
         part, length = part + letter, length + size
     yield part
 
 
-def _stamp(moment: datetime) -> str:
-    return f"{in_utc(moment):%Y%m%dT%H%M%SZ}"
+def _format_stamp(moment: datetime) -> str:
+    return f"{to_utc(moment):%Y%m%dT%H%M%SZ}"
 
 
-def _slot(value: Mapping[str, Any]) -> DaySlot:
+def _parse_slot(value: Mapping[str, Any]) -> DaySlot:
     return DaySlot(
         day=date.fromisoformat(value["day"]),
         budget=int(value["budget"]),
         burst=bool(value["burst"]),
-        touches=tuple(map(touch_from_json, value["touches"])),
+        touches=tuple(map(parse_touch, value["touches"])),
     )
 
 
-def _moment(text: str) -> datetime:
-    return in_utc(datetime.fromisoformat(text))
+def _parse_moment(text: str) -> datetime:
+    return to_utc(datetime.fromisoformat(text))
 
 
 ACTIVITY = "mail.activity"
@@ -214,37 +214,37 @@ _PARTNERS = "base.model_res_partner"
 _TODO = "mail.mail_activity_data_todo"
 
 
-def touch_content(tenant: TenantId, delivery: str, touch: Touch) -> dict[str, Json]:
+def build_payload(tenant: TenantId, delivery: str, touch: Touch) -> dict[str, Json]:
     """Return a touch as programs get it."""
-    return {"kind": "touch", "delivery": delivery, "tenant": tenant, **touch_json(touch)}
+    return {"kind": "touch", "delivery": delivery, "tenant": tenant, **touch_to_json(touch)}
 
 
-def partner_row(tenant: TenantId, touch: Touch) -> CrmRow:
+def build_partner_row(tenant: TenantId, touch: Touch) -> CrmRow:
     """Return whom an activity is about; whoever has that website already is the one."""
     return CrmRow(
         model=PARTNER,
-        external_id=external_id(tenant, "profile", touch.url),
+        external_id=build_external_id(tenant, "profile", touch.url),
         values={},
-        once={"name": sendable_text(touch.name) or touch.url, "website": touch.url},
-        look=("website", touch.url),
-        alone=True,
+        on_create={"name": to_sendable_text(touch.name) or touch.url, "website": touch.url},
+        match_by=("website", touch.url),
+        is_unique=True,
     )
 
 
-def partner_write(row: CrmRow) -> Write:
+def build_partner_write(row: CrmRow) -> RowWrite:
     """Return what makes that partner."""
-    return Write(row=row, cells=row.once, digest=digest_of(row), before={}, intent={})
+    return RowWrite(row=row, cells=row.on_create, digest=compute_digest(row), before={}, intent={})
 
 
-def activity_write(
+def build_activity_write(
     tenant: TenantId, delivery: str, touch: Touch, *, partner: int, user: str = ""
-) -> Write:
+) -> RowWrite:
     """Return what makes a touch an activity on a partner's record, for a user if one is named."""
     wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
     forced = ", overdue" if touch.forced else ""
     cells: dict[str, Cell] = {
-        "summary": f"Touch {sendable_text(touch.name) or touch.url}",
-        "note": f"<p>{escape(sendable_text(touch.url))}</p><p>{wait}{forced}; due "
+        "summary": f"Touch {to_sendable_text(touch.name) or touch.url}",
+        "note": f"<p>{escape(to_sendable_text(touch.url))}</p><p>{wait}{forced}; due "
         f"{touch.at:%H:%M} UTC</p>",
         "date_deadline": touch.day.isoformat(),
         "res_model_id/id": _PARTNERS,
@@ -253,5 +253,7 @@ def activity_write(
     }
     if user:
         cells["user_id/id"] = user
-    row = CrmRow(model=ACTIVITY, external_id=external_id(tenant, "touch", delivery), values={})
-    return Write(row=row, cells=cells, digest=digest_of(row), before={}, intent={})
+    row = CrmRow(
+        model=ACTIVITY, external_id=build_external_id(tenant, "touch", delivery), values={}
+    )
+    return RowWrite(row=row, cells=cells, digest=compute_digest(row), before={}, intent={})

@@ -23,7 +23,7 @@ from stoker.base.errors import ConfigError
 
 _DAY = timedelta(days=1)
 
-_NONE = timedelta(0)
+_NO_TIME = timedelta(0)
 
 
 class ProfileStatus(StrEnum):
@@ -35,7 +35,7 @@ class ProfileStatus(StrEnum):
     DELETED = "deleted"
 
 
-class Outcome(StrEnum):
+class TouchOutcome(StrEnum):
     """What came of a touch. Each uses up its slot; only DONE counts and resets the wait."""
 
     DONE = "done"
@@ -45,9 +45,9 @@ class Outcome(StrEnum):
     NO_POSTS = "no_posts"
 
     @property
-    def counts(self) -> bool:
+    def is_counted(self) -> bool:
         """Say whether the touch was made: it consumes counters, and the wait begins anew."""
-        return self is Outcome.DONE
+        return self is TouchOutcome.DONE
 
 
 PENDING = "pending"  # the status of a touch without an outcome
@@ -75,7 +75,7 @@ class Touch:
     days_since: int | None  # on that day, by what was known or projected; None: never touched
     forced: bool
     probability: float  # of being picked that day, given the day's scores; 1 for a forced one
-    outcome: Outcome | None = None
+    outcome: TouchOutcome | None = None
     handed_at: datetime | None = None  # when it left Stoker; from then on its time stays
 
     @property
@@ -85,12 +85,12 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class OutcomeMark:
     """Somebody's word on what came of one touch."""
 
     url: str
     day: date
-    outcome: Outcome
+    outcome: TouchOutcome
     marked_at: datetime
 
 
@@ -106,7 +106,7 @@ class DaySlot:
     @property
     def completed(self) -> int:
         """Return how many of its touches were made."""
-        return sum(touch.outcome is Outcome.DONE for touch in self.touches)
+        return sum(touch.outcome is TouchOutcome.DONE for touch in self.touches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,12 +185,12 @@ class PlanRule:
     light_by: int = 3
 
     def __post_init__(self) -> None:
-        for wrong, sentence in self._contradictions():
+        for wrong, sentence in self._list_contradictions():
             if wrong:
                 raise ConfigError(sentence)
 
     @property
-    def most(self) -> int:
+    def max_per_day(self) -> int:
         """Return the most touches one day may have."""
         return min(self.daily_max, self.daily_cap)
 
@@ -199,7 +199,7 @@ class PlanRule:
         """Return what a week's budgets should add up to."""
         return min(self.weekly_budget, self.weekly_cap)
 
-    def _contradictions(self) -> tuple[tuple[bool, str], ...]:
+    def _list_contradictions(self) -> tuple[tuple[bool, str], ...]:
         counts = (
             self.weekly_budget,
             self.weekly_cap,
@@ -229,9 +229,9 @@ class PlanRule:
             (not math.isfinite(self.daily_mean), "the mean of daily budgets is a plain number"),
             (self.hourly_cap < 1, "an hourly cap below 1 leaves no room for any touch; raise it"),
             (
-                self.daily_min > self.most,
+                self.daily_min > self.max_per_day,
                 f"a day of at least {self.daily_min} touches does not fit under a daily maximum "
-                f"of {self.most}; lower the minimum or raise the maximum and the daily cap",
+                f"of {self.max_per_day}; lower the minimum or raise the maximum and the daily cap",
             ),
             (
                 not days or not set(self.weekdays) <= set(range(1, 8)),
@@ -251,7 +251,7 @@ class PlanRule:
                 "a burst day has a chance from 0 to 1 and adds from its least to its most",
             ),
             (
-                min(self.gap, self.jitter, self.force_after, self.pressing) < _NONE
+                min(self.gap, self.jitter, self.force_after, self.pressing) < _NO_TIME
                 or self.window < _DAY,
                 "gap, jitter and the days about forcing are not negative; "
                 "the coverage window is at least a day",
@@ -261,7 +261,7 @@ class PlanRule:
                 "the minimum gap and the jitter are each shorter than a day",
             ),
             (
-                ends_after(self.closes) <= ends_after(self.opens, opening=True),
+                to_day_offset(self.closes) <= to_day_offset(self.opens, opening=True),
                 f"operating hours from {self.opens:%H:%M} to {self.closes:%H:%M} are empty; "
                 "they end later on the day they begin",
             ),
@@ -273,7 +273,7 @@ class PlanRule:
         )
 
 
-def ends_after(wall: time, *, opening: bool = False) -> timedelta:
+def to_day_offset(wall: time, *, opening: bool = False) -> timedelta:
     """Return how long after midnight a wall time is; as an end, midnight is the next one."""
     length = timedelta(
         hours=wall.hour, minutes=wall.minute, seconds=wall.second, microseconds=wall.microsecond
@@ -282,7 +282,7 @@ def ends_after(wall: time, *, opening: bool = False) -> timedelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilesPut:
+class ProfileCounts:
     """How profiles compared with what was known."""
 
     new: int = 0
@@ -291,27 +291,27 @@ class ProfilesPut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class Delivery:
     """That one touch left Stoker for who makes it, or was refused there for good."""
 
     url: str
     day: date
-    way: str
+    channel: str
     at: datetime
     refused: str = ""  # why nobody took it; empty: it was taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class PlanBasis:
     """On which day a plan was last brought in line with what was known, and with what."""
 
     on: date
-    roster: int  # as `TouchStore.roster` told
-    rule: str = ""  # the same for the same rule, and another for another
+    profiles_version: int  # as `TouchStore.get_profiles_version` told
+    rule_digest: str = ""  # the same for the same rule, and another for another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPlan:
+class SavedWeek:
     """A week's plan with what came of it so far.
 
     A new plan and every outcome change the revision; that a touch left does not.
@@ -319,56 +319,56 @@ class KeptPlan:
 
     plan: WeeklyPlan
     revision: int  # 1 for the first
-    handed: Mapping[tuple[date, str], HandOver] = field(default_factory=dict)  # by day and url
-    settled: Settled | None = None  # None also once something came of it since
+    deliveries: Mapping[tuple[date, str], Delivery] = field(default_factory=dict)  # by day and url
+    basis: PlanBasis | None = None  # None also once something came of it since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptDay:
+class SavedDay:
     """One day of a week's plan with what came of it so far, without the rest of the week."""
 
     slot: DaySlot
-    handed: Mapping[str, HandOver] = field(default_factory=dict)  # by url
-    settled: Settled | None = None  # also when something came of the plan since
-    marked_since: bool = False  # something did
+    deliveries: Mapping[str, Delivery] = field(default_factory=dict)  # by url
+    basis: PlanBasis | None = None  # also when something came of the plan since
+    has_new_outcomes: bool = False  # something did
 
 
 class TouchStore(Protocol):
     """One tenant's profiles, plans and counters."""
 
-    async def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
+    async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
         """Put profiles in place of what was known of their urls, if they differ.
 
         As `core.profiles.merged_profile`: a wait never begins earlier than it did. Atomic.
         """
         ...
 
-    async def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+    async def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
         """Return one page of profiles, in url order."""
         ...
 
-    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
+    async def find_profiles(self, urls: Sequence[str]) -> list[Profile]:
         """Return the profiles of these urls that are known, in url order."""
         ...
 
-    async def roster(self) -> int:
+    async def get_profiles_version(self) -> int:
         """Return a number that is another one after profiles were put that were new or differed."""
         ...
 
-    async def plan(self, week: str) -> KeptPlan | None:
+    async def find_plan(self, week: str) -> SavedWeek | None:
         """Return the plan of a week (`2026-W07`), each touch with what came of it."""
         ...
 
-    async def day(self, week: str, day: date) -> KeptDay | None:
+    async def find_day(self, week: str, day: date) -> SavedDay | None:
         """Return one day of a week's plan; None when there is no plan, or no such day in it."""
         ...
 
-    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+    async def list_touches(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
         """Return the touches of one url in the plans of some weeks, in the order of their days."""
         ...
 
-    async def put_plan(
-        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    async def save_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None
     ) -> bool:
         """Keep a plan in place of the one of its week, if that is still the revision seen.
 
@@ -377,7 +377,9 @@ class TouchStore(Protocol):
         """
         ...
 
-    async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
+    async def record_outcome(
+        self, week: str, marked: OutcomeMark, *, counters: Sequence[str]
+    ) -> bool:
         """Write down what came of a planned touch; say whether that was news.
 
         As `core.marking.is_news`. When it was made, the counters grow by one and its profile's
@@ -386,28 +388,28 @@ class TouchStore(Protocol):
         """
         ...
 
-    async def hand_over(self, week: str, handed: HandOver) -> bool:
+    async def record_delivery(self, week: str, handed: Delivery) -> bool:
         """Write down that a planned touch left; False when it had, or was marked, before.
 
         Raises PermanentError, with nothing written, when the plan of that week has no such touch.
         """
         ...
 
-    async def still_out(self, *, since: datetime) -> int:
+    async def count_awaiting_outcome(self, *, since: datetime) -> int:
         """Return how many touches were taken from a moment on that nobody has spoken of yet.
 
         Only touches planned for that moment's day, two days before it, or later, are counted.
         """
         ...
 
-    async def marks(self, *, since: date) -> list[Marked]:
+    async def list_outcomes(self, *, since: date) -> list[OutcomeMark]:
         """Return what came of touches from that day on, by day, then url."""
         ...
 
-    async def count(self, counters: Sequence[str], amount: int) -> None:
+    async def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
         """Let counters grow by so much, together. Atomic: nobody's count is lost to another's."""
         ...
 
-    async def counted(self, counters: Sequence[str]) -> dict[str, int]:
+    async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
         """Return how far counters have got, by name; 0 for one that nobody counted on."""
         ...

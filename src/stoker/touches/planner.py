@@ -22,24 +22,30 @@ from functools import lru_cache
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.timezones import zone_named
-from stoker.touches.daily_budgets import Bounds, Budgets, week_budgets
-from stoker.touches.model import DaySlot, Marked, PlanRule, Profile, Touch, WeeklyPlan
-from stoker.touches.random import Chance, Floats, Ints, Purpose
-from stoker.touches.selection import NEVER, Picks, Roster, day_picks, roster_of
+from stoker.base.types import to_utc
+from stoker.calendar.timezones import get_zone
+from stoker.touches.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
+from stoker.touches.model import DaySlot, OutcomeMark, PlanRule, Profile, Touch, WeeklyPlan
+from stoker.touches.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.selection import (
+    NEVER_DONE,
+    EligibleProfiles,
+    Picks,
+    build_eligible,
+    pick_profiles,
+)
 from stoker.touches.times import (
-    cut,
-    day_times,
-    gap_of,
-    grain_of,
-    moment,
-    open_stretches,
-    room,
-    ticks,
+    count_fitting,
+    cut_spans,
+    draw_day_times,
+    from_ticks,
+    get_gap,
+    get_grain,
+    list_open_spans,
+    to_ticks,
 )
 
-_DIGITS = 6  # of scores and probabilities; beyond them processors differ
+_ROUND_DIGITS = 6  # of scores and probabilities; beyond them processors differ
 
 
 def plan_week(
@@ -58,15 +64,15 @@ def plan_week(
     """
     if monday.isoweekday() != 1:
         raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
-    roster = roster_of(profiles, zone=zone, appeals=appeals)
-    budgets, notes = budgets_of(monday, rule=rule, seed=seed, zone=zone)
+    roster = build_eligible(profiles, zone=zone, appeals=appeals)
+    budgets, notes = compute_week_budgets(monday, rule=rule, seed=seed, zone=zone)
     last_done = roster.last_done.copy()
     slots = []
     for place, budget in enumerate(budgets.days):
         slot = DaySlot(
             day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
         )
-        filled, said = filled_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
+        filled, said = fill_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
         slots.append(filled)
         notes += said
     year, week, _ = monday.isocalendar()
@@ -78,27 +84,27 @@ def plan_week(
         days=tuple(slots),
         seed=seed,
         zone=zone,
-        created_at=in_utc(created_at),
+        created_at=to_utc(created_at),
         notes=notes,
     )
 
 
-def budgets_of(
+def compute_week_budgets(
     monday: date, *, rule: PlanRule, seed: int, zone: str
-) -> tuple[Budgets, tuple[str, ...]]:
+) -> tuple[WeekBudgets, tuple[str, ...]]:
     """Return a week's daily budgets, and in sentences what of the rule they could not keep."""
     bounds, notes = [], []
     for place in range(7):
         day = monday + timedelta(days=place)
-        fitting = _fitting(day, rule, zone)
-        most = min(rule.most, fitting)
-        bounds.append(Bounds(min(rule.daily_min, most), most))
+        fitting = _count_fitting(day, rule, zone)
+        most = min(rule.max_per_day, fitting)
+        bounds.append(DayBounds(min(rule.daily_min, most), most))
         if fitting < rule.daily_min and day.isoweekday() in rule.weekdays:
             notes.append(
                 f"{day}: only {fitting} touches fit into its open hours, fewer than the daily "
                 f"minimum of {rule.daily_min}"
             )
-    drawn = week_budgets(bounds, rule=rule, chance=_chance(seed, Purpose.BUDGETS, monday))
+    drawn = draw_week_budgets(bounds, rule=rule, chance=_open_stream(seed, Purpose.BUDGETS, monday))
     if (total := sum(drawn.days)) < rule.target:
         notes.append(
             f"the week has room for {total} touches, fewer than the {rule.target} asked for; "
@@ -108,17 +114,17 @@ def budgets_of(
 
 
 @lru_cache(maxsize=1024)
-def _fitting(day: date, rule: PlanRule, zone: str) -> int:
-    return room(
-        open_stretches(day, rule=rule, zone=zone),
-        gap=gap_of(rule),
+def _count_fitting(day: date, rule: PlanRule, zone: str) -> int:
+    return count_fitting(
+        list_open_spans(day, rule=rule, zone=zone),
+        gap=get_gap(rule),
         cap=rule.hourly_cap,
         taken={},
-        grain=grain_of(rule),
+        grain=get_grain(rule),
     )
 
 
-def picks_of(
+def pick_for_day(
     last_done: Ints,
     *,
     day: date,
@@ -130,12 +136,12 @@ def picks_of(
     appeal: Floats | None = None,
 ) -> Picks:
     """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
-    return day_picks(
+    return pick_profiles(
         last_done,
         day=day.toordinal(),
         budget=budget,
         rule=rule,
-        chance=_chance(seed, Purpose.PICKS, day),
+        chance=_open_stream(seed, Purpose.PICKS, day),
         barred=barred,
         forced_already=forced_already,
         appeal=appeal,
@@ -143,14 +149,14 @@ def picks_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _FixedTouches:
     touches: tuple[Touch, ...]
-    places: Ints
+    indexes: Ints
 
 
-def filled_day(
+def fill_day(
     slot: DaySlot,
-    roster: Roster,
+    roster: EligibleProfiles,
     last_done: Ints,
     *,
     rule: PlanRule,
@@ -162,31 +168,31 @@ def filled_day(
 
     Touches it has stay as they are. Whoever is planned counts as done in `last_done` from here on.
     """
-    kept = _Kept(slot.touches, roster.places(touch.url for touch in slot.touches))
+    kept = _FixedTouches(slot.touches, roster.find_indexes(touch.url for touch in slot.touches))
     wanted = max(slot.budget - len(kept.touches), 0)
-    times, said = _times(slot, kept, wanted, rule=rule, seed=seed, zone=zone, since=not_before)
-    picks = picks_of(
+    times, said = _draw_times(slot, kept, wanted, rule=rule, seed=seed, zone=zone, since=not_before)
+    picks = pick_for_day(
         last_done,
         day=slot.day,
         budget=len(times),
         rule=rule,
         seed=seed,
-        barred=kept.places,
+        barred=kept.indexes,
         forced_already=sum(touch.forced for touch in kept.touches),
         appeal=roster.appeal,
     )
-    if (short := len(times) - len(picks.places)) > 0:
+    if (short := len(times) - len(picks.indexes)) > 0:
         said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
-    last_done[picks.places] = slot.day.toordinal()
-    touches = _touches(slot.day, picks, times, roster, seed=seed)
+    last_done[picks.indexes] = slot.day.toordinal()
+    touches = _build_touches(slot.day, picks, times, roster, seed=seed)
     if kept.touches:
         touches = sorted([*kept.touches, *touches], key=lambda touch: (touch.at, touch.url))
     return replace(slot, touches=tuple(touches)), said
 
 
-def _times(
+def _draw_times(
     slot: DaySlot,
-    kept: _Kept,
+    kept: _FixedTouches,
     wanted: int,
     *,
     rule: PlanRule,
@@ -194,17 +200,19 @@ def _times(
     zone: str,
     since: datetime | None,
 ) -> tuple[Ints, tuple[str, ...]]:
-    stretches = open_stretches(slot.day, rule=rule, zone=zone)
+    stretches = list_open_spans(slot.day, rule=rule, zone=zone)
     taken: Counter[int] = Counter()
     if since is not None or kept.touches:
-        grain = grain_of(rule)
-        standing = sorted(ticks(touch.at) for touch in kept.touches)
+        grain = get_grain(rule)
+        standing = sorted(to_ticks(touch.at) for touch in kept.touches)
         for stretch in stretches:
             taken[stretch.hour] += sum(stretch.start <= at < stretch.end for at in standing)
-        begins = 0 if since is None else -(-ticks(since) // grain) * grain
-        stretches = cut(stretches, not_before=begins, kept=standing, gap=gap_of(rule), grain=grain)
-    chance = _chance(seed, Purpose.TIMES, slot.day)
-    times = day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
+        begins = 0 if since is None else -(-to_ticks(since) // grain) * grain
+        stretches = cut_spans(
+            stretches, not_before=begins, kept=standing, gap=get_gap(rule), grain=grain
+        )
+    chance = _open_stream(seed, Purpose.TIMES, slot.day)
+    times = draw_day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
     if len(times) < wanted:
         return times, (
             f"{slot.day}: {wanted - len(times)} of {slot.budget} touches do not fit into the open "
@@ -213,28 +221,30 @@ def _times(
     return times, ()
 
 
-def _touches(day: date, picks: Picks, times: Ints, roster: Roster, *, seed: int) -> list[Touch]:
+def _build_touches(
+    day: date, picks: Picks, times: Ints, roster: EligibleProfiles, *, seed: int
+) -> list[Touch]:
     # Made in the roster's order, because a million profiles are read faster one after the other;
     # who gets which time is left to chance.
-    by_place = np.argsort(picks.places)
-    turns = _chance(seed, Purpose.TIMES, day, 1).order(len(by_place))
+    by_place = np.argsort(picks.indexes)
+    turns = _open_stream(seed, Purpose.TIMES, day, 1).shuffle(len(by_place))
     columns = zip(
-        picks.places[by_place].tolist(),
-        _spread(times, len(by_place))[turns].tolist(),
-        np.round(picks.scores[by_place], _DIGITS).tolist(),
+        picks.indexes[by_place].tolist(),
+        _spread_times(times, len(by_place))[turns].tolist(),
+        np.round(picks.scores[by_place], _ROUND_DIGITS).tolist(),
         picks.since[by_place].tolist(),
         picks.forced[by_place].tolist(),
-        np.round(picks.probability[by_place], _DIGITS).tolist(),
+        np.round(picks.probability[by_place], _ROUND_DIGITS).tolist(),
         strict=True,
     )
-    longest = day.toordinal() - NEVER
+    longest = day.toordinal() - NEVER_DONE
     profiles = roster.profiles
     made = [
         Touch(
             url=(profile := profiles[place]).url,
             name=profile.name,
             day=day,
-            at=moment(at),
+            at=from_ticks(at),
             score=score,
             days_since=None if since == longest else since,
             forced=forced,
@@ -245,24 +255,24 @@ def _touches(day: date, picks: Picks, times: Ints, roster: Roster, *, seed: int)
     return [made[turn] for turn in np.argsort(turns).tolist()]
 
 
-def _spread(times: Ints, number: int) -> Ints:
+def _spread_times(times: Ints, number: int) -> Ints:
     # Fewer profiles than times: every so many is used, not the morning alone.
     return (
         times if number == len(times) else times[np.arange(number) * len(times) // max(number, 1)]
     )
 
 
-def _chance(seed: int, purpose: Purpose, day: date, *more: int) -> Chance:
-    return Chance(seed, purpose, day.toordinal(), *more)
+def _open_stream(seed: int, purpose: Purpose, day: date, *more: int) -> RandomStream:
+    return RandomStream(seed, purpose, day.toordinal(), *more)
 
 
-def marked(plan: WeeklyPlan, outcomes: Iterable[Marked]) -> WeeklyPlan:
+def apply_outcomes(plan: WeeklyPlan, outcomes: Iterable[OutcomeMark]) -> WeeklyPlan:
     """Return the plan with outcomes in their touches; those of no touch here are passed over."""
     known = {(each.url, each.day): each for each in outcomes}
-    return replace(plan, days=tuple(_marked(slot, known) for slot in plan.days))
+    return replace(plan, days=tuple(_apply_to_slot(slot, known) for slot in plan.days))
 
 
-def handed_over(
+def mark_handed_out(
     plan: WeeklyPlan, *, day: date, at: datetime, urls: Iterable[str] | None = None
 ) -> WeeklyPlan:
     """Return the plan with a day's pending touches handed out; all of them, or these urls'.
@@ -275,7 +285,7 @@ def handed_over(
         due = touch.handed_at is None and touch.outcome is None
         if not due or (wanted is not None and touch.url not in wanted):
             return touch
-        return replace(touch, handed_at=in_utc(at))
+        return replace(touch, handed_at=to_utc(at))
 
     return replace(
         plan,
@@ -286,10 +296,10 @@ def handed_over(
     )
 
 
-def repaired(
+def replan_week(
     plan: WeeklyPlan,
     profiles: Iterable[Profile],
-    outcomes: Iterable[Marked],
+    outcomes: Iterable[OutcomeMark],
     *,
     rule: PlanRule,
     now: datetime,
@@ -299,13 +309,16 @@ def repaired(
 
     Budgets stay. A week that is over comes back with its outcomes, otherwise as it was.
     """
-    so_far = marked(plan, outcomes)
-    today = in_utc(now).astimezone(zone_named(plan.zone)).date()
+    so_far = apply_outcomes(plan, outcomes)
+    today = to_utc(now).astimezone(get_zone(plan.zone)).date()
     if today > plan.days[-1].day:
         return so_far
-    roster = roster_of(profiles, zone=plan.zone, appeals=appeals)
-    last_done = _really_done(so_far, roster)
-    slots, notes = [], [note for note in plan.notes if not _about(note, from_day=today, plan=plan)]
+    roster = build_eligible(profiles, zone=plan.zone, appeals=appeals)
+    last_done = _compute_last_done(so_far, roster)
+    slots, notes = (
+        [],
+        [note for note in plan.notes if not _is_about(note, from_day=today, plan=plan)],
+    )
     for slot in so_far.days:
         if slot.day < today:
             slots.append(slot)
@@ -315,24 +328,24 @@ def repaired(
             for touch in slot.touches
             if touch.outcome is not None or touch.handed_at is not None
         )
-        filled, said = filled_day(
+        filled, said = fill_day(
             replace(slot, touches=stays),
             roster,
             last_done,
             rule=rule,
             seed=plan.seed,
             zone=plan.zone,
-            not_before=in_utc(now) if slot.day == today else None,
+            not_before=to_utc(now) if slot.day == today else None,
         )
         # What was handed out and is still pending will be done today, as far as tomorrow knows.
         pending = [touch.url for touch in stays if touch.outcome is None]
-        last_done[roster.places(pending)] = slot.day.toordinal()
+        last_done[roster.find_indexes(pending)] = slot.day.toordinal()
         slots.append(filled)
         notes += said
     return replace(so_far, days=tuple(slots), notes=tuple(notes))
 
 
-def _marked(slot: DaySlot, known: Mapping[tuple[str, date], Marked]) -> DaySlot:
+def _apply_to_slot(slot: DaySlot, known: Mapping[tuple[str, date], OutcomeMark]) -> DaySlot:
     return replace(
         slot,
         touches=tuple(
@@ -344,15 +357,15 @@ def _marked(slot: DaySlot, known: Mapping[tuple[str, date], Marked]) -> DaySlot:
     )
 
 
-def _really_done(plan: WeeklyPlan, roster: Roster) -> Ints:
+def _compute_last_done(plan: WeeklyPlan, roster: EligibleProfiles) -> Ints:
     last_done = roster.last_done.copy()
     for slot in plan.days:
-        done = [t.url for t in slot.touches if t.outcome is not None and t.outcome.counts]
-        places = roster.places(done)
+        done = [t.url for t in slot.touches if t.outcome is not None and t.outcome.is_counted]
+        places = roster.find_indexes(done)
         last_done[places] = last_done[places].clip(min=slot.day.toordinal())
     return last_done
 
 
-def _about(note: str, *, from_day: date, plan: WeeklyPlan) -> bool:
+def _is_about(note: str, *, from_day: date, plan: WeeklyPlan) -> bool:
     """Say whether a note is about a day that is planned anew."""
     return any(note.startswith(f"{s.day}: ") for s in plan.days if s.day >= from_day)

@@ -12,70 +12,74 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.retry import retry_after
-from stoker.files.tables import Readable, records
-from stoker.http.client import MOST_HOPS, Call, Http
-from stoker.http.url import web_address
-from stoker.touches.profiles import ProfilesRead, profiles_in, sheet_export
+from stoker.base.retry import parse_retry_after
+from stoker.files.tables import Readable, read_csv
+from stoker.http.client import MAX_REDIRECTS, HttpClient, Request
+from stoker.http.url import parse_url
+from stoker.touches.profiles import ParsedProfiles, parse_profiles, to_csv_export_url
 
-MOST_BYTES = 200_000_000  # a million profiles have about 100 MB
+MAX_BYTES = 200_000_000  # a million profiles have about 100 MB
 
 DEADLINE = timedelta(seconds=120)
 
-_CLOSED = {401, 403, 404, 410}
+_CLOSED_STATUSES = {401, 403, 404, 410}
 
 
-async def profiles_file(path: Path, *, zone: ZoneInfo, now: datetime) -> ProfilesRead:
+async def read_profiles_file(path: Path, *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
     """Return what a CSV file lists. Raises ConfigError when it cannot be read at all."""
 
-    def read() -> ProfilesRead:
+    def read() -> ParsedProfiles:
         try:
             with path.open("rb") as file:
-                return _read(file, zone=zone, now=now, where=str(path))
+                return _parse_table(file, zone=zone, now=now, where=str(path))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
 
     return await asyncio.to_thread(read)
 
 
-async def profiles_at(http: Http, url: str, *, zone: ZoneInfo, now: datetime) -> ProfilesRead:
+async def fetch_profiles(
+    http: HttpClient, url: str, *, zone: ZoneInfo, now: datetime
+) -> ParsedProfiles:
     """Return what a shared sheet, or any CSV file on the web, lists.
 
     Raises ConfigError when it is not there for us, TransientError when later may work.
     """
     try:
-        address = sheet_export(url)
-        call = Call(
+        address = to_csv_export_url(url)
+        call = Request(
             method="GET",
             url=address,
             headers={"accept": "text/csv"},
             deadline=DEADLINE,
-            most_bytes=MOST_BYTES,
-            hops=MOST_HOPS,
+            max_bytes=MAX_BYTES,
+            max_redirects=MAX_REDIRECTS,
         )
         reply = await http.send(call)
     except PermanentError as error:
         raise ConfigError(f"the table cannot be fetched: {error}") from error
     except UncertainError as error:
         raise TransientError(f"{error}; it is safe to ask again") from error
-    where = web_address(address).shown
+    where = parse_url(address).display_text
     if reply.status == 429 or reply.status >= 500:
-        wait = retry_after(reply.headers)
+        wait = parse_retry_after(reply.headers)
         raise TransientError(
             f"{where} cannot be had now ({reply.status}); try again later", retry_after=wait
         )
-    if reply.status in _CLOSED or reply.headers.get("content-type", "").startswith("text/html"):
+    if reply.status in _CLOSED_STATUSES or reply.headers.get("content-type", "").startswith(
+        "text/html"
+    ):
         raise ConfigError(f"{where} is not open to us; share it with everybody who has the link")
     if reply.status != 200:
         raise ConfigError(f"{where} does not answer with a table ({reply.status})")
-    if reply.cut:
-        raise ConfigError(f"{where} has more than {MOST_BYTES} bytes; split the table")
+    if reply.truncated:
+        raise ConfigError(f"{where} has more than {MAX_BYTES} bytes; split the table")
     stream = io.BytesIO(reply.body)
-    return await asyncio.to_thread(_read, stream, zone=zone, now=now, where=where)
+    return await asyncio.to_thread(_parse_table, stream, zone=zone, now=now, where=where)
 
 
-def _read(stream: Readable, *, zone: ZoneInfo, now: datetime, where: str) -> ProfilesRead:
+def _parse_table(stream: Readable, *, zone: ZoneInfo, now: datetime, where: str) -> ParsedProfiles:
     try:
-        return profiles_in(records(stream), zone=zone, now=now)
+        return parse_profiles(read_csv(stream), zone=zone, now=now)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

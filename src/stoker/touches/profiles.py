@@ -14,26 +14,26 @@ from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
-from stoker.accounts.model import CompanyId, Dossier
+from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import clean_text, in_utc
-from stoker.http.url import web_address
+from stoker.base.types import clean_text, to_utc
+from stoker.http.url import parse_url
 from stoker.touches.model import Profile, ProfileStatus
 
-LONGEST_NAME = 200  # characters
+MAX_NAME_LENGTH = 200  # characters
 
-LONGEST_URL = 2_000  # characters, the longest a store finds rows by
+MAX_URL_LENGTH = 2_000  # characters, the longest a store finds rows by
 
-SHOWN = 60  # characters of a cell in a sentence
+MAX_SHOWN_CHARACTERS = 60  # characters of a cell in a sentence
 
-_A_DAY = timedelta(days=1)
+_ONE_DAY = timedelta(days=1)
 
-_WHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
-_SHEET = re.compile(r"/spreadsheets/d/([A-Za-z0-9_-]{10,200})(?:/.*)?")
+_SHEET_PATH = re.compile(r"/spreadsheets/d/([A-Za-z0-9_-]{10,200})(?:/.*)?")
 
 # What people call the columns; the first that is there counts.
-_NAMES: Mapping[str, tuple[str, ...]] = {
+_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "url": ("url", "profile_url", "link", "profile", "linkedin_url", "website"),
     "name": ("name", "full_name", "company", "company_name"),
     "last_done_at": ("last_done_at", "last_done", "last_touched_at", "last_touch", "last_contact"),
@@ -59,18 +59,18 @@ class BadRow:
     """A row that is no profile, and why."""
 
     where: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilesRead:
+class ParsedProfiles:
     """What was in a table or a list of leads."""
 
     profiles: tuple[Profile, ...]
-    bad: tuple[BadRow, ...]
+    bad_rows: tuple[BadRow, ...]
 
 
-def profiles_in(rows: Iterable[Row], *, zone: ZoneInfo, now: datetime) -> ProfilesRead:
+def parse_profiles(rows: Iterable[Row], *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
     """Return the profiles of a table whose first row names its columns.
 
     A date without a time is that day's beginning in `zone`. Of rows with the same address the
@@ -82,23 +82,27 @@ def profiles_in(rows: Iterable[Row], *, zone: ZoneInfo, now: datetime) -> Profil
     for row in rows:
         where = f"line {row.line}"
         if columns is None:
-            columns = _columns(row)
+            columns = _find_columns(row)
         elif row.wrong:
-            bad.append(BadRow(where=where, because=row.wrong))
+            bad.append(BadRow(where=where, reason=row.wrong))
         else:
-            told = _profile({n: row.cells[at] for n, at in columns.items()}, zone=zone, now=now)
+            told = _parse_profile(
+                {n: row.cells[at] for n, at in columns.items()}, zone=zone, now=now
+            )
             if isinstance(told, str):
-                bad.append(BadRow(where=where, because=told))
+                bad.append(BadRow(where=where, reason=told))
             elif told.url in found:
-                bad.append(BadRow(where=where, because="its url stands in an earlier row"))
+                bad.append(BadRow(where=where, reason="its url stands in an earlier row"))
             else:
                 found[told.url] = told
     if columns is None:
-        raise ConfigError(f"the table is empty; its first row names its columns, {_wanted()}")
-    return ProfilesRead(profiles=tuple(found.values()), bad=tuple(bad))
+        raise ConfigError(
+            f"the table is empty; its first row names its columns, {_format_wanted_columns()}"
+        )
+    return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
 
 
-def profiles_of(dossiers: Iterable[Dossier]) -> ProfilesRead:
+def leads_to_profiles(dossiers: Iterable[CompanyRecord]) -> ParsedProfiles:
     """Return companies as profiles, each by the address of its website."""
     found: dict[str, Profile] = {}
     bad: list[BadRow] = []
@@ -106,16 +110,18 @@ def profiles_of(dossiers: Iterable[Dossier]) -> ProfilesRead:
         company = dossier.company
         told: Profile | str = "no website of it is known"
         if company.website:
-            told = _named(company.website, company.name, status=ProfileStatus.ACTIVE)
+            told = _build_profile(company.website, company.name, status=ProfileStatus.ACTIVE)
         if isinstance(told, Profile) and told.url not in found:
             found[told.url] = told
         else:
             why = told if isinstance(told, str) else "another company has the same website"
-            bad.append(BadRow(where=str(company.id), because=why))
-    return ProfilesRead(profiles=tuple(found.values()), bad=tuple(bad))
+            bad.append(BadRow(where=str(company.id), reason=why))
+    return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
 
 
-def appeals_of(dossiers: Iterable[Dossier], heats: Mapping[CompanyId, float]) -> dict[str, float]:
+def compute_appeals(
+    dossiers: Iterable[CompanyRecord], heats: Mapping[CompanyId, float]
+) -> dict[str, float]:
     """Return the appeal of leads, 0 to 1, by the addresses their profiles go by.
 
     A lead's appeal is its score or its heat, whichever is more.
@@ -124,13 +130,13 @@ def appeals_of(dossiers: Iterable[Dossier], heats: Mapping[CompanyId, float]) ->
     for dossier in dossiers:
         score = dossier.score.value if dossier.score is not None else 0.0
         appeal = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
-        told = _named(dossier.company.website, "", status=ProfileStatus.ACTIVE)
+        told = _build_profile(dossier.company.website, "", status=ProfileStatus.ACTIVE)
         if isinstance(told, Profile) and appeal > appeals.get(told.url, 0.0):
             appeals[told.url] = appeal
     return appeals
 
 
-def merged_profile(known: Profile, said: Profile) -> Profile:
+def merge_profile(known: Profile, said: Profile) -> Profile:
     """Return what is known of a profile once something is said of it.
 
     An empty name and a missing moment never replace one; of two moments the later counts.
@@ -139,23 +145,23 @@ def merged_profile(known: Profile, said: Profile) -> Profile:
     return replace(said, name=said.name or known.name, last_done_at=max(moments, default=None))
 
 
-def profile_url(text: str) -> str:
+def normalize_profile_url(text: str) -> str:
     """Return the address a profile goes by, written one way. Raises PermanentError."""
     text = clean_text(text).strip()
-    address = str(web_address(text if _WHERE.match(text) else f"https://{text}"))
-    if len(address) > LONGEST_URL:
-        raise PermanentError(f"the address of a profile has at most {LONGEST_URL} characters")
+    address = str(parse_url(text if _SCHEME.match(text) else f"https://{text}"))
+    if len(address) > MAX_URL_LENGTH:
+        raise PermanentError(f"the address of a profile has at most {MAX_URL_LENGTH} characters")
     return address
 
 
-def sheet_export(url: str) -> str:
+def to_csv_export_url(url: str) -> str:
     """Return where a sheet of Google's is as CSV; another address is taken as it is.
 
     Raises PermanentError when it is no web address.
     """
-    address = web_address(url)
+    address = parse_url(url)
     parts = urlsplit(url)
-    sheet = _SHEET.fullmatch(parts.path)
+    sheet = _SHEET_PATH.fullmatch(parts.path)
     if address.host != "docs.google.com" or sheet is None:
         return str(address)
     said = {**parse_qs(parts.fragment), **parse_qs(parts.query)}
@@ -165,53 +171,55 @@ def sheet_export(url: str) -> str:
     return f"https://docs.google.com/spreadsheets/d/{sheet[1]}/export?format=csv&gid={page}"
 
 
-def _columns(header: Row) -> dict[str, int]:
+def _find_columns(header: Row) -> dict[str, int]:
     said = [re.sub(r"[\s-]+", "_", cell.strip().casefold()) for cell in header.cells]
     columns = {}
-    for field, names in _NAMES.items():
+    for field, names in _COLUMN_NAMES.items():
         there = [said.index(name) for name in names if name in said]
         if there:
             columns[field] = there[0]
     if header.wrong or "url" not in columns:
-        raise ConfigError(f"the first row names no column with addresses; it says {_wanted()}")
+        raise ConfigError(
+            f"the first row names no column with addresses; it says {_format_wanted_columns()}"
+        )
     return columns
 
 
-def _wanted() -> str:
+def _format_wanted_columns() -> str:
     return "url, and name, last_done_at, status if they are known"
 
 
-def _profile(cells: Mapping[str, str], *, zone: ZoneInfo, now: datetime) -> Profile | str:
+def _parse_profile(cells: Mapping[str, str], *, zone: ZoneInfo, now: datetime) -> Profile | str:
     try:
         status = ProfileStatus(cells.get("status", "").strip().lower() or ProfileStatus.ACTIVE)
     except ValueError:
         known = ", ".join(ProfileStatus)
-        return f"its status is {_shown(cells['status'])}; it may be {known}"
+        return f"its status is {_quote_cell(cells['status'])}; it may be {known}"
     done = cells.get("last_done_at", "").strip()
     try:
-        done_at = _moment(done, zone=zone) if done else None
+        done_at = _parse_moment(done, zone=zone) if done else None
     except (ValueError, OverflowError):
-        return f"its last_done_at is {_shown(done)}; give it as 2026-02-07 or 2026-02-07T09:30"
-    if done_at is not None and done_at > now + _A_DAY:
-        return f"its last_done_at, {_shown(done)}, is still to come"
-    return _named(cells["url"], cells.get("name", ""), status=status, last_done_at=done_at)
+        return f"its last_done_at is {_quote_cell(done)}; give it as 2026-02-07 or 2026-02-07T09:30"
+    if done_at is not None and done_at > now + _ONE_DAY:
+        return f"its last_done_at, {_quote_cell(done)}, is still to come"
+    return _build_profile(cells["url"], cells.get("name", ""), status=status, last_done_at=done_at)
 
 
-def _named(
+def _build_profile(
     url: str, name: str, *, status: ProfileStatus, last_done_at: datetime | None = None
 ) -> Profile | str:
     try:
-        url = profile_url(url)
+        url = normalize_profile_url(url)
     except PermanentError as error:
         return f"its url cannot be used: {error}"
-    name = " ".join(clean_text(name).split())[:LONGEST_NAME]
+    name = " ".join(clean_text(name).split())[:MAX_NAME_LENGTH]
     return Profile(url=url, name=name or url, last_done_at=last_done_at, status=status)
 
 
-def _moment(text: str, *, zone: ZoneInfo) -> datetime:
+def _parse_moment(text: str, *, zone: ZoneInfo) -> datetime:
     read = datetime.fromisoformat(text)
-    return in_utc(read if read.tzinfo is not None else read.replace(tzinfo=zone))
+    return to_utc(read if read.tzinfo is not None else read.replace(tzinfo=zone))
 
 
-def _shown(text: str) -> str:
-    return repr(clean_text(text)[:SHOWN])
+def _quote_cell(text: str) -> str:
+    return repr(clean_text(text)[:MAX_SHOWN_CHARACTERS])

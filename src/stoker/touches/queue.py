@@ -21,40 +21,40 @@ from datetime import date, datetime, timedelta
 from hashlib import blake2b
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import in_utc
-from stoker.budgets.windows import ResetRule, WindowKind, window_at, window_named
-from stoker.calendar.timezones import zone_named
+from stoker.base.types import to_utc
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
+from stoker.calendar.timezones import get_zone
 from stoker.touches.model import (
     DaySlot,
-    Marked,
-    Outcome,
+    OutcomeMark,
     PlanRule,
     Profile,
     ProfileStatus,
     Touch,
+    TouchOutcome,
     WeeklyPlan,
 )
 
-ENOUGH = 50  # touches that tell how many succeed
+MIN_MARKS = 50  # touches that tell how many succeed
 
 
-def local_day(now: datetime, zone: str) -> date:
+def get_local_day(now: datetime, zone: str) -> date:
     """Return the day it is in a zone."""
-    return in_utc(now).astimezone(zone_named(zone)).date()
+    return to_utc(now).astimezone(get_zone(zone)).date()
 
 
-def monday_of(day: date) -> date:
+def get_monday(day: date) -> date:
     """Return the Monday of a day's week."""
     return day - timedelta(days=day.weekday())
 
 
-def week_name(day: date) -> str:
+def format_week(day: date) -> str:
     """Return the ISO year and week of a day: `2026-W07`."""
     year, week, _ = day.isocalendar()
     return f"{year:04d}-W{week:02d}"
 
 
-def monday_named(week: str) -> date:
+def parse_week(week: str) -> date:
     """Return the Monday of a week. Raises PermanentError when there is no such week."""
     try:
         year, number = week.strip().upper().split("-W")
@@ -65,7 +65,7 @@ def monday_named(week: str) -> date:
         raise PermanentError(f"a week is said like 2026-W07, not {week[:20]!r}") from None
 
 
-def seed_of(tenant: str, week: str) -> int:
+def derive_seed(tenant: str, week: str) -> int:
     """Return the seed of a tenant's week where nobody gave one: each week its own, twice the same.
 
     Two processes that make the same plan at once thereby make one.
@@ -73,7 +73,7 @@ def seed_of(tenant: str, week: str) -> int:
     return int.from_bytes(blake2b(f"{tenant}/{week}".encode(), digest_size=7).digest())
 
 
-def begun(plan: WeeklyPlan, *, today: date) -> WeeklyPlan:
+def remove_past_touches(plan: WeeklyPlan, *, today: date) -> WeeklyPlan:
     """Return a plan made in the middle of its week, without touches on days that are over."""
     days = tuple(replace(slot, touches=()) if slot.day < today else slot for slot in plan.days)
     return replace(plan, days=days)
@@ -88,19 +88,19 @@ def has_begun(plan: WeeklyPlan) -> bool:
     )
 
 
-def pending(slot: DaySlot) -> list[Touch]:
+def list_pending(slot: DaySlot) -> list[Touch]:
     """Return a day's touches without an outcome, in time order."""
     waiting = [touch for touch in slot.touches if touch.outcome is None]
     return sorted(waiting, key=lambda touch: (touch.at, touch.url))
 
 
-def of_the_active(touches: Sequence[Touch], profiles: Sequence[Profile]) -> list[Touch]:
+def filter_active(touches: Sequence[Touch], profiles: Sequence[Profile]) -> list[Touch]:
     """Return those of touches whose profiles are active; of whom nothing is known is not."""
     active = {each.url for each in profiles if each.status is ProfileStatus.ACTIVE}
     return [touch for touch in touches if touch.url in active]
 
 
-def spoken_of(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
+def get_latest_touch(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
     """Return the one of a url's touches that somebody means: the latest up to today.
 
     Raises PermanentError when there is none.
@@ -119,25 +119,25 @@ def spoken_of(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
     )
 
 
-def success_rate(marks: Sequence[Marked], *, usual: float) -> float:
+def compute_success_rate(marks: Sequence[OutcomeMark], *, usual: float) -> float:
     """Return the share of touches that were made; what is usual, until enough tell."""
-    if len(marks) < ENOUGH:
+    if len(marks) < MIN_MARKS:
         return usual
-    return sum(mark.outcome.counts for mark in marks) / len(marks)
+    return sum(mark.outcome.is_counted for mark in marks) / len(marks)
 
 
-def delivery_id(tenant: str, touch: Touch) -> str:
+def build_delivery_id(tenant: str, touch: Touch) -> str:
     """Return the one id a touch is handed over under, however often that is tried."""
     named = f"{tenant}/{touch.day.isoformat()}/{touch.url}".encode()
     return f"touch-{touch.day.isoformat()}-{blake2b(named, digest_size=12).hexdigest()}"
 
 
-def is_news(known: Outcome | None, marked: Marked) -> bool:
+def is_new_outcome(known: TouchOutcome | None, marked: OutcomeMark) -> bool:
     """Say whether an outcome changes what is known; saying the same again does not.
 
     Raises PermanentError when the touch was made and somebody says that it was not.
     """
-    if known is Outcome.DONE and marked.outcome is not Outcome.DONE:
+    if known is TouchOutcome.DONE and marked.outcome is not TouchOutcome.DONE:
         raise PermanentError(
             f"the touch of {marked.url} on {marked.day} was made and counted, so it cannot be "
             f"{marked.outcome} any more; nothing was changed"
@@ -145,30 +145,30 @@ def is_news(known: Outcome | None, marked: Marked) -> bool:
     return marked.outcome is not known
 
 
-def outcome_named(text: str) -> Outcome:
+def parse_outcome(text: str) -> TouchOutcome:
     """Return the outcome of that name. Raises PermanentError naming those there are."""
     try:
-        return Outcome(text.strip().lower())
+        return TouchOutcome(text.strip().lower())
     except ValueError:
-        known = ", ".join(Outcome)
+        known = ", ".join(TouchOutcome)
         raise PermanentError(
             f"{text[:40]!r} is no outcome; say one of {known}, nothing was changed"
         ) from None
 
 
-KINDS = (WindowKind.HOUR, WindowKind.DAY, WindowKind.WEEK)
+WINDOW_KINDS = (WindowKind.HOUR, WindowKind.DAY, WindowKind.WEEK)
 
-_NAMES = {
+_LIMIT_NAMES = {
     WindowKind.HOUR: "hourly_limit",
     WindowKind.DAY: "daily_limit",
     WindowKind.WEEK: "weekly_limit",
 }
 
-OK = "ok"
+ALLOWED = "ok"
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class WindowCount:
     """How much of one window is used."""
 
     window: str
@@ -176,18 +176,18 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class TouchCounters:
     """What was used in the latest hour, day and week that anything was used in."""
 
-    counts: Mapping[WindowKind, Count] = field(default_factory=dict)
+    counts: Mapping[WindowKind, WindowCount] = field(default_factory=dict)
 
-    def used(self, kind: WindowKind) -> int:
+    def get_used(self, kind: WindowKind) -> int:
         """Return what is used of a window that was brought up to date."""
         count = self.counts.get(kind)
         return count.used if count else 0
 
 
-def limits(rule: PlanRule) -> dict[WindowKind, int]:
+def get_limits(rule: PlanRule) -> dict[WindowKind, int]:
     """Return how many touches each window allows."""
     return {
         WindowKind.HOUR: rule.hourly_cap,
@@ -196,41 +196,48 @@ def limits(rule: PlanRule) -> dict[WindowKind, int]:
     }
 
 
-def windows(now: datetime, *, zone: str) -> dict[WindowKind, str]:
+def get_window_names(now: datetime, *, zone: str) -> dict[WindowKind, str]:
     """Return the names of the hour, the day and the week a moment is in, in the tenant's zone."""
     reset = ResetRule(zone)
-    return {kind: window_at(kind, now, reset=reset).name for kind in KINDS}
+    return {kind: compute_window(kind, now, reset=reset).name for kind in WINDOW_KINDS}
 
 
-def up_to_date(counters: Counters, *, now: datetime, zone: str) -> Counters:
+def compute_current_counters(counters: TouchCounters, *, now: datetime, zone: str) -> TouchCounters:
     """Return the counters as they stand now: what belongs to a window that is over is gone."""
-    names = windows(now, zone=zone)
-    return Counters({kind: _current(counters.counts.get(kind), names[kind], now) for kind in KINDS})
+    names = get_window_names(now, zone=zone)
+    return TouchCounters(
+        {
+            kind: _compute_current(counters.counts.get(kind), names[kind], now)
+            for kind in WINDOW_KINDS
+        }
+    )
 
 
-def consumed(counters: Counters, *, amount: int, now: datetime, zone: str) -> Counters:
+def add_touches(counters: TouchCounters, *, amount: int, now: datetime, zone: str) -> TouchCounters:
     """Return the counters after so many touches were made. Raises ConfigError below 1."""
     if amount < 1:
         raise ConfigError(f"{amount} touches cannot be counted; give a number from 1 up")
-    current = up_to_date(counters, now=now, zone=zone)
-    return Counters(
+    current = compute_current_counters(counters, now=now, zone=zone)
+    return TouchCounters(
         {kind: replace(each, used=each.used + amount) for kind, each in current.counts.items()}
     )
 
 
-def verdict(counters: Counters, *, rule: PlanRule, now: datetime, zone: str) -> tuple[bool, str]:
+def check_touch_limits(
+    counters: TouchCounters, *, rule: PlanRule, now: datetime, zone: str
+) -> tuple[bool, str]:
     """Say whether one more touch is allowed, and if not, which limit is full: hour, day, week."""
-    current = up_to_date(counters, now=now, zone=zone)
-    for kind, limit in limits(rule).items():
-        if (used := current.used(kind)) >= limit:
-            return False, f"{_NAMES[kind]} ({used}/{limit})"
-    return True, OK
+    current = compute_current_counters(counters, now=now, zone=zone)
+    for kind, limit in get_limits(rule).items():
+        if (used := current.get_used(kind)) >= limit:
+            return False, f"{_LIMIT_NAMES[kind]} ({used}/{limit})"
+    return True, ALLOWED
 
 
-def _current(count: Count | None, window: str, now: datetime) -> Count:
+def _compute_current(count: WindowCount | None, window: str, now: datetime) -> WindowCount:
     if count is None or count.used <= 0:
-        return Count(window, 0)
+        return WindowCount(window, 0)
     # A clock that was set back must not give back what is used: a window yet to come still counts.
-    if count.window == window or window_named(count.window).end > in_utc(now):
+    if count.window == window or parse_window(count.window).end > to_utc(now):
         return count
-    return Count(window, 0)
+    return WindowCount(window, 0)

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 Flags = NDArray[np.bool_]
 
-_LONGEST_SEED = 2**64
+_SEED_LIMIT = 2**64
 
 
 class Purpose(IntEnum):
@@ -30,22 +30,22 @@ class Purpose(IntEnum):
     OUTCOMES = 4  # of rehearsals
 
 
-class Chance:
+class RandomStream:
     """One stream of numbers, each from 0 up to 1."""
 
     def __init__(self, seed: int, purpose: Purpose, *path: int) -> None:
         # A negative part would be refused; as the other half of the range it is as good as any.
-        parts = [part % _LONGEST_SEED for part in (seed, purpose, *path)]
+        parts = [part % _SEED_LIMIT for part in (seed, purpose, *path)]
         self._source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(parts)))
 
-    def one(self) -> float:
+    def draw_one(self) -> float:
         """Return the next number."""
         return float(self._source.random())
 
-    def some(self, number: int) -> Floats:
+    def draw(self, number: int) -> Floats:
         """Return the next so many numbers."""
         return self._source.random(number)
 
-    def order(self, number: int) -> Ints:
+    def shuffle(self, number: int) -> Ints:
         """Return 0 up to the number, shuffled."""
-        return np.argsort(self.some(number), kind="stable").astype(np.int64, copy=False)
+        return np.argsort(self.draw(number), kind="stable").astype(np.int64, copy=False)

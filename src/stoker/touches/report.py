@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import say, show_table
+from stoker.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from stoker.touches.model import Touch, WeeklyPlan
     from stoker.touches.service import TouchStatus
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 
-def show_plan(plan: WeeklyPlan, *, touches: bool = False) -> None:
+def print_week(plan: WeeklyPlan, *, touches: bool = False) -> None:
     """Print a week, day by day; its touches too, if asked."""
-    say(f"week {plan.week}, {plan.total} touches, seed {plan.seed}, times in {plan.zone}")
+    print_text(f"week {plan.week}, {plan.total} touches, seed {plan.seed}, times in {plan.zone}")
     rows = [
         (
             f"{slot.day:%a %Y-%m-%d}",
@@ -30,61 +30,61 @@ def show_plan(plan: WeeklyPlan, *, touches: bool = False) -> None:
         )
         for slot in plan.days
     ]
-    show_table(["day", "budget", "planned", "done", ""], rows)
+    print_table(["day", "budget", "planned", "done", ""], rows)
     for note in plan.notes:
-        say(note)
+        print_text(note)
     if touches:
-        say()
-        show_queue([each for slot in plan.days for each in slot.touches], zone=plan.zone)
+        print_text()
+        print_queue([each for slot in plan.days for each in slot.touches], zone=plan.zone)
 
 
-def show_queue(touches: Sequence[Touch], *, zone: str) -> None:
+def print_queue(touches: Sequence[Touch], *, zone: str) -> None:
     """Print touches in time order."""
-    from stoker.calendar.timezones import zone_named
+    from stoker.calendar.timezones import get_zone
 
     rows = [
         (
-            f"{touch.at.astimezone(zone_named(zone)):%a %H:%M}",
+            f"{touch.at.astimezone(get_zone(zone)):%a %H:%M}",
             touch.name,
             touch.url,
             "never" if touch.days_since is None else touch.days_since,
             "overdue" if touch.forced else "",
             touch.status,
         )
-        for touch in touches[:MOST_SHOWN]
+        for touch in touches[:MAX_SHOWN]
     ]
-    show_table(["at", "name", "url", "days since", "", "status"], rows)
-    if len(touches) > MOST_SHOWN:
-        say(f"and {len(touches) - MOST_SHOWN} more; see all of them with --json")
+    print_table(["at", "name", "url", "days since", "", "status"], rows)
+    if len(touches) > MAX_SHOWN:
+        print_text(f"and {len(touches) - MAX_SHOWN} more; see all of them with --json")
 
 
-def changes(before: WeeklyPlan | None, after: WeeklyPlan) -> dict[str, Json]:
+def count_changes(before: WeeklyPlan | None, after: WeeklyPlan) -> dict[str, Json]:
     """Return how many touches are in one plan of a week and not in the other."""
     old = {(t.day, t.url) for slot in before.days for t in slot.touches} if before else set()
     new = {(t.day, t.url) for slot in after.days for t in slot.touches}
     return {"added": len(new - old), "dropped": len(old - new)}
 
 
-def week_json(tenant: str, plan: WeeklyPlan) -> dict[str, Json]:
+def to_week_json(tenant: str, plan: WeeklyPlan) -> dict[str, Json]:
     """Return a week's plan for programs."""
-    from stoker.touches.export import plan_json
+    from stoker.touches.export import plan_to_json
 
-    return {"tenant": tenant, "week": plan.week, **plan_json(plan)}
+    return {"tenant": tenant, "week": plan.week, **plan_to_json(plan)}
 
 
-def queue_json(tenant: str, day: date, touches: Sequence[Touch], *, limits: str) -> Json:
+def to_queue_json(tenant: str, day: date, touches: Sequence[Touch], *, limits: str) -> Json:
     """Return a day's queue for programs."""
-    from stoker.touches.export import touch_json
+    from stoker.touches.export import touch_to_json
 
     return {
         "tenant": tenant,
         "day": day.isoformat(),
         "limits": limits,
-        "touches": [touch_json(touch) for touch in touches],
+        "touches": [touch_to_json(touch) for touch in touches],
     }
 
 
-def status_json(tenant: str, told: TouchStatus, *, limits: str) -> Json:
+def to_status_json(tenant: str, told: TouchStatus, *, limits: str) -> Json:
     """Return how touches stand, for programs."""
     return {
         "tenant": tenant,
@@ -92,13 +92,13 @@ def status_json(tenant: str, told: TouchStatus, *, limits: str) -> Json:
         "has_plan": told.has_plan,
         "limits": limits,
         "counters": {
-            str(kind): {"used": told.counters.used(kind), "limit": most}
+            str(kind): {"used": told.counters.get_used(kind), "limit": most}
             for kind, most in told.limits.items()
         },
     }
 
 
-def certificate_json(tenant: str, told: Certificate) -> Json:
+def to_certificate_json(tenant: str, told: Certificate) -> Json:
     """Return what can be promised, for programs."""
     found = told.feasibility
     return {
@@ -112,10 +112,10 @@ def certificate_json(tenant: str, told: Certificate) -> Json:
         "weeks": told.weeks,
         "runs": told.runs,
         "success_rate": told.success_rate,
-        "one_waits": _probability(told.one_waits),
-        "any_waits": _probability(told.any_waits),
+        "one_waits": _to_probability(told.one_waits),
+        "any_waits": _to_probability(told.any_waits),
     }
 
 
-def _probability(told: Probability) -> Json:
+def _to_probability(told: Probability) -> Json:
     return {"estimate": told.estimate, "low": told.low, "high": told.high}

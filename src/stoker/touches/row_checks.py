@@ -13,96 +13,98 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from stoker.base.errors import PermanentError
-from stoker.base.types import in_utc
-from stoker.crawl.row_checks import LONGEST_URL
-from stoker.db.values import kept_name, kept_texts, kept_whole
-from stoker.touches.model import DaySlot, HandOver, Marked, Profile, Touch, WeeklyPlan
+from stoker.base.types import to_utc
+from stoker.crawl.row_checks import MAX_URL_BYTES
+from stoker.db.values import validate_int64, validate_key, validate_texts
+from stoker.touches.model import DaySlot, Delivery, OutcomeMark, Profile, Touch, WeeklyPlan
 
-_WEEK = re.compile(r"[0-9]{4}-W[0-9]{2}")
+_WEEK_PATTERN = re.compile(r"[0-9]{4}-W[0-9]{2}")
 
-MOST_COUNTED = 10**9
+MAX_COUNT = 10**9
 
-_WIDEST = timedelta(days=2)  # no day of any zone is further from the same day in UTC
+_MAX_ZONE_DISTANCE = timedelta(days=2)  # no day of any zone is further from the same day in UTC
 
 
-def kept_url(url: str) -> str:
+def validate_profile_url(url: str) -> str:
     """Return a profile's url."""
-    return kept_name(url, what="a profile's url", longest=LONGEST_URL)
+    return validate_key(url, what="a profile's url", longest=MAX_URL_BYTES)
 
 
-def kept_profile(profile: Profile) -> Profile:
+def validate_profile(profile: Profile) -> Profile:
     """Return a profile as a store gives it back."""
-    kept_url(profile.url)
-    kept_texts((profile.name,), what="a profile's name")
-    return replace(profile, last_done_at=_utc(profile.last_done_at, what="a profile's last touch"))
+    validate_profile_url(profile.url)
+    validate_texts((profile.name,), what="a profile's name")
+    return replace(
+        profile, last_done_at=_to_utc(profile.last_done_at, what="a profile's last touch")
+    )
 
 
-def kept_week(week: str) -> str:
+def validate_week(week: str) -> str:
     """Return a week's name."""
-    if not _WEEK.fullmatch(week):
+    if not _WEEK_PATTERN.fullmatch(week):
         raise PermanentError(f"a week is said like 2026-W07, not {week[:20]!r}")
     return week
 
 
-def kept_plan(plan: WeeklyPlan) -> WeeklyPlan:
+def validate_plan(plan: WeeklyPlan) -> WeeklyPlan:
     """Return a plan as a store gives it back before anything has come of it."""
-    kept_week(plan.week)
-    kept_texts((plan.zone, *plan.notes), what="a plan's notes")
+    validate_week(plan.week)
+    validate_texts((plan.zone, *plan.notes), what="a plan's notes")
     return replace(
         plan,
-        days=tuple(_slot(slot) for slot in plan.days),
-        created_at=in_utc(plan.created_at, what="when a plan was made"),
+        days=tuple(_validate_slot(slot) for slot in plan.days),
+        created_at=to_utc(plan.created_at, what="when a plan was made"),
     )
 
 
-def kept_mark(marked: Marked) -> Marked:
+def validate_outcome(marked: OutcomeMark) -> OutcomeMark:
     """Return somebody's word on a touch as a store gives it back."""
-    kept_url(marked.url)
-    return replace(marked, marked_at=in_utc(marked.marked_at, what="when a touch was marked"))
+    validate_profile_url(marked.url)
+    return replace(marked, marked_at=to_utc(marked.marked_at, what="when a touch was marked"))
 
 
-def kept_handover(handed: HandOver) -> HandOver:
+def validate_delivery(handed: Delivery) -> Delivery:
     """Return that a touch left, as a store gives it back."""
-    kept_url(handed.url)
-    kept_name(handed.way, what="the way a touch left")
-    kept_texts((handed.refused,), what="why a touch was refused")
-    return replace(handed, at=in_utc(handed.at, what="when a touch left"))
+    validate_profile_url(handed.url)
+    validate_key(handed.channel, what="the way a touch left")
+    validate_texts((handed.refused,), what="why a touch was refused")
+    return replace(handed, at=to_utc(handed.at, what="when a touch left"))
 
 
-def kept_counters(counters: Sequence[str]) -> list[str]:
+def validate_counters(counters: Sequence[str]) -> list[str]:
     """Return counters' names in order, each once."""
-    return sorted({kept_name(name, what="a counter's name") for name in counters})
+    return sorted({validate_key(name, what="a counter's name") for name in counters})
 
 
-def kept_amount(amount: int) -> int:
+def validate_amount(amount: int) -> int:
     """Return how far counters grow: never back."""
-    if not 0 <= amount <= MOST_COUNTED:
-        raise PermanentError(f"counters grow by 0 to {MOST_COUNTED}, not {amount}")
+    if not 0 <= amount <= MAX_COUNT:
+        raise PermanentError(f"counters grow by 0 to {MAX_COUNT}, not {amount}")
     return amount
 
 
-def oldest_day(since: datetime) -> date:
+def compute_oldest_day(since: datetime) -> date:
     """Return the first day whose touches may have left from a moment on."""
-    return (in_utc(since, what="a moment") - _WIDEST).date()
+    return (to_utc(since, what="a moment") - _MAX_ZONE_DISTANCE).date()
 
 
-def no_such_touch(week: str, url: str) -> PermanentError:
+def build_missing_touch_error(week: str, url: str) -> PermanentError:
     """Return what is raised when a plan has no such touch."""
     return PermanentError(f"the plan of {week} has no touch of {url} that day; nothing was changed")
 
 
-def _slot(slot: DaySlot) -> DaySlot:
-    kept_whole(slot.budget, what="a day's budget")
+def _validate_slot(slot: DaySlot) -> DaySlot:
+    validate_int64(slot.budget, what="a day's budget")
     named: dict[str, Touch] = {}
     for touch in slot.touches:
-        kept_url(touch.url)
-        kept_texts((touch.name,), what="a profile's name")
+        validate_profile_url(touch.url)
+        validate_texts((touch.name,), what="a profile's name")
         if touch.day != slot.day or touch.url in named:
             raise PermanentError("a day has its own touches, nobody twice; nothing was written")
         if not math.isfinite(touch.score) or not 0.0 <= touch.probability <= 1.0:
             raise PermanentError("a touch has a score and a probability; nothing was written")
-        at = in_utc(touch.at, what="when a touch is due")
-        handed_at = _utc(touch.handed_at, what="when a touch was handed out")
+        at = to_utc(touch.at, what="when a touch is due")
+        handed_at = _to_utc(touch.handed_at, what="when a touch was handed out")
         if touch.outcome is not None or at is not touch.at or handed_at is not touch.handed_at:
             touch = replace(touch, at=at, outcome=None, handed_at=handed_at)
         named[touch.url] = touch
@@ -110,5 +112,5 @@ def _slot(slot: DaySlot) -> DaySlot:
     return replace(slot, touches=tuple(in_time))
 
 
-def _utc(moment: datetime | None, *, what: str) -> datetime | None:
-    return None if moment is None else in_utc(moment, what=what)
+def _to_utc(moment: datetime | None, *, what: str) -> datetime | None:
+    return None if moment is None else to_utc(moment, what=what)

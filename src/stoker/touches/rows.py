@@ -11,71 +11,88 @@ from datetime import date
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.db.database import Value, moment, moment_text, optional_moment, optional_moment_text
-from stoker.touches.model import DaySlot, Marked, Outcome, Profile, ProfileStatus, Touch, WeeklyPlan
+from stoker.db.database import (
+    Value,
+    from_db_time,
+    from_optional_db_time,
+    to_db_time,
+    to_optional_db_time,
+)
+from stoker.touches.model import (
+    DaySlot,
+    OutcomeMark,
+    Profile,
+    ProfileStatus,
+    Touch,
+    TouchOutcome,
+    WeeklyPlan,
+)
 
-PROFILE = "url, name, status, last_done_at"
+PROFILE_COLUMNS = "url, name, status, last_done_at"
 
-TOUCH = "day, url, name, at, score, days_since, forced, probability, handed_at"
+TOUCH_COLUMNS = "day, url, name, at, score, days_since, forced, probability, handed_at"
 
-MARK = "day, url, outcome, at"
+OUTCOME_COLUMNS = "day, url, outcome, at"
 
 
-def profile_row(profile: Profile) -> tuple[Value, ...]:
-    """Return a profile as its row, in the order of `PROFILE`."""
-    done = optional_moment_text(profile.last_done_at)
+def profile_to_row(profile: Profile) -> tuple[Value, ...]:
+    """Return a profile as its row, in the order of `PROFILE_COLUMNS`."""
+    done = to_optional_db_time(profile.last_done_at)
     return (profile.url, profile.name, profile.status.value, done)
 
 
-def profile_of(row: tuple[Any, ...]) -> Profile:
-    """Return the profile in a row of `PROFILE`."""
+def parse_profile_row(row: tuple[Any, ...]) -> Profile:
+    """Return the profile in a row of `PROFILE_COLUMNS`."""
     url, name, status, done = row
     return Profile(
-        url=url, name=name, status=ProfileStatus(status), last_done_at=optional_moment(done)
+        url=url, name=name, status=ProfileStatus(status), last_done_at=from_optional_db_time(done)
     )
 
 
-def touch_row(touch: Touch) -> tuple[Value, ...]:
-    """Return a touch as its row, in the order of `TOUCH`, without what came of it."""
+def touch_to_row(touch: Touch) -> tuple[Value, ...]:
+    """Return a touch as its row, in the order of `TOUCH_COLUMNS`, without what came of it."""
     return (
         touch.day.isoformat(),
         touch.url,
         touch.name,
-        moment_text(touch.at),
+        to_db_time(touch.at),
         float(touch.score),
         touch.days_since,
         touch.forced,
         float(touch.probability),
-        optional_moment_text(touch.handed_at),
+        to_optional_db_time(touch.handed_at),
     )
 
 
-def touch_of(row: tuple[Any, ...]) -> Touch:
-    """Return the touch in a row of `TOUCH` and its outcome."""
+def parse_touch_row(row: tuple[Any, ...]) -> Touch:
+    """Return the touch in a row of `TOUCH_COLUMNS` and its outcome."""
     day, url, name, at, score, days_since, forced, probability, handed_at, outcome = row
     return Touch(
         url=url,
         name=name,
         day=date.fromisoformat(day),
-        at=moment(at),
+        at=from_db_time(at),
         score=score,
         days_since=days_since,
         forced=bool(forced),
         probability=probability,
-        outcome=None if outcome is None else Outcome(outcome),
-        handed_at=optional_moment(handed_at),
+        outcome=None if outcome is None else TouchOutcome(outcome),
+        handed_at=from_optional_db_time(handed_at),
     )
 
 
-def mark_of(row: tuple[Any, ...]) -> Marked:
-    """Return what came of a touch, from a row of `MARK`."""
+def parse_outcome_row(row: tuple[Any, ...]) -> OutcomeMark:
+    """Return what came of a touch, from a row of `OUTCOME_COLUMNS`."""
     day, url, outcome, at = row
-    return Marked(
-        url=url, day=date.fromisoformat(day), outcome=Outcome(outcome), marked_at=moment(at)
+    return OutcomeMark(
+        url=url,
+        day=date.fromisoformat(day),
+        outcome=TouchOutcome(outcome),
+        marked_at=from_db_time(at),
     )
 
 
-def head_json(plan: WeeklyPlan) -> dict[str, Json]:
+def head_to_json(plan: WeeklyPlan) -> dict[str, Json]:
     """Return everything of a plan but its touches."""
     return {
         "iso_year": plan.iso_year,
@@ -88,13 +105,13 @@ def head_json(plan: WeeklyPlan) -> dict[str, Json]:
         ],
         "seed": plan.seed,
         "zone": plan.zone,
-        "created_at": moment_text(plan.created_at),
+        "created_at": to_db_time(plan.created_at),
         "notes": list(plan.notes),
     }
 
 
-def plan_of(head: Mapping[str, Any], touches: Iterable[Touch]) -> WeeklyPlan:
-    """Return a plan made of what `head_json` gave, and its touches."""
+def build_plan(head: Mapping[str, Any], touches: Iterable[Touch]) -> WeeklyPlan:
+    """Return a plan made of what `head_to_json` gave, and its touches."""
     by_day: defaultdict[date, list[Touch]] = defaultdict(list)
     for touch in sorted(touches, key=lambda touch: (touch.at, touch.url)):
         by_day[touch.day].append(touch)
@@ -115,6 +132,6 @@ def plan_of(head: Mapping[str, Any], touches: Iterable[Touch]) -> WeeklyPlan:
         ),
         seed=head["seed"],
         zone=head["zone"],
-        created_at=moment(head["created_at"]),
+        created_at=from_db_time(head["created_at"]),
         notes=tuple(head["notes"]),
     )

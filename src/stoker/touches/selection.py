@@ -22,14 +22,14 @@ from operator import attrgetter
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import in_utc
-from stoker.calendar.timezones import zone_named
+from stoker.base.types import to_utc
+from stoker.calendar.timezones import get_zone
 from stoker.touches.model import PlanRule, Profile, ProfileStatus
-from stoker.touches.random import Chance, Flags, Floats, Ints
+from stoker.touches.random import Flags, Floats, Ints, RandomStream
 
-NEVER = -1_000_000  # the day, as a number, on which somebody never touched was last done
+NEVER_DONE = -1_000_000  # the day, as a number, on which somebody never touched was last done
 
-_REST = 2  # days: done yesterday, not today
+_MIN_DAYS_BETWEEN = 2  # days: done yesterday, not today
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -38,26 +38,26 @@ _TINY = float(np.finfo(np.float64).tiny)
 class Picks:
     """Columns about those picked: who (places in the roster), and why."""
 
-    places: Ints
+    indexes: Ints
     scores: Floats
     since: Ints  # days; more than any calendar has for somebody never touched
     forced: Flags
     probability: Floats
 
 
-def scored(since: Ints, *, rule: PlanRule, chance: Chance) -> Floats:
+def compute_scores(since: Ints, *, rule: PlanRule, chance: RandomStream) -> Floats:
     """Return each profile's score: what its wait is worth up to a ceiling, and some chance."""
     waits: Floats = np.minimum(rule.score_per_day * since, rule.score_ceiling)
-    return waits + rule.score_noise * chance.some(len(since))
+    return waits + rule.score_noise * chance.draw(len(since))
 
 
-def day_picks(
+def pick_profiles(
     last_done: Ints,
     *,
     day: int,
     budget: int,
     rule: PlanRule,
-    chance: Chance,
+    chance: RandomStream,
     barred: Ints | None = None,
     forced_already: int = 0,
     appeal: Floats | None = None,
@@ -68,26 +68,26 @@ def day_picks(
     by force. Nobody done the day before is picked. `appeal` is each one's, from 0 to 1.
     """
     since = day - last_done
-    scores = scored(since, rule=rule, chance=chance)
-    free = since >= _REST
+    scores = compute_scores(since, rule=rule, chance=chance)
+    free = since >= _MIN_DAYS_BETWEEN
     if barred is not None:
         free[barred] = False
     limit = max(rule.force_limit - forced_already, 0)
-    forced = _forced(since, scores, free, budget=budget, limit=limit, rule=rule)
+    forced = _choose_forced(since, scores, free, budget=budget, limit=limit, rule=rule)
     free[forced] = False
     others = np.flatnonzero(free)
     # Chance has its say among the best only, or the longest-waiting could be passed over.
-    pool = others[_best(scores[others], int(rule.pool_factor * budget))]
+    pool = others[_choose_best(scores[others], int(rule.pool_factor * budget))]
     weights = scores[pool]
     if appeal is not None and len(weights):
         # Measured by the largest score first, so that no factor makes a weight endless.
         weights = (
             weights / max(float(weights.max()), _TINY) * (1 + rule.appeal_factor * appeal[pool])
         )
-    drawn, probability = sampled(weights, budget - len(forced), chance=chance)
+    drawn, probability = draw_sample(weights, budget - len(forced), chance=chance)
     places = np.concatenate([forced, pool[drawn]])
     return Picks(
-        places=places,
+        indexes=places,
         scores=scores[places],
         since=since[places],
         forced=np.arange(len(places)) < len(forced),
@@ -95,7 +95,7 @@ def day_picks(
     )
 
 
-def sampled(weights: Floats, number: int, *, chance: Chance) -> tuple[Ints, Floats]:
+def draw_sample(weights: Floats, number: int, *, chance: RandomStream) -> tuple[Ints, Floats]:
     """Draw so many of these without putting back; return their places, and everybody's probability.
 
     Systematic sampling in shuffled order: the probability of being drawn is the share of the
@@ -105,13 +105,13 @@ def sampled(weights: Floats, number: int, *, chance: Chance) -> tuple[Ints, Floa
     number = min(number, size)
     if number <= 0:
         return np.zeros(0, np.int64), np.zeros(size)
-    probability = inclusion(weights, number)
+    probability = compute_inclusion(weights, number)
     certain = probability >= 1.0
-    order = chance.order(size)
+    order = chance.shuffle(size)
     order = order[~certain[order]]
     open_places = number - int(certain.sum())
     reach = np.cumsum(probability[order])
-    start = chance.one()
+    start = chance.draw_one()
     if not open_places or not len(order):
         return np.flatnonzero(certain), probability
     # Sums of fractions end a hair beside the whole number they stand for.
@@ -123,7 +123,7 @@ def sampled(weights: Floats, number: int, *, chance: Chance) -> tuple[Ints, Floa
     return np.concatenate([np.flatnonzero(certain), order[hits]]), probability
 
 
-def inclusion(weights: Floats, number: int) -> Floats:
+def compute_inclusion(weights: Floats, number: int) -> Floats:
     """Return each one's probability of being among so many drawn, in proportion to its weight."""
     probability = np.zeros(len(weights))
     rest = np.arange(len(weights))
@@ -148,7 +148,7 @@ def inclusion(weights: Floats, number: int) -> Floats:
     return probability
 
 
-def _forced(
+def _choose_forced(
     since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
 ) -> Ints:
     # A touch in five fails, so one last try is no promise: four of them are. From then on the
@@ -160,7 +160,7 @@ def _forced(
     return oldest[: min(budget, max(limit, late))]
 
 
-def _best(scores: Floats, number: int) -> Ints:
+def _choose_best(scores: Floats, number: int) -> Ints:
     if number >= len(scores):
         return np.arange(len(scores))
     best = np.argpartition(-scores, number)[:number] if number else np.zeros(0, np.int64)
@@ -168,14 +168,14 @@ def _best(scores: Floats, number: int) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roster:
+class EligibleProfiles:
     """Active profiles by url, and the ordinal of the day each was last done, or NEVER."""
 
     profiles: Sequence[Profile]
     last_done: Ints
     appeal: Floats | None = None  # 0 to 1, where anything is known of it
 
-    def places(self, urls: Iterable[str]) -> Ints:
+    def find_indexes(self, urls: Iterable[str]) -> Ints:
         """Return where these stand, passing over those that are not there."""
         wanted = set(urls)
         if not wanted:
@@ -184,31 +184,33 @@ class Roster:
         return np.array(found, np.int64)
 
 
-def roster_of(
+def build_eligible(
     profiles: Iterable[Profile], *, zone: str, appeals: Mapping[str, float] | None = None
-) -> Roster:
+) -> EligibleProfiles:
     """Return the active ones of these profiles; `appeals` are by url, 0 where nothing is said.
 
     Raises ConfigError when one is listed twice, or an appeal is not from 0 to 1.
     """
-    wall = zone_named(zone)
+    wall = get_zone(zone)
     active = [each for each in profiles if each.status is ProfileStatus.ACTIVE]
     active.sort(key=attrgetter("url"))
     for one, other in pairwise(active):
         if one.url == other.url:
             raise ConfigError(f"the profile {one.url[:200]!r} is listed twice; keep one of them")
     days = [
-        NEVER
+        NEVER_DONE
         if each.last_done_at is None
-        else _aware(each.last_done_at).astimezone(wall).toordinal()
+        else _ensure_aware(each.last_done_at).astimezone(wall).toordinal()
         for each in active
     ]
-    return Roster(
-        profiles=active, last_done=np.array(days, np.int64), appeal=_appeal(active, appeals or {})
+    return EligibleProfiles(
+        profiles=active,
+        last_done=np.array(days, np.int64),
+        appeal=_build_appeal_column(active, appeals or {}),
     )
 
 
-def _appeal(active: Sequence[Profile], appeals: Mapping[str, float]) -> Floats | None:
+def _build_appeal_column(active: Sequence[Profile], appeals: Mapping[str, float]) -> Floats | None:
     if not appeals:
         return None
     for url, appeal in appeals.items():
@@ -217,6 +219,6 @@ def _appeal(active: Sequence[Profile], appeals: Mapping[str, float]) -> Floats |
     return np.array([appeals.get(each.url, 0.0) for each in active], np.float64)
 
 
-def _aware(last_done_at: datetime) -> datetime:
+def _ensure_aware(last_done_at: datetime) -> datetime:
     # Asked a million times: only what is wrong takes the long way, to be told what it is.
-    return last_done_at if last_done_at.tzinfo is not None else in_utc(last_done_at)
+    return last_done_at if last_done_at.tzinfo is not None else to_utc(last_done_at)

@@ -18,61 +18,61 @@ from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError
 from stoker.budgets.windows import WindowKind
 from stoker.touches.model import (
-    KeptDay,
-    KeptPlan,
-    Marked,
-    Outcome,
+    OutcomeMark,
+    PlanBasis,
     PlanRule,
     Profile,
-    Settled,
+    SavedDay,
+    SavedWeek,
     Touch,
+    TouchOutcome,
     TouchStore,
     WeeklyPlan,
 )
-from stoker.touches.profiles import profile_url
+from stoker.touches.profiles import normalize_profile_url
 from stoker.touches.queue import (
-    Count,
-    Counters,
-    begun,
+    TouchCounters,
+    WindowCount,
+    check_touch_limits,
+    compute_success_rate,
+    derive_seed,
+    filter_active,
+    format_week,
+    get_latest_touch,
+    get_limits,
+    get_local_day,
+    get_monday,
+    get_window_names,
     has_begun,
-    limits,
-    local_day,
-    monday_named,
-    monday_of,
-    of_the_active,
-    outcome_named,
-    pending,
-    seed_of,
-    spoken_of,
-    success_rate,
-    verdict,
-    week_name,
-    windows,
+    list_pending,
+    parse_outcome,
+    parse_week,
+    remove_past_touches,
 )
 
 if TYPE_CHECKING:
     from stoker.touches.coverage import Certificate
 
-ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 
-PROFILES_A_PAGE = 10_000
+PROFILE_PAGE_SIZE = 10_000
 
-MEASURED_OVER = timedelta(days=56)
+MEASURE_PERIOD = timedelta(days=56)
 
-Appeals = Callable[[], Awaitable[Mapping[str, float]]]
+ReadAppeals = Callable[[], Awaitable[Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TouchStatus:
     """How a tenant's touches stand."""
 
-    counters: Counters
+    counters: TouchCounters
     limits: Mapping[WindowKind, int]
     week: str
     has_plan: bool  # of that week
 
 
-class Touching:
+class TouchService:
     """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds.
 
     `appeals` reads profiles' appeal, 0 to 1 by url, whenever a week is planned.
@@ -86,57 +86,61 @@ class Touching:
         zone: str,
         clock: Clock,
         tenant: str = "default",
-        appeals: Appeals | None = None,
+        appeals: ReadAppeals | None = None,
     ) -> None:
         self.store = store
         self.rule = rule
         self.zone = zone
         self.tenant = tenant
         self.clock = clock
-        self._reads_appeals = appeals
+        self._read_appeals = appeals
 
     async def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
         now = self.clock.now()
-        return verdict(await self.counters(now), rule=self.rule, now=now, zone=self.zone)
+        return check_touch_limits(
+            await self.read_counters(now), rule=self.rule, now=now, zone=self.zone
+        )
 
     async def consume(self, amount: int = 1) -> None:
         """Count touches that no plan knows of. One that is marked done counts by itself."""
-        names = windows(self.clock.now(), zone=self.zone)
-        await self.store.count(list(names.values()), amount)
+        names = get_window_names(self.clock.now(), zone=self.zone)
+        await self.store.add_to_counters(list(names.values()), amount)
 
-    async def counters(self, now: datetime) -> Counters:
+    async def read_counters(self, now: datetime) -> TouchCounters:
         """Return what was used in the hour, the day and the week of a moment."""
-        names = windows(now, zone=self.zone)
-        counted = await self.store.counted(list(names.values()))
-        return Counters({kind: Count(name, counted[name]) for kind, name in names.items()})
+        names = get_window_names(now, zone=self.zone)
+        counted = await self.store.read_counters(list(names.values()))
+        return TouchCounters(
+            {kind: WindowCount(name, counted[name]) for kind, name in names.items()}
+        )
 
     async def status(self) -> TouchStatus:
         """Return how touches stand. Nothing is planned for it."""
         now = self.clock.now()
-        today = local_day(now, self.zone)
+        today = get_local_day(now, self.zone)
         return TouchStatus(
-            counters=await self.counters(now),
-            limits=limits(self.rule),
-            week=week_name(today),
-            has_plan=await self.store.day(week_name(today), today) is not None,
+            counters=await self.read_counters(now),
+            limits=get_limits(self.rule),
+            week=format_week(today),
+            has_plan=await self.store.find_day(format_week(today), today) is not None,
         )
 
     def today(self) -> date:
         """Return the day it is for the tenant."""
-        return local_day(self.clock.now(), self.zone)
+        return get_local_day(self.clock.now(), self.zone)
 
-    async def kept(self, week: str | None = None) -> WeeklyPlan | None:
+    async def find_plan(self, week: str | None = None) -> WeeklyPlan | None:
         """Return the plan of a week as it stands, this one's if none is named."""
-        name = week_name(monday_named(week)) if week else week_name(self.today())
-        found = await self.store.plan(name)
+        name = format_week(parse_week(week)) if week else format_week(self.today())
+        found = await self.store.find_plan(name)
         return found.plan if found else None
 
-    async def planned(self, week: str | None = None, *, seed: int | None = None) -> WeeklyPlan:
+    async def preview_week(self, week: str | None = None, *, seed: int | None = None) -> WeeklyPlan:
         """Return a week as it would be planned now, without keeping it."""
-        monday = monday_named(week) if week else monday_of(self.today())
-        kept = await self.store.plan(week_name(monday))
-        return await self._anew(kept, monday, seed=seed, now=self.clock.now())
+        monday = parse_week(week) if week else get_monday(self.today())
+        kept = await self.store.find_plan(format_week(monday))
+        return await self._plan_again(kept, monday, seed=seed, now=self.clock.now())
 
     async def generate_weekly_plan(
         self, week: str | None = None, *, seed: int | None = None
@@ -146,64 +150,64 @@ class Touching:
         A week that has begun keeps its budgets, what was handed out and what came of it; the rest
         is planned anew, from another seed if one is given.
         """
-        monday = monday_named(week) if week else monday_of(self.today())
-        for _ in range(ATTEMPTS):
-            kept = await self.store.plan(week_name(monday))
-            plan = await self._anew(kept, monday, seed=seed, now=self.clock.now())
-            if await self.store.put_plan(plan, seen=kept.revision if kept else 0):
+        monday = parse_week(week) if week else get_monday(self.today())
+        for _ in range(MAX_ATTEMPTS):
+            kept = await self.store.find_plan(format_week(monday))
+            plan = await self._plan_again(kept, monday, seed=seed, now=self.clock.now())
+            if await self.store.save_plan(plan, seen=kept.revision if kept else 0):
                 return plan
-        raise _crowded()
+        raise _build_conflict()
 
     async def get_todays_queue(self) -> list[Touch]:
         """Return today's pending touches in time order, and fix their times.
 
         Plans the week if it has no plan yet, and repairs the rest of it from what happened.
         """
-        return await self.of_the_active(pending((await self.todays()).slot))
+        return await self.filter_active(list_pending((await self.load_today()).slot))
 
-    async def todays(self, *, whole_week: bool = True) -> KeptDay:
+    async def load_today(self, *, whole_week: bool = True) -> SavedDay:
         """Return today's slot, its times fixed, of a plan that is made or repaired if need be.
 
         Outcomes change nothing about today, only about the days after: with `whole_week` false
         they can wait. Where nothing is new, only today is read.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             today = self.today()
-            kept = await self.store.day(week_name(today), today)
-            late = kept is None or (whole_week and kept.marked_since)
-            if kept is not None and not late and kept.settled == await self._known(today):
+            kept = await self.store.find_day(format_week(today), today)
+            late = kept is None or (whole_week and kept.has_new_outcomes)
+            if kept is not None and not late and kept.basis == await self._compute_basis(today):
                 return kept
-            await self.current()
-        raise _crowded()
+            await self.ensure_plan()
+        raise _build_conflict()
 
-    async def of_the_active(self, touches: list[Touch]) -> list[Touch]:
+    async def filter_active(self, touches: list[Touch]) -> list[Touch]:
         """Return those of touches whose profiles are active now."""
-        return of_the_active(
-            touches, await self.store.some_profiles([touch.url for touch in touches])
+        return filter_active(
+            touches, await self.store.find_profiles([touch.url for touch in touches])
         )
 
-    async def current(self) -> KeptPlan:
+    async def ensure_plan(self) -> SavedWeek:
         """Return this week's plan: made if there was none, repaired, today's times fixed."""
-        from stoker.touches.planner import handed_over
+        from stoker.touches.planner import mark_handed_out
 
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             now = self.clock.now()
-            today = local_day(now, self.zone)
+            today = get_local_day(now, self.zone)
             # Read before the profiles are: what is put after that makes this plan out of date.
-            settled = await self._known(today)
-            kept = await self.store.plan(week_name(today))
-            monday = monday_of(today)
+            settled = await self._compute_basis(today)
+            kept = await self.store.find_plan(format_week(today))
+            monday = get_monday(today)
             plan = await (
-                self._repaired(kept, now=now) if kept else self._anew(None, monday, now=now)
+                self._replan(kept, now=now) if kept else self._plan_again(None, monday, now=now)
             )
-            plan = handed_over(plan, day=today, at=now)
-            if kept is not None and plan == kept.plan and kept.settled == settled:
+            plan = mark_handed_out(plan, day=today, at=now)
+            if kept is not None and plan == kept.plan and kept.basis == settled:
                 return kept
             seen = kept.revision if kept else 0
-            if await self.store.put_plan(plan, seen=seen, settled=settled):
-                handed = kept.handed if kept else {}
-                return KeptPlan(plan=plan, revision=seen + 1, handed=handed, settled=settled)
-        raise _crowded()
+            if await self.store.save_plan(plan, seen=seen, settled=settled):
+                handed = kept.deliveries if kept else {}
+                return SavedWeek(plan=plan, revision=seen + 1, deliveries=handed, basis=settled)
+        raise _build_conflict()
 
     async def mark_outcome(self, url: str, outcome: str) -> bool:
         """Record what came of a touch; False when that was known. Twice is once.
@@ -211,63 +215,67 @@ class Touching:
         It is the latest touch of this url up to today, of this week or the last. Raises
         PermanentError, with nothing changed, when there is none or the outcome is no outcome.
         """
-        said, url = outcome_named(outcome), profile_url(url)
+        said, url = parse_outcome(outcome), normalize_profile_url(url)
         now = self.clock.now()
-        today = local_day(now, self.zone)
-        weeks = [week_name(today), week_name(today - timedelta(days=7))]
-        touch = spoken_of(await self.store.touches_of(url, weeks=weeks), url, today=today)
-        word = Marked(url=url, day=touch.day, outcome=Outcome(said), marked_at=now)
-        names = windows(now, zone=self.zone)
-        return await self.store.mark(week_name(touch.day), word, counters=list(names.values()))
+        today = get_local_day(now, self.zone)
+        weeks = [format_week(today), format_week(today - timedelta(days=7))]
+        touch = get_latest_touch(await self.store.list_touches(url, weeks=weeks), url, today=today)
+        word = OutcomeMark(url=url, day=touch.day, outcome=TouchOutcome(said), marked_at=now)
+        names = get_window_names(now, zone=self.zone)
+        return await self.store.record_outcome(
+            format_week(touch.day), word, counters=list(names.values())
+        )
 
-    async def people(self) -> list[Profile]:
+    async def list_profiles(self) -> list[Profile]:
         """Return all profiles, whatever their status."""
         found: list[Profile] = []
-        while page := await self.store.profiles(
-            after=found[-1].url if found else "", limit=PROFILES_A_PAGE
+        while page := await self.store.list_profiles(
+            after=found[-1].url if found else "", limit=PROFILE_PAGE_SIZE
         ):
             found += page
         return found
 
-    async def success_rate(self, *, usual: float) -> float:
+    async def compute_success_rate(self, *, usual: float) -> float:
         """Return the share of recent touches that were made; what is usual, while few were."""
-        marks = await self.store.marks(since=self.today() - MEASURED_OVER)
-        return success_rate(marks, usual=usual)
+        marks = await self.store.list_outcomes(since=self.today() - MEASURE_PERIOD)
+        return compute_success_rate(marks, usual=usual)
 
-    async def certified(self, *, usual: float, runs: int) -> Certificate:
+    async def compute_certificate(self, *, usual: float, runs: int) -> Certificate:
         """Return what can be promised from this Monday on, at the success rate that was measured.
 
         While too few touches were made to tell, `usual` is taken for it.
         """
-        from stoker.touches.coverage import certified
+        from stoker.touches.coverage import compute_certificate
 
-        monday = monday_of(self.today())
-        return certified(
-            await self.people(),
+        monday = get_monday(self.today())
+        return compute_certificate(
+            await self.list_profiles(),
             monday=monday,
             rule=self.rule,
-            seed=seed_of(self.tenant, week_name(monday)),
+            seed=derive_seed(self.tenant, format_week(monday)),
             zone=self.zone,
-            success_rate=await self.success_rate(usual=usual),
+            success_rate=await self.compute_success_rate(usual=usual),
             runs=runs,
-            appeals=await self._appeals(),
+            appeals=await self._load_appeals(),
         )
 
-    async def _known(self, today: date) -> Settled:
+    async def _compute_basis(self, today: date) -> PlanBasis:
         by = blake2b(repr((self.rule, self.zone)).encode(), digest_size=8).hexdigest()
-        return Settled(on=today, roster=await self.store.roster(), rule=by)
+        return PlanBasis(
+            on=today, profiles_version=await self.store.get_profiles_version(), rule_digest=by
+        )
 
-    async def _appeals(self) -> Mapping[str, float]:
-        if self._reads_appeals is None or not self.rule.appeal_factor:
+    async def _load_appeals(self) -> Mapping[str, float]:
+        if self._read_appeals is None or not self.rule.appeal_factor:
             return {}
-        return await self._reads_appeals()
+        return await self._read_appeals()
 
-    async def _made(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
-        from stoker.touches.planner import plan_week, repaired
+    async def _plan_new(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
+        from stoker.touches.planner import plan_week, replan_week
 
-        drawn = seed_of(self.tenant, week_name(monday)) if seed is None else seed
-        people, appeals = await self.people(), await self._appeals()
-        with without_collecting():
+        drawn = derive_seed(self.tenant, format_week(monday)) if seed is None else seed
+        people, appeals = await self.list_profiles(), await self._load_appeals()
+        with pause_garbage_collection():
             plan = plan_week(
                 people,
                 monday=monday,
@@ -277,33 +285,33 @@ class Touching:
                 created_at=now,
                 appeals=appeals,
             )
-            today = local_day(now, self.zone)
+            today = get_local_day(now, self.zone)
             if not plan.monday <= today <= plan.days[-1].day:
                 return plan
-            late = begun(plan, today=today)
-            return repaired(late, people, [], rule=self.rule, now=now, appeals=appeals)
+            late = remove_past_touches(plan, today=today)
+            return replan_week(late, people, [], rule=self.rule, now=now, appeals=appeals)
 
-    async def _anew(
-        self, kept: KeptPlan | None, monday: date, *, now: datetime, seed: int | None = None
+    async def _plan_again(
+        self, kept: SavedWeek | None, monday: date, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
         if kept is not None and has_begun(kept.plan):
-            return await self._repaired(kept, now=now, seed=seed)
-        return await self._made(monday, seed=seed, now=now)
+            return await self._replan(kept, now=now, seed=seed)
+        return await self._plan_new(monday, seed=seed, now=now)
 
-    async def _repaired(
-        self, kept: KeptPlan, *, now: datetime, seed: int | None = None
+    async def _replan(
+        self, kept: SavedWeek, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
-        from stoker.touches.planner import repaired
+        from stoker.touches.planner import replan_week
 
         plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
-        marks = await self.store.marks(since=plan.monday)
-        people, appeals = await self.people(), await self._appeals()
-        with without_collecting():
-            return repaired(plan, people, marks, rule=self.rule, now=now, appeals=appeals)
+        marks = await self.store.list_outcomes(since=plan.monday)
+        people, appeals = await self.list_profiles(), await self._load_appeals()
+        with pause_garbage_collection():
+            return replan_week(plan, people, marks, rule=self.rule, now=now, appeals=appeals)
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Make many values without a look for garbage: there is none, all of them are kept.
 
     Of a million profiles every third second would go into looking.
@@ -317,5 +325,5 @@ def without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _crowded() -> ConflictError:
+def _build_conflict() -> ConflictError:
     return ConflictError("others keep changing this week's plan; nothing was changed, try again")

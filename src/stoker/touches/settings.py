@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.fields import (
+    LOCAL_TIME,
     PATH,
     TEXT,
-    WALL_TIME,
-    Kind,
+    FieldType,
     choice,
     integer,
     number,
@@ -29,16 +29,16 @@ from stoker.http.fields import BASE_URL
 if TYPE_CHECKING:
     from stoker.touches.model import PlanRule
 
-_A_LOT = 10_000_000
+_MAX_NUMBER = 10_000_000
 
 _DAYS = frozenset("1234567")
 
 _HOURS = re.compile(r"([0-9]{1,2})-([0-9]{1,2}) ([0-9]{1,4}(?:\.[0-9]{1,4})?)")
 
-USUAL_RATES = "9-10 0.6, 10-12 1.3, 12-13 0.8, 13-15 1.2, 15-17 0.7, 17-18 0.4"
+DEFAULT_RATES = "9-10 0.6, 10-12 1.3, 12-13 0.8, 13-15 1.2, 15-17 0.7, 17-18 0.4"
 
 
-def hourly_rates(text: str) -> list[tuple[int, int, float]]:
+def parse_hourly_rates(text: str) -> list[tuple[int, int, float]]:
     """Return stretches of a day, from one hour to another, each with its rate; or ValueError."""
     stretches: list[tuple[int, int, float]] = []
     taken: set[int] = set()
@@ -57,21 +57,21 @@ def hourly_rates(text: str) -> list[tuple[int, int, float]]:
     return stretches
 
 
-def _rates(given: Any, typed: bool) -> str:
+def _parse_rates(given: Any, typed: bool) -> str:
     if not isinstance(given, str):
         raise ValueError("wrong type")  # noqa: TRY004 - to the reader of a setting it is a value
-    hourly_rates(given)
+    parse_hourly_rates(given)
     return ", ".join(" ".join(part.split()) for part in given.split(","))
 
 
-RATES = Kind(
+RATES = FieldType(
     name="rates by hour",
-    allowed=f"hours and their rates, e.g. {USUAL_RATES}; not all of them 0",
-    read=_rates,
+    allowed=f"hours and their rates, e.g. {DEFAULT_RATES}; not all of them 0",
+    read=_parse_rates,
 )
 
 
-def _weekdays(given: Any, typed: bool) -> str:
+def _parse_weekdays(given: Any, typed: bool) -> str:
     if not isinstance(given, str):
         raise ValueError("wrong type")  # noqa: TRY004 - as above
     days = [part.strip() for part in given.split(",")]
@@ -80,30 +80,30 @@ def _weekdays(given: Any, typed: bool) -> str:
     return ",".join(sorted(days))
 
 
-WEEKDAYS = Kind(
+WEEKDAYS = FieldType(
     name="days of the week",
     allowed="days separated by commas, 1 (Monday) to 7 (Sunday), e.g. 1,2,3,4,5",
-    read=_weekdays,
+    read=_parse_weekdays,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
+class TouchSettings:
     """Whom to stay in touch with: how often, at which hours, and where due touches go."""
 
-    weekly_target: int = _each(integer(0, _A_LOT), 80, "Touches planned in a week.")
-    weekly_cap: int = _each(integer(0, _A_LOT), 80, "Touches done in a week at most.")
-    daily_mean: float = _each(number(0, _A_LOT), 12.0, "Touches a day, on average.")
-    daily_std: float = _each(number(0, _A_LOT), 4.0, "How much days differ from each other.")
-    daily_min: int = _each(integer(0, _A_LOT), 5, "Touches planned on a day at least.")
-    daily_max: int = _each(integer(0, _A_LOT), 20, "Touches planned on a day at most.")
-    daily_cap: int = _each(integer(0, _A_LOT), 20, "Touches done on a day at most.")
-    hourly_cap: int = _each(integer(0, _A_LOT), 5, "Touches done in an hour at most.")
+    weekly_target: int = _each(integer(0, _MAX_NUMBER), 80, "Touches planned in a week.")
+    weekly_cap: int = _each(integer(0, _MAX_NUMBER), 80, "Touches done in a week at most.")
+    daily_mean: float = _each(number(0, _MAX_NUMBER), 12.0, "Touches a day, on average.")
+    daily_std: float = _each(number(0, _MAX_NUMBER), 4.0, "How much days differ from each other.")
+    daily_min: int = _each(integer(0, _MAX_NUMBER), 5, "Touches planned on a day at least.")
+    daily_max: int = _each(integer(0, _MAX_NUMBER), 20, "Touches planned on a day at most.")
+    daily_cap: int = _each(integer(0, _MAX_NUMBER), 20, "Touches done on a day at most.")
+    hourly_cap: int = _each(integer(0, _MAX_NUMBER), 5, "Touches done in an hour at most.")
     force_after_days: int = _each(
         integer(0, 3650), 12, "Who was not touched for more days than this comes first."
     )
     force_most: int = _each(
-        integer(0, _A_LOT), 5, "How many come first on a day at most, while time allows."
+        integer(0, _MAX_NUMBER), 5, "How many come first on a day at most, while time allows."
     )
     coverage_days: int = _each(integer(1, 3650), 14, "Nobody should wait longer than so many days.")
     pressing_days: int = _each(
@@ -120,10 +120,10 @@ class Touches:
         1.0,
         "How much likelier, at equal waits, the best lead is drawn: 1 is 100 %.",
     )
-    opens: time = _each(WALL_TIME, time(9), "When a day's touches may begin.")
-    closes: time = _each(WALL_TIME, time(18), "When a day's touches are over.")
+    opens: time = _each(LOCAL_TIME, time(9), "When a day's touches may begin.")
+    closes: time = _each(LOCAL_TIME, time(18), "When a day's touches are over.")
     weekdays: str = _each(WEEKDAYS, "1,2,3,4,5,6,7", "The days that have touches.")
-    rates: str = _each(RATES, USUAL_RATES, "How touches spread over the hours of a day.")
+    rates: str = _each(RATES, DEFAULT_RATES, "How touches spread over the hours of a day.")
     min_gap_minutes: float = _each(
         number(0, 600), 3.0, "Minutes between one touch and the next at least."
     )
@@ -156,7 +156,7 @@ class Touches:
         PATH, Path("schedule_state.json"), "The one file of profiles, plans and counters."
     )
 
-    def rule(self) -> PlanRule:
+    def build_plan_rule(self) -> PlanRule:
         """Return the rule a week is planned by. Raises ConfigError when it contradicts itself."""
         from stoker.touches.model import PlanRule, Rate
 
@@ -183,7 +183,7 @@ class Touches:
             weekdays=tuple(int(day) for day in self.weekdays.split(",")),
             rates=tuple(
                 Rate(time(first), time(end % 24), rate)
-                for first, end, rate in hourly_rates(self.rates)
+                for first, end, rate in parse_hourly_rates(self.rates)
             ),
             gap=timedelta(minutes=self.min_gap_minutes),
             jitter=timedelta(minutes=self.jitter_minutes),

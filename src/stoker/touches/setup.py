@@ -10,49 +10,54 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stoker.accounts.model import AccountStore, Dossier
+from stoker.accounts.model import AccountStore, CompanyRecord
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError, TransientError
 from stoker.base.events import Observer
-from stoker.base.types import TenantId, tenant_id
-from stoker.context import Store
-from stoker.files.durable import Disk, Turn
-from stoker.nightly.setup import crm_at
-from stoker.runs.leases import Leaseholder
-from stoker.touches.deliver import ByCrm, ByWebhook, HandedOver, Way, hand_over
-from stoker.touches.delivery import ByFile, Webhook
+from stoker.base.types import TenantId, parse_tenant_id
+from stoker.context import TenantStores
+from stoker.files.durable import Disk, FileLock
+from stoker.nightly.setup import open_crm
+from stoker.runs.leases import LeaseHolder
+from stoker.touches.deliver import Channel, CrmChannel, DeliveryResult, WebhookChannel, deliver_due
+from stoker.touches.delivery import FileChannel, Webhook
 from stoker.touches.model import PlanRule
-from stoker.touches.profiles import ProfilesRead, appeals_of, profiles_of
-from stoker.touches.service import Appeals, Touching
+from stoker.touches.profiles import ParsedProfiles, compute_appeals, leads_to_profiles
+from stoker.touches.service import ReadAppeals, TouchService
 from stoker.touches.state_file import TouchStateFile
 from stoker.touches.sync_api import Scheduler
 
 if TYPE_CHECKING:
-    from stoker.connectors import Connectors
+    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
-DOSSIERS_A_PAGE = 200
+RECORD_PAGE_SIZE = 200
 
 LEASE_LENGTH = timedelta(seconds=30)
 
-_Result = TypeVar("_Result")
+_ResultT = TypeVar("_ResultT")
 
 
-def touching_for(
-    store: Store, *, own: Settings, clock: Clock, directory: Path, report: Callable[[str], None]
-) -> Touching:
+def build_touch_service(
+    store: TenantStores,
+    *,
+    own: Settings,
+    clock: Clock,
+    directory: Path,
+    report: Callable[[str], None],
+) -> TouchService:
     """Return a tenant's touches: in its store, or in the one file its settings name."""
     said = own.touches
     touches = store.touches
-    appeals: Appeals | None = partial(lead_appeals, store, least=own.score.min_export)
+    appeals: ReadAppeals | None = partial(read_lead_appeals, store, least=own.score.min_export)
     if said.state == "file":
         appeals = None  # there is no store that would know leads
         touches = TouchStateFile(
             directory / said.state_file, tenant=store.tenant, now=clock.now, report=report
         )
-    return Touching(
+    return TouchService(
         touches,
-        rule=said.rule(),
+        rule=said.build_plan_rule(),
         zone=own.scheduling.timezone,
         clock=clock,
         tenant=store.tenant,
@@ -70,12 +75,14 @@ def scheduler_in_file(
     clock: Clock | None = None,
 ) -> Scheduler:
     """Return touches for a script that has no store: everything is in this one file."""
-    told, name = clock or SystemClock(), tenant_id(tenant)
+    told, name = clock or SystemClock(), parse_tenant_id(tenant)
     file = TouchStateFile(path, tenant=name, now=told.now, report=report)
-    return Scheduler(Touching(file, rule=rule or PlanRule(), zone=zone, clock=told, tenant=name))
+    return Scheduler(
+        TouchService(file, rule=rule or PlanRule(), zone=zone, clock=told, tenant=name)
+    )
 
 
-def why_none_leave(own: Settings) -> str:
+def find_missing_settings(own: Settings) -> str:
     """Say which settings a tenant's way for touches lacks; empty when it has all it needs.
 
     An Odoo that the tenant named itself stands in the store and is not asked for here.
@@ -90,21 +97,23 @@ def why_none_leave(own: Settings) -> str:
     return ""
 
 
-async def way_for(store: Store, *, own: Settings, connectors: Connectors, directory: Path) -> Way:
+async def open_channel(
+    store: TenantStores, *, own: Settings, connectors: VendorFactory, directory: Path
+) -> Channel:
     """Return the way a tenant's touches leave. Raises ConfigError when a setting is missing."""
     said, tenant = own.touches, store.tenant
     if said.way == "file":
-        return ByFile(directory / said.file, tenant=tenant)
+        return FileChannel(directory / said.file, tenant=tenant)
     if said.way == "odoo":
-        crm = crm_at(connectors, tenant, await store.accounts.connection())
-        return ByCrm(crm, tenant=tenant, user=said.odoo_user or "")
-    return ByWebhook(_webhook(own, connectors, tenant), tenant=tenant)
+        crm = open_crm(connectors, tenant, await store.accounts.find_connection())
+        return CrmChannel(crm, tenant=tenant, user=said.odoo_user or "")
+    return WebhookChannel(_open_webhook(own, connectors, tenant), tenant=tenant)
 
 
-async def handed_over(
-    store: Store,
-    touching: Touching,
-    way: Way,
+async def run_delivery(
+    store: TenantStores,
+    touching: TouchService,
+    way: Channel,
     *,
     own: Settings,
     directory: Path,
@@ -112,77 +121,79 @@ async def handed_over(
     observer: Observer,
     limit: int | None = None,
     dry: bool = False,
-) -> HandedOver:
+) -> DeliveryResult:
     """Hand over what is due, one process at a time. Raises TransientError while another does."""
-    work = hand_over(touching, way, chance=random.random, limit=limit, dry=dry)
+    work = deliver_due(touching, way, chance=random.random, limit=limit, dry=dry)
     if own.touches.state == "file":
-        return await _alone_with_file(directory / own.touches.state_file, work)
-    return await _alone(store, work, owner=owner, clock=touching.clock, observer=observer)
+        return await _run_with_file_lock(directory / own.touches.state_file, work)
+    return await _run_with_lease(store, work, owner=owner, clock=touching.clock, observer=observer)
 
 
-async def _alone(
-    store: Store,
-    work: Coroutine[Any, Any, _Result],
+async def _run_with_lease(
+    store: TenantStores,
+    work: Coroutine[Any, Any, _ResultT],
     *,
     owner: str,
     clock: Clock,
     observer: Observer,
-) -> _Result:
-    holder = Leaseholder(owner=owner, clock=clock, observer=observer, length=LEASE_LENGTH)
-    lease = await holder.take(store, "touches", task="touches")
+) -> _ResultT:
+    holder = LeaseHolder(owner=owner, clock=clock, observer=observer, length=LEASE_LENGTH)
+    lease = await holder.acquire(store, "touches", task="touches")
     if lease is None:
         work.close()
-        raise _another(f"{store.tenant}'s touches")
+        raise _build_busy_error(f"{store.tenant}'s touches")
     try:
-        return await holder.while_held(store, lease, work)
+        return await holder.run_while_held(store, lease, work)
     finally:
-        await holder.give_back(store, lease)
+        await holder.release(store, lease)
 
 
-async def _alone_with_file(path: Path, work: Coroutine[Any, Any, _Result]) -> _Result:
+async def _run_with_file_lock(path: Path, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
     # The operating system ends this turn with the process, so no lease has to run out.
-    turn = Turn(path.with_name(f".{path.name}.run.lock"), patience=timedelta(0))
+    turn = FileLock(path.with_name(f".{path.name}.run.lock"), patience=timedelta(0))
     with ExitStack() as held:
         try:
             Disk().make_folder(path.parent)
-            held.enter_context(turn.taken())
+            held.enter_context(turn.acquire())
         except StokerError as error:
             work.close()
             if error.__cause__ is None:
-                raise _another(f"the touches in {path.name}") from error
+                raise _build_busy_error(f"the touches in {path.name}") from error
             raise
         return await work
 
 
-def _another(what: str) -> TransientError:
+def _build_busy_error(what: str) -> TransientError:
     return TransientError(f"another process hands {what} over; nothing was done, try again")
 
 
-async def leads_as_profiles(accounts: AccountStore, *, least: float) -> ProfilesRead:
+async def read_leads_as_profiles(accounts: AccountStore, *, least: float) -> ParsedProfiles:
     """Return a tenant's leads as profiles, those scored at least so much."""
-    return profiles_of([each async for each in _dossiers(accounts, least=least)])
+    return leads_to_profiles([each async for each in _read_leads(accounts, least=least)])
 
 
-async def lead_appeals(store: Store, *, least: float) -> dict[str, float]:
+async def read_lead_appeals(store: TenantStores, *, least: float) -> dict[str, float]:
     """Return the appeal of a tenant's leads by now, by their addresses."""
-    leads = [each async for each in _dossiers(store.accounts, least=least)]
+    leads = [each async for each in _read_leads(store.accounts, least=least)]
     heats = {}
     for lead in leads:
-        if (heat := await store.attention.heat(lead.company.id)) is not None:
+        if (heat := await store.attention.find_heat(lead.company.id)) is not None:
             heats[lead.company.id] = heat.score
-    return appeals_of(leads, heats)
+    return compute_appeals(leads, heats)
 
 
-async def _dossiers(accounts: AccountStore, *, least: float) -> AsyncIterator[Dossier]:
+async def _read_leads(accounts: AccountStore, *, least: float) -> AsyncIterator[CompanyRecord]:
     after = ""
-    while page := await accounts.dossiers(after=after, limit=DOSSIERS_A_PAGE, least=least):
+    while page := await accounts.list_company_records(
+        after=after, limit=RECORD_PAGE_SIZE, least=least
+    ):
         after = page[-1].company.id
         for dossier in page:
             yield dossier
 
 
-def _webhook(own: Settings, connectors: Connectors, tenant: TenantId) -> Webhook:
+def _open_webhook(own: Settings, connectors: VendorFactory, tenant: TenantId) -> Webhook:
     url, secret = own.touches.webhook_url, own.keys.webhook
     if url is None or secret is None:
-        raise ConfigError(f"{tenant}: {why_none_leave(own)}")
+        raise ConfigError(f"{tenant}: {find_missing_settings(own)}")
     return Webhook(connectors.http(), url=url, secret=secret.reveal())

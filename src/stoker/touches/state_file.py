@@ -20,162 +20,166 @@ from typing import Any, TypeVar
 
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import Json, TenantId, tenant_id
-from stoker.db.database import moment, moment_text, optional_moment, optional_moment_text
-from stoker.files.durable import Disk, Turn, meaning
-from stoker.touches.book import TouchBook
-from stoker.touches.export import plan_from_json, plan_json
+from stoker.base.types import Json, TenantId, parse_tenant_id
+from stoker.db.database import from_db_time, from_optional_db_time, to_db_time, to_optional_db_time
+from stoker.files.durable import Disk, FileLock, translate_os_error
+from stoker.touches.book import TouchState
+from stoker.touches.export import parse_plan, plan_to_json
 from stoker.touches.model import (
-    HandOver,
-    KeptDay,
-    KeptPlan,
-    Marked,
-    Outcome,
+    Delivery,
+    OutcomeMark,
+    PlanBasis,
     Profile,
-    ProfilesPut,
+    ProfileCounts,
     ProfileStatus,
-    Settled,
+    SavedDay,
+    SavedWeek,
     Touch,
+    TouchOutcome,
     WeeklyPlan,
 )
 from stoker.touches.row_checks import (
-    kept_counters,
-    kept_handover,
-    kept_mark,
-    kept_plan,
-    kept_profile,
+    validate_counters,
+    validate_delivery,
+    validate_outcome,
+    validate_plan,
+    validate_profile,
 )
 
 
-def book_json(book: TouchBook) -> dict[str, Json]:
+def state_to_json(book: TouchState) -> dict[str, Json]:
     """Return everything in a book as JSON has it."""
     return {
         "counters": {name: book.counters[name] for name in sorted(book.counters)},
         "plans": {
             week: {
                 "revision": revision,
-                "plan": plan_json(plan),
-                "settled": settled_json(*book.settled[week]) if week in book.settled else None,
+                "plan": plan_to_json(plan),
+                "settled": basis_to_json(*book.bases[week]) if week in book.bases else None,
             }
             for week, (plan, revision) in sorted(book.plans.items())
         },
-        "profile_puts": book.puts,
-        "profiles": [_profile_json(book.people[url]) for url in sorted(book.people)],
-        "outcomes": [_mark_json(book.marked[named]) for named in sorted(book.marked)],
-        "handovers": [_handover_json(book.handed[named]) for named in sorted(book.handed)],
+        "profile_puts": book.profiles_version,
+        "profiles": [
+            _profile_to_json(book.profiles_by_url[url]) for url in sorted(book.profiles_by_url)
+        ],
+        "outcomes": [_outcome_to_json(book.outcomes[named]) for named in sorted(book.outcomes)],
+        "handovers": [
+            _delivery_to_json(book.deliveries[named]) for named in sorted(book.deliveries)
+        ],
     }
 
 
-def book_from_json(said: Mapping[str, Any]) -> TouchBook:
+def parse_state(said: Mapping[str, Any]) -> TouchState:
     """Return the book that was written so. Raises ValueError and its kin when it is none."""
-    profiles = [kept_profile(_profile(each)) for each in said["profiles"]]
-    marks = [kept_mark(_mark(each)) for each in said["outcomes"]]
-    left = [kept_handover(_handover(each)) for each in said["handovers"]]
+    profiles = [validate_profile(_parse_profile(each)) for each in said["profiles"]]
+    marks = [validate_outcome(_parse_outcome(each)) for each in said["outcomes"]]
+    left = [validate_delivery(_parse_delivery(each)) for each in said["handovers"]]
     plans = {
-        week: (kept_plan(plan_from_json(each["plan"])), int(each["revision"]))
+        week: (validate_plan(parse_plan(each["plan"])), int(each["revision"]))
         for week, each in said["plans"].items()
     }
     if any(plan.week != week or revision < 1 for week, (plan, revision) in plans.items()):
         raise ValueError("a plan under another week's name")
-    counters = {name: int(said["counters"][name]) for name in kept_counters(said["counters"])}
+    counters = {name: int(said["counters"][name]) for name in validate_counters(said["counters"])}
     if min(counters.values(), default=0) < 0:
         raise ValueError("a counter below nothing")
     # What is missing was not written yet by the first of this format.
     settled = {week: each.get("settled") for week, each in said["plans"].items()}
-    return TouchBook(
-        people={each.url: each for each in profiles},
+    return TouchState(
+        profiles_by_url={each.url: each for each in profiles},
         plans=plans,
-        marked={(each.day, each.url): each for each in marks},
-        handed={(each.day, each.url): each for each in left},
+        outcomes={(each.day, each.url): each for each in marks},
+        deliveries={(each.day, each.url): each for each in left},
         counters=Counter(counters),
-        settled={week: settled_of(each) for week, each in settled.items() if each is not None},
-        puts=int(said.get("profile_puts", 0)),
+        bases={week: parse_basis(each) for week, each in settled.items() if each is not None},
+        profiles_version=int(said.get("profile_puts", 0)),
     )
 
 
-def settled_json(settled: Settled, revision: int) -> Json:
+def basis_to_json(settled: PlanBasis, revision: int) -> Json:
     """Return what a plan was brought in line with, and the revision it had then."""
     return {
         "on": settled.on.isoformat(),
-        "roster": settled.roster,
-        "rule": settled.rule,
+        "roster": settled.profiles_version,
+        "rule": settled.rule_digest,
         "revision": revision,
     }
 
 
-def settled_of(said: Mapping[str, Any]) -> tuple[Settled, int]:
-    """Return what `settled_json` gave."""
-    settled = Settled(
+def parse_basis(said: Mapping[str, Any]) -> tuple[PlanBasis, int]:
+    """Return what `basis_to_json` gave."""
+    settled = PlanBasis(
         on=date.fromisoformat(said["on"]),
-        roster=int(said["roster"]),
-        rule=str(said.get("rule", "")),
+        profiles_version=int(said["roster"]),
+        rule_digest=str(said.get("rule", "")),
     )
     return settled, int(said["revision"])
 
 
-def _profile_json(profile: Profile) -> Json:
+def _profile_to_json(profile: Profile) -> Json:
     return {
         "url": profile.url,
         "name": profile.name,
         "status": profile.status.value,
-        "last_done_at": optional_moment_text(profile.last_done_at),
+        "last_done_at": to_optional_db_time(profile.last_done_at),
     }
 
 
-def _profile(said: Mapping[str, Any]) -> Profile:
+def _parse_profile(said: Mapping[str, Any]) -> Profile:
     return Profile(
         url=said["url"],
         name=said["name"],
         status=ProfileStatus(said["status"]),
-        last_done_at=optional_moment(said["last_done_at"]),
+        last_done_at=from_optional_db_time(said["last_done_at"]),
     )
 
 
-def _mark_json(mark: Marked) -> Json:
+def _outcome_to_json(mark: OutcomeMark) -> Json:
     return {
         "day": mark.day.isoformat(),
         "url": mark.url,
         "outcome": mark.outcome.value,
-        "marked_at": moment_text(mark.marked_at),
+        "marked_at": to_db_time(mark.marked_at),
     }
 
 
-def _mark(said: Mapping[str, Any]) -> Marked:
-    return Marked(
+def _parse_outcome(said: Mapping[str, Any]) -> OutcomeMark:
+    return OutcomeMark(
         day=date.fromisoformat(said["day"]),
         url=said["url"],
-        outcome=Outcome(said["outcome"]),
-        marked_at=moment(said["marked_at"]),
+        outcome=TouchOutcome(said["outcome"]),
+        marked_at=from_db_time(said["marked_at"]),
     )
 
 
-def _handover_json(handed: HandOver) -> Json:
+def _delivery_to_json(handed: Delivery) -> Json:
     return {
         "day": handed.day.isoformat(),
         "url": handed.url,
-        "way": handed.way,
-        "at": moment_text(handed.at),
+        "way": handed.channel,
+        "at": to_db_time(handed.at),
         "refused": handed.refused,
     }
 
 
-def _handover(said: Mapping[str, Any]) -> HandOver:
-    return HandOver(
+def _parse_delivery(said: Mapping[str, Any]) -> Delivery:
+    return Delivery(
         day=date.fromisoformat(said["day"]),
         url=said["url"],
-        way=said["way"],
-        at=moment(said["at"]),
+        channel=said["way"],
+        at=from_db_time(said["at"]),
         refused=said["refused"],
     )
 
 
 FORMAT = 2  # the first, of an earlier product, had no profiles in it
 
-PATIENCE = timedelta(seconds=30)
+LOCK_TIMEOUT = timedelta(seconds=30)
 
-MOST_SET_ASIDE = 1000
+MAX_SET_ASIDE = 1000
 
-_Result = TypeVar("_Result")
+_ResultT = TypeVar("_ResultT")
 
 
 class TouchStateFile:
@@ -191,106 +195,108 @@ class TouchStateFile:
         tenant: TenantId,
         now: Callable[[], datetime],
         report: Callable[[str], None],
-        patience: timedelta = PATIENCE,
+        patience: timedelta = LOCK_TIMEOUT,
         disk: Disk | None = None,
     ) -> None:
         self._path = path
-        self._tenant = tenant_id(tenant)
+        self._tenant = parse_tenant_id(tenant)
         self._now = now
         self._report = report
         self._disk = disk or Disk()
-        self._turn = Turn(path.with_name(f".{path.name}.lock"), patience=patience)
+        self._lock = FileLock(path.with_name(f".{path.name}.lock"), patience=patience)
 
-    async def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
-        return await self._changed(lambda book: book.put_profiles(profiles))
+    async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
+        return await self._write(lambda book: book.save_profiles(profiles))
 
-    async def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
-        return await self._seen(lambda book: book.profiles(after=after, limit=limit))
+    async def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+        return await self._read(lambda book: book.list_profiles(after=after, limit=limit))
 
-    async def plan(self, week: str) -> KeptPlan | None:
-        return await self._seen(lambda book: book.plan(week))
+    async def find_plan(self, week: str) -> SavedWeek | None:
+        return await self._read(lambda book: book.find_plan(week))
 
-    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
-        return await self._seen(lambda book: book.some_profiles(urls))
+    async def find_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        return await self._read(lambda book: book.find_profiles(urls))
 
-    async def roster(self) -> int:
-        return await self._seen(lambda book: book.roster())
+    async def get_profiles_version(self) -> int:
+        return await self._read(lambda book: book.get_profiles_version())
 
-    async def day(self, week: str, day: date) -> KeptDay | None:
-        return await self._seen(lambda book: book.day(week, day))
+    async def find_day(self, week: str, day: date) -> SavedDay | None:
+        return await self._read(lambda book: book.find_day(week, day))
 
-    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
-        return await self._seen(lambda book: book.touches_of(url, weeks=weeks))
+    async def list_touches(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        return await self._read(lambda book: book.list_touches(url, weeks=weeks))
 
-    async def put_plan(
-        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    async def save_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None
     ) -> bool:
-        return await self._changed(lambda book: book.put_plan(plan, seen=seen, settled=settled))
+        return await self._write(lambda book: book.save_plan(plan, seen=seen, settled=settled))
 
-    async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
-        return await self._changed(lambda book: book.mark(week, marked, counters=counters))
+    async def record_outcome(
+        self, week: str, marked: OutcomeMark, *, counters: Sequence[str]
+    ) -> bool:
+        return await self._write(lambda book: book.record_outcome(week, marked, counters=counters))
 
-    async def hand_over(self, week: str, handed: HandOver) -> bool:
-        return await self._changed(lambda book: book.hand_over(week, handed))
+    async def record_delivery(self, week: str, handed: Delivery) -> bool:
+        return await self._write(lambda book: book.record_delivery(week, handed))
 
-    async def still_out(self, *, since: datetime) -> int:
-        return await self._seen(lambda book: book.still_out(since=since))
+    async def count_awaiting_outcome(self, *, since: datetime) -> int:
+        return await self._read(lambda book: book.count_awaiting_outcome(since=since))
 
-    async def marks(self, *, since: date) -> list[Marked]:
-        return await self._seen(lambda book: book.marks(since=since))
+    async def list_outcomes(self, *, since: date) -> list[OutcomeMark]:
+        return await self._read(lambda book: book.list_outcomes(since=since))
 
-    async def count(self, counters: Sequence[str], amount: int) -> None:
-        await self._changed(lambda book: book.count(counters, amount))
+    async def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
+        await self._write(lambda book: book.add_to_counters(counters, amount))
 
-    async def counted(self, counters: Sequence[str]) -> dict[str, int]:
-        return await self._seen(lambda book: book.counted(counters))
+    async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
+        return await self._read(lambda book: book.read_counters(counters))
 
-    async def _seen(self, verb: Callable[[TouchBook], _Result]) -> _Result:
-        return await asyncio.to_thread(partial(self._do, verb, write=False))
+    async def _read(self, verb: Callable[[TouchState], _ResultT]) -> _ResultT:
+        return await asyncio.to_thread(partial(self._run_verb, verb, write=False))
 
-    async def _changed(self, verb: Callable[[TouchBook], _Result]) -> _Result:
-        return await asyncio.to_thread(partial(self._do, verb, write=True))
+    async def _write(self, verb: Callable[[TouchState], _ResultT]) -> _ResultT:
+        return await asyncio.to_thread(partial(self._run_verb, verb, write=True))
 
-    def _do(self, verb: Callable[[TouchBook], _Result], *, write: bool) -> _Result:
+    def _run_verb(self, verb: Callable[[TouchState], _ResultT], *, write: bool) -> _ResultT:
         if not write and not self._path.exists():
-            return verb(TouchBook())  # looking makes nothing
+            return verb(TouchState())  # looking makes nothing
         self._disk.make_folder(self._path.parent)
-        with self._turn.taken():
-            book = self._book()
+        with self._lock.acquire():
+            book = self._load()
             result = verb(book)
             if write:
-                self._disk.replace(self._path, self._bytes(book))
+                self._disk.replace(self._path, self._serialize(book))
         return result
 
-    def _book(self) -> TouchBook:
+    def _load(self) -> TouchState:
         try:
             raw = self._path.read_bytes()
         except FileNotFoundError:
-            return TouchBook()
+            return TouchState()
         except OSError as error:
-            raise meaning(error, self._path) from error
+            raise translate_os_error(error, self._path) from error
         try:
-            said = _read(raw)
+            said = _parse_file(raw)
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            return self._set_aside("damaged")
+            return self._move_aside("damaged")
         if said["format"] > FORMAT:
             raise ConfigError(
                 f"{self._path} was written by a newer Stoker; upgrade Stoker, nothing was changed"
             )
         if said["format"] < FORMAT:
-            return self._set_aside("older")
+            return self._move_aside("older")
         if said.get("tenant") != self._tenant:
             raise ConfigError(
                 f"{self._path} belongs to another tenant than {self._tenant}; give each tenant a "
                 "touches.state_file of its own"
             )
         try:
-            return book_from_json(said)
+            return parse_state(said)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StokerError):
-            return self._set_aside("damaged")
+            return self._move_aside("damaged")
 
-    def _set_aside(self, why: str) -> TouchBook:
-        for number in range(1, MOST_SET_ASIDE):
+    def _move_aside(self, why: str) -> TouchState:
+        for number in range(1, MAX_SET_ASIDE):
             aside = self._path.with_name(f"{self._path.name}.{why}-{number}")
             if not aside.exists():
                 self._disk.move(self._path, aside)
@@ -298,30 +304,30 @@ class TouchStateFile:
                     f"{self._path} is {why} and was set aside as {aside.name}; touches begin anew: "
                     "import the profiles again, counters stand at 0"
                 )
-                return TouchBook()
-        raise ConfigError(f"{self._path} is {why}, like {MOST_SET_ASIDE} before it; look at them")
+                return TouchState()
+        raise ConfigError(f"{self._path} is {why}, like {MAX_SET_ASIDE} before it; look at them")
 
-    def _bytes(self, book: TouchBook) -> bytes:
+    def _serialize(self, book: TouchState) -> bytes:
         said: dict[str, Json] = {
             "format": FORMAT,
             "tenant": self._tenant,
             "saved_at": self._now().isoformat(),
-            **book_json(book),
+            **state_to_json(book),
         }
-        said["digest"] = _digest(said)
+        said["digest"] = _compute_digest(said)
         return json.dumps(said, indent=1, ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
 
-def _read(raw: bytes) -> dict[str, Any]:
+def _parse_file(raw: bytes) -> dict[str, Any]:
     """Return what a file says, as long as it is whole. Raises ValueError and its kin."""
     said = json.loads(raw)
     number = said.get("format", 1)
     if not isinstance(said, dict) or not isinstance(number, int):
         raise TypeError("no state")
-    if number == FORMAT and said.pop("digest") != _digest(said):
+    if number == FORMAT and said.pop("digest") != _compute_digest(said):
         raise ValueError("changed since it was written")
     return {**said, "format": number}
 
 
-def _digest(said: Mapping[str, Json]) -> str:
+def _compute_digest(said: Mapping[str, Json]) -> str:
     return sha256(compact_json(dict(said)).encode()).hexdigest()

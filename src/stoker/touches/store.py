@@ -13,410 +13,423 @@ from typing import Any
 
 from stoker.base.jsontools import compact_json
 from stoker.base.types import TenantId
-from stoker.db.codec import kept_text
+from stoker.db.codec import validate_text
 from stoker.db.database import (
-    SqlDatabase,
+    Database,
     Transaction,
     Value,
-    asked,
-    json_value,
-    moment,
-    moment_text,
+    from_db_json,
+    from_db_time,
+    split_into_batches,
+    to_db_time,
 )
 from stoker.touches.model import (
     DaySlot,
-    HandOver,
-    KeptDay,
-    KeptPlan,
-    Marked,
-    Outcome,
+    Delivery,
+    OutcomeMark,
+    PlanBasis,
     Profile,
-    ProfilesPut,
-    Settled,
+    ProfileCounts,
+    SavedDay,
+    SavedWeek,
     Touch,
+    TouchOutcome,
     WeeklyPlan,
 )
-from stoker.touches.profiles import merged_profile
-from stoker.touches.queue import is_news, monday_named
+from stoker.touches.profiles import merge_profile
+from stoker.touches.queue import is_new_outcome, parse_week
 from stoker.touches.row_checks import (
-    kept_amount,
-    kept_counters,
-    kept_handover,
-    kept_mark,
-    kept_plan,
-    kept_profile,
-    kept_url,
-    kept_week,
-    no_such_touch,
-    oldest_day,
+    build_missing_touch_error,
+    compute_oldest_day,
+    validate_amount,
+    validate_counters,
+    validate_delivery,
+    validate_outcome,
+    validate_plan,
+    validate_profile,
+    validate_profile_url,
+    validate_week,
 )
 from stoker.touches.rows import (
-    MARK,
-    PROFILE,
-    TOUCH,
-    head_json,
-    mark_of,
-    plan_of,
-    profile_of,
-    profile_row,
-    touch_of,
-    touch_row,
+    OUTCOME_COLUMNS,
+    PROFILE_COLUMNS,
+    TOUCH_COLUMNS,
+    build_plan,
+    head_to_json,
+    parse_outcome_row,
+    parse_profile_row,
+    parse_touch_row,
+    profile_to_row,
+    touch_to_row,
 )
-from stoker.touches.state_file import settled_json, settled_of
+from stoker.touches.state_file import basis_to_json, parse_basis
 
-PUTS = "profiles put"  # the counter that says whether profiles have changed
+PROFILES_COUNTER = "profiles put"  # the counter that says whether profiles have changed
 
-LATER = """
+KEEP_LATER_DONE = """
     last_done_at = CASE WHEN touch_profiles.last_done_at IS NULL
             OR {said} > touch_profiles.last_done_at
         THEN {said} ELSE touch_profiles.last_done_at END
 """
 
-PUT_PROFILE = f"""
-INSERT INTO touch_profiles (tenant_id, {PROFILE}) VALUES (?, ?, ?, ?, ?)
+UPSERT_PROFILE = f"""
+INSERT INTO touch_profiles (tenant_id, {PROFILE_COLUMNS}) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, url) DO UPDATE SET name = excluded.name, status = excluded.status,
-{LATER.format(said="excluded.last_done_at")}
+{KEEP_LATER_DONE.format(said="excluded.last_done_at")}
 """
 
-DONE = f"""
-UPDATE touch_profiles SET {LATER.format(said=":at")} WHERE tenant_id = :tenant AND url = :url
+UPDATE_LAST_DONE = f"""
+UPDATE touch_profiles SET {KEEP_LATER_DONE.format(said=":at")} WHERE tenant_id = :tenant AND url =
+:url
 """
 
-SOME_PROFILES = f"""
-SELECT {PROFILE} FROM asked JOIN touch_profiles ON tenant_id = :tenant AND url = asked.id
+SELECT_PROFILES_BY_URL = f"""
+SELECT {PROFILE_COLUMNS} FROM asked JOIN touch_profiles ON tenant_id = :tenant AND url = asked.id
 """
 
-PROFILES = f"""
-SELECT {PROFILE} FROM touch_profiles WHERE tenant_id = :tenant AND url > :after
+SELECT_PROFILES = f"""
+SELECT {PROFILE_COLUMNS} FROM touch_profiles WHERE tenant_id = :tenant AND url > :after
 ORDER BY url LIMIT :limit
 """
 
-HEAD = "SELECT plan, revision FROM touch_plans WHERE tenant_id = :tenant AND week = :week"
+SELECT_HEAD = "SELECT plan, revision FROM touch_plans WHERE tenant_id = :tenant AND week = :week"
 
-NEW_HEAD = """
+INSERT_HEAD = """
 INSERT INTO touch_plans (tenant_id, week, revision, plan) VALUES (:tenant, :week, 1, :plan)
 ON CONFLICT DO NOTHING
 """
 
-NEXT_HEAD = """
+UPDATE_HEAD = """
 UPDATE touch_plans SET revision = revision + 1, plan = :plan
 WHERE tenant_id = :tenant AND week = :week AND revision = :seen
 """
 
-TAKE_WEEK = """
+LOCK_WEEK = """
 UPDATE touch_plans SET revision = revision WHERE tenant_id = :tenant AND week = :week
 """
 
-MOVE_ON = """
+INCREMENT_REVISION = """
 UPDATE touch_plans SET revision = revision + 1 WHERE tenant_id = :tenant AND week = :week
 """
 
-OLD_TOUCHES = "DELETE FROM touches WHERE tenant_id = :tenant AND week = :week AND day = :day"
+DELETE_TOUCHES = "DELETE FROM touches WHERE tenant_id = :tenant AND week = :week AND day = :day"
 
-NEW_TOUCH = f"""
-INSERT INTO touches (tenant_id, week, {TOUCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT_TOUCH = f"""
+INSERT INTO touches (tenant_id, week, {TOUCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-TOUCHES = f"""
-SELECT t.{TOUCH.replace(", ", ", t.")}, o.outcome, h.way, h.at, h.refused FROM touches t
+SELECT_TOUCHES = f"""
+SELECT t.{TOUCH_COLUMNS.replace(", ", ", t.")}, o.outcome, h.way, h.at, h.refused FROM touches t
 LEFT JOIN touch_outcomes o ON o.tenant_id = t.tenant_id AND o.day = t.day AND o.url = t.url
 LEFT JOIN touch_handovers h ON h.tenant_id = t.tenant_id AND h.day = t.day AND h.url = t.url
 WHERE t.tenant_id = :tenant AND t.week = :week
 """
 
-OF_THE_DAY = f"{TOUCHES} AND t.day = :day"
+SELECT_DAY = f"{SELECT_TOUCHES} AND t.day = :day"
 
 # Weeks and days are both listed, so that each is looked up and no week is walked through.
-OF_A_URL = f"""
-SELECT t.{TOUCH.replace(", ", ", t.")}, o.outcome FROM touches t
+SELECT_BY_URL = f"""
+SELECT t.{TOUCH_COLUMNS.replace(", ", ", t.")}, o.outcome FROM touches t
 LEFT JOIN touch_outcomes o ON o.tenant_id = t.tenant_id AND o.day = t.day AND o.url = t.url
 WHERE t.tenant_id = :tenant AND t.week = :week AND t.url = :url
 AND t.day IN (:d0, :d1, :d2, :d3, :d4, :d5, :d6)
 """
 
-ONE_TOUCH = """
+SELECT_TOUCH = """
 SELECT o.outcome, h.at FROM touches t
 LEFT JOIN touch_outcomes o ON o.tenant_id = t.tenant_id AND o.day = t.day AND o.url = t.url
 LEFT JOIN touch_handovers h ON h.tenant_id = t.tenant_id AND h.day = t.day AND h.url = t.url
 WHERE t.tenant_id = :tenant AND t.week = :week AND t.day = :day AND t.url = :url
 """
 
-PUT_OUTCOME = f"""
-INSERT INTO touch_outcomes (tenant_id, {MARK}) VALUES (:tenant, :day, :url, :outcome, :at)
+UPSERT_OUTCOME = f"""
+INSERT INTO touch_outcomes (tenant_id, {OUTCOME_COLUMNS}) VALUES (:tenant, :day, :url, :outcome,
+:at)
 ON CONFLICT (tenant_id, day, url) DO UPDATE SET outcome = excluded.outcome, at = excluded.at
 """
 
-PUT_HANDOVER = """
+INSERT_DELIVERY = """
 INSERT INTO touch_handovers (tenant_id, day, url, way, at, refused)
 VALUES (:tenant, :day, :url, :way, :at, :refused)
 """
 
-STILL_OUT = """
+COUNT_AWAITING = """
 SELECT count(*) FROM touch_handovers h
 LEFT JOIN touch_outcomes o ON o.tenant_id = h.tenant_id AND o.day = h.day AND o.url = h.url
 WHERE h.tenant_id = :tenant AND h.day >= :oldest AND h.at >= :since AND h.refused = ''
 AND o.outcome IS NULL
 """
 
-MARKS = f"""
-SELECT {MARK} FROM touch_outcomes WHERE tenant_id = :tenant AND day >= :since ORDER BY day, url
+SELECT_OUTCOMES = f"""
+SELECT {OUTCOME_COLUMNS} FROM touch_outcomes WHERE tenant_id = :tenant AND day >= :since ORDER BY
+day, url
 """
 
-COUNT = """
+ADD_TO_COUNTER = """
 INSERT INTO touch_counters (tenant_id, name, used) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, name) DO UPDATE SET used = touch_counters.used + excluded.used
 """
 
-COUNTED = """
+SELECT_COUNTERS = """
 SELECT name, used FROM asked JOIN touch_counters ON tenant_id = :tenant AND name = asked.id
 """
 
 
-class SqlTouches:
+class SqlTouchStore:
     """A `TouchStore` in the tables of touches."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def put_profiles(self, profiles: Sequence[Profile]) -> ProfilesPut:
-        kept = [kept_profile(profile) for profile in profiles]
+    async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
+        kept = [validate_profile(profile) for profile in profiles]
         if not kept:
-            return ProfilesPut()
-        return await self._database.write(lambda tx: self._put_profiles(tx, kept))
+            return ProfileCounts()
+        return await self._database.write(lambda tx: self._upsert_profiles(tx, kept))
 
-    async def profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
-        kept_text(after, what="a profile's url")
+    async def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
+        validate_text(after, what="a profile's url")
         rows = await self._database.read(
-            lambda tx: tx.rows(PROFILES, tenant=self._tenant, after=after, limit=limit)
+            lambda tx: tx.query(SELECT_PROFILES, tenant=self._tenant, after=after, limit=limit)
         )
-        return [profile_of(row) for row in rows]
+        return [parse_profile_row(row) for row in rows]
 
-    async def some_profiles(self, urls: Sequence[str]) -> list[Profile]:
-        names = sorted({kept_url(url) for url in urls})
-        found = await self._database.read(lambda tx: self._known(tx, names)) if names else {}
+    async def find_profiles(self, urls: Sequence[str]) -> list[Profile]:
+        names = sorted({validate_profile_url(url) for url in urls})
+        found = (
+            await self._database.read(lambda tx: self._select_profiles(tx, names)) if names else {}
+        )
         return [found[url] for url in names if url in found]
 
-    async def roster(self) -> int:
-        return await self._database.read(lambda tx: self._counted(tx, [PUTS]).get(PUTS, 0))
-
-    async def plan(self, week: str) -> KeptPlan | None:
-        values: dict[str, Value] = {"tenant": self._tenant, "week": kept_week(week)}
-
-        def look(tx: Transaction) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-            head = tx.rows(HEAD, **values)
-            return head, tx.rows(TOUCHES, **values) if head else []
-
-        found, rows = await self._database.read(look)
-        if not found:
-            return None
-        [(said, revision)] = found
-        head = json_value(said)
-        touches = [touch_of(row[:-3]) for row in rows]
-        settled, then = _settled(head)
-        return KeptPlan(
-            plan=plan_of(head, touches),
-            revision=revision,
-            handed=_handed(touches, rows),
-            settled=settled if then == revision else None,
+    async def get_profiles_version(self) -> int:
+        return await self._database.read(
+            lambda tx: self._select_counters(tx, [PROFILES_COUNTER]).get(PROFILES_COUNTER, 0)
         )
 
-    async def day(self, week: str, day: date) -> KeptDay | None:
-        values: dict[str, Value] = {"tenant": self._tenant, "week": kept_week(week)}
+    async def find_plan(self, week: str) -> SavedWeek | None:
+        values: dict[str, Value] = {"tenant": self._tenant, "week": validate_week(week)}
 
         def look(tx: Transaction) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-            head = tx.rows(HEAD, **values)
-            return head, tx.rows(OF_THE_DAY, day=day.isoformat(), **values) if head else []
+            head = tx.query(SELECT_HEAD, **values)
+            return head, tx.query(SELECT_TOUCHES, **values) if head else []
 
         found, rows = await self._database.read(look)
         if not found:
             return None
         [(said, revision)] = found
-        head = json_value(said)
-        touches = [touch_of(row[:-3]) for row in rows]
-        slot = plan_of(head, touches).slot(day)
+        head = from_db_json(said)
+        touches = [parse_touch_row(row[:-3]) for row in rows]
+        settled, then = _parse_head_basis(head)
+        return SavedWeek(
+            plan=build_plan(head, touches),
+            revision=revision,
+            deliveries=_parse_deliveries(touches, rows),
+            basis=settled if then == revision else None,
+        )
+
+    async def find_day(self, week: str, day: date) -> SavedDay | None:
+        values: dict[str, Value] = {"tenant": self._tenant, "week": validate_week(week)}
+
+        def look(tx: Transaction) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+            head = tx.query(SELECT_HEAD, **values)
+            return head, tx.query(SELECT_DAY, day=day.isoformat(), **values) if head else []
+
+        found, rows = await self._database.read(look)
+        if not found:
+            return None
+        [(said, revision)] = found
+        head = from_db_json(said)
+        touches = [parse_touch_row(row[:-3]) for row in rows]
+        slot = build_plan(head, touches).slot(day)
         if slot is None:
             return None
-        settled, then = _settled(head)
-        return KeptDay(
+        settled, then = _parse_head_basis(head)
+        return SavedDay(
             slot=slot,
-            handed={url: each for (_, url), each in _handed(touches, rows).items()},
-            settled=settled,
-            marked_since=settled is not None and then != revision,
+            deliveries={url: each for (_, url), each in _parse_deliveries(touches, rows).items()},
+            basis=settled,
+            has_new_outcomes=settled is not None and then != revision,
         )
 
-    async def touches_of(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
-        kept_url(url)
-        names = sorted({kept_week(week) for week in weeks})
+    async def list_touches(self, url: str, *, weeks: Sequence[str]) -> list[Touch]:
+        validate_profile_url(url)
+        names = sorted({validate_week(week) for week in weeks})
 
         def look(tx: Transaction) -> list[Touch]:
             found = []
             for week in names:
-                monday = monday_named(week)
+                monday = parse_week(week)
                 days: dict[str, Value] = {
                     f"d{n}": (monday + timedelta(days=n)).isoformat() for n in range(7)
                 }
-                rows = tx.rows(OF_A_URL, tenant=self._tenant, week=week, url=url, **days)
-                found += [touch_of(row) for row in rows]
+                rows = tx.query(SELECT_BY_URL, tenant=self._tenant, week=week, url=url, **days)
+                found += [parse_touch_row(row) for row in rows]
             return sorted(found, key=lambda touch: touch.day)
 
         return await self._database.read(look)
 
-    async def put_plan(
-        self, plan: WeeklyPlan, *, seen: int, settled: Settled | None = None
+    async def save_plan(
+        self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None
     ) -> bool:
-        kept = kept_plan(plan)
+        kept = validate_plan(plan)
         values: dict[str, Value] = {"tenant": self._tenant, "week": kept.week}
-        digests = {slot.day.isoformat(): self._digest(kept.week, slot) for slot in kept.days}
-        told = settled_json(settled, seen + 1) if settled else None
-        head = compact_json({**head_json(kept), "digests": {**digests}, "settled": told})
+        digests = {
+            slot.day.isoformat(): self._compute_digest(kept.week, slot) for slot in kept.days
+        }
+        told = basis_to_json(settled, seen + 1) if settled else None
+        head = compact_json({**head_to_json(kept), "digests": {**digests}, "settled": told})
 
         def put(tx: Transaction) -> bool:
-            tx.change(TAKE_WEEK, **values)
-            before = tx.rows(HEAD, **values)
+            tx.execute(LOCK_WEEK, **values)
+            before = tx.query(SELECT_HEAD, **values)
             if seen:
-                won = tx.change(NEXT_HEAD, plan=head, seen=seen, **values)
+                won = tx.execute(UPDATE_HEAD, plan=head, seen=seen, **values)
             else:
-                won = tx.change(NEW_HEAD, plan=head, **values)
+                won = tx.execute(INSERT_HEAD, plan=head, **values)
             if not won:
                 return False
             # A repair leaves most days as they were; those are not written again.
-            known = json_value(before[0][0]).get("digests", {}) if before else {}
+            known = from_db_json(before[0][0]).get("digests", {}) if before else {}
             for slot in kept.days:
                 day = slot.day.isoformat()
                 if known.get(day) != digests[day]:
-                    tx.change(OLD_TOUCHES, day=day, **values)
-                    tx.change_many(NEW_TOUCH, self._rows(kept.week, slot))
+                    tx.execute(DELETE_TOUCHES, day=day, **values)
+                    tx.execute_many(INSERT_TOUCH, self._to_rows(kept.week, slot))
             return True
 
         return await self._database.write(put)
 
-    async def mark(self, week: str, marked: Marked, *, counters: Sequence[str]) -> bool:
-        kept_week(week)
-        marked, names = kept_mark(marked), kept_counters(counters)
-        at = moment_text(marked.marked_at)
+    async def record_outcome(
+        self, week: str, marked: OutcomeMark, *, counters: Sequence[str]
+    ) -> bool:
+        validate_week(week)
+        marked, names = validate_outcome(marked), validate_counters(counters)
+        at = to_db_time(marked.marked_at)
 
         def mark(tx: Transaction) -> bool:
-            known, _ = self._taken(tx, week, marked.day, marked.url)
-            if not is_news(None if known is None else Outcome(known), marked):
+            known, _ = self._lock_touch(tx, week, marked.day, marked.url)
+            if not is_new_outcome(None if known is None else TouchOutcome(known), marked):
                 return False
             touch: dict[str, Value] = {"day": marked.day.isoformat(), "url": marked.url}
-            tx.change(PUT_OUTCOME, tenant=self._tenant, outcome=marked.outcome, at=at, **touch)
-            if marked.outcome.counts:
-                tx.change_many(COUNT, [(self._tenant, name, 1) for name in names])
-                tx.change(DONE, tenant=self._tenant, url=marked.url, at=at)
-            tx.change(MOVE_ON, tenant=self._tenant, week=week)
+            tx.execute(UPSERT_OUTCOME, tenant=self._tenant, outcome=marked.outcome, at=at, **touch)
+            if marked.outcome.is_counted:
+                tx.execute_many(ADD_TO_COUNTER, [(self._tenant, name, 1) for name in names])
+                tx.execute(UPDATE_LAST_DONE, tenant=self._tenant, url=marked.url, at=at)
+            tx.execute(INCREMENT_REVISION, tenant=self._tenant, week=week)
             return True
 
         return await self._database.write(mark)
 
-    async def hand_over(self, week: str, handed: HandOver) -> bool:
-        kept_week(week)
-        handed = kept_handover(handed)
+    async def record_delivery(self, week: str, handed: Delivery) -> bool:
+        validate_week(week)
+        handed = validate_delivery(handed)
 
         def hand_over(tx: Transaction) -> bool:
-            if any(self._taken(tx, week, handed.day, handed.url)):
+            if any(self._lock_touch(tx, week, handed.day, handed.url)):
                 return False
-            tx.change(
-                PUT_HANDOVER,
+            tx.execute(
+                INSERT_DELIVERY,
                 tenant=self._tenant,
                 day=handed.day.isoformat(),
                 url=handed.url,
-                way=handed.way,
-                at=moment_text(handed.at),
+                way=handed.channel,
+                at=to_db_time(handed.at),
                 refused=handed.refused,
             )
             return True
 
         return await self._database.write(hand_over)
 
-    async def still_out(self, *, since: datetime) -> int:
-        oldest, at = oldest_day(since).isoformat(), moment_text(since)
+    async def count_awaiting_outcome(self, *, since: datetime) -> int:
+        oldest, at = compute_oldest_day(since).isoformat(), to_db_time(since)
         rows = await self._database.read(
-            lambda tx: tx.rows(STILL_OUT, tenant=self._tenant, oldest=oldest, since=at)
+            lambda tx: tx.query(COUNT_AWAITING, tenant=self._tenant, oldest=oldest, since=at)
         )
         return int(rows[0][0])
 
-    async def marks(self, *, since: date) -> list[Marked]:
+    async def list_outcomes(self, *, since: date) -> list[OutcomeMark]:
         rows = await self._database.read(
-            lambda tx: tx.rows(MARKS, tenant=self._tenant, since=since.isoformat())
+            lambda tx: tx.query(SELECT_OUTCOMES, tenant=self._tenant, since=since.isoformat())
         )
-        return [mark_of(row) for row in rows]
+        return [parse_outcome_row(row) for row in rows]
 
-    async def count(self, counters: Sequence[str], amount: int) -> None:
-        grown = kept_amount(amount)
-        rows = [(self._tenant, name, grown) for name in kept_counters(counters)]
+    async def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
+        grown = validate_amount(amount)
+        rows = [(self._tenant, name, grown) for name in validate_counters(counters)]
         if rows:
-            await self._database.write(lambda tx: tx.change_many(COUNT, rows))
+            await self._database.write(lambda tx: tx.execute_many(ADD_TO_COUNTER, rows))
 
-    async def counted(self, counters: Sequence[str]) -> dict[str, int]:
-        names = kept_counters(counters)
+    async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
+        names = validate_counters(counters)
 
-        found = await self._database.read(lambda tx: self._counted(tx, names)) if names else {}
+        found = (
+            await self._database.read(lambda tx: self._select_counters(tx, names)) if names else {}
+        )
         return {name: found.get(name, 0) for name in names}
 
-    def _counted(self, tx: Transaction, names: Sequence[str]) -> dict[str, int]:
+    def _select_counters(self, tx: Transaction, names: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for query, some in asked(COUNTED, names):
-            found.update(tx.rows(query, tenant=self._tenant, **some))
+        for query, some in split_into_batches(SELECT_COUNTERS, names):
+            found.update(tx.query(query, tenant=self._tenant, **some))
         return found
 
-    def _known(self, tx: Transaction, urls: Sequence[str]) -> dict[str, Profile]:
+    def _select_profiles(self, tx: Transaction, urls: Sequence[str]) -> dict[str, Profile]:
         found: dict[str, Profile] = {}
-        for query, some in asked(SOME_PROFILES, urls):
-            rows = tx.rows(query, tenant=self._tenant, **some)
-            found |= {profile.url: profile for profile in map(profile_of, rows)}
+        for query, some in split_into_batches(SELECT_PROFILES_BY_URL, urls):
+            rows = tx.query(query, tenant=self._tenant, **some)
+            found |= {profile.url: profile for profile in map(parse_profile_row, rows)}
         return found
 
-    def _rows(self, week: str, slot: DaySlot) -> Iterator[tuple[Value, ...]]:
-        return ((self._tenant, week, *touch_row(touch)) for touch in slot.touches)
+    def _to_rows(self, week: str, slot: DaySlot) -> Iterator[tuple[Value, ...]]:
+        return ((self._tenant, week, *touch_to_row(touch)) for touch in slot.touches)
 
-    def _digest(self, week: str, slot: DaySlot) -> str:
+    def _compute_digest(self, week: str, slot: DaySlot) -> str:
         # Row by row: a day may have so many that all of them at once would be felt.
         digest = sha256()
-        for row in self._rows(week, slot):
+        for row in self._to_rows(week, slot):
             digest.update(repr(row).encode())
         return digest.hexdigest()
 
-    def _put_profiles(self, tx: Transaction, profiles: Sequence[Profile]) -> ProfilesPut:
-        known = self._known(tx, sorted({each.url for each in profiles}))
+    def _upsert_profiles(self, tx: Transaction, profiles: Sequence[Profile]) -> ProfileCounts:
+        known = self._select_profiles(tx, sorted({each.url for each in profiles}))
         new = changed = 0
         differing: dict[str, Profile] = {}
         for said in profiles:
             before = known.get(said.url)
-            merged = said if before is None else merged_profile(before, said)
+            merged = said if before is None else merge_profile(before, said)
             new, changed = new + (before is None), changed + (before not in (None, merged))
             if merged != before:
                 differing[said.url] = known[said.url] = merged
-        rows_put = [(self._tenant, *profile_row(differing[url])) for url in sorted(differing)]
-        tx.change_many(PUT_PROFILE, rows_put)
+        rows_put = [(self._tenant, *profile_to_row(differing[url])) for url in sorted(differing)]
+        tx.execute_many(UPSERT_PROFILE, rows_put)
         if rows_put:
-            tx.change_many(COUNT, [(self._tenant, PUTS, 1)])
-        return ProfilesPut(new=new, changed=changed, same=len(profiles) - new - changed)
+            tx.execute_many(ADD_TO_COUNTER, [(self._tenant, PROFILES_COUNTER, 1)])
+        return ProfileCounts(new=new, changed=changed, same=len(profiles) - new - changed)
 
-    def _taken(self, tx: Transaction, week: str, day: date, url: str) -> tuple[Any, Any]:
+    def _lock_touch(self, tx: Transaction, week: str, day: date, url: str) -> tuple[Any, Any]:
         """Take a week for this transaction; return a touch's outcome and when it left."""
-        tx.change(TAKE_WEEK, tenant=self._tenant, week=week)
-        rows = tx.rows(ONE_TOUCH, tenant=self._tenant, week=week, day=day.isoformat(), url=url)
+        tx.execute(LOCK_WEEK, tenant=self._tenant, week=week)
+        rows = tx.query(SELECT_TOUCH, tenant=self._tenant, week=week, day=day.isoformat(), url=url)
         if not rows:
-            raise no_such_touch(week, url)
+            raise build_missing_touch_error(week, url)
         outcome, left_at = rows[0]
         return outcome, left_at
 
 
-def _settled(head: Mapping[str, Any]) -> tuple[Settled | None, int]:
+def _parse_head_basis(head: Mapping[str, Any]) -> tuple[PlanBasis | None, int]:
     """Return what a plan was brought in line with, and the revision it had then."""
     told = head.get("settled")
-    return settled_of(told) if told else (None, 0)
+    return parse_basis(told) if told else (None, 0)
 
 
-def _handed(
+def _parse_deliveries(
     touches: Sequence[Touch], rows: Sequence[tuple[Any, ...]]
-) -> dict[tuple[date, str], HandOver]:
+) -> dict[tuple[date, str], Delivery]:
     """Return those of touches that left, from the ends of their rows."""
     return {
-        (touch.day, touch.url): HandOver(
-            url=touch.url, day=touch.day, way=row[-3], at=moment(row[-2]), refused=row[-1]
+        (touch.day, touch.url): Delivery(
+            url=touch.url, day=touch.day, channel=row[-3], at=from_db_time(row[-2]), refused=row[-1]
         )
         for touch, row in zip(touches, rows, strict=True)
         if row[-3] is not None

@@ -1,6 +1,6 @@
 """Touches for programs that do not wait: the same names as plain methods, one call at a time.
 
-A front and nothing else: whatever is decided or kept, `Touching` decides and keeps.
+A front and nothing else: whatever is decided or kept, `TouchService` decides and keeps.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from stoker.touches.model import Touch, WeeklyPlan
-from stoker.touches.service import Touching, TouchStatus
+from stoker.touches.service import TouchService, TouchStatus
 
-_Result = TypeVar("_Result")
+_ResultT = TypeVar("_ResultT")
 
 
 class Scheduler:
     """One tenant's touches for a script. Close it when done; not for code that runs in a loop."""
 
-    def __init__(self, touching: Touching) -> None:
-        self._touching = touching
+    def __init__(self, touching: TouchService) -> None:
+        self._service = touching
         self._runner = asyncio.Runner()
 
     def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
-        return self._done(self._touching.check_limits())
+        return self._run(self._service.check_limits())
 
     def consume(self, amount: int = 1) -> None:
         """Count touches that no plan knows of. One that is marked done counts by itself."""
-        self._done(self._touching.consume(amount))
+        self._run(self._service.consume(amount))
 
     def status(self) -> TouchStatus:
         """Return how touches stand."""
-        return self._done(self._touching.status())
+        return self._run(self._service.status())
 
     def generate_weekly_plan(
         self, week: str | None = None, *, seed: int | None = None
     ) -> WeeklyPlan:
         """Plan a week, this one if none is named, and keep it."""
-        return self._done(self._touching.generate_weekly_plan(week, seed=seed))
+        return self._run(self._service.generate_weekly_plan(week, seed=seed))
 
     def get_todays_queue(self) -> list[Touch]:
         """Return today's pending touches in time order."""
-        return self._done(self._touching.get_todays_queue())
+        return self._run(self._service.get_todays_queue())
 
     def mark_outcome(self, url: str, outcome: str) -> bool:
         """Record what came of a touch; False when that was known."""
-        return self._done(self._touching.mark_outcome(url, outcome))
+        return self._run(self._service.mark_outcome(url, outcome))
 
     def close(self) -> None:
         """Let go. Closing twice is once."""
@@ -64,7 +64,7 @@ class Scheduler:
     ) -> None:
         self.close()
 
-    def _done(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    def _run(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
         return self._runner.run(work)
 
 

@@ -22,24 +22,24 @@ from itertools import pairwise
 
 import numpy as np
 
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
-from stoker.calendar.timezones import zone_named
-from stoker.touches.model import PlanRule, ends_after
-from stoker.touches.random import Chance, Floats, Ints
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
+from stoker.calendar.timezones import get_zone
+from stoker.touches.model import PlanRule, to_day_offset
+from stoker.touches.random import Floats, Ints, RandomStream
 
-SECOND = 1_000_000  # ticks
+TICKS_PER_SECOND = 1_000_000  # ticks
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_TICK = timedelta(microseconds=1)
+_ONE_TICK = timedelta(microseconds=1)
 
 _HOUR = timedelta(hours=1)
 
-_WIDEST = timedelta(hours=26)  # no wall is further from UTC
+_MAX_UTC_OFFSET = timedelta(hours=26)  # no wall is further from UTC
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeSpan:
     """Real time from start until end, in ticks, with one rate, within one hour of counting."""
 
     start: int
@@ -48,37 +48,37 @@ class Stretch:
     hour: int  # same number, same hour
 
 
-def ticks(moment: datetime) -> int:
+def to_ticks(moment: datetime) -> int:
     """Return a moment in ticks."""
-    return (moment - _EPOCH) // _TICK
+    return (moment - _EPOCH) // _ONE_TICK
 
 
-def moment(at: int) -> datetime:
+def from_ticks(at: int) -> datetime:
     """Return the moment of so many ticks, in UTC."""
     return _EPOCH + timedelta(0, 0, at)
 
 
-def open_stretches(day: date, *, rule: PlanRule, zone: str) -> tuple[Stretch, ...]:
+def list_open_spans(day: date, *, rule: PlanRule, zone: str) -> tuple[TimeSpan, ...]:
     """Return when touches may be made that day, in order; none when it has no such time."""
     if day.isoweekday() not in rule.weekdays:
         return ()
     midnight = datetime.combine(day, time(), UTC)
-    pieces = _pieces(day, zone)
+    pieces = _split_by_offset(day, zone)
     found = []
-    for begins, ends, rate in _rated(rule):
+    for begins, ends, rate in _list_rated_hours(rule):
         for starts_at, ends_at, offset in pieces:
             start = max(midnight + begins - offset, starts_at)
             end = min(midnight + ends - offset, ends_at)
             if start < end:
                 # An hour that clocks are set in may be longer or come twice; counters know.
                 usual = len(pieces) == 1
-                hour = begins // _HOUR if usual else ticks(_counted_from(start, zone))
-                found.append(Stretch(ticks(start), ticks(end), rate, hour))
+                hour = begins // _HOUR if usual else to_ticks(_find_counting_hour(start, zone))
+                found.append(TimeSpan(to_ticks(start), to_ticks(end), rate, hour))
     return tuple(sorted(found, key=lambda stretch: stretch.start))
 
 
-def room(
-    stretches: Sequence[Stretch], *, gap: int, cap: int, taken: Mapping[int, int], grain: int
+def count_fitting(
+    stretches: Sequence[TimeSpan], *, gap: int, cap: int, taken: Mapping[int, int], grain: int
 ) -> int:
     """Return how many touches fit, so far apart and at most so many an hour.
 
@@ -98,9 +98,9 @@ def room(
     return fitting
 
 
-def cut(
-    stretches: Iterable[Stretch], *, not_before: int, kept: Sequence[int], gap: int, grain: int
-) -> tuple[Stretch, ...]:
+def cut_spans(
+    stretches: Iterable[TimeSpan], *, not_before: int, kept: Sequence[int], gap: int, grain: int
+) -> tuple[TimeSpan, ...]:
     """Return what is left of stretches from a moment on, the gap around kept times taken out.
 
     Kept times are in order.
@@ -122,10 +122,10 @@ def cut(
     return tuple(left)
 
 
-def _rated(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]]:
-    opens, closes = ends_after(rule.opens, opening=True), ends_after(rule.closes)
+def _list_rated_hours(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]]:
+    opens, closes = to_day_offset(rule.opens, opening=True), to_day_offset(rule.closes)
     rates = [
-        (ends_after(each.begins, opening=True), ends_after(each.ends), each.rate)
+        (to_day_offset(each.begins, opening=True), to_day_offset(each.ends), each.rate)
         for each in rule.rates
     ]
     edges = {opens, closes, *(hour * _HOUR for hour in range(25))}
@@ -141,9 +141,9 @@ def _rated(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]]:
 
 
 @lru_cache(maxsize=512)
-def _pieces(day: date, zone: str) -> tuple[tuple[datetime, datetime, timedelta], ...]:
+def _split_by_offset(day: date, zone: str) -> tuple[tuple[datetime, datetime, timedelta], ...]:
     """Return the day as real time in pieces with one offset each: from, until, wall minus UTC."""
-    wall = zone_named(zone)
+    wall = get_zone(zone)
 
     def offset(at: datetime) -> timedelta:
         return at.astimezone(wall).utcoffset() or timedelta(0)
@@ -151,11 +151,11 @@ def _pieces(day: date, zone: str) -> tuple[tuple[datetime, datetime, timedelta],
     first = datetime.combine(day, time(), UTC)
     looks = [first + _HOUR * hour for hour in range(-26, 51)]
     changes = [
-        _change(before, after, offset)
+        _find_clock_change(before, after, offset)
         for before, after in pairwise(looks)
         if offset(before) != offset(after)
     ]
-    edges = [first - _WIDEST, *changes, first + 2 * _WIDEST]
+    edges = [first - _MAX_UTC_OFFSET, *changes, first + 2 * _MAX_UTC_OFFSET]
     pieces = []
     for start, end in pairwise(edges):
         apart = offset(start)
@@ -166,7 +166,9 @@ def _pieces(day: date, zone: str) -> tuple[tuple[datetime, datetime, timedelta],
     return tuple(pieces)
 
 
-def _change(before: datetime, after: datetime, offset: Callable[[datetime], timedelta]) -> datetime:
+def _find_clock_change(
+    before: datetime, after: datetime, offset: Callable[[datetime], timedelta]
+) -> datetime:
     """Return the first whole second with the later offset."""
     old = offset(before)
     span = int((after - before).total_seconds())
@@ -180,45 +182,47 @@ def _change(before: datetime, after: datetime, offset: Callable[[datetime], time
     return before + timedelta(seconds=high)
 
 
-def _counted_from(at: datetime, zone: str) -> datetime:
-    return window_at(WindowKind.HOUR, at, reset=ResetRule(zone)).start
+def _find_counting_hour(at: datetime, zone: str) -> datetime:
+    return compute_window(WindowKind.HOUR, at, reset=ResetRule(zone)).start
 
 
 _TICK_TIMING = 1e-6  # seconds
 
-_ROUNDS = 40  # of thinning; each accepts a part of what it drew, so one or two are usual
+_MAX_ROUNDS = 40  # of thinning; each accepts a part of what it drew, so one or two are usual
 
 
-def grain_of(rule: PlanRule) -> int:
+def get_grain(rule: PlanRule) -> int:
     """Return the ticks between moments we tell apart: a second, if gaps are whole seconds."""
-    return 1 if gap_of(rule) % SECOND else SECOND
+    return 1 if get_gap(rule) % TICKS_PER_SECOND else TICKS_PER_SECOND
 
 
-def gap_of(rule: PlanRule) -> int:
+def get_gap(rule: PlanRule) -> int:
     """Return the minimum gap in ticks."""
     return round(rule.gap.total_seconds() / _TICK_TIMING)
 
 
-def day_times(
+def draw_day_times(
     number: int,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[TimeSpan],
     *,
     rule: PlanRule,
-    chance: Chance,
+    chance: RandomStream,
     taken: Mapping[int, int] | None = None,
 ) -> Ints:
     """Return so many times in order, or as many as fit; at least the gap apart, all of them open.
 
     `taken` is how many touches an hour already has.
     """
-    gap, grain, used = gap_of(rule), grain_of(rule), taken or {}
-    fitting = room(stretches, gap=gap, cap=rule.hourly_cap, taken=used, grain=grain)
+    gap, grain, used = get_gap(rule), get_grain(rule), taken or {}
+    fitting = count_fitting(stretches, gap=gap, cap=rule.hourly_cap, taken=used, grain=grain)
     number = min(number, fitting)
     if number <= 0:
         return np.zeros(0, np.int64)
-    wished = jittered(thinned(number, stretches, chance=chance), stretches, rule, chance=chance)
+    wished = add_jitter(
+        draw_thinned(number, stretches, chance=chance), stretches, rule, chance=chance
+    )
     wished = np.sort(wished // grain * grain)
-    if (quick := _apart(wished, stretches, gap=gap, grain=grain)) is not None and not used:
+    if (quick := _spread_apart(wished, stretches, gap=gap, grain=grain)) is not None and not used:
         starts = np.array([stretch.start for stretch in stretches])
         hours = np.array([stretch.hour for stretch in stretches])
         where = np.searchsorted(starts, quick, side="right") - 1
@@ -226,52 +230,54 @@ def day_times(
         if each.max() <= rule.hourly_cap:
             return quick
     rooms = {stretch.hour: rule.hourly_cap - used.get(stretch.hour, 0) for stretch in stretches}
-    early = _earliest(wished.tolist(), stretches, rooms, gap=gap)
-    late = _latest(number, stretches, rooms, gap=gap, grain=grain)
+    early = _place_earliest(wished.tolist(), stretches, rooms, gap=gap)
+    late = _place_latest(number, stretches, rooms, gap=gap, grain=grain)
     # Both keep gaps, hours and caps; so does the smaller of the two, place by place.
     return np.minimum(early, late)
 
 
-def thinned(number: int, stretches: Sequence[Stretch], *, chance: Chance) -> Ints:
+def draw_thinned(number: int, stretches: Sequence[TimeSpan], *, chance: RandomStream) -> Ints:
     """Return so many moments of the process, in no order, before anything is moved.
 
     Given how many there are, the moments of such a process are independent of each other, each
     with the rate as its density; so candidates are spread evenly and kept by their rate.
     """
-    starts, ends, rates = _columns(stretches)
+    starts, ends, rates = _to_columns(stretches)
     busiest = float(rates.max())
     share = float(((ends - starts) * rates).sum()) / (float(ends[-1] - starts[0]) * busiest)
     kept: list[Ints] = []
     missing = number
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         tries = int(missing / share * 1.1) + 8
-        at = starts[0] + (chance.some(tries) * (ends[-1] - starts[0])).astype(np.int64)
+        at = starts[0] + (chance.draw(tries) * (ends[-1] - starts[0])).astype(np.int64)
         where = np.searchsorted(starts, at, side="right") - 1
         rate = np.where(at < ends[where], rates[where], 0.0)
-        accepted = at[chance.some(tries) * busiest < rate][:missing]
+        accepted = at[chance.draw(tries) * busiest < rate][:missing]
         kept.append(accepted)
         missing -= len(accepted)
         if not missing:
             return np.concatenate(kept)
     # Hours nearly all closed: the same density, without drawing what would be thrown away.
     weight = np.cumsum((ends - starts) * rates)
-    where = np.searchsorted(weight, chance.some(missing) * weight[-1], side="right")
-    inside = starts[where] + (chance.some(missing) * (ends - starts)[where]).astype(np.int64)
+    where = np.searchsorted(weight, chance.draw(missing) * weight[-1], side="right")
+    inside = starts[where] + (chance.draw(missing) * (ends - starts)[where]).astype(np.int64)
     return np.concatenate([*kept, inside])
 
 
-def jittered(at: Ints, stretches: Sequence[Stretch], rule: PlanRule, *, chance: Chance) -> Ints:
+def add_jitter(
+    at: Ints, stretches: Sequence[TimeSpan], rule: PlanRule, *, chance: RandomStream
+) -> Ints:
     """Return moments moved by up to the jitter, turned back at the ends of the day."""
     reach = rule.jitter.total_seconds() / _TICK_TIMING
     first, last = stretches[0].start, stretches[-1].end - 1
-    moved = at + ((2 * chance.some(len(at)) - 1) * reach).astype(np.int64)
+    moved = at + ((2 * chance.draw(len(at)) - 1) * reach).astype(np.int64)
     # Turned back, not stopped: at an end where all are stopped they would stand in a heap.
     moved = np.where(moved < first, 2 * first - moved, moved)
     moved = np.where(moved > last, 2 * last - moved, moved)
     return np.clip(moved, first, last)
 
 
-def _apart(at: Ints, stretches: Sequence[Stretch], *, gap: int, grain: int) -> Ints | None:
+def _spread_apart(at: Ints, stretches: Sequence[TimeSpan], *, gap: int, grain: int) -> Ints | None:
     """Return the moments moved apart, when the day is one unbroken stretch; otherwise None."""
     pairs = pairwise(stretches)
     if any(one.end != other.start for one, other in pairs):
@@ -281,8 +287,8 @@ def _apart(at: Ints, stretches: Sequence[Stretch], *, gap: int, grain: int) -> I
     return np.minimum(later, stretches[-1].end - grain - steps[::-1])
 
 
-def _earliest(
-    wished: Sequence[int], stretches: Sequence[Stretch], rooms: Mapping[int, int], *, gap: int
+def _place_earliest(
+    wished: Sequence[int], stretches: Sequence[TimeSpan], rooms: Mapping[int, int], *, gap: int
 ) -> Ints:
     """Return each moment as early as it may be, not before it is wished; too late is for ever."""
     found = np.full(len(wished), np.iinfo(np.int64).max)
@@ -303,9 +309,9 @@ def _earliest(
     return found
 
 
-def _latest(
+def _place_latest(
     number: int,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[TimeSpan],
     rooms: Mapping[int, int],
     *,
     gap: int,
@@ -326,7 +332,7 @@ def _latest(
     return found
 
 
-def _columns(stretches: Sequence[Stretch]) -> tuple[Ints, Ints, Floats]:
+def _to_columns(stretches: Sequence[TimeSpan]) -> tuple[Ints, Ints, Floats]:
     starts = np.array([stretch.start for stretch in stretches], np.int64)
     ends = np.array([stretch.end for stretch in stretches], np.int64)
     return starts, ends, np.array([stretch.rate for stretch in stretches])

@@ -18,34 +18,41 @@ from datetime import datetime
 from typing import Any
 
 from stoker.base.jsontools import compact_json
-from stoker.base.types import TenantId, in_utc
-from stoker.crawl.model import PageSeen
-from stoker.crawl.row_checks import LONGEST_SITE, kept_page
-from stoker.db.codec import kept_json, kept_text
-from stoker.db.database import SqlDatabase, Transaction, asked, json_value, moment, moment_text
-from stoker.db.values import kept_name
-from stoker.vendors.model import Kept
+from stoker.base.types import TenantId, to_utc
+from stoker.crawl.model import PageState
+from stoker.crawl.row_checks import MAX_SITE_BYTES, validate_page
+from stoker.db.codec import validate_json, validate_text
+from stoker.db.database import (
+    Database,
+    Transaction,
+    from_db_json,
+    from_db_time,
+    split_into_batches,
+    to_db_time,
+)
+from stoker.db.values import validate_key
+from stoker.vendors.model import CachedAnswer
 
 
-def kept_answer(kept: Kept) -> Kept:
+def validate_answer(kept: CachedAnswer) -> CachedAnswer:
     """Return a paid answer as a store gives it back."""
-    kept_name(kept.key, what="an answer's key")
-    kept_text(kept.connector, what="a connector's name")
+    validate_key(kept.key, what="an answer's key")
+    validate_text(kept.connector, what="a connector's name")
     return replace(
         kept,
-        answer=kept_json(kept.answer, what="an answer"),
-        cost=kept_json(dict(kept.cost), what="an answer's cost"),
-        at=in_utc(kept.at, what="when an answer came"),
-        good_until=in_utc(kept.good_until, what="how long an answer is good"),
+        answer=validate_json(kept.answer, what="an answer"),
+        cost=validate_json(dict(kept.cost), what="an answer's cost"),
+        at=to_utc(kept.at, what="when an answer came"),
+        expires_at=to_utc(kept.expires_at, what="how long an answer is good"),
     )
 
 
-PAGES = """
+SELECT_PAGES = """
 SELECT url, status, etag, last_modified, fingerprint, seen_at, changed_at FROM site_pages
 WHERE tenant_id = :tenant AND site = :site ORDER BY url
 """
 
-REMEMBER = """
+UPSERT_PAGE = """
 INSERT INTO site_pages (tenant_id, site, url, status, etag, last_modified, fingerprint, seen_at,
                         changed_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -55,9 +62,9 @@ ON CONFLICT (tenant_id, site, url) DO UPDATE SET
     changed_at = excluded.changed_at
 """
 
-FORGET_SITE = "DELETE FROM site_pages WHERE tenant_id = :tenant AND site = :site"
+DELETE_SITE = "DELETE FROM site_pages WHERE tenant_id = :tenant AND site = :site"
 
-KEEP = """
+UPSERT_ANSWER = """
 INSERT INTO vendor_answers (tenant_id, key, connector, answer, cost, at, good_until)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, key) DO UPDATE SET
@@ -65,13 +72,13 @@ ON CONFLICT (tenant_id, key) DO UPDATE SET
     at = excluded.at, good_until = excluded.good_until
 """
 
-ANSWERS = """
+SELECT_ANSWERS = """
 SELECT v.key, v.connector, v.answer, v.cost, v.at, v.good_until
 FROM asked JOIN vendor_answers v ON v.tenant_id = :tenant AND v.key = asked.id
 """
 
 # Asked again outside: an answer that was kept anew since it was found to be old stays.
-FORGET_ANSWERS = """
+DELETE_ANSWERS = """
 DELETE FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before AND key IN (
     SELECT key FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before
     ORDER BY good_until, key LIMIT :limit)
@@ -81,19 +88,20 @@ DELETE FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before AN
 class SqlPages:
     """A `PageStore` in the table `site_pages`."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def pages(self, site: str) -> list[PageSeen]:
-        values = {"tenant": self._tenant, "site": _site(site)}
+    async def list_pages(self, site: str) -> list[PageState]:
+        values = {"tenant": self._tenant, "site": _validate_site(site)}
         return [
-            _page(row) for row in await self._database.read(lambda tx: tx.rows(PAGES, **values))
+            _to_page_state(row)
+            for row in await self._database.read(lambda tx: tx.query(SELECT_PAGES, **values))
         ]
 
-    async def remember_pages(self, site: str, pages: Sequence[PageSeen]) -> None:
-        place = (self._tenant, _site(site))
-        seen = {page.url: page for page in map(kept_page, pages)}
+    async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
+        place = (self._tenant, _validate_site(site))
+        seen = {page.url: page for page in map(validate_page, pages)}
         rows = [
             (
                 *place,
@@ -102,28 +110,28 @@ class SqlPages:
                 page.etag,
                 page.last_modified,
                 page.fingerprint,
-                moment_text(page.seen_at),
-                moment_text(page.changed_at),
+                to_db_time(page.seen_at),
+                to_db_time(page.changed_at),
             )
             for url, page in sorted(seen.items())
         ]
         if rows:
-            await self._database.write(lambda tx: tx.change_many(REMEMBER, rows))
+            await self._database.write(lambda tx: tx.execute_many(UPSERT_PAGE, rows))
 
-    async def forget_site(self, site: str) -> int:
-        values = {"tenant": self._tenant, "site": _site(site)}
-        return await self._database.write(lambda tx: tx.change(FORGET_SITE, **values))
+    async def delete_site(self, site: str) -> int:
+        values = {"tenant": self._tenant, "site": _validate_site(site)}
+        return await self._database.write(lambda tx: tx.execute(DELETE_SITE, **values))
 
 
 class SqlAnswers:
     """An `AnswerStore` in the table `vendor_answers`."""
 
-    def __init__(self, database: SqlDatabase, tenant: TenantId) -> None:
+    def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def keep_answers(self, answers: Sequence[Kept]) -> None:
-        latest = {kept.key: kept for kept in map(kept_answer, answers)}
+    async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
+        latest = {kept.key: kept for kept in map(validate_answer, answers)}
         rows = [
             (
                 self._tenant,
@@ -132,57 +140,57 @@ class SqlAnswers:
                 # In a list, so that an answer of one word is not taken for JSON not yet read.
                 compact_json([kept.answer]),
                 compact_json(kept.cost),
-                moment_text(kept.at),
-                moment_text(kept.good_until),
+                to_db_time(kept.at),
+                to_db_time(kept.expires_at),
             )
             for key, kept in sorted(latest.items())
         ]
         if rows:
-            await self._database.write(lambda tx: tx.change_many(KEEP, rows))
+            await self._database.write(lambda tx: tx.execute_many(UPSERT_ANSWER, rows))
 
-    async def answers(self, keys: Sequence[str]) -> dict[str, Kept]:
-        names = sorted({kept_name(key, what="an answer's key") for key in keys})
+    async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
+        names = sorted({validate_key(key, what="an answer's key") for key in keys})
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = []
-            for query, some in asked(ANSWERS, names):
-                found += tx.rows(query, tenant=self._tenant, **some)
+            for query, some in split_into_batches(SELECT_ANSWERS, names):
+                found += tx.query(query, tenant=self._tenant, **some)
             return found
 
         rows = await self._database.read(find) if names else []
-        return {row[0]: _answer(row) for row in sorted(rows, key=lambda row: row[0])}
+        return {row[0]: _to_cached_answer(row) for row in sorted(rows, key=lambda row: row[0])}
 
-    async def forget_answers(self, *, before: datetime, limit: int = 10_000) -> int:
-        end = moment_text(before)
+    async def delete_answers(self, *, before: datetime, limit: int = 10_000) -> int:
+        end = to_db_time(before)
         return await self._database.write(
-            lambda tx: tx.change(FORGET_ANSWERS, tenant=self._tenant, before=end, limit=limit)
+            lambda tx: tx.execute(DELETE_ANSWERS, tenant=self._tenant, before=end, limit=limit)
         )
 
 
-def _site(site: str) -> str:
-    return kept_name(site, what="a site's name", longest=LONGEST_SITE)
+def _validate_site(site: str) -> str:
+    return validate_key(site, what="a site's name", longest=MAX_SITE_BYTES)
 
 
-def _page(row: tuple[Any, ...]) -> PageSeen:
+def _to_page_state(row: tuple[Any, ...]) -> PageState:
     url, status, etag, last_modified, fingerprint, seen_at, changed_at = row
-    return PageSeen(
+    return PageState(
         url=url,
         status=status,
         etag=etag,
         last_modified=last_modified,
         fingerprint=fingerprint,
-        seen_at=moment(seen_at),
-        changed_at=moment(changed_at),
+        seen_at=from_db_time(seen_at),
+        changed_at=from_db_time(changed_at),
     )
 
 
-def _answer(row: tuple[Any, ...]) -> Kept:
+def _to_cached_answer(row: tuple[Any, ...]) -> CachedAnswer:
     key, connector, answer, cost, at, good_until = row
-    return Kept(
+    return CachedAnswer(
         key=key,
         connector=connector,
-        answer=json_value(answer)[0],
-        cost=json_value(cost),
-        at=moment(at),
-        good_until=moment(good_until),
+        answer=from_db_json(answer)[0],
+        cost=from_db_json(cost),
+        at=from_db_time(at),
+        expires_at=from_db_time(good_until),
     )

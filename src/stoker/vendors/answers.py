@@ -14,42 +14,42 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import compact_json, object_in, text_in, whole_in
+from stoker.base.jsontools import compact_json, get_count, get_line, get_object
 from stoker.base.types import Json
-from stoker.budgets.reservations import Hold, Phase
-from stoker.budgets.windows import ResetRule, WindowKind, window_at
+from stoker.budgets.reservations import Reservation, ReservationStatus
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 
-ASKED_ANEW_AFTER = timedelta(hours=6)  # at least: a night may begin just before midnight
+MIN_RETRY_DELAY = timedelta(hours=6)  # at least: a night may begin just before midnight
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-class Question(Protocol[Answer_co]):
+class VendorQuery(Protocol[Answer_co]):
     """Something a vendor can be asked, whose answer is worth keeping."""
 
     def as_json(self) -> Json:
         """Return what is asked: equal for equal questions, and for no others."""
         ...
 
-    def answered(self, kept: Json) -> Answer_co:
+    def decode_answer(self, kept: Json) -> Answer_co:
         """Return an answer as it was kept. Raises PermanentError when it is none of ours."""
         ...
 
 
-class KeepableAnswer(Protocol):
+class CacheableAnswer(Protocol):
     """An answer that can be kept."""
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """How long it is worth more than asking again."""
         ...
 
     def as_json(self) -> Json:
-        """Return what `Question.answered` makes the same answer of."""
+        """Return what `VendorQuery.decode_answer` makes the same answer of."""
         ...
 
 
-def question_key(connector: str, *, account: str, asked: Json, rehearsed: bool = False) -> str:
+def build_cache_key(connector: str, *, account: str, asked: Json, rehearsed: bool = False) -> str:
     """Return what a question about an account is known by: always the same, and told to nobody.
 
     One that is `rehearsed` is another question: make-believe answers are never taken for real.
@@ -59,49 +59,50 @@ def question_key(connector: str, *, account: str, asked: Json, rehearsed: bool =
     return f"{connector}/{hashlib.sha256(said.encode()).hexdigest()[:40]}"
 
 
-def ask_anew_from(hold: Hold, *, reset: ResetRule) -> datetime:
+def compute_retry_at(hold: Reservation, *, reset: ResetRule) -> datetime:
     """Return from when on a question may be asked anew whose outcome under this promise is unknown.
 
     On another day of its tenant's, and hours later at least: the same day nobody pays for an
     answer that may be on a bill already. The old promise stays counted where it was made, until
     somebody says what became of it.
     """
-    day = window_at(WindowKind.DAY, hold.reserved_at, reset=reset)
-    return max(day.end, hold.reserved_at + ASKED_ANEW_AFTER)
+    day = compute_window(WindowKind.DAY, hold.reserved_at, reset=reset)
+    return max(day.end, hold.reserved_at + MIN_RETRY_DELAY)
 
 
-def stands_in_the_way(hold: Hold | None, *, now: datetime, reset: ResetRule) -> bool:
+def is_blocked_by(hold: Reservation | None, *, now: datetime, reset: ResetRule) -> bool:
     """Say whether a question waits because nobody knows what became of it under this promise."""
     return (
         hold is not None
-        and hold.phase is Phase.UNCERTAIN
-        and now < ask_anew_from(hold, reset=reset)
+        and hold.status is ReservationStatus.UNCERTAIN
+        and now < compute_retry_at(hold, reset=reset)
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AnswerRecord:
     """What is kept under a question's key.
 
-    `under` is the promise it was asked under, `cost` what that whole promise came to. Without
-    `said` it is a mark only: it was about to be asked, and the promise tells what became of it.
+    `reservation_key` is the promise it was asked under, `cost` what that whole promise came to.
+    Without
+    `answer` it is a mark only: it was about to be asked, and the promise tells what became of it.
     """
 
-    under: str
+    reservation_key: str
     cost: Mapping[str, int] = field(default_factory=dict)
-    said: Json = None
+    answer: Json = None
 
     def as_json(self) -> Json:
         """Return the record as a store keeps it."""
-        return {"under": self.under, "cost": dict(self.cost), "said": self.said}
+        return {"under": self.reservation_key, "cost": dict(self.cost), "said": self.answer}
 
 
-def record_from(kept: Json) -> Record:
+def decode_record(kept: Json) -> AnswerRecord:
     """Return a record as it was kept. Raises PermanentError when it is none."""
-    data = object_in(kept)
-    under = text_in(data, "under", longest=500)
-    costs = {name: whole_in(data.get("cost"), name) for name in object_in(data, "cost")}
+    data = get_object(kept)
+    under = get_line(data, "under", longest=500)
+    costs = {name: get_count(data.get("cost"), name) for name in get_object(data, "cost")}
     cost = {name: amount for name, amount in costs.items() if amount is not None}
     if not under or len(cost) != len(costs):
         raise PermanentError("what is kept here is no answer of ours; it is asked anew")
-    return Record(under=under, cost=cost, said=data.get("said"))
+    return AnswerRecord(reservation_key=under, cost=cost, answer=data.get("said"))

@@ -18,38 +18,50 @@ from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError
 from stoker.base.events import Observer
 from stoker.base.types import Json
-from stoker.budgets.charges import Refused
-from stoker.budgets.gate import Gate
-from stoker.budgets.model import Connector, Done
-from stoker.budgets.reservations import Hold
+from stoker.budgets.charges import Refusal
+from stoker.budgets.gate import BudgetService
+from stoker.budgets.model import Connector, Paid
+from stoker.budgets.reservations import Reservation
 from stoker.budgets.windows import ResetRule
-from stoker.context import Store
-from stoker.rate_limits.limiter import Passages
-from stoker.vendors.answers import KeepableAnswer, Question, Record, question_key, record_from
-from stoker.vendors.attempts import Attempts, Elsewhere, Ending, Failed, Keeping
-from stoker.vendors.model import Kept
+from stoker.context import TenantStores
+from stoker.rate_limits.limiter import CallLimiter
+from stoker.vendors.answers import (
+    AnswerRecord,
+    CacheableAnswer,
+    VendorQuery,
+    build_cache_key,
+    decode_record,
+)
+from stoker.vendors.attempts import (
+    AttemptHooks,
+    AttemptRunner,
+    FailureKind,
+    InProgressElsewhere,
+    VendorFailure,
+)
+from stoker.vendors.model import CachedAnswer
 
-LOOK_AGAIN = timedelta(seconds=1)
+POLL_INTERVAL = timedelta(seconds=1)
 
-OTHERS_PATIENCE = timedelta(minutes=3)  # longer than the promises of a dead process live
+MAX_WAIT_FOR_OTHERS = timedelta(minutes=3)  # longer than the promises of a dead process live
 
-AnAnswer = TypeVar("AnAnswer", bound=KeepableAnswer)
+CacheableT = TypeVar("CacheableT", bound=CacheableAnswer)
 
-AQuestion = TypeVar("AQuestion", bound=Question[Any])
+VendorQueryT = TypeVar("VendorQueryT", bound=VendorQuery[Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(Generic[AnAnswer]):
+class QueryResult(Generic[CacheableT]):
     """An answer: what it cost this time, or what it saved, because it was paid for before."""
 
-    answer: AnAnswer
+    answer: CacheableT
     at: datetime  # when the vendor gave it
     cost: Mapping[str, int] = field(default_factory=dict)
     saved: Mapping[str, int] = field(default_factory=dict)
     note: str = ""  # what is worth knowing about how it was got
 
 
-class Asking:
+class VendorClient:
     """One tenant's questions to vendors. `chance` is a number from 0 to 1, anew each time.
 
     `reset` says when its days begin. `rehearsing` says that vendors are make-believe, so that their
@@ -58,17 +70,17 @@ class Asking:
 
     def __init__(
         self,
-        store: Store,
+        store: TenantStores,
         *,
-        gate: Gate,
-        passages: Passages,
+        gate: BudgetService,
+        passages: CallLimiter,
         clock: Clock,
         observer: Observer,
         chance: Callable[[], float],
         reset: ResetRule | None = None,
         rehearsing: bool = False,
     ) -> None:
-        self.attempts = Attempts(
+        self.attempts = AttemptRunner(
             store,
             gate=gate,
             passages=passages,
@@ -79,111 +91,113 @@ class Asking:
         )
         self.store = store
         self.clock = clock
-        self._rehearsing = rehearsing
-        self._lines: dict[str, asyncio.Lock] = {}
+        self._is_sandbox = rehearsing
+        self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
 
     async def ask(
         self,
-        connector: Connector[AQuestion, AnAnswer],
-        question: AQuestion,
+        connector: Connector[VendorQueryT, CacheableT],
+        question: VendorQueryT,
         *,
         account: str,
         run: str | None = None,
         good_for: timedelta | None = None,
         ours: Callable[[], bool] | None = None,
-    ) -> Answered[AnAnswer] | Refused | Failed:
+    ) -> QueryResult[CacheableT] | Refusal | VendorFailure:
         """Return the answer to a question about an account, kept or new; or why there is none.
 
-        `good_for` shortens how long the answer is kept, never lengthens it. Whoever asks the same
+        `ttl` shortens how long the answer is kept, never lengthens it. Whoever asks the same
         meanwhile waits and gets the same answer, in this process and, while its promise stands,
-        in any other. Once it is no longer `ours` to ask, nothing is. Raises only what the store
+        in any other. Once it is no longer `is_owner` to ask, nothing is. Raises only what the store
         raises when it cannot be read.
         """
-        key = self.key_of(connector.name, account=account, asked=question.as_json())
+        key = self.build_key(connector.name, account=account, asked=question.as_json())
         began_at = self.clock.elapsed()
 
         async def answered_meanwhile() -> bool:
-            return await self._found(key, question) is not None
+            return await self._find_cached(key, question) is not None
 
         notes: list[str] = []
 
-        def asked_anew(hold: Hold) -> None:
+        def asked_anew(hold: Reservation) -> None:
             notes[:] = [f"asked anew, as nobody knows what became of {hold.key}: stoker holds"]
 
-        async with self._in_line(key):
+        async with self._lock_key(key):
             while True:
-                if (found := await self._found(key, question)) is not None:
+                if (found := await self._find_cached(key, question)) is not None:
                     return found
-                outcome = await self.attempts.take(
+                outcome = await self.attempts.run_attempts(
                     connector,
                     question,
                     key=key,
                     account=account,
                     run=run,
-                    keeping=Keeping(
-                        answers=lambda done, under: [
-                            self._kept(key, connector.name, done, under, good_for)
+                    keeping=AttemptHooks(
+                        to_cached=lambda done, under: [
+                            self._to_cached(key, connector.name, done, under, good_for)
                         ],
-                        moot=answered_meanwhile,
-                        ours=ours,
-                        anew=asked_anew,
+                        is_obsolete=answered_meanwhile,
+                        is_owner=ours,
+                        on_retry=asked_anew,
                     ),
                     despite_breakdowns=True,
                 )
-                if isinstance(outcome, Done):
-                    return Answered(
+                if isinstance(outcome, Paid):
+                    return QueryResult(
                         answer=outcome.answer,
                         at=self.clock.now(),
                         cost=outcome.cost,
                         note="".join(notes),
                     )
-                if not isinstance(outcome, Elsewhere):
+                if not isinstance(outcome, InProgressElsewhere):
                     return outcome
-                if self.clock.elapsed() - began_at > OTHERS_PATIENCE:
+                if self.clock.elapsed() - began_at > MAX_WAIT_FOR_OTHERS:
                     because = "another process has been asking this for long; it is left to it"
-                    return Failed(ending=Ending.LATER, because=because)
-                await self.clock.sleep(LOOK_AGAIN)
+                    return VendorFailure(kind=FailureKind.LATER, reason=because)
+                await self.clock.sleep(POLL_INTERVAL)
 
-    def key_of(self, connector: str, *, account: str, asked: Json) -> str:
+    def build_key(self, connector: str, *, account: str, asked: Json) -> str:
         """Return what a question is known by, here and now."""
-        return question_key(connector, account=account, asked=asked, rehearsed=self._rehearsing)
+        return build_cache_key(connector, account=account, asked=asked, rehearsed=self._is_sandbox)
 
-    async def _found(self, key: str, question: Question[AnAnswer]) -> Answered[AnAnswer] | None:
-        kept = (await self.store.answers.answers([key])).get(key)
-        if kept is None or kept.good_until <= self.clock.now():
+    async def _find_cached(
+        self, key: str, question: VendorQuery[CacheableT]
+    ) -> QueryResult[CacheableT] | None:
+        kept = (await self.store.answers.find_answers([key])).get(key)
+        if kept is None or kept.expires_at <= self.clock.now():
             return None
         try:
-            record = record_from(kept.answer)
-            answer = question.answered(record.said)
+            record = decode_record(kept.answer)
+            answer = question.decode_answer(record.answer)
         except PermanentError:
             return None  # of an older version of ours, or damaged: as good as none
-        await self.attempts.repair(record)
-        return Answered(answer=answer, at=kept.at, saved=kept.cost)
+        await self.attempts.settle_if_open(record)
+        return QueryResult(answer=answer, at=kept.at, saved=kept.cost)
 
-    def _kept(
+    def _to_cached(
         self,
         key: str,
         connector: str,
-        done: Done[AnAnswer],
+        done: Paid[CacheableT],
         under: str,
         good_for: timedelta | None,
-    ) -> Kept:
-        now, worth = self.clock.now(), done.answer.good_for
-        record = Record(under=under, cost=done.cost, said=done.answer.as_json())
-        return Kept(
+    ) -> CachedAnswer:
+        now, worth = self.clock.now(), done.answer.ttl
+        record = AnswerRecord(reservation_key=under, cost=done.cost, answer=done.answer.as_json())
+        return CachedAnswer(
             key=key,
             connector=connector,
             answer=record.as_json(),
             cost=done.cost,
             at=now,
-            good_until=now + (worth if good_for is None else min(worth, good_for)),
+            expires_at=now + (worth if good_for is None else min(worth, good_for)),
         )
 
     @asynccontextmanager
-    async def _in_line(self, key: str) -> AsyncIterator[None]:
+    async def _lock_key(self, key: str) -> AsyncIterator[None]:
         """Let one caller of this process ask a question at a time."""
-        line = self._lines.setdefault(key, asyncio.Lock())
+        line = self._locks.setdefault(key, asyncio.Lock())
         self._waiting[key] += 1
         try:
             async with line:
@@ -191,4 +205,4 @@ class Asking:
         finally:
             self._waiting[key] -= 1
             if not self._waiting[key]:
-                del self._waiting[key], self._lines[key]
+                del self._waiting[key], self._locks[key]

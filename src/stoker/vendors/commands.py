@@ -11,36 +11,44 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.options import one_tenant, takes_tenant
-from stoker.cli.output import Exit, pass_asked, run_async, say, show_json, show_table, takes_json
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.budgets.model import Health
-    from stoker.budgets.statements import Statement
-    from stoker.cli.output import Asked
-    from stoker.rate_limits.limiter import Way
+    from stoker.budgets.statements import CapBalance
+    from stoker.cli.output import CommandContext
+    from stoker.rate_limits.limiter import VendorLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
+class _VendorRow:
     """One connector as it stands for a tenant."""
 
     name: str
-    off: str  # why; empty when it is on
-    stopped: str  # why, when somebody stopped it
+    off_reason: str  # why; empty when it is on
+    stop_reason: str  # why, when somebody stopped it
     addresses: list[str]
-    make_believe: bool
-    way: Way
+    is_sandbox: bool
+    limit: VendorLimit
     pace: str
-    caps: list[Statement]
+    caps: list[CapBalance]
 
     @property
     def state(self) -> str:
-        if self.off:
+        if self.off_reason:
             return "off"
-        return "stopped" if self.stopped else "on"
+        return "stopped" if self.stop_reason else "on"
 
 
 @click.group()
@@ -49,29 +57,29 @@ def connector() -> None:
 
 
 @connector.command("list")
-@takes_tenant
-@takes_json
-@pass_asked
-def list_connectors(asked: Asked, tenant: str | None, as_json: bool) -> None:
+@tenant_option
+@json_option
+@pass_context
+def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show every connector: on or off and why, where it goes, how fast, what it has used today.
 
     Nobody is asked, so how they are is not known; see `stoker connector test`.
     """
-    lines, sandbox = run_async(_listed(asked, tenant))
+    lines, sandbox = run_async(_list_rows(asked, tenant))
     if as_json:
-        show_json({"sandbox": sandbox, "connectors": [_json(line) for line in lines]})
+        print_json({"sandbox": sandbox, "connectors": [_row_to_json(line) for line in lines]})
         return
-    _say_sandbox(sandbox)
-    show_table(
+    _print_sandbox(sandbox)
+    print_table(
         ("connector", "state", "where", "rate", "caps", "why"),
         [
             (
                 line.name,
                 line.state,
-                ", ".join(line.addresses) or ("nowhere" if line.off else "any site"),
+                ", ".join(line.addresses) or ("nowhere" if line.off_reason else "any site"),
                 line.pace,
-                ", ".join(_used(each) for each in line.caps) or "none of its own",
-                line.off or line.stopped,
+                ", ".join(_format_usage(each) for each in line.caps) or "none of its own",
+                line.off_reason or line.stop_reason,
             )
             for line in lines
         ],
@@ -80,16 +88,18 @@ def list_connectors(asked: Asked, tenant: str | None, as_json: bool) -> None:
 
 @connector.command("test")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@takes_tenant
-@takes_json
-@pass_asked
-def ask_connectors(asked: Asked, names: tuple[str, ...], tenant: str | None, as_json: bool) -> Exit:
+@tenant_option
+@json_option
+@pass_context
+def check_connectors(
+    asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
+) -> Exit:
     """Ask connectors what costs nothing: is it there, does it take our key, what is left.
 
     Without a NAME, all of them; those that are off are listed as such. Exit code 1 when one is not
     well, 2 when one that was named is off.
     """
-    found, sandbox = run_async(_tested(asked, names, tenant))
+    found, sandbox = run_async(_check_vendors(asked, names, tenant))
     if as_json:
         rows: list[Json] = [
             {
@@ -100,12 +110,12 @@ def ask_connectors(asked: Asked, names: tuple[str, ...], tenant: str | None, as_
             }
             for name, health, detail in found
         ]
-        show_json({"sandbox": sandbox, "connectors": rows})
+        print_json({"sandbox": sandbox, "connectors": rows})
     else:
-        _say_sandbox(sandbox)
-        show_table(
+        _print_sandbox(sandbox)
+        print_table(
             ("connector", "", "detail"),
-            [(name, _mark(health), detail) for name, health, detail in found],
+            [(name, _format_health(health), detail) for name, health, detail in found],
         )
     if names and any(health is None for _, health, _ in found):
         return Exit.CONFIG
@@ -113,59 +123,61 @@ def ask_connectors(asked: Asked, names: tuple[str, ...], tenant: str | None, as_
     return Exit.PROBLEMS if wrong else Exit.OK
 
 
-async def _listed(asked: Asked, tenant: str | None) -> tuple[list[_Line], str | None]:
-    from stoker.budgets.views import position
+async def _list_rows(
+    asked: CommandContext, tenant: str | None
+) -> tuple[list[_VendorRow], str | None]:
+    from stoker.budgets.views import read_position
     from stoker.connectors import NEEDS
 
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
-        stands = await position(app, whose, now=app.clock.now())
-        lines = [_line(app, name, whose, stands.statements) for name in NEEDS]
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        stands = await read_position(app, whose, now=app.clock.now())
+        lines = [_build_row(app, name, whose, stands.balances) for name in NEEDS]
         stops = {stop.connector: stop.reason or "no reason was given" for stop in stands.stops}
-        return [_stopped(line, stops) for line in lines], app.settings.sandbox.address
+        return [_add_stop(line, stops) for line in lines], app.settings.sandbox.address
 
 
-def _line(app: App, name: str, tenant: TenantId, statements: list[Statement]) -> _Line:
-    from stoker.http.fields import is_make_believe
+def _build_row(app: App, name: str, tenant: TenantId, statements: list[CapBalance]) -> _VendorRow:
+    from stoker.http.fields import is_sandbox_url
 
-    addresses, way = app.connectors.addresses(name, tenant), app.traffic.way(name)
+    addresses, way = app.connectors.list_addresses(name, tenant), app.vendor_limits.get_limit(name)
     pace = f"{way.rate.calls} in {way.rate.per.total_seconds():g} s"
     if name == "crawl":
         pace = f"{app.settings.crawl.gap_s:g} s apart at a host"
-    return _Line(
+    return _VendorRow(
         name=name,
-        off=app.connectors.why_off(name, tenant),
-        stopped="",
+        off_reason=app.connectors.get_off_reason(name, tenant),
+        stop_reason="",
         addresses=addresses,
-        make_believe=any(map(is_make_believe, addresses)),
-        way=way,
-        pace=f"{pace}, {way.places} at once",
+        is_sandbox=any(map(is_sandbox_url, addresses)),
+        limit=way,
+        pace=f"{pace}, {way.concurrency} at once",
         caps=[each for each in statements if each.cap.split("/")[1] == name],
     )
 
 
-def _stopped(line: _Line, stops: dict[str, str]) -> _Line:
+def _add_stop(line: _VendorRow, stops: dict[str, str]) -> _VendorRow:
     from dataclasses import replace
 
     why = stops.get(line.name) or stops.get("")
-    return line if why is None else replace(line, stopped=f"stopped: {why}")
+    return line if why is None else replace(line, stop_reason=f"stopped: {why}")
 
 
-async def _tested(
-    asked: Asked, names: tuple[str, ...], tenant: str | None
+async def _check_vendors(
+    asked: CommandContext, names: tuple[str, ...], tenant: str | None
 ) -> tuple[list[tuple[str, Health | None, str]], str | None]:
     """Return each connector's health, None when it is off, and what there is to say about it."""
     import asyncio
 
     from stoker.connectors import NEEDS
 
-    async with asked.app(only_to_read=True) as app:
-        whose = one_tenant(app.settings, tenant)
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
 
         async def tested(name: str) -> tuple[str, Health | None, str]:
-            if because := app.connectors.why_off(name, whose):
+            if because := app.connectors.get_off_reason(name, whose):
                 return name, None, because
-            health = await app.connectors.checked(name, whose)
+            health = await app.connectors.check_vendor(name, whose)
             return name, health, health.detail
 
         wanted = list(dict.fromkeys(names)) or list(NEEDS)
@@ -173,36 +185,38 @@ async def _tested(
         return list(found), app.settings.sandbox.address
 
 
-def _say_sandbox(address: str | None) -> None:
+def _print_sandbox(address: str | None) -> None:
     if address is not None:
-        say(f"THE SANDBOX IS ON, at {address}: addresses ending in .test are make-believe.\n")
+        print_text(
+            f"THE SANDBOX IS ON, at {address}: addresses ending in .test are make-believe.\n"
+        )
 
 
-def _mark(health: Health | None) -> str:
+def _format_health(health: Health | None) -> str:
     if health is None:
         return "off"
     return "ok" if health.ok else "WRONG"
 
 
-def _used(line: Statement) -> str:
+def _format_usage(line: CapBalance) -> str:
     unit = line.cap.split("/")[2]
     return f"{line.used.total} of {line.limit} {unit}"
 
 
-def _json(line: _Line) -> Json:
-    rate = line.way.rate
+def _row_to_json(line: _VendorRow) -> Json:
+    rate = line.limit.rate
     return {
         "name": line.name,
         "state": line.state,
-        "because": line.off or line.stopped,
+        "because": line.off_reason or line.stop_reason,
         "addresses": list(line.addresses),
-        "make_believe": line.make_believe,
+        "make_believe": line.is_sandbox,
         "pace": line.pace,
         "calls": rate.calls,
         "per_s": rate.per.total_seconds(),
         "burst": rate.burst,
         "share": rate.share,
-        "concurrency": line.way.places,
+        "concurrency": line.limit.concurrency,
         "caps": [
             {
                 "cap": each.cap,

@@ -10,22 +10,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stoker.accounts.facts import Field, Finding, How
+from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.model import Contact
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import has_list, list_in, text_in, whole_in
+from stoker.base.jsontools import get_count, get_line, get_list, has_list
 from stoker.base.types import Json
-from stoker.http.url import web_address
+from stoker.http.url import parse_url
 
-MOST_PEOPLE = 100
+MAX_PEOPLE = 100
 
-GOOD_FOR, NOTHING_GOOD_FOR = timedelta(days=60), timedelta(days=14)
+CONTACTS_TTL, NO_CONTACTS_TTL = timedelta(days=60), timedelta(days=14)
 
-LARGEST_STAFF = 5_000_000  # nobody employs more; a larger number is a mistake
+MAX_STAFF = 5_000_000  # nobody employs more; a larger number is a mistake
 
-_RANKS = ("founder", "owner", "c-suite", "partner", "vice president", "vp", "director", "manager")
+_SENIORITY_ORDER = (
+    "founder",
+    "owner",
+    "c-suite",
+    "partner",
+    "vice president",
+    "vp",
+    "director",
+    "manager",
+)
 
-_NOT_KEPT = "what is kept here is no such answer; it is asked for anew"
+_INVALID_CACHED_ANSWER = "what is kept here is no such answer; it is asked for anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +55,9 @@ class People:
     people: tuple[Person, ...] = ()
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """Nobody found is worth asking again sooner."""
-        return GOOD_FOR if self.people else NOTHING_GOOD_FOR
+        return CONTACTS_TTL if self.people else NO_CONTACTS_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
@@ -65,14 +74,14 @@ class People:
             ]
         }
 
-    def worth_revealing(self, most: int) -> tuple[Person, ...]:
+    def choose_most_senior(self, most: int) -> tuple[Person, ...]:
         """Return those whose addresses to pay for: known to have one, the most senior first."""
         reachable = [person for person in self.people if person.has_email]
-        return tuple(sorted(reachable, key=_rank)[:most])
+        return tuple(sorted(reachable, key=_get_seniority_rank)[:most])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeopleAt:
+class PeopleQuery:
     """Who works at a company, found by its domain."""
 
     domain: str
@@ -80,42 +89,42 @@ class PeopleAt:
     most: int = 25
 
     def __post_init__(self) -> None:
-        _domain(self.domain)
-        if not 1 <= self.most <= MOST_PEOPLE:
-            raise PermanentError(f"1 to {MOST_PEOPLE} people are found at a time, not {self.most}")
+        _check_domain(self.domain)
+        if not 1 <= self.most <= MAX_PEOPLE:
+            raise PermanentError(f"1 to {MAX_PEOPLE} people are found at a time, not {self.most}")
 
     def as_json(self) -> Json:
         """Return what is asked."""
         return {"people_at": self.domain, "titles": sorted(self.titles), "most": self.most}
 
-    def answered(self, kept: Json) -> People:
+    def decode_answer(self, kept: Json) -> People:
         """Return a kept answer."""
         if not has_list(kept, "people"):
-            raise PermanentError(_NOT_KEPT)
+            raise PermanentError(_INVALID_CACHED_ANSWER)
         people = [
             Person(
-                id=text_in(row, "id"),
-                name=text_in(row, "name"),
-                title=text_in(row, "title"),
-                seniority=text_in(row, "seniority"),
+                id=get_line(row, "id"),
+                name=get_line(row, "name"),
+                title=get_line(row, "title"),
+                seniority=get_line(row, "seniority"),
                 has_email=isinstance(row, dict) and row.get("has_email") is True,
             )
-            for row in list_in(kept, "people", most=MOST_PEOPLE)
+            for row in get_list(kept, "people", most=MAX_PEOPLE)
         ]
         return People(people=tuple(people))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revealed:
+class RevealedEmails:
     """Addresses by the vendor's id; and of whom nothing may or can be told, with its reason."""
 
     emails: tuple[tuple[str, str], ...] = ()
     withheld: tuple[tuple[str, str], ...] = ()
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """No address is worth asking again sooner."""
-        return GOOD_FOR if self.emails else NOTHING_GOOD_FOR
+        return CONTACTS_TTL if self.emails else NO_CONTACTS_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
@@ -126,26 +135,26 @@ class Revealed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reveal:
+class RevealQuery:
     """The work addresses of people found before, by the vendor's ids."""
 
     ids: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(set(self.ids)) == len(self.ids) <= MOST_PEOPLE or not all(self.ids):
-            raise PermanentError(f"1 to {MOST_PEOPLE} people are revealed at a time, each once")
+        if not 1 <= len(set(self.ids)) == len(self.ids) <= MAX_PEOPLE or not all(self.ids):
+            raise PermanentError(f"1 to {MAX_PEOPLE} people are revealed at a time, each once")
 
     def as_json(self) -> Json:
         """Return what is asked."""
         return {"reveal": sorted(self.ids)}
 
-    def answered(self, kept: Json) -> Revealed:
+    def decode_answer(self, kept: Json) -> RevealedEmails:
         """Return a kept answer."""
         if not has_list(kept, "emails") or not has_list(kept, "withheld"):
-            raise PermanentError(_NOT_KEPT)
-        return Revealed(
-            emails=tuple(_pairs(list_in(kept, "emails", most=MOST_PEOPLE))),
-            withheld=tuple(_pairs(list_in(kept, "withheld", most=MOST_PEOPLE))),
+            raise PermanentError(_INVALID_CACHED_ANSWER)
+        return RevealedEmails(
+            emails=tuple(_parse_pairs(get_list(kept, "emails", most=MAX_PEOPLE))),
+            withheld=tuple(_parse_pairs(get_list(kept, "withheld", most=MAX_PEOPLE))),
         )
 
 
@@ -159,9 +168,9 @@ class CompanyFacts:
     founded: int | None = None
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """Companies grow slowly; one nobody knew may be known later."""
-        return GOOD_FOR if self != CompanyFacts() else NOTHING_GOOD_FOR
+        return CONTACTS_TTL if self != CompanyFacts() else NO_CONTACTS_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
@@ -172,47 +181,49 @@ class CompanyFacts:
             "founded": self.founded,
         }
 
-    def findings(self, *, source: str) -> tuple[Finding, ...]:
+    def findings(self, *, source: str) -> tuple[Fact, ...]:
         """Return what this says about a company, with its origin."""
-        said: list[tuple[Field, str, float]] = []
+        said: list[tuple[FactField, str, float]] = []
         if self.employees is not None:
-            said.append((Field.EMPLOYEES, str(self.employees), 0.8))
+            said.append((FactField.EMPLOYEES, str(self.employees), 0.8))
         elif self.employees_low is not None and self.employees_high is not None:
-            said.append((Field.EMPLOYEES, f"{self.employees_low}-{self.employees_high}", 0.7))
+            said.append((FactField.EMPLOYEES, f"{self.employees_low}-{self.employees_high}", 0.7))
         if self.founded is not None:
-            said.append((Field.FOUNDED, str(self.founded), 0.7))
+            said.append((FactField.FOUNDED, str(self.founded), 0.7))
         return tuple(
-            Finding.found(field, value, source=source, how=How.VENDOR, confidence=sure)
+            Fact.build(field, value, source=source, how=Method.VENDOR, confidence=sure)
             for field, value, sure in said
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompanyAt:
+class CompanyQuery:
     """What is known of a company, found by its domain."""
 
     domain: str
 
     def __post_init__(self) -> None:
-        _domain(self.domain)
+        _check_domain(self.domain)
 
     def as_json(self) -> Json:
         """Return what is asked."""
         return {"company_at": self.domain}
 
-    def answered(self, kept: Json) -> CompanyFacts:
+    def decode_answer(self, kept: Json) -> CompanyFacts:
         """Return a kept answer."""
         if not isinstance(kept, dict) or "employees" not in kept:
-            raise PermanentError(_NOT_KEPT)
+            raise PermanentError(_INVALID_CACHED_ANSWER)
         return CompanyFacts(
-            employees=staff(whole_in(kept, "employees")),
-            employees_low=staff(whole_in(kept, "low")),
-            employees_high=staff(whole_in(kept, "high")),
-            founded=whole_in(kept, "founded"),
+            employees=parse_staff_count(get_count(kept, "employees")),
+            employees_low=parse_staff_count(get_count(kept, "low")),
+            employees_high=parse_staff_count(get_count(kept, "high")),
+            founded=get_count(kept, "founded"),
         )
 
 
-def contacts_of(people: Iterable[Person], revealed: Revealed, *, source: str) -> list[Contact]:
+def build_contacts(
+    people: Iterable[Person], revealed: RevealedEmails, *, source: str
+) -> list[Contact]:
     """Return the people whose addresses were told, as contacts."""
     emails = dict(revealed.emails)
     return [
@@ -229,24 +240,27 @@ def contacts_of(people: Iterable[Person], revealed: Revealed, *, source: str) ->
     ]
 
 
-def staff(number: int | None) -> int | None:
+def parse_staff_count(number: int | None) -> int | None:
     """Return how many work somewhere, if it can be so many."""
-    return number if number is not None and 1 <= number <= LARGEST_STAFF else None
+    return number if number is not None and 1 <= number <= MAX_STAFF else None
 
 
-def _domain(domain: str) -> None:
-    if web_address(f"http://{domain}/").host != domain:
+def _check_domain(domain: str) -> None:
+    if parse_url(f"http://{domain}/").host != domain:
         raise PermanentError("a company is found by its domain alone, in small letters")
 
 
-def _rank(person: Person) -> tuple[int, str]:
+def _get_seniority_rank(person: Person) -> tuple[int, str]:
     said = f"{person.seniority} {person.title}".casefold()
-    place = next((place for place, word in enumerate(_RANKS) if word in said), len(_RANKS))
+    place = next(
+        (place for place, word in enumerate(_SENIORITY_ORDER) if word in said),
+        len(_SENIORITY_ORDER),
+    )
     return place, person.id
 
 
-def _pairs(rows: Iterable[Json]) -> Iterable[tuple[str, str]]:
+def _parse_pairs(rows: Iterable[Json]) -> Iterable[tuple[str, str]]:
     for row in rows:
         if not isinstance(row, list | tuple) or len(row) != 2:
-            raise PermanentError(_NOT_KEPT)
+            raise PermanentError(_INVALID_CACHED_ANSWER)
         yield str(row[0]), str(row[1])

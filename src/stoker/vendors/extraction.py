@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stoker.accounts.facts import Dropped, Extracted, Field, Finding, How
+from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, RejectedFact
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import has_list, list_in, text_in
+from stoker.base.jsontools import get_line, get_list, has_list
 from stoker.base.types import Json, clean_text
 from stoker.crawl.model import Excerpt
-from stoker.crawl.page_text import Worded, parts
+from stoker.crawl.page_text import PageText, choose_page_parts
 
-MOST_EXCERPTS = 50
+MAX_EXCERPTS = 50
 
-MOST_CHARACTERS = 200_000
+MAX_CHARACTERS = 200_000
 
-MOST_KEPT = 2_000
+MAX_CACHED_FACTS = 2_000
 
-NOT_OURS = "what is kept here are no findings; they are looked for anew"
+INVALID_CACHED_FACTS = "what is kept here are no findings; they are looked for anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extraction:
-    """Which facts do these words hold about this company. Build it with `extraction`."""
+class ExtractionQuery:
+    """Which facts do these words hold about this company. Build it with
+    `build_extraction_query`.
+    """
 
     domain: str  # the company's own; empty: nobody knows it yet
     excerpts: tuple[Excerpt, ...]
@@ -35,10 +37,10 @@ class Extraction:
     def __post_init__(self) -> None:
         if not any(excerpt.text.strip() for excerpt in self.excerpts):
             raise PermanentError("there are no words to read; visit or search for pages first")
-        if len(self.excerpts) > MOST_EXCERPTS:
-            raise PermanentError(f"at most {MOST_EXCERPTS} pages are read together; pass fewer")
-        if sum(len(excerpt.text) for excerpt in self.excerpts) > MOST_CHARACTERS:
-            raise PermanentError(f"at most {MOST_CHARACTERS} characters are read; pass fewer")
+        if len(self.excerpts) > MAX_EXCERPTS:
+            raise PermanentError(f"at most {MAX_EXCERPTS} pages are read together; pass fewer")
+        if sum(len(excerpt.text) for excerpt in self.excerpts) > MAX_CHARACTERS:
+            raise PermanentError(f"at most {MAX_CHARACTERS} characters are read; pass fewer")
 
     def as_json(self) -> Json:
         """Return what is asked."""
@@ -47,18 +49,18 @@ class Extraction:
             "from": [[excerpt.url, excerpt.text] for excerpt in self.excerpts],
         }
 
-    def answered(self, kept: Json) -> Extracted:
+    def decode_answer(self, kept: Json) -> ExtractedFacts:
         """Return a kept answer."""
-        return extracted_from(kept)
+        return decode_extracted_facts(kept)
 
 
-def extraction(pages: Iterable[Worded], *, domain: str, most: int) -> Extraction:
+def build_extraction_query(pages: Iterable[PageText], *, domain: str, most: int) -> ExtractionQuery:
     """Return the question about these pages' words, each said once, at most so many characters.
 
     Raises PermanentError when they say nothing.
     """
-    found = parts(pages, most=min(most, MOST_CHARACTERS))[:MOST_EXCERPTS]
-    return Extraction(
+    found = choose_page_parts(pages, most=min(most, MAX_CHARACTERS))[:MAX_EXCERPTS]
+    return ExtractionQuery(
         domain=clean_text(domain.strip().lower().removeprefix("www."))[:253],
         excerpts=tuple(
             # Without its heading: our own words are no evidence of anything.
@@ -70,38 +72,40 @@ def extraction(pages: Iterable[Worded], *, domain: str, most: int) -> Extraction
     )
 
 
-def extracted_from(kept: Json) -> Extracted:
+def decode_extracted_facts(kept: Json) -> ExtractedFacts:
     """Return findings as they were kept. Raises PermanentError when they are none of ours."""
     if not has_list(kept, "findings") or not has_list(kept, "dropped"):
-        raise PermanentError(NOT_OURS)
-    return Extracted(
-        findings=tuple(_finding(row) for row in list_in(kept, "findings", most=MOST_KEPT)),
-        dropped=tuple(_dropped(row) for row in list_in(kept, "dropped", most=MOST_KEPT)),
-        note=text_in(kept, "note", longest=500),
+        raise PermanentError(INVALID_CACHED_FACTS)
+    return ExtractedFacts(
+        facts=tuple(_decode_fact(row) for row in get_list(kept, "findings", most=MAX_CACHED_FACTS)),
+        rejected=tuple(
+            _decode_rejected(row) for row in get_list(kept, "dropped", most=MAX_CACHED_FACTS)
+        ),
+        note=get_line(kept, "note", longest=500),
     )
 
 
-def _finding(row: Json) -> Finding:
+def _decode_fact(row: Json) -> Fact:
     if not isinstance(row, list | tuple) or len(row) != 6:
-        raise PermanentError(NOT_OURS)
+        raise PermanentError(INVALID_CACHED_FACTS)
     field, value, source, how, confidence, evidence = row
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        raise PermanentError(NOT_OURS)
+        raise PermanentError(INVALID_CACHED_FACTS)
     try:
-        return Finding.found(
-            Field(str(field)),
+        return Fact.build(
+            FactField(str(field)),
             str(value),
             source=str(source),
-            how=How(str(how)),
+            how=Method(str(how)),
             confidence=float(confidence),
             evidence=str(evidence),
         )
     except ValueError as error:
-        raise PermanentError(NOT_OURS) from error
+        raise PermanentError(INVALID_CACHED_FACTS) from error
 
 
-def _dropped(row: Json) -> Dropped:
+def _decode_rejected(row: Json) -> RejectedFact:
     if not isinstance(row, list | tuple) or len(row) != 3:
-        raise PermanentError(NOT_OURS)
+        raise PermanentError(INVALID_CACHED_FACTS)
     field, value, because = (clean_text(str(part))[:300] for part in row)
-    return Dropped(field=field, value=value, because=because)
+    return RejectedFact(field=field, value=value, reason=because)

@@ -21,199 +21,233 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 
-from stoker.accounts.evidence import LONGEST_EVIDENCE, Evidence, folded, says, says_number, visible
-from stoker.accounts.facts import Dropped, Extracted, Field, Finding, How
-from stoker.accounts.identifiers import employee_range, founding_year, postal_code, uen_number
+from stoker.accounts.evidence import (
+    MAX_EVIDENCE_LENGTH,
+    Evidence,
+    contains_number,
+    contains_words,
+    normalize_text,
+    strip_invisible,
+)
+from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, RejectedFact
+from stoker.accounts.identifiers import (
+    parse_employee_range,
+    parse_founding_year,
+    parse_postal_code,
+    parse_uen,
+)
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import has_list, list_in, words_in
+from stoker.base.jsontools import get_list, get_text, has_list
 from stoker.base.types import Json, clean_text
-from stoker.crawl.contacts import email_address, is_make_believe, phone_number, social_page
+from stoker.crawl.contacts import is_sandbox_url, parse_email, parse_phone, parse_social_page
 from stoker.crawl.model import Excerpt
-from stoker.http.strict_json import read_json
-from stoker.http.url import web_address
-from stoker.vendors.extraction import Extraction
+from stoker.http.strict_json import parse_json
+from stoker.http.url import parse_url
+from stoker.vendors.extraction import ExtractionQuery
 
-SURE = 0.6
+CLAIM_CONFIDENCE = 0.6
 
-STRANGE_EMAIL = 0.35  # an address elsewhere: perhaps a founder's, perhaps a web designer's
+FOREIGN_EMAIL_CONFIDENCE = (
+    0.35  # an address elsewhere: perhaps a founder's, perhaps a web designer's
+)
 
-SECOND_HAND = 0.6  # how much is left of our trust when another site speaks of the company
+SECOND_HAND_FACTOR = 0.6  # how much is left of our trust when another site speaks of the company
 
-MOST_OF_A_FIELD = 10
+MAX_PER_FIELD = 10
 
-MOST_PEOPLE = 40
+MAX_PEOPLE = 40
 
-_LONGEST: Mapping[Field, int] = {
-    Field.ABOUT: 500,
-    Field.ADDRESS: 250,
-    Field.LEGAL_NAME: 200,
-    Field.NAME: 150,
-    Field.SOCIAL: 200,
-    Field.WEBSITE: 200,
+_MAX_LENGTHS: Mapping[FactField, int] = {
+    FactField.ABOUT: 500,
+    FactField.ADDRESS: 250,
+    FactField.LEGAL_NAME: 200,
+    FactField.NAME: 150,
+    FactField.SOCIAL: 200,
+    FactField.WEBSITE: 200,
 }
 
-_NOT_IN_VALUES = re.compile(r"[<>{}\\`\x00-\x1f\x7f]")
+_FORBIDDEN_CHARACTERS = re.compile(r"[<>{}\\`\x00-\x1f\x7f]")
 
-_ADDRESS = re.compile(r"(?i)https?:|www\.|@")
+_URL_OR_EMAIL = re.compile(r"(?i)https?:|www\.|@")
 
-_ANYWHERE = frozenset({Field.WEBSITE, Field.SOCIAL, Field.EMAIL, Field.ABOUT})
+_FIELDS_WITH_URLS = frozenset(
+    {FactField.WEBSITE, FactField.SOCIAL, FactField.EMAIL, FactField.ABOUT}
+)
 
 
-class Claims:
+class ClaimChecker:
     """A judge of claims about one question's pages."""
 
-    def __init__(self, question: Extraction) -> None:
+    def __init__(self, question: ExtractionQuery) -> None:
         self._domain = question.domain
         self._pages = [(excerpt, Evidence(excerpt.text)) for excerpt in question.excerpts]
-        self._taken: Counter[Field] = Counter()
+        self._accepted: Counter[FactField] = Counter()
 
-    def judged(self, field: str, value: str, evidence: str) -> Finding | Dropped:
+    def check_claim(self, field: str, value: str, evidence: str) -> Fact | RejectedFact:
         """Return the claim as a finding, or why it is none. Never raises."""
         try:
-            kind = Field(field)
+            kind = FactField(field)
         except ValueError:
-            return _dropped(field, value, "there is no such field")
-        value = " ".join(visible(clean_text(value[:5_000])).split())
-        evidence = " ".join(visible(clean_text(evidence[:5_000])).split())
-        if because := _out_of_bounds(kind, value):
-            return _dropped(kind, value, because)
-        page = self._page(evidence)
+            return _reject_claim(field, value, "there is no such field")
+        value = " ".join(strip_invisible(clean_text(value[:5_000])).split())
+        evidence = " ".join(strip_invisible(clean_text(evidence[:5_000])).split())
+        if because := _find_bounds_error(kind, value):
+            return _reject_claim(kind, value, because)
+        page = self._find_page(evidence)
         if page is None:
-            return _dropped(kind, value, "its evidence does not stand in the pages")
-        form = _FORMS[kind](self, value, evidence, page)
+            return _reject_claim(kind, value, "its evidence does not stand in the pages")
+        form = _VALUE_PARSERS[kind](self, value, evidence, page)
         if form is None:
-            return _dropped(kind, value, "its evidence does not say so, or it has another form")
-        most = MOST_PEOPLE if kind is Field.PERSON else MOST_OF_A_FIELD
-        if self._taken[kind] >= most:
-            return _dropped(kind, value, f"there are {most} of this field already")
-        self._taken[kind] += 1
-        return Finding.found(
+            return _reject_claim(
+                kind, value, "its evidence does not say so, or it has another form"
+            )
+        most = MAX_PEOPLE if kind is FactField.PERSON else MAX_PER_FIELD
+        if self._accepted[kind] >= most:
+            return _reject_claim(kind, value, f"there are {most} of this field already")
+        self._accepted[kind] += 1
+        return Fact.build(
             kind,
             form,
             source=page.url,
-            how=How.LLM,
-            confidence=self._confidence(kind, form, page),
+            how=Method.LLM,
+            confidence=self._compute_confidence(kind, form, page),
             evidence=evidence,
         )
 
-    def _page(self, evidence: str) -> Excerpt | None:
-        if len(evidence) > LONGEST_EVIDENCE:
+    def _find_page(self, evidence: str) -> Excerpt | None:
+        if len(evidence) > MAX_EVIDENCE_LENGTH:
             return None
-        return next((page for page, text in self._pages if text.holds(evidence)), None)
+        return next((page for page, text in self._pages if text.contains(evidence)), None)
 
-    def _confidence(self, field: Field, value: str, page: Excerpt) -> float:
-        sure = SURE
-        if field is Field.EMAIL and self._domain and not self.own(value.partition("@")[2]):
-            sure = STRANGE_EMAIL
+    def _compute_confidence(self, field: FactField, value: str, page: Excerpt) -> float:
+        sure = CLAIM_CONFIDENCE
+        if (
+            field is FactField.EMAIL
+            and self._domain
+            and not self.is_own_host(value.partition("@")[2])
+        ):
+            sure = FOREIGN_EMAIL_CONFIDENCE
         host = page.url.partition("://")[2].partition("/")[0]
-        return sure if not self._domain or self.own(host) else round(sure * SECOND_HAND, 3)
+        return (
+            sure
+            if not self._domain or self.is_own_host(host)
+            else round(sure * SECOND_HAND_FACTOR, 3)
+        )
 
-    def own(self, host: str) -> bool:
+    def is_own_host(self, host: str) -> bool:
         """Say whether a host is the company's own."""
         return f".{host.lower()}".endswith(f".{self._domain}")
 
-    def as_text(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        return value if _stands(value, evidence) else None
+    def parse_text(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        return value if _is_in_evidence(value, evidence) else None
 
-    def as_country(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        if not _stands(value, evidence):
+    def parse_country(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        if not _is_in_evidence(value, evidence):
             return None
         return "SG" if value.lower() == "singapore" else value
 
-    def as_person(self, value: str, evidence: str, _: Excerpt) -> str | None:
+    def parse_person(self, value: str, evidence: str, _: Excerpt) -> str | None:
         name, _bar, role = (part.strip() for part in value.partition("|"))
-        if not name or not _stands(name, evidence) or (role and not _stands(role, evidence)):
+        if (
+            not name
+            or not _is_in_evidence(name, evidence)
+            or (role and not _is_in_evidence(role, evidence))
+        ):
             return None
         return f"{name} | {role}" if role else name
 
-    def as_uen(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        number = uen_number(value)
-        return number if number is not None and _stands(number, evidence) else None
+    def parse_uen(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        number = parse_uen(value)
+        return number if number is not None and _is_in_evidence(number, evidence) else None
 
-    def as_email(self, value: str, evidence: str, page: Excerpt) -> str | None:
-        address = email_address(value, make_believe=is_make_believe(page.url))
-        return address if address is not None and _stands(address, evidence) else None
+    def parse_email(self, value: str, evidence: str, page: Excerpt) -> str | None:
+        address = parse_email(value, make_believe=is_sandbox_url(page.url))
+        return address if address is not None and _is_in_evidence(address, evidence) else None
 
-    def as_phone(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        number = phone_number(value[:40])
+    def parse_phone(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        number = parse_phone(value[:40])
         if number is None:
             return None
         digits = number.removeprefix("+")
         # With its country's code, of one to three digits, or without.
-        said = any(says_number(evidence, digits[code:]) for code in range(4) if digits[code + 6 :])
+        said = any(
+            contains_number(evidence, digits[code:]) for code in range(4) if digits[code + 6 :]
+        )
         return number if said else None
 
-    def as_postal_code(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        code = postal_code(value)
-        return code if code is not None and says_number(evidence, code) else None
+    def parse_postal_code(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        code = parse_postal_code(value)
+        return code if code is not None and contains_number(evidence, code) else None
 
-    def as_year(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        year = founding_year(value)
-        return year if year is not None and says_number(evidence, year) else None
+    def parse_year(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        year = parse_founding_year(value)
+        return year if year is not None and contains_number(evidence, year) else None
 
-    def as_employees(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        employees = employee_range(value)
+    def parse_employees(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        employees = parse_employee_range(value)
         if employees is None:
             return None
-        said = all(says_number(evidence, number) for number in employees.split("-"))
+        said = all(contains_number(evidence, number) for number in employees.split("-"))
         return employees if said else None
 
-    def as_social(self, value: str, evidence: str, _: Excerpt) -> str | None:
-        return social_page(value) if _stands(value, evidence) else None
+    def parse_social(self, value: str, evidence: str, _: Excerpt) -> str | None:
+        return parse_social_page(value) if _is_in_evidence(value, evidence) else None
 
-    def as_website(self, value: str, evidence: str, _: Excerpt) -> str | None:
+    def parse_website(self, value: str, evidence: str, _: Excerpt) -> str | None:
         try:
-            address = web_address(value if "://" in value else f"http://{value}")
+            address = parse_url(value if "://" in value else f"http://{value}")
         except PermanentError:
             return None
-        if (self._domain and not self.own(address.host)) or not _stands(address.host, evidence):
+        if (self._domain and not self.is_own_host(address.host)) or not _is_in_evidence(
+            address.host, evidence
+        ):
             return None
         return f"{address.scheme}://{address.netloc}/"
 
 
-_Form = Callable[[Claims, str, str, Excerpt], str | None]
+_ValueParser = Callable[[ClaimChecker, str, str, Excerpt], str | None]
 
-_FORMS: Mapping[Field, _Form] = {
-    **dict.fromkeys(Field, Claims.as_text),
-    Field.COUNTRY: Claims.as_country,
-    Field.PERSON: Claims.as_person,
-    Field.UEN: Claims.as_uen,
-    Field.EMAIL: Claims.as_email,
-    Field.PHONE: Claims.as_phone,
-    Field.POSTAL_CODE: Claims.as_postal_code,
-    Field.FOUNDED: Claims.as_year,
-    Field.EMPLOYEES: Claims.as_employees,
-    Field.SOCIAL: Claims.as_social,
-    Field.WEBSITE: Claims.as_website,
+_VALUE_PARSERS: Mapping[FactField, _ValueParser] = {
+    **dict.fromkeys(FactField, ClaimChecker.parse_text),
+    FactField.COUNTRY: ClaimChecker.parse_country,
+    FactField.PERSON: ClaimChecker.parse_person,
+    FactField.UEN: ClaimChecker.parse_uen,
+    FactField.EMAIL: ClaimChecker.parse_email,
+    FactField.PHONE: ClaimChecker.parse_phone,
+    FactField.POSTAL_CODE: ClaimChecker.parse_postal_code,
+    FactField.FOUNDED: ClaimChecker.parse_year,
+    FactField.EMPLOYEES: ClaimChecker.parse_employees,
+    FactField.SOCIAL: ClaimChecker.parse_social,
+    FactField.WEBSITE: ClaimChecker.parse_website,
 }
 
 
-def _stands(value: str, evidence: str) -> bool:
-    wanted = folded(value)
-    return bool(wanted) and says(folded(evidence), wanted)
+def _is_in_evidence(value: str, evidence: str) -> bool:
+    wanted = normalize_text(value)
+    return bool(wanted) and contains_words(normalize_text(evidence), wanted)
 
 
-def _out_of_bounds(field: Field, value: str) -> str:
+def _find_bounds_error(field: FactField, value: str) -> str:
     if not value:
         return "there is no value"
-    if len(value) > _LONGEST.get(field, 120):
+    if len(value) > _MAX_LENGTHS.get(field, 120):
         return "it is too long for its field"
-    if _NOT_IN_VALUES.search(value):
+    if _FORBIDDEN_CHARACTERS.search(value):
         return "it has letters in it that no value of ours has"
-    if field not in _ANYWHERE and _ADDRESS.search(value):
+    if field not in _FIELDS_WITH_URLS and _URL_OR_EMAIL.search(value):
         return "it has an address in it, in a field that has none"
     return ""
 
 
-def _dropped(field: str, value: str, because: str) -> Dropped:
-    return Dropped(field=clean_text(str(field))[:40], value=value[:200], because=because)
+def _reject_claim(field: str, value: str, because: str) -> RejectedFact:
+    return RejectedFact(field=clean_text(str(field))[:40], value=value[:200], reason=because)
 
 
-MOST_CLAIMS = 150
+MAX_CLAIMS = 150
 
-LONGEST_ANSWER = 400_000  # characters
+MAX_ANSWER_LENGTH = 400_000  # characters
 
-_FURTHEST_BACK = 8  # claims given up at the end of an answer that was cut
+_MAX_CUTS = 8  # claims given up at the end of an answer that was cut
 
 _DOMAIN = re.compile(r"[a-z0-9.-]{1,253}")
 
@@ -235,7 +269,7 @@ SCHEMA: Json = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "field": {"type": "string", "enum": [field.value for field in Field]},
+                    "field": {"type": "string", "enum": [field.value for field in FactField]},
                     "value": {"type": "string"},
                     "evidence": {"type": "string"},
                 },
@@ -252,70 +286,73 @@ SCHEMA_NAME = "company_facts"
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ExtractionPrompt:
     """What a model reads: our words, and a block of other people's."""
 
     instructions: str
     data: str
 
 
-def prompt(question: Extraction) -> Prompt:
+def build_extraction_prompt(question: ExtractionQuery) -> ExtractionPrompt:
     """Return what a model is asked. The same question gives the same words."""
     text = "\n".join(
-        visible(f"[{excerpt.kind}] {excerpt.url}\n{excerpt.text}") for excerpt in question.excerpts
+        strip_invisible(f"[{excerpt.kind}] {excerpt.url}\n{excerpt.text}")
+        for excerpt in question.excerpts
     )
-    mark = free_mark(text, _marks(text))
+    mark = find_unused_delimiter(text, _generate_delimiters(text))
     domain = question.domain if _DOMAIN.fullmatch(question.domain) else "not known"
     block = f"[{mark}]\n{text}\n[{mark}]\nThe company's website: {domain}"
-    return Prompt(instructions=INSTRUCTIONS, data=block)
+    return ExtractionPrompt(instructions=INSTRUCTIONS, data=block)
 
 
-def free_mark(text: str, marks: Iterable[str]) -> str:
+def find_unused_delimiter(text: str, marks: Iterable[str]) -> str:
     """Return the first mark that does not occur in a text, so that no text ends its own block."""
     small = text.lower()
     return next(mark for mark in marks if mark.lower() not in small)
 
 
-def _marks(text: str) -> Iterator[str]:
+def _generate_delimiters(text: str) -> Iterator[str]:
     """Return marks nobody can know before the text is finished, one after the other."""
     for tries in count():
         digest = sha256(f"{tries}|{text}".encode("utf-8", "replace")).hexdigest()
         yield f"mark {digest[:8]} {digest[8:16]}"
 
 
-def read_answer(text: str, question: Extraction, *, cut: bool = False) -> Extracted:
+def parse_model_answer(
+    text: str, question: ExtractionQuery, *, cut: bool = False
+) -> ExtractedFacts:
     """Return what may be believed of a model's answer. Never raises.
 
     Of an answer that was cut off, the claims before the cut count, and a note says so.
     """
-    data, note = _parsed(text[:LONGEST_ANSWER], cut=cut)
+    data, note = _parse_json(text[:MAX_ANSWER_LENGTH], cut=cut)
     if not has_list(data, "findings"):
-        return Extracted(findings=(), note=note or "the model's answer is not what was asked for")
-    findings: dict[tuple[Field, str], Finding] = {}
-    dropped: list[Dropped] = []
-    judge = Claims(question)
-    for field, value, evidence in _claims(data):
-        judged = judge.judged(field, value, evidence)
-        if isinstance(judged, Dropped):
+        return ExtractedFacts(facts=(), note=note or "the model's answer is not what was asked for")
+    findings: dict[tuple[FactField, str], Fact] = {}
+    dropped: list[RejectedFact] = []
+    judge = ClaimChecker(question)
+    for field, value, evidence in _iterate_claims(data):
+        judged = judge.check_claim(field, value, evidence)
+        if isinstance(judged, RejectedFact):
             dropped.append(judged)
         else:
             findings.setdefault((judged.field, judged.value), judged)
-    return Extracted(findings=tuple(findings.values()), dropped=tuple(dropped), note=note)
+    return ExtractedFacts(facts=tuple(findings.values()), rejected=tuple(dropped), note=note)
 
 
-def _claims(data: Json) -> Iterator[tuple[str, str, str]]:
-    for item in list_in(data, "findings", most=MOST_CLAIMS):
+def _iterate_claims(data: Json) -> Iterator[tuple[str, str, str]]:
+    for item in get_list(data, "findings", most=MAX_CLAIMS):
         field, value, evidence = (
-            words_in(item, name, longest=5_000) for name in ("field", "value", "evidence")
+            get_text(item, name, longest=5_000) for name in ("field", "value", "evidence")
         )
         yield field, value, evidence
 
 
-def _parsed(text: str, *, cut: bool) -> tuple[Json, str]:
+def _parse_json(text: str, *, cut: bool) -> tuple[Json, str]:
     try:
-        data = read_json(_writable(text).encode())
+        data = parse_json(_to_utf8_text(text).encode())
     except PermanentError:
-        data = _before_the_cut(text)
+        data = _parse_truncated(text)
         return data, (
             "the model's answer was cut off; what came before counts"
             if data is not None
@@ -324,20 +361,20 @@ def _parsed(text: str, *, cut: bool) -> tuple[Json, str]:
     return data, "the model's answer was cut off" if cut else ""
 
 
-def _before_the_cut(text: str) -> Json:
+def _parse_truncated(text: str) -> Json:
     """Return the claims that were whole when an answer stopped, or None when none were."""
     end = len(text)
-    for _ in range(_FURTHEST_BACK):
+    for _ in range(_MAX_CUTS):
         end = text.rfind("}", 0, end)
         if end < 0:
             return None
         try:
-            return read_json(f"{_writable(text[: end + 1])}]}}".encode())
+            return parse_json(f"{_to_utf8_text(text[: end + 1])}]}}".encode())
         except PermanentError:
             continue
     return None
 
 
-def _writable(text: str) -> str:
+def _to_utf8_text(text: str) -> str:
     """Return a text of any length that can be written as UTF-8."""
     return text.encode("utf-8", "replace").decode()

@@ -16,7 +16,7 @@ from stoker.base.types import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class CachedAnswer:
     """An answer somebody paid for, kept so that nobody pays for it again while it is good."""
 
     key: str
@@ -24,20 +24,20 @@ class Kept:
     answer: Json
     cost: Mapping[str, int]
     at: datetime
-    good_until: datetime
+    expires_at: datetime
 
 
 class AnswerStore(Protocol):
     """One tenant's paid answers. An answer is there before its promise is settled."""
 
-    async def keep_answers(self, answers: Sequence[Kept]) -> None:
+    async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
         """Keep answers, each in place of an older one under its key. Atomic."""
         ...
 
-    async def answers(self, keys: Sequence[str]) -> dict[str, Kept]:
+    async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
         """Return the answers kept under these keys, good or no longer good, by key."""
         ...
 
-    async def forget_answers(self, *, before: datetime, limit: int = 10_000) -> int:
+    async def delete_answers(self, *, before: datetime, limit: int = 10_000) -> int:
         """Forget at most so many answers that were good until before then; return how many."""
         ...

@@ -24,7 +24,7 @@ from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from urllib.parse import quote
 
-from stoker.accounts.facts import Extracted
+from stoker.accounts.facts import ExtractedFacts
 from stoker.base.errors import (
     ConfigError,
     PermanentError,
@@ -32,44 +32,55 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.jsontools import list_in, object_in, text_in, whole_in, words_in
-from stoker.base.retry import LONGEST_WAIT, Quota, duration, quota, retry_after
+from stoker.base.jsontools import get_count, get_line, get_list, get_object, get_text
+from stoker.base.retry import MAX_WAIT, Quota, parse_duration, parse_quota, parse_retry_after
 from stoker.base.types import Json
-from stoker.budgets.model import Done, Health
-from stoker.http.api_client import Answered, Failure, Vendor, healthy, usable_key
-from stoker.http.client import Http
-from stoker.vendors.extraction import Extraction
-from stoker.vendors.llm_facts import SCHEMA, SCHEMA_NAME, prompt, read_answer
+from stoker.budgets.model import Health, Paid
+from stoker.http.api_client import (
+    StatusMeaning,
+    VendorApi,
+    VendorResponse,
+    check_api_key,
+    check_health,
+)
+from stoker.http.client import HttpClient
+from stoker.vendors.extraction import ExtractionQuery
+from stoker.vendors.llm_facts import (
+    SCHEMA,
+    SCHEMA_NAME,
+    build_extraction_prompt,
+    parse_model_answer,
+)
 
-BYTES_A_TOKEN = 3
+BYTES_PER_TOKEN = 3
 
 # Words as people write them, with the one space before them that belongs to their first token.
-_PLAIN = re.compile(r" ?(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})(?![A-Za-z])")
+_PLAIN_WORD = re.compile(r" ?(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})(?![A-Za-z])")
 
-_AROUND = 50  # tokens for what the vendor puts around each of our texts
+_MESSAGE_OVERHEAD = 50  # tokens for what the vendor puts around each of our texts
 
 
-def most_tokens(*texts: str) -> int:
+def estimate_max_tokens(*texts: str) -> int:
     """Return a number of tokens that these texts do not exceed, each sent as one message."""
-    return sum(_most(text) + _AROUND for text in texts)
+    return sum(_estimate_text(text) + _MESSAGE_OVERHEAD for text in texts)
 
 
-def most_schema_tokens(schema: Json) -> int:
+def estimate_max_schema_tokens(schema: Json) -> int:
     """Return the same for a schema: models read it as text, in a form we do not see."""
-    return 2 * most_tokens(json.dumps(schema))
+    return 2 * estimate_max_tokens(json.dumps(schema))
 
 
-def _most(text: str) -> int:
+def _estimate_text(text: str) -> int:
     plain = strange = 0
     end = 0
-    for word in _PLAIN.finditer(text):
-        strange += _bytes(text[end : word.start()])
-        plain += -(-(word.end() - word.start()) // BYTES_A_TOKEN)
+    for word in _PLAIN_WORD.finditer(text):
+        strange += _count_bytes(text[end : word.start()])
+        plain += -(-(word.end() - word.start()) // BYTES_PER_TOKEN)
         end = word.end()
-    return plain + strange + _bytes(text[end:])
+    return plain + strange + _count_bytes(text[end:])
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
@@ -77,7 +88,7 @@ NAME = "openai"
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
-MOST_TOKENS = 10_000_000  # for one call; who says more has not said what it charged
+MAX_TOKENS = 10_000_000  # for one call; who says more has not said what it charged
 
 _MILLION = 1_000_000
 
@@ -99,7 +110,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Prompt:
     """What a model reads, and the schema its answer is to have."""
 
     instructions: str
@@ -109,35 +120,35 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Completion:
     """What an answer holds: a text, a refusal, or why there is neither."""
 
     text: str = ""
-    refused: bool = False
-    cut: bool = False
+    is_refused: bool = False
+    is_truncated: bool = False
 
     @property
-    def answered(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether the model said anything."""
-        return bool(self.text) or self.refused
+        return bool(self.text) or self.is_refused
 
     @property
-    def without_words(self) -> str:
+    def empty_reason(self) -> str:
         """Why there is nothing to read; empty when there is."""
-        if self.refused:
+        if self.is_refused:
             return "the model declined to answer"
         if self.text:
             return ""
-        why = "was cut off before its first word" if self.cut else "is empty"
+        why = "was cut off before its first word" if self.is_truncated else "is empty"
         return f"the model's answer {why}"
 
 
-class Responses:
+class OpenAiModel:
     """A model. With prices it promises money too, rounded up to whole cents."""
 
     def __init__(
         self,
-        vendor: Vendor,
+        vendor: VendorApi,
         *,
         model: str,
         max_output_tokens: int = 4_000,
@@ -155,26 +166,28 @@ class Responses:
         self._most_out = max_output_tokens
         self._prices = prices
 
-    def price(self, wanted: Wanted) -> Mapping[str, int]:
+    def price(self, wanted: Prompt) -> Mapping[str, int]:
         """Return the most that one call can use."""
-        most_in = most_tokens(wanted.instructions, wanted.data) + most_schema_tokens(wanted.schema)
-        return self._cost(input=most_in, cached=0, output=self._most_out)
+        most_in = estimate_max_tokens(
+            wanted.instructions, wanted.data
+        ) + estimate_max_schema_tokens(wanted.schema)
+        return self._compute_cost(input=most_in, cached=0, output=self._most_out)
 
-    async def ask(self, wanted: Wanted) -> Done[Said]:
+    async def ask(self, wanted: Prompt) -> Paid[Completion]:
         """Ask once. Raises what a connector raises."""
-        answered = await self._vendor.post("/v1/responses", self._body(wanted))
-        said = _said(answered.data)
-        return Done(
+        answered = await self._vendor.post("/v1/responses", self._build_body(wanted))
+        said = _parse_completion(answered.data)
+        return Paid(
             answer=said,
-            cost=self._told(answered.data, wanted, answered=said.answered),
-            quota=_quota(answered.headers),
+            cost=self._compute_billed(answered.data, wanted, answered=said.has_answer),
+            quota=_parse_quota(answered.headers),
         )
 
     async def check(self) -> Health:
         """Find out at no cost whether the vendor has the model for us. Never raises."""
-        return await healthy(self._look)
+        return await check_health(self._check_model)
 
-    def _body(self, wanted: Wanted) -> Json:
+    def _build_body(self, wanted: Prompt) -> Json:
         body: dict[str, Json] = {
             "model": self._model,
             "instructions": wanted.instructions,
@@ -195,19 +208,19 @@ class Responses:
             body["temperature"] = 0  # models that think first do not take one
         return body
 
-    def _told(self, data: Json, wanted: Wanted, *, answered: bool) -> Mapping[str, int]:
-        usage = object_in(data, "usage")
-        told_in, told_out = whole_in(usage, "input_tokens"), whole_in(usage, "output_tokens")
+    def _compute_billed(self, data: Json, wanted: Prompt, *, answered: bool) -> Mapping[str, int]:
+        usage = get_object(data, "usage")
+        told_in, told_out = get_count(usage, "input_tokens"), get_count(usage, "output_tokens")
         if told_in is None or told_out is None:
             if not answered:
                 raise UncertainError(f"{NAME} answered with nothing; it may have been charged")
             return self.price(wanted)  # nothing is counted too low
-        if told_in + told_out > MOST_TOKENS:
-            raise UncertainError(f"{NAME} says it charged more than {MOST_TOKENS} tokens at once")
-        cached = whole_in(object_in(usage, "input_tokens_details"), "cached_tokens") or 0
-        return self._cost(input=told_in, cached=min(cached, told_in), output=told_out)
+        if told_in + told_out > MAX_TOKENS:
+            raise UncertainError(f"{NAME} says it charged more than {MAX_TOKENS} tokens at once")
+        cached = get_count(get_object(usage, "input_tokens_details"), "cached_tokens") or 0
+        return self._compute_cost(input=told_in, cached=min(cached, told_in), output=told_out)
 
-    def _cost(self, *, input: int, cached: int, output: int) -> Mapping[str, int]:  # noqa: A002 - the vendor's word
+    def _compute_cost(self, *, input: int, cached: int, output: int) -> Mapping[str, int]:  # noqa: A002 - the vendor's word
         cost = {"calls": 1, "tokens": input + output}
         if self._prices is not None:
             dollars = (
@@ -218,60 +231,68 @@ class Responses:
             cost["money:USD"] = int((dollars * 100).to_integral_value(rounding=ROUND_CEILING))
         return cost
 
-    async def _look(self) -> str:
+    async def _check_model(self) -> str:
         await self._vendor.get(f"/v1/models/{quote(self._model, safe='')}")
         return f"it takes our key and has {self._model}"
 
 
-def _said(data: Json) -> Said:
+def _parse_completion(data: Json) -> Completion:
     texts, refused = [], False
-    for item in list_in(data, "output", most=100):
-        for part in list_in(item, "content", most=100):
-            kind = text_in(part, "type")
+    for item in get_list(data, "output", most=100):
+        for part in get_list(item, "content", most=100):
+            kind = get_line(part, "type")
             refused = refused or kind == "refusal"
             if kind == "output_text":
-                texts.append(words_in(part, "text", longest=400_000))
-    return Said(text="".join(texts), refused=refused, cut=text_in(data, "status") == "incomplete")
+                texts.append(get_text(part, "text", longest=400_000))
+    return Completion(
+        text="".join(texts),
+        is_refused=refused,
+        is_truncated=get_line(data, "status") == "incomplete",
+    )
 
 
-def _quota(headers: Mapping[str, str]) -> Quota | None:
-    lasts = duration(headers.get("x-ratelimit-reset-requests", ""))
-    return quota(headers.get("x-ratelimit-remaining-requests", ""), lasts=lasts)
+def _parse_quota(headers: Mapping[str, str]) -> Quota | None:
+    lasts = parse_duration(headers.get("x-ratelimit-reset-requests", ""))
+    return parse_quota(headers.get("x-ratelimit-remaining-requests", ""), lasts=lasts)
 
 
 BASE_URL = "https://api.openai.com"
 
 DEADLINE = timedelta(seconds=120)
 
-FAILURES: Mapping[int, Failure] = {
-    400: Failure(PermanentError, "does not take this question"),
-    401: Failure(ConfigError, "refuses our key; check keys.openai in the settings"),
-    403: Failure(ConfigError, "does not serve our account or country; look at the account"),
-    404: Failure(ConfigError, "has nothing at this address; check its base address"),
-    409: Failure(TransientError, "is busy with the same; it asks us to come back later"),
+STATUSES: Mapping[int, StatusMeaning] = {
+    400: StatusMeaning(PermanentError, "does not take this question"),
+    401: StatusMeaning(ConfigError, "refuses our key; check keys.openai in the settings"),
+    403: StatusMeaning(ConfigError, "does not serve our account or country; look at the account"),
+    404: StatusMeaning(ConfigError, "has nothing at this address; check its base address"),
+    409: StatusMeaning(TransientError, "is busy with the same; it asks us to come back later"),
 }
 
-_CODES: Mapping[str, Failure] = {
-    "insufficient_quota": Failure(ConfigError, "says the quota is used up; add credit there"),
-    "model_not_found": Failure(ConfigError, "does not have this model for us; choose another"),
-    "invalid_json_schema": Failure(ConfigError, "does not take our schema with this model"),
-    "unsupported_parameter": Failure(ConfigError, "does not take our way of asking; try a model"),
-    "unsupported_value": Failure(ConfigError, "does not take our effort with this model"),
+_ERROR_CODES: Mapping[str, StatusMeaning] = {
+    "insufficient_quota": StatusMeaning(ConfigError, "says the quota is used up; add credit there"),
+    "model_not_found": StatusMeaning(
+        ConfigError, "does not have this model for us; choose another"
+    ),
+    "invalid_json_schema": StatusMeaning(ConfigError, "does not take our schema with this model"),
+    "unsupported_parameter": StatusMeaning(
+        ConfigError, "does not take our way of asking; try a model"
+    ),
+    "unsupported_value": StatusMeaning(ConfigError, "does not take our effort with this model"),
 }
 
 
-def openai(
-    http: Http, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
-) -> Vendor:
+def build_openai_api(
+    http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
+) -> VendorApi:
     """Return OpenAI's API, asked with this key. Raises ConfigError for a key that is none."""
-    return Vendor(
+    return VendorApi(
         http,
         name=NAME,
         base_url=base_url,
-        headers={"Authorization": f"Bearer {usable_key(NAME, key)}"},
+        headers={"Authorization": f"Bearer {check_api_key(NAME, key)}"},
         deadline=deadline,
-        failures=FAILURES,
-        judge=_judge,
+        failures=STATUSES,
+        judge=_classify_error,
     )
 
 
@@ -282,14 +303,14 @@ class OpenAiExtraction:
 
     def __init__(
         self,
-        vendor: Vendor,
+        vendor: VendorApi,
         *,
         model: str,
         max_output_tokens: int = 4_000,
         effort: str = "low",
         prices: Prices | None = None,
     ) -> None:
-        self._model = Responses(
+        self._model = OpenAiModel(
             vendor,
             model=model,
             max_output_tokens=max_output_tokens,
@@ -297,50 +318,51 @@ class OpenAiExtraction:
             prices=prices,
         )
 
-    def price(self, question: Extraction) -> Mapping[str, int]:
-        return self._model.price(_wanted(question))
+    def price(self, question: ExtractionQuery) -> Mapping[str, int]:
+        return self._model.price(_build_prompt(question))
 
-    async def ask(self, question: Extraction, *, key: str) -> Done[Extracted]:
-        done = await self._model.ask(_wanted(question))
-        return Done(answer=_answer(done.answer, question), cost=done.cost, quota=done.quota)
+    async def ask(self, question: ExtractionQuery, *, key: str) -> Paid[ExtractedFacts]:
+        done = await self._model.ask(_build_prompt(question))
+        return Paid(answer=_to_facts(done.answer, question), cost=done.cost, quota=done.quota)
 
     async def check(self) -> Health:
         return await self._model.check()
 
 
-def _wanted(question: Extraction) -> Wanted:
-    asked = prompt(question)
-    return Wanted(
+def _build_prompt(question: ExtractionQuery) -> Prompt:
+    asked = build_extraction_prompt(question)
+    return Prompt(
         instructions=asked.instructions, data=asked.data, schema_name=SCHEMA_NAME, schema=SCHEMA
     )
 
 
-def _answer(said: Said, question: Extraction) -> Extracted:
-    if said.without_words:
-        return Extracted(findings=(), note=said.without_words)
-    return read_answer(said.text, question, cut=said.cut)
+def _to_facts(said: Completion, question: ExtractionQuery) -> ExtractedFacts:
+    if said.empty_reason:
+        return ExtractedFacts(facts=(), note=said.empty_reason)
+    return parse_model_answer(said.text, question, cut=said.is_truncated)
 
 
-def _judge(answered: Answered) -> StokerError | None:
-    error = object_in(answered.data, "error")
+def _classify_error(answered: VendorResponse) -> StokerError | None:
+    error = get_object(answered.data, "error")
     for name in ("code", "type"):
-        known = _CODES.get(text_in(error, name))
+        known = _ERROR_CODES.get(get_line(error, name))
         if known is not None:
-            return known.kind(f"{NAME} {known.because} ({answered.status})")
+            return known.kind(f"{NAME} {known.text} ({answered.status})")
     if answered.status == 429:
         return TransientError(
-            f"{NAME} asks us to come back later (429)", retry_after=_wait(answered.headers)
+            f"{NAME} asks us to come back later (429)",
+            retry_after=_parse_retry_after(answered.headers),
         )
     return None
 
 
-def _wait(headers: Mapping[str, str]) -> timedelta | None:
+def _parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Return how long the vendor wants us to wait: said plainly, or by when its limits reset."""
-    if (said := retry_after(headers)) is not None:
+    if (said := parse_retry_after(headers)) is not None:
         return said
     resets = [
-        duration(headers.get(f"x-ratelimit-reset-{what}", ""))
+        parse_duration(headers.get(f"x-ratelimit-reset-{what}", ""))
         for what in ("requests", "tokens")
         if headers.get(f"x-ratelimit-remaining-{what}", "").strip() in ("0", "-1")
     ]
-    return min(max(resets), LONGEST_WAIT) if resets and max(resets) > timedelta(0) else None
+    return min(max(resets), MAX_WAIT) if resets and max(resets) > timedelta(0) else None

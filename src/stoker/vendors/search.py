@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from stoker.accounts.websites import FoundPage
+from stoker.accounts.websites import SearchHit
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import has_list, list_in, object_in, text_in, words_in
+from stoker.base.jsontools import get_line, get_list, get_object, get_text, has_list
 from stoker.base.types import Json, clean_text
-from stoker.http.url import web_address
+from stoker.http.url import parse_url
 
-LONGEST_QUERY = 399  # characters
+MAX_QUERY_LENGTH = 399  # characters
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 
-LONGEST_TITLE, LONGEST_SNIPPET, LONGEST_PAGE = 300, 2_000, 50_000
+MAX_TITLE_LENGTH, MAX_SNIPPET_LENGTH, MAX_PAGE_LENGTH = 300, 2_000, 50_000
 
-GOOD_FOR, NOTHING_GOOD_FOR = timedelta(days=30), timedelta(days=7)
+SEARCH_TTL, NO_RESULT_TTL = timedelta(days=30), timedelta(days=7)
 
 
 class SearchDepth(StrEnum):
@@ -34,15 +34,15 @@ class SearchDepth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What a search led to, best first."""
 
-    pages: tuple[FoundPage, ...] = ()
+    pages: tuple[SearchHit, ...] = ()
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """Nothing found is worth asking again sooner."""
-        return GOOD_FOR if self.pages else NOTHING_GOOD_FOR
+        return SEARCH_TTL if self.pages else NO_RESULT_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
@@ -50,8 +50,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """A question to a search engine. Build it with `search_for`, which keeps it within bounds."""
+class SearchQuery:
+    """A question to a search engine. Build it with `build_company_search`, which keeps it within
+    bounds.
+    """
 
     query: str
     most: int = 5
@@ -60,10 +62,10 @@ class Search:
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.query.strip() or len(self.query) > LONGEST_QUERY:
-            raise PermanentError(f"a search has 1 to {LONGEST_QUERY} characters; shorten it")
-        if not 1 <= self.most <= MOST_PAGES:
-            raise PermanentError(f"a search brings 1 to {MOST_PAGES} pages, not {self.most}")
+        if not self.query.strip() or len(self.query) > MAX_QUERY_LENGTH:
+            raise PermanentError(f"a search has 1 to {MAX_QUERY_LENGTH} characters; shorten it")
+        if not 1 <= self.most <= MAX_PAGES:
+            raise PermanentError(f"a search brings 1 to {MAX_PAGES} pages, not {self.most}")
 
     def as_json(self) -> Json:
         """Return what is asked."""
@@ -75,31 +77,31 @@ class Search:
             "never": sorted(self.never),
         }
 
-    def answered(self, kept: Json) -> Found:
+    def decode_answer(self, kept: Json) -> SearchResult:
         """Return a kept answer."""
         if not has_list(kept, "pages"):
             raise PermanentError("what is kept here is no search; it is asked anew")
         pages = []
-        for row in list_in(kept, "pages", most=MOST_PAGES):
+        for row in get_list(kept, "pages", most=MAX_PAGES):
             if not isinstance(row, list | tuple) or len(row) != 4:
                 raise PermanentError("what is kept here is no search; it is asked anew")
             url, title, text, score = row
             share = float(score) if isinstance(score, int | float) else 0.0
-            pages.append(FoundPage(url=str(url), title=str(title), text=str(text), score=share))
-        return Found(pages=tuple(pages))
+            pages.append(SearchHit(url=str(url), title=str(title), text=str(text), score=share))
+        return SearchResult(pages=tuple(pages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTexts:
     """What pages say, as far as they could be read."""
 
-    pages: tuple[FoundPage, ...] = ()
+    pages: tuple[SearchHit, ...] = ()
     unread: tuple[str, ...] = ()  # addresses
 
     @property
-    def good_for(self) -> timedelta:
+    def ttl(self) -> timedelta:
         """Pages that could not be read are worth asking again sooner."""
-        return NOTHING_GOOD_FOR if self.unread or not self.pages else GOOD_FOR
+        return NO_RESULT_TTL if self.unread or not self.pages else SEARCH_TTL
 
     def as_json(self) -> Json:
         """Return it as it is kept."""
@@ -110,57 +112,57 @@ class PageTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPages:
+class PageTextsQuery:
     """Pages that somebody else should read for us: those that do not let us in."""
 
     urls: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.urls) <= MOST_PAGES:
-            raise PermanentError(f"1 to {MOST_PAGES} pages are read at a time, no more")
+        if not 1 <= len(self.urls) <= MAX_PAGES:
+            raise PermanentError(f"1 to {MAX_PAGES} pages are read at a time, no more")
         for url in self.urls:
-            web_address(url)
+            parse_url(url)
 
     def as_json(self) -> Json:
         """Return what is asked."""
         return {"read": sorted(self.urls)}
 
-    def answered(self, kept: Json) -> PageTexts:
+    def decode_answer(self, kept: Json) -> PageTexts:
         """Return a kept answer."""
         if not has_list(kept, "pages") or not has_list(kept, "unread"):
             raise PermanentError("what is kept here are no pages; they are asked for anew")
         return PageTexts(
-            pages=tuple(read_pages(list_in(kept, "pages", most=MOST_PAGES), text="raw_content")),
-            unread=tuple(str(url) for url in list_in(kept, "unread", most=MOST_PAGES)),
+            pages=tuple(parse_hits(get_list(kept, "pages", most=MAX_PAGES), text="raw_content")),
+            unread=tuple(str(url) for url in get_list(kept, "unread", most=MAX_PAGES)),
         )
 
 
-def search_for(company: str, *more: str, only: tuple[str, ...] = ()) -> Search:
+def build_company_search(company: str, *more: str, only: tuple[str, ...] = ()) -> SearchQuery:
     """Return the search for a company, with more words to tell it from others of its name."""
     words = " ".join(" ".join((f'"{clean_text(company)}"', *map(clean_text, more))).split())
-    return Search(query=words[:LONGEST_QUERY].rstrip(), only=only)
+    return SearchQuery(query=words[:MAX_QUERY_LENGTH].rstrip(), only=only)
 
 
-def read_pages(items: Iterable[Json], *, text: str) -> list[FoundPage]:
+def parse_hits(items: Iterable[Json], *, text: str) -> list[SearchHit]:
     """Return the pages a vendor's list speaks of; what has no usable address is left out.
 
     `text` is the field a page's words are in.
     """
-    longest = LONGEST_PAGE if text == "raw_content" else LONGEST_SNIPPET
-    pages: dict[str, FoundPage] = {}
+    longest = MAX_PAGE_LENGTH if text == "raw_content" else MAX_SNIPPET_LENGTH
+    pages: dict[str, SearchHit] = {}
     for item in items:
         try:
-            url = str(web_address(text_in(item, "url", longest=8_000)))
+            url = str(parse_url(get_line(item, "url", longest=8_000)))
         except PermanentError:
             continue
-        score = object_in(item).get("score")
+        score = get_object(item).get("score")
         share = float(score) if isinstance(score, int | float) else 0.0
         pages.setdefault(
             url,
-            FoundPage(
+            SearchHit(
                 url=url,
-                title=text_in(item, "title", longest=LONGEST_TITLE),
-                text=words_in(item, text, longest=longest).strip(),
+                title=get_line(item, "title", longest=MAX_TITLE_LENGTH),
+                text=get_text(item, text, longest=longest).strip(),
                 score=min(max(share, 0.0), 1.0),
             ),
         )

@@ -27,32 +27,32 @@ from stoker.rate_limits.rate_limit import Rate
 
 _CALLS, _PER_S, _BURST = integer(1, 1_000_000), number(0.001, 86_400), integer(1, 1_000_000)
 
-_AT_ONCE, _UNITS = integer(1, 10_000), integer(1, 1000)
+_CONCURRENCY, _UNITS = integer(1, 10_000), integer(1, 1000)
 
-_SAID_CALLS = "Calls allowed in per_s seconds, for all tenants together."
+_CALLS_TEXT = "Calls allowed in per_s seconds, for all tenants together."
 
-_SAID_PER_S = "Seconds in which that many calls may go."
+_PER_S_TEXT = "Seconds in which that many calls may go."
 
-_SAID_BURST = "Calls that may go at once after a pause; those after them go slower for it."
+_BURST_TEXT = "Calls that may go at once after a pause; those after them go slower for it."
 
-_SAID_AT_ONCE = "Calls under way at once, for all tenants and workers together."
+_CONCURRENCY_TEXT = "Calls under way at once, for all tenants and workers together."
 
-_SAID_URL = "Where its API is; its key goes there and nowhere else."
+_URL_TEXT = "Where its API is; its key goes there and nowhere else."
 
 _PRICE = number(0, 10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectorSection:
+class VendorSettings:
     """How one vendor is called."""
 
     own_key: ClassVar[bool] = False  # each tenant calls with a key of its own
 
-    calls: int = _is(_CALLS, 60, _SAID_CALLS)
-    per_s: float = _is(_PER_S, 60.0, _SAID_PER_S)
-    burst: int = _is(_BURST, 1, _SAID_BURST)
+    calls: int = _is(_CALLS, 60, _CALLS_TEXT)
+    per_s: float = _is(_PER_S, 60.0, _PER_S_TEXT)
+    burst: int = _is(_BURST, 1, _BURST_TEXT)
     share: float = _is(number(0.001, 1), 1.0, "The part of the vendor's quota that is ours to use.")
-    concurrency: int = _is(_AT_ONCE, 8, _SAID_AT_ONCE)
+    concurrency: int = _is(_CONCURRENCY, 8, _CONCURRENCY_TEXT)
     shallow_units: int | None = _each(
         _UNITS, None, "Pull units of a shallow look; pulls.shallow_units, if not set."
     )
@@ -60,28 +60,28 @@ class ConnectorSection:
         _UNITS, None, "Pull units of a deep look; pulls.deep_units, if not set."
     )
 
-    def rate(self) -> Rate:
+    def to_rate(self) -> Rate:
         """Return how fast calls may go. Raises ConfigError when the numbers contradict."""
         per = timedelta(seconds=self.per_s)
         return Rate(calls=self.calls, per=per, burst=self.burst, share=self.share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tavily(ConnectorSection):
+class TavilySettings(VendorSettings):
     """How Tavily is called. A development key allows 100 calls a minute."""
 
-    base_url: str = _is(BASE_URL, "https://api.tavily.com", _SAID_URL)
-    calls: int = _is(_CALLS, 100, _SAID_CALLS)
-    burst: int = _is(_BURST, 5, _SAID_BURST)
+    base_url: str = _is(BASE_URL, "https://api.tavily.com", _URL_TEXT)
+    calls: int = _is(_CALLS, 100, _CALLS_TEXT)
+    burst: int = _is(_BURST, 5, _BURST_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAi(ConnectorSection):
+class OpenAiSettings(VendorSettings):
     """How OpenAI is called, by which model, and what that costs in USD."""
 
-    base_url: str = _is(BASE_URL, "https://api.openai.com", _SAID_URL)
+    base_url: str = _is(BASE_URL, "https://api.openai.com", _URL_TEXT)
     # Companies come to it several at a time; with no burst, turns nobody waits for are lost.
-    burst: int = _is(_BURST, 8, _SAID_BURST)
+    burst: int = _is(_BURST, 8, _BURST_TEXT)
     model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
     effort: str = _is(
         choice("none", "minimal", "low", "medium", "high"),
@@ -97,28 +97,28 @@ class OpenAi(ConnectorSection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lusha(ConnectorSection):
+class LushaSettings(VendorSettings):
     """How Lusha is called. The smallest plans allow 40 calls a minute."""
 
-    base_url: str = _is(BASE_URL, "https://api.lusha.com", _SAID_URL)
-    calls: int = _is(_CALLS, 40, _SAID_CALLS)
-    burst: int = _is(_BURST, 2, _SAID_BURST)  # a company is asked about twice in a row
-    concurrency: int = _is(_AT_ONCE, 4, _SAID_AT_ONCE)
+    base_url: str = _is(BASE_URL, "https://api.lusha.com", _URL_TEXT)
+    calls: int = _is(_CALLS, 40, _CALLS_TEXT)
+    burst: int = _is(_BURST, 2, _BURST_TEXT)  # a company is asked about twice in a row
+    concurrency: int = _is(_CONCURRENCY, 4, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroBounce(ConnectorSection):
+class ZeroBounceSettings(VendorSettings):
     """How ZeroBounce is called, in batches. Too fast, and it shuts us out for ten minutes."""
 
-    base_url: str = _is(BASE_URL, "https://api.zerobounce.net", _SAID_URL)
-    calls: int = _is(_CALLS, 5, _SAID_CALLS)
+    base_url: str = _is(BASE_URL, "https://api.zerobounce.net", _URL_TEXT)
+    calls: int = _is(_CALLS, 5, _CALLS_TEXT)
     # Its minute and a little more: requests do not arrive as evenly as they are sent.
-    per_s: float = _is(_PER_S, 63.0, _SAID_PER_S)
-    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+    per_s: float = _is(_PER_S, 63.0, _PER_S_TEXT)
+    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odoo(ConnectorSection):
+class OdooSettings(VendorSettings):
     """How a tenant's own Odoo is called; each number is for one tenant."""
 
     own_key: ClassVar[bool] = True
@@ -137,34 +137,34 @@ class Odoo(ConnectorSection):
     )
 
     calls: int = _is(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")
-    burst: int = _is(_BURST, 10, _SAID_BURST)
-    concurrency: int = _is(_AT_ONCE, 4, "Calls under way at once, for each tenant.")
+    burst: int = _is(_BURST, 10, _BURST_TEXT)
+    concurrency: int = _is(_CONCURRENCY, 4, "Calls under way at once, for each tenant.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataGov(ConnectorSection):
+class DataGovSettings(VendorSettings):
     """How data.gov.sg is searched: 4 times in 10 seconds without a key."""
 
     base_url: str = _is(
         BASE_URL, "https://api-production.data.gov.sg", "Where it says what there is to download."
     )
-    calls: int = _is(_CALLS, 4, _SAID_CALLS)
-    per_s: float = _is(_PER_S, 10.0, _SAID_PER_S)
-    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+    calls: int = _is(_CALLS, 4, _CALLS_TEXT)
+    per_s: float = _is(_PER_S, 10.0, _PER_S_TEXT)
+    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataGovDownloads(ConnectorSection):
+class DataGovDownloadsSettings(VendorSettings):
     """How files of data.gov.sg are downloaded: 2 in 10 seconds without a key."""
 
     base_url: str = _is(BASE_URL, "https://api-open.data.gov.sg", "Where downloads are asked for.")
-    calls: int = _is(_CALLS, 2, _SAID_CALLS)
-    per_s: float = _is(_PER_S, 10.0, _SAID_PER_S)
-    concurrency: int = _is(_AT_ONCE, 2, _SAID_AT_ONCE)
+    calls: int = _is(_CALLS, 2, _CALLS_TEXT)
+    per_s: float = _is(_PER_S, 10.0, _PER_S_TEXT)
+    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boards(ConnectorSection):
+class BoardsSettings(VendorSettings):
     """How job boards are read, and where they are. None of them wants a key."""
 
     greenhouse_url: str = _is(BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is.")

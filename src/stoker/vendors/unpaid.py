@@ -14,36 +14,38 @@ from stoker.base.clock import Clock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
-from stoker.crawl.model import Pacer
-from stoker.rate_limits.limiter import Passages, Traffic
+from stoker.crawl.model import HostPacer
+from stoker.rate_limits.limiter import CallLimiter, VendorLimits
 
-Stops = Callable[[TenantId], Awaitable[Sequence[Stop]]]
+StopsReader = Callable[[TenantId], Awaitable[Sequence[Stop]]]
 """Tells what is stopped for a tenant."""
 
 
-class Turns:
+class UnpaidCalls:
     """Gives turns. Those of a person who looks or takes something back come despite stops."""
 
-    def __init__(self, traffic: Traffic, *, hosts: Pacer, clock: Clock, stops: Stops) -> None:
+    def __init__(
+        self, traffic: VendorLimits, *, hosts: HostPacer, clock: Clock, stops: StopsReader
+    ) -> None:
         self._traffic = traffic
         self._hosts = hosts
         self._clock = clock
         self._stops = stops
 
-    def of_vendor(
+    def for_vendor(
         self, name: str, tenant: TenantId, *, despite_stops: bool = False
     ) -> Callable[[], Awaitable[None]]:
         """Return what waits for a tenant's next turn with a vendor that has one pace."""
-        pace = self._traffic.pace(name, tenant=tenant)
+        pace = self._traffic.get_rate_limiter(name, tenant=tenant)
 
         async def turn() -> None:
-            await pace.turn()
+            await pace.acquire()
             if not despite_stops:
-                await self._refuse_if_stopped(name, tenant)
+                await self._check_stops(name, tenant)
 
         return turn
 
-    def at_hosts(
+    def for_hosts(
         self,
         name: str,
         tenant: TenantId,
@@ -52,25 +54,25 @@ class Turns:
         despite_stops: bool = False,
     ) -> Callable[[str], AbstractAsyncContextManager[None]]:
         """Return what lends turns at hosts, each with a clock of its own beside the common pace."""
-        passages = Passages(self._traffic, tenant, clock=self._clock)
+        passages = CallLimiter(self._traffic, tenant, clock=self._clock)
 
         @asynccontextmanager
         async def turn(host: str) -> AsyncIterator[None]:
-            async with passages.through(name):
-                await self._hosts.turn(host, gap=gap)
+            async with passages.acquire_slot(name):
+                await self._hosts.acquire(host, gap=gap)
                 if not despite_stops:  # after the wait, which may be long
-                    await self._refuse_if_stopped(name, tenant)
+                    await self._check_stops(name, tenant)
                 try:
                     yield
                 except TransientError as error:
                     if error.retry_after is not None:  # one host's wish to rest is not the others'
                         until = self._clock.now() + error.retry_after
-                        await self._hosts.push_back(host, until=until)
+                        await self._hosts.delay_until(host, until=until)
                     raise
 
         return turn
 
-    async def _refuse_if_stopped(self, name: str, tenant: TenantId) -> None:
+    async def _check_stops(self, name: str, tenant: TenantId) -> None:
         for stop in await self._stops(tenant):
             if stop.connector in ("", name):
                 why = stop.reason or "no reason was given"

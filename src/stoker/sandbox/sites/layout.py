@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.sandbox.random import Lots
+from stoker.sandbox.random import Weighted
 from stoker.sandbox.world.companies import Company, World
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.site_faults import SiteFault
 
 FIRST_NIGHT = datetime(2026, 1, 1, 17, tzinfo=UTC)
 
@@ -28,11 +28,11 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "privacy": ("/privacy", "/privacy-policy"),
 }
 
-_ALWAYS = ("about", "contact", "privacy")
+_REQUIRED_KINDS = ("about", "contact", "privacy")
 
-_POSTS = 6
+_BLOG_POSTS = 6
 
-_RATES = Lots(((0.0, 50), (1 / 90, 20), (1 / 30, 14), (1 / 7, 10), (0.5, 4), (1.0, 2)))
+_RATES = Weighted(((0.0, 50), (1 / 90, 20), (1 / 30, 14), (1 / 7, 10), (0.5, 4), (1.0, 2)))
 
 
 class Style(StrEnum):
@@ -54,7 +54,7 @@ class Validators(StrEnum):
     NONE = "none"
 
 
-class Maps(StrEnum):
+class SitemapStyle(StrEnum):
     """How a site lists its pages."""
 
     PLAIN = "plain"
@@ -63,9 +63,11 @@ class Maps(StrEnum):
     NONE = "none"
 
 
-_STYLES = Lots(((Style.JSON_LD, 45), (Style.MICRODATA, 10), (Style.META, 25), (Style.PLAIN, 20)))
+_STYLES = Weighted(
+    ((Style.JSON_LD, 45), (Style.MICRODATA, 10), (Style.META, 25), (Style.PLAIN, 20))
+)
 
-_VALIDATORS = Lots(
+_VALIDATORS = Weighted(
     (
         (Validators.BOTH, 45),
         (Validators.ETAG, 15),
@@ -75,12 +77,19 @@ _VALIDATORS = Lots(
     )
 )
 
-_MAPS = Lots(((Maps.PLAIN, 45), (Maps.INDEX, 20), (Maps.GZIP, 10), (Maps.NONE, 25)))
+_MAPS = Weighted(
+    (
+        (SitemapStyle.PLAIN, 45),
+        (SitemapStyle.INDEX, 20),
+        (SitemapStyle.GZIP, 10),
+        (SitemapStyle.NONE, 25),
+    )
+)
 
-_DELAYS = Lots(((0, 93), (1, 5), (2, 2)))
+_DELAYS = Weighted(((0, 93), (1, 5), (2, 2)))
 
 
-class Place(NamedTuple):
+class SitePage(NamedTuple):
     """One page of a site: what kind it is, and how often it changes."""
 
     path: str
@@ -88,53 +97,56 @@ class Place(NamedTuple):
     rate: float  # changes a night
     phase: float  # how far the first change had come on the first night
 
-    def version(self, night: int) -> int:
+    def count_changes(self, night: int) -> int:
         """Return how often the page had changed by that night."""
         return int(max(night, 0) * self.rate + self.phase)
 
-    def changed_at(self, version: int) -> datetime:
+    def get_changed_at(self, version: int) -> datetime:
         """Return when a version was put up."""
         nights = (version - self.phase) / self.rate if version and self.rate else 0.0
         return FIRST_NIGHT + timedelta(days=max(0, -int(-nights // 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class SiteLayout:
     """One site: its pages, and its habits."""
 
-    places: dict[str, Place]  # by path
+    pages: dict[str, SitePage]  # by path
     style: Style
     validators: Validators
-    maps: Maps
+    maps: SitemapStyle
     gzip: bool
     crawl_delay: int  # seconds; 0 is not said
     generator: int
 
-    def of_kind(self, kind: str) -> list[Place]:
+    def list_kind(self, kind: str) -> list[SitePage]:
         """Return the pages of a kind."""
-        return [place for place in self.places.values() if place.kind == kind]
+        return [place for place in self.pages.values() if place.kind == kind]
 
 
-def layout_of(world: World, company: Company) -> Layout:
+def build_layout(world: World, company: Company) -> SiteLayout:
     """Return how a company's site is laid out, every time the same."""
-    draws = world.draws("layout", company.index)
+    draws = world.build_draws("layout", company.index)
     kinds = {"/": "home"}
     for kind, paths in _PATHS.items():
         path = draws.pick(paths)
-        if kind in _ALWAYS or draws.chance(0.7):
+        if kind in _REQUIRED_KINDS or draws.draw_bool(0.7):
             kinds[path] = kind
             if kind == "blog":
-                kinds |= {f"{path}/{nth}": "post" for nth in range(1, draws.between(1, _POSTS) + 1)}
-    style = draws.weighted(_STYLES)
-    return Layout(
-        places={
-            path: Place(path, kind, draws.weighted(_RATES), draws.share())
+                kinds |= {
+                    f"{path}/{nth}": "post"
+                    for nth in range(1, draws.draw_between(1, _BLOG_POSTS) + 1)
+                }
+    style = draws.pick_weighted(_STYLES)
+    return SiteLayout(
+        pages={
+            path: SitePage(path, kind, draws.pick_weighted(_RATES), draws.draw_share())
             for path, kind in kinds.items()
         },
-        style=style if company.trouble is not Trouble.HIDDEN_CONTACTS else Style.PLAIN,
-        validators=draws.weighted(_VALIDATORS),
-        maps=draws.weighted(_MAPS),
-        gzip=draws.chance(0.6),
-        crawl_delay=draws.weighted(_DELAYS),
-        generator=draws.below(1000),
+        style=style if company.trouble is not SiteFault.HIDDEN_CONTACTS else Style.PLAIN,
+        validators=draws.pick_weighted(_VALIDATORS),
+        maps=draws.pick_weighted(_MAPS),
+        gzip=draws.draw_bool(0.6),
+        crawl_delay=draws.pick_weighted(_DELAYS),
+        generator=draws.draw_below(1000),
     )

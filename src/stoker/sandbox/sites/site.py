@@ -15,39 +15,39 @@ from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
 from hashlib import blake2b
 
-from stoker.sandbox.faults import SITES, Dials
-from stoker.sandbox.http import Asked, Told, page_told, text_told
-from stoker.sandbox.sites.faults import ODD, spoilt
-from stoker.sandbox.sites.layout import Layout, Maps, Place, Validators, layout_of
-from stoker.sandbox.sites.pages import FOREIGN, markup_of
+from stoker.sandbox.faults import SITES, FaultSettingsTable
+from stoker.sandbox.http import Request, Response, to_page_response, to_text_response
+from stoker.sandbox.sites.faults import FAULT_HANDLERS, apply_page_fault
+from stoker.sandbox.sites.layout import SiteLayout, SitemapStyle, SitePage, Validators, build_layout
+from stoker.sandbox.sites.pages import CHARSET_SAMPLES, build_page
 from stoker.sandbox.world.companies import Company, World
-from stoker.sandbox.world.site_faults import Trouble
+from stoker.sandbox.world.site_faults import SiteFault
 
 _XML = {"content-type": "application/xml"}
 
-_DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
-_SPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+_XML_NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
 _HUGE_RULES = 400_000
 
 
-def robots_of(company: Company, layout: Layout) -> Told:
+def build_robots(company: Company, layout: SiteLayout) -> Response:
     """Return a site's robots.txt."""
     match company.trouble:
-        case Trouble.ROBOTS_CLOSED:
-            return text_told("User-agent: *\nDisallow: /\n")
-        case Trouble.ROBOTS_FAILING:
-            return text_told("Internal Server Error\n", status=500)
-        case Trouble.ROBOTS_PAGE:
-            return page_told("<!doctype html><title>Welcome</title><h1>Welcome</h1>")
-        case Trouble.ROBOTS_HUGE:
-            return Told(headers={"content-type": "text/plain"}, stream=_huge_robots())
+        case SiteFault.ROBOTS_CLOSED:
+            return to_text_response("User-agent: *\nDisallow: /\n")
+        case SiteFault.ROBOTS_FAILING:
+            return to_text_response("Internal Server Error\n", status=500)
+        case SiteFault.ROBOTS_PAGE:
+            return to_page_response("<!doctype html><title>Welcome</title><h1>Welcome</h1>")
+        case SiteFault.ROBOTS_HUGE:
+            return Response(headers={"content-type": "text/plain"}, stream=_iterate_huge_robots())
         case _:
-            return text_told("\n".join(_rules(company, layout)) + "\n")
+            return to_text_response("\n".join(_iterate_rules(company, layout)) + "\n")
 
 
-def _rules(company: Company, layout: Layout) -> Iterator[str]:
+def _iterate_rules(company: Company, layout: SiteLayout) -> Iterator[str]:
     yield "# Staff pages are nobody's business."
     yield "User-agent: HungryBot"
     yield "Disallow: /"
@@ -55,80 +55,84 @@ def _rules(company: Company, layout: Layout) -> Iterator[str]:
     yield "User-agent: *"
     yield "Disallow: /admin/"
     yield "Disallow: /*?session="
-    delay = 30 if company.trouble is Trouble.ROBOTS_SLOW else layout.crawl_delay
+    delay = 30 if company.trouble is SiteFault.ROBOTS_SLOW else layout.crawl_delay
     if delay:
         yield f"Crawl-delay: {delay}"
     yield ""
-    name = "sitemap.xml.gz" if layout.maps is Maps.GZIP else "sitemap.xml"
-    if layout.maps is not Maps.NONE:
+    name = "sitemap.xml.gz" if layout.maps is SitemapStyle.GZIP else "sitemap.xml"
+    if layout.maps is not SitemapStyle.NONE:
         yield f"Sitemap: http://{company.domain}/{name}"
 
 
-def _huge_robots() -> Iterator[bytes]:
+def _iterate_huge_robots() -> Iterator[bytes]:
     yield b"User-agent: *\nDisallow: /admin/\n"
     for start in range(0, _HUGE_RULES, 1000):
         rules = (f"Disallow: /private/{nth:06d}/" for nth in range(start, start + 1000))
         yield ("\n".join(rules) + "\n").encode()
 
 
-def sitemap_of(company: Company, layout: Layout, path: str, *, night: int) -> Told | None:
+def find_sitemap(company: Company, layout: SiteLayout, path: str, *, night: int) -> Response | None:
     """Return a site's sitemap at this path, if it has one there."""
-    if company.trouble is Trouble.ODD_SITEMAP and path == "/sitemap.xml":
-        return _odd(company)
-    places = list(layout.places.values())
+    if company.trouble is SiteFault.ODD_SITEMAP and path == "/sitemap.xml":
+        return _build_odd_sitemap(company)
+    places = list(layout.pages.values())
     match layout.maps, path:
-        case Maps.PLAIN, "/sitemap.xml":
-            return _xml(_listed(company, places, night))
-        case Maps.GZIP, "/sitemap.xml.gz":
-            return _packed(_listed(company, places, night))
-        case Maps.INDEX, "/sitemap.xml":
-            return _xml(_index(company))
-        case Maps.INDEX, "/sitemap-pages.xml":
-            return _xml(_listed(company, [at for at in places if at.kind != "post"], night))
-        case Maps.INDEX, "/sitemap-posts.xml.gz":
-            return _packed(_listed(company, [at for at in places if at.kind == "post"], night))
+        case SitemapStyle.PLAIN, "/sitemap.xml":
+            return _to_xml_response(_build_sitemap(company, places, night))
+        case SitemapStyle.GZIP, "/sitemap.xml.gz":
+            return _to_gzip_response(_build_sitemap(company, places, night))
+        case SitemapStyle.INDEX, "/sitemap.xml":
+            return _to_xml_response(_build_sitemap_index(company))
+        case SitemapStyle.INDEX, "/sitemap-pages.xml":
+            return _to_xml_response(
+                _build_sitemap(company, [at for at in places if at.kind != "post"], night)
+            )
+        case SitemapStyle.INDEX, "/sitemap-posts.xml.gz":
+            return _to_gzip_response(
+                _build_sitemap(company, [at for at in places if at.kind == "post"], night)
+            )
         case _:
             return None
 
 
-def _xml(text: str) -> Told:
-    return Told(headers=_XML, body=text.encode())
+def _to_xml_response(text: str) -> Response:
+    return Response(headers=_XML, body=text.encode())
 
 
-def _packed(text: str) -> Told:
-    return Told(
+def _to_gzip_response(text: str) -> Response:
+    return Response(
         headers={"content-type": "application/gzip"}, body=gzip.compress(text.encode(), mtime=0)
     )
 
 
-def _listed(company: Company, places: list[Place], night: int) -> str:
+def _build_sitemap(company: Company, places: list[SitePage], night: int) -> str:
     urls = "".join(
         f"<url><loc>http://{company.domain}{place.path}</loc>"
-        f"<lastmod>{place.changed_at(place.version(night)):%Y-%m-%d}</lastmod></url>\n"
+        f"<lastmod>{place.get_changed_at(place.count_changes(night)):%Y-%m-%d}</lastmod></url>\n"
         for place in places
     )
-    return f"{_DECLARED}<urlset {_SPACE}>\n{urls}</urlset>\n"
+    return f"{_XML_HEAD}<urlset {_XML_NAMESPACE}>\n{urls}</urlset>\n"
 
 
-def _index(company: Company) -> str:
+def _build_sitemap_index(company: Company) -> str:
     maps = "".join(
         f"<sitemap><loc>http://{company.domain}/{name}</loc></sitemap>\n"
         for name in ("sitemap-pages.xml", "sitemap-posts.xml.gz", "sitemap-missing.xml")
     )
-    return f"{_DECLARED}<sitemapindex {_SPACE}>\n{maps}</sitemapindex>\n"
+    return f"{_XML_HEAD}<sitemapindex {_XML_NAMESPACE}>\n{maps}</sitemapindex>\n"
 
 
-def _odd(company: Company) -> Told:
+def _build_odd_sitemap(company: Company) -> Response:
     laughs = "".join(f'<!ENTITY l{nth} "{f"&l{nth - 1};" * 10}">' for nth in range(1, 10))
     head = (
-        f'{_DECLARED}<!DOCTYPE urlset [<!ENTITY l0 "ha">{laughs}'
+        f'{_XML_HEAD}<!DOCTYPE urlset [<!ENTITY l0 "ha">{laughs}'
         '<!ENTITY inside SYSTEM "file:///etc/hostname">]>'
-        f"<urlset {_SPACE}><url><loc>http://{company.domain}/&l9;&inside;</loc></url>"
+        f"<urlset {_XML_NAMESPACE}><url><loc>http://{company.domain}/&l9;&inside;</loc></url>"
     )
-    return Told(headers=_XML, stream=_without_bottom(head, company))
+    return Response(headers=_XML, stream=_iterate_endless(head, company))
 
 
-def _without_bottom(head: str, company: Company) -> Iterator[bytes]:
+def _iterate_endless(head: str, company: Company) -> Iterator[bytes]:
     yield head.encode()
     for nth in range(60_000):
         host = company.domain if nth % 3 else f"elsewhere-{nth}.test"
@@ -136,76 +140,84 @@ def _without_bottom(head: str, company: Company) -> Iterator[bytes]:
     yield b"</urlset>"
 
 
-SiteHandler = Callable[[Asked, Company], Told]
+SiteHandler = Callable[[Request, Company], Response]
 
-_KEPT_PAGES, _KEPT_LAYOUTS = 4096, 4096
+_MAX_CACHED_PAGES, _MAX_CACHED_LAYOUTS = 4096, 4096
 
-_MISSING = page_told("<!doctype html><title>Not found</title><h1>Not found</h1>", status=404)
+_NOT_FOUND = to_page_response(
+    "<!doctype html><title>Not found</title><h1>Not found</h1>", status=404
+)
 
-_STAFF = page_told("<!doctype html><title>Staff</title><form><input type=password></form>")
+_STAFF_PAGE = to_page_response(
+    "<!doctype html><title>Staff</title><form><input type=password></form>"
+)
 
 
-def sites(world: World, dials: Dials) -> SiteHandler:
+def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
     """Return the handler for all company sites of a world."""
 
-    @lru_cache(maxsize=_KEPT_LAYOUTS)
-    def layout(index: int) -> Layout:
-        return layout_of(world, world.company(index))
+    @lru_cache(maxsize=_MAX_CACHED_LAYOUTS)
+    def layout(index: int) -> SiteLayout:
+        return build_layout(world, world.get_company(index))
 
-    @lru_cache(maxsize=_KEPT_PAGES)
-    def page(index: int, path: str, version: int, packed: bool) -> Told:
-        company, laid_out = world.company(index), layout(index)
-        place = laid_out.places[path]
-        markup = markup_of(world, company, laid_out, place, version)
-        return _sent(_lettered(markup, company.trouble), laid_out, place, version, packed=packed)
+    @lru_cache(maxsize=_MAX_CACHED_PAGES)
+    def page(index: int, path: str, version: int, packed: bool) -> Response:
+        company, laid_out = world.get_company(index), layout(index)
+        place = laid_out.pages[path]
+        markup = build_page(world, company, laid_out, place, version)
+        return _add_validators(
+            _encode_page(markup, company.trouble), laid_out, place, version, packed=packed
+        )
 
-    def handled(asked: Asked, company: Company) -> Told:
-        odd = ODD.get(company.trouble)
+    def handled(asked: Request, company: Company) -> Response:
+        odd = FAULT_HANDLERS.get(company.trouble)
         if odd is not None and (told := odd(world, company, asked)) is not None:
             return told
-        laid_out, night = layout(company.index), dials.of(SITES).night
+        laid_out, night = layout(company.index), dials.get_settings(SITES).night
         if asked.path == "/robots.txt":
-            return robots_of(company, laid_out)
-        place = laid_out.places.get(asked.path)
+            return build_robots(company, laid_out)
+        place = laid_out.pages.get(asked.path)
         if place is not None:
             packed = laid_out.gzip and "gzip" in asked.headers.get("accept-encoding", "")
-            told = page(company.index, asked.path, place.version(night), packed)
-            told = _not_modified(told, asked) or told
-            return spoilt(told, company.trouble, asked)
+            told = page(company.index, asked.path, place.count_changes(night), packed)
+            told = _find_not_modified(told, asked) or told
+            return apply_page_fault(told, company.trouble, asked)
         if asked.path.startswith("/admin/"):
-            return _STAFF
-        return sitemap_of(company, laid_out, asked.path, night=night) or _MISSING
+            return _STAFF_PAGE
+        return find_sitemap(company, laid_out, asked.path, night=night) or _NOT_FOUND
 
     return handled
 
 
-def _lettered(markup: str, trouble: Trouble) -> Told:
+def _encode_page(markup: str, trouble: SiteFault) -> Response:
     """Return the page in the letters its site uses, and with the claims it makes about them."""
     match trouble:
-        case Trouble.LATIN_1 | Trouble.MISLABELLED:
-            charset = "latin-1" if trouble is Trouble.LATIN_1 else "utf-8"
-            text = markup.replace("</main>", f"<p>{FOREIGN['latin-1']}</p></main>")
+        case SiteFault.LATIN_1 | SiteFault.MISLABELLED:
+            charset = "latin-1" if trouble is SiteFault.LATIN_1 else "utf-8"
+            text = markup.replace("</main>", f"<p>{CHARSET_SAMPLES['latin-1']}</p></main>")
             text = text.replace('charset="utf-8"', f'charset="{charset}"')
             body = text.encode("latin-1", "xmlcharrefreplace")
-            return Told(headers={"content-type": f"text/html; charset={charset}"}, body=body)
-        case Trouble.SHIFT_JIS:
-            text = markup.replace("</main>", f"<p>{FOREIGN['shift_jis']}</p></main>")
+            return Response(headers={"content-type": f"text/html; charset={charset}"}, body=body)
+        case SiteFault.SHIFT_JIS:
+            text = markup.replace("</main>", f"<p>{CHARSET_SAMPLES['shift_jis']}</p></main>")
             text = text.replace('<meta charset="utf-8">', "")
             body = text.encode("shift_jis", "xmlcharrefreplace")
-            return Told(headers={"content-type": "text/html"}, body=body)
-        case Trouble.CALENDAR:
-            return page_told(markup.replace("</main>", '<a href="/events">Events</a></main>'))
-        case Trouble.DUPLICATES:
-            text = markup.replace("</ul></nav>", f"{_same_again()}</ul></nav>")
-            return page_told(text)
-        case Trouble.SOFT_404:
+            return Response(headers={"content-type": "text/html"}, body=body)
+        case SiteFault.CALENDAR:
+            return to_page_response(
+                markup.replace("</main>", '<a href="/events">Events</a></main>')
+            )
+        case SiteFault.DUPLICATES:
+            text = markup.replace("</ul></nav>", f"{_build_duplicate()}</ul></nav>")
+            return to_page_response(text)
+        case SiteFault.SOFT_404:
             old = '<a href="/old/page">Archive</a><a href="/missing.html">More</a></main>'
-            return page_told(markup.replace("</main>", old))
+            return to_page_response(markup.replace("</main>", old))
         case _:
-            return page_told(markup)
+            return to_page_response(markup)
 
 
-def _same_again() -> str:
+def _build_duplicate() -> str:
     return "".join(
         f'<li><a href="/?{query}">Home</a></li>'
         for query in (
@@ -219,7 +231,9 @@ def _same_again() -> str:
     )
 
 
-def _sent(told: Told, layout: Layout, place: Place, version: int, *, packed: bool) -> Told:
+def _add_validators(
+    told: Response, layout: SiteLayout, place: SitePage, version: int, *, packed: bool
+) -> Response:
     headers = dict(told.headers)
     etag = blake2b(told.body, digest_size=8).hexdigest()
     match layout.validators:
@@ -230,34 +244,36 @@ def _sent(told: Told, layout: Layout, place: Place, version: int, *, packed: boo
         case _:
             pass
     if layout.validators in (Validators.BOTH, Validators.DATE):
-        headers["last-modified"] = _dated(place.changed_at(version))
+        headers["last-modified"] = _format_http_date(place.get_changed_at(version))
     if not packed:
-        return told.but(headers=headers)
+        return told.replace_fields(headers=headers)
     headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
-    return told.but(headers=headers, body=gzip.compress(told.body, compresslevel=5, mtime=0))
+    return told.replace_fields(
+        headers=headers, body=gzip.compress(told.body, compresslevel=5, mtime=0)
+    )
 
 
 @lru_cache(maxsize=1024)
-def _dated(moment: datetime) -> str:
+def _format_http_date(moment: datetime) -> str:
     return format_datetime(moment, usegmt=True)
 
 
-def _not_modified(told: Told, asked: Asked) -> Told | None:
+def _find_not_modified(told: Response, asked: Request) -> Response | None:
     """Return a 304 when the one who asks has seen exactly this, None otherwise."""
     known, etag = asked.headers.get("if-none-match"), told.headers.get("etag")
     if known is not None:
         same = etag is not None and (known == "*" or etag.removeprefix("W/") in known)
     elif since := asked.headers.get("if-modified-since"):
-        same = _not_since(told.headers.get("last-modified"), since)
+        same = _is_unchanged_since(told.headers.get("last-modified"), since)
     else:
         return None
     if not same:
         return None
     kept = {name: text for name, text in told.headers.items() if name in ("etag", "last-modified")}
-    return Told(status=304, headers=kept)
+    return Response(status=304, headers=kept)
 
 
-def _not_since(changed: str | None, since: str) -> bool:
+def _is_unchanged_since(changed: str | None, since: str) -> bool:
     if changed is None:
         return False
     try:

@@ -23,19 +23,21 @@ from html import escape
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.sandbox.faults import SITES, Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told, page_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.faults import SITES, FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Handler, Request, Response, to_json_response, to_page_response
+from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import Company, World
-from stoker.sandbox.world.jobs import FIRST_NIGHT, Opening, openings_of
+from stoker.sandbox.world.jobs import FIRST_JOBS_NIGHT, Opening, list_openings
 
 _RSS = {"content-type": "application/rss+xml; charset=utf-8"}
 
 _ATOM = {"content-type": "application/atom+xml; charset=utf-8"}
 
-_MISSING = Told(status=404, headers={"content-type": "text/plain"}, body=b"no such feed\n")
+_FEED_NOT_FOUND = Response(
+    status=404, headers={"content-type": "text/plain"}, body=b"no such feed\n"
+)
 
-_DATES = (
+_ODD_DATES = (
     "Sun, 01 Nov 2026 18:00:00 GMT",
     "Sun, 01 Nov 2026 18:00:00 +0800",
     "Sun, 1 Nov 2026 18:00 EST",
@@ -48,43 +50,43 @@ _DATES = (
 )
 
 
-def feeds(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_feeds_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler."""
 
-    def answer(asked: Asked) -> Told:
+    def answer(asked: Request) -> Response:
         if asked.method not in ("GET", "HEAD"):
-            return Told(status=405)
+            return Response(status=405)
         slug, _, name = asked.path.strip("/").partition("/")
         if slug == "hostile":
-            return _hostile(name)
-        company = world.by_domain(f"{slug}.test")
+            return _build_hostile_feed(name)
+        company = world.find_by_domain(f"{slug}.test")
         if company is None:
-            return _MISSING
-        night = dials.of(SITES).night
-        openings = openings_of(world, company, night=night)
+            return _FEED_NOT_FOUND
+        night = dials.get_settings(SITES).night
+        openings = list_openings(world, company, night=night)
         if name == "jobs.rss":
-            return _unless_known(asked, _rss(company, openings), openings)
+            return _answer_unless_known(asked, _build_rss(company, openings), openings)
         if name == "jobs.atom":
-            return _unless_known(asked, _atom(company, openings), openings)
-        return _MISSING
+            return _answer_unless_known(asked, _build_atom(company, openings), openings)
+        return _FEED_NOT_FOUND
 
-    return dialled("feeds", answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults("feeds", answer, seed=world.seed, dials=dials, tallies=tallies)
 
 
-def _rss(company: Company, openings: list[Opening]) -> Told:
+def _build_rss(company: Company, openings: list[Opening]) -> Response:
     items = "".join(
         f"<item><title>{escape(each.title)}</title>"
-        f"<link>{_link(company, each)}</link>"
+        f"<link>{_build_link(company, each)}</link>"
         f'<guid isPermaLink="false">{each.number}</guid>'
         f"<category>{escape(each.department)}</category>"
         f"<pubDate>{format_datetime(each.posted_at)}</pubDate>"
         f"<description>{escape(f'<p>{escape(each.words)}</p>')}</description></item>\n"
         for each in openings
     )
-    return _feed(_RSS, _rss_around(f"Jobs at {company.brand}", company.domain, items))
+    return _to_feed_response(_RSS, _wrap_rss(f"Jobs at {company.brand}", company.domain, items))
 
 
-def _rss_around(title: str, domain: str, items: str) -> str:
+def _wrap_rss(title: str, domain: str, items: str) -> str:
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<rss version="2.0"><channel>'
         f"<title>{escape(title)}</title><link>http://{domain}/careers</link>"
@@ -92,17 +94,17 @@ def _rss_around(title: str, domain: str, items: str) -> str:
     )
 
 
-def _atom(company: Company, openings: list[Opening]) -> Told:
-    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
+def _build_atom(company: Company, openings: list[Opening]) -> Response:
+    changed = max((each.changed_at for each in openings), default=FIRST_JOBS_NIGHT)
     entries = "".join(
         f"<entry><title>{escape(each.title)}</title>"
-        f'<link rel="alternate" href="{_link(company, each)}"/>'
+        f'<link rel="alternate" href="{_build_link(company, each)}"/>'
         f"<id>urn:job:{each.number}</id><published>{each.posted_at.isoformat()}</published>"
         f"<updated>{each.changed_at.isoformat()}</updated>"
         f'<summary type="text">{escape(each.words)}</summary></entry>\n'
         for each in openings
     )
-    return _feed(
+    return _to_feed_response(
         _ATOM,
         '<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">'
         f"<title>Jobs at {escape(company.brand)}</title><id>urn:company:{company.uen}</id>"
@@ -110,11 +112,11 @@ def _atom(company: Company, openings: list[Opening]) -> Told:
     )
 
 
-def _hostile(name: str) -> Told:
+def _build_hostile_feed(name: str) -> Response:
     match name:
         case "bomb.rss":
             levels = "".join(f'<!ENTITY e{nth} "{f"&e{nth - 1};" * 10}">' for nth in range(1, 10))
-            return _feed(
+            return _to_feed_response(
                 _RSS,
                 f'<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY e0 "ha">{levels}]>'
                 "<rss><channel><item><title>&e9;</title></item></channel></rss>",
@@ -123,21 +125,23 @@ def _hostile(name: str) -> Told:
             items = "".join(
                 f"<item><title>Job {nth}</title><link>http://feeds.test/{nth}</link>"
                 f"<pubDate>{date}</pubDate></item>"
-                for nth, date in enumerate(_DATES)
+                for nth, date in enumerate(_ODD_DATES)
             )
-            return _feed(_RSS, _rss_around("Dates", "feeds.test", items))
+            return _to_feed_response(_RSS, _wrap_rss("Dates", "feeds.test", items))
         case "broken.rss":
             good = "<item><title>Kept</title><link>http://feeds.test/kept</link></item>"
-            whole = _rss_around("Broken", "feeds.test", good)
-            return _feed(_RSS, whole[: whole.index("</channel>")] + "<item><title>Cut & off")
+            whole = _wrap_rss("Broken", "feeds.test", good)
+            return _to_feed_response(
+                _RSS, whole[: whole.index("</channel>")] + "<item><title>Cut & off"
+            )
         case "items.rss":
-            return Told(headers=_RSS, stream=_many_items(100_000))
+            return Response(headers=_RSS, stream=_iterate_items(100_000))
         case "huge.rss":
-            return Told(headers=_RSS, stream=_many_items(None))
-    return _MISSING
+            return Response(headers=_RSS, stream=_iterate_items(None))
+    return _FEED_NOT_FOUND
 
 
-def _many_items(many: int | None) -> Iterator[bytes]:
+def _iterate_items(many: int | None) -> Iterator[bytes]:
     yield b'<?xml version="1.0"?><rss version="2.0"><channel><title>Many</title>'
     nth = 0
     while many is None or nth < many:
@@ -150,27 +154,27 @@ def _many_items(many: int | None) -> Iterator[bytes]:
     yield b"</channel></rss>"
 
 
-def _link(company: Company, opening: Opening) -> str:
+def _build_link(company: Company, opening: Opening) -> str:
     return f"http://{company.domain}/careers/{opening.number}"
 
 
-def _feed(headers: dict[str, str], text: str) -> Told:
-    return Told(headers=headers, body=text.encode())
+def _to_feed_response(headers: dict[str, str], text: str) -> Response:
+    return Response(headers=headers, body=text.encode())
 
 
-def _unless_known(asked: Asked, told: Told, openings: list[Opening]) -> Told:
+def _answer_unless_known(asked: Request, told: Response, openings: list[Opening]) -> Response:
     tag = f'"{sha256(told.body).hexdigest()[:32]}"'
-    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
+    changed = max((each.changed_at for each in openings), default=FIRST_JOBS_NIGHT)
     known = {"etag": tag, "last-modified": format_datetime(changed, usegmt=True)}
     if asked.headers.get("if-none-match") == tag:
-        return Told(status=304, headers=known)
-    return told.but(headers={**told.headers, **known})
+        return Response(status=304, headers=known)
+    return told.replace_fields(headers={**told.headers, **known})
 
 
 _NEW_YORK = timezone(timedelta(hours=-5))
 
 
-def greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dict[str, Any]:
+def to_greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dict[str, Any]:
     """Return a job as Greenhouse writes it; with its description when asked in full."""
     posting: dict[str, Any] = {
         "absolute_url": f"http://greenhouse.test/{company.slug}/jobs/{opening.number}",
@@ -220,16 +224,16 @@ def greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dic
     return posting
 
 
-def lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
+def to_lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
     """Return a posting as Lever writes it."""
-    id_ = _uuid("lever", company.slug, opening.number)
+    id_ = _to_uuid("lever", company.slug, opening.number)
     url = f"http://lever.test/{company.slug}/{id_}"
     markup = f"<div>{escape(opening.words)}</div>"
     posting: dict[str, Any] = {
         "additional": "",
         "additionalPlain": "",
         "categories": {
-            "commitment": _commitment(opening),
+            "commitment": _to_commitment(opening),
             "department": opening.department,
             "location": opening.location,
             "team": opening.department,
@@ -260,9 +264,9 @@ def lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
     return posting
 
 
-def ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str, Any]:
+def to_ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str, Any]:
     """Return a job as Ashby writes it; with its pay when that was asked for."""
-    id_ = _uuid("ashby", company.slug, opening.number)
+    id_ = _to_uuid("ashby", company.slug, opening.number)
     url = f"http://ashby.test/{company.slug}/{id_}"
     published = opening.posted_at.isoformat(timespec="milliseconds")
     posting: dict[str, Any] = {
@@ -290,11 +294,11 @@ def ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str,
         "descriptionPlain": opening.words,
     }
     if pay:
-        posting["compensation"] = _compensation(opening)
+        posting["compensation"] = _to_compensation(opening)
     return posting
 
 
-def _compensation(opening: Opening) -> Json:
+def _to_compensation(opening: Opening) -> Json:
     if opening.lowest_pay is None or opening.highest_pay is None:
         return {
             "compensationTierSummary": None,
@@ -315,7 +319,7 @@ def _compensation(opening: Opening) -> Json:
         "scrapeableCompensationSalarySummary": said.replace("SGD ", "S$"),
         "compensationTiers": [
             {
-                "id": _uuid("tier", opening.number),
+                "id": _to_uuid("tier", opening.number),
                 "tierSummary": said,
                 "title": None,
                 "additionalInformation": None,
@@ -326,7 +330,7 @@ def _compensation(opening: Opening) -> Json:
     }
 
 
-def _commitment(opening: Opening) -> str:
+def _to_commitment(opening: Opening) -> str:
     return "Full-time" if opening.full_time else "Part-time"
 
 
@@ -334,117 +338,128 @@ def _number_board_postings(text: str) -> int:
     return int(sha256(text.encode()).hexdigest()[:8], 16) % 10**8
 
 
-def _uuid(*what: object) -> str:
+def _to_uuid(*what: object) -> str:
     digest = sha256("|".join(map(str, what)).encode()).hexdigest()
     return "-".join((digest[:8], digest[8:12], "4" + digest[13:16], digest[16:20], digest[20:32]))
 
 
-Board = Callable[[Asked, Company | None, list[Opening], list[str]], Told]
+BoardHandler = Callable[[Request, Company | None, list[Opening], list[str]], Response]
 
 _GREENHOUSE_MISSING: Json = {"status": 404, "error": "Not found"}
 
 _LEVER_MISSING: Json = {"ok": False, "error": "Document not found"}
 
 
-def greenhouse(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_greenhouse_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler of GET /v1/boards/{token}/jobs."""
-    return _board("greenhouse", ("v1", "boards"), _greenhouse, world, dials, tallies)
+    return _build_board_handler(
+        "greenhouse", ("v1", "boards"), _answer_greenhouse, world, dials, tallies
+    )
 
 
-def lever(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_lever_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler of GET /v0/postings/{site}."""
-    return _board("lever", ("v0", "postings"), _lever, world, dials, tallies)
+    return _build_board_handler("lever", ("v0", "postings"), _answer_lever, world, dials, tallies)
 
 
-def ashby(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_ashby_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler of GET /posting-api/job-board/{name}."""
-    return _board("ashby", ("posting-api", "job-board"), _ashby, world, dials, tallies)
+    return _build_board_handler(
+        "ashby", ("posting-api", "job-board"), _answer_ashby, world, dials, tallies
+    )
 
 
-def _board(
+def _build_board_handler(
     name: str,
     prefix: tuple[str, str],
-    tell: Board,
+    tell: BoardHandler,
     world: World,
-    dials: Dials,
-    tallies: Tallies,
+    dials: FaultSettingsTable,
+    tallies: Meter,
 ) -> Handler:
-    def answer(asked: Asked) -> Told:
+    def answer(asked: Request) -> Response:
         if asked.method not in ("GET", "HEAD"):
-            return json_told({"error": "Method not allowed"}, status=405)
+            return to_json_response({"error": "Method not allowed"}, status=405)
         parts = [part for part in asked.path.split("/") if part]
         public = tuple(parts[:2]) != prefix
         slug = (parts[0] if parts else "") if public else "".join(parts[2:3])
-        company = world.by_domain(f"{slug}.test")
+        company = world.find_by_domain(f"{slug}.test")
         if company is not None and company.board != name:
             company = None
-        night = dials.of(SITES).night
-        found = openings_of(world, company, night=night) if company else []
+        night = dials.get_settings(SITES).night
+        found = list_openings(world, company, night=night) if company else []
         if public:
-            return _listed(company, found)
+            return _build_listing_page(company, found)
         return _unless_known_boards(asked, tell(asked, company, found, parts[3:]))
 
-    return dialled(name, answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults(name, answer, seed=world.seed, dials=dials, tallies=tallies)
 
 
-def _greenhouse(
-    asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]
-) -> Told:
+def _answer_greenhouse(
+    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+) -> Response:
     if company is None or rest[:1] != ["jobs"]:
-        return json_told(_GREENHOUSE_MISSING, status=404)
+        return to_json_response(_GREENHOUSE_MISSING, status=404)
     if len(rest) > 1:
         one = [each for each in openings if str(each.number) == rest[1]]
         if not one:
-            return json_told({"status": 404, "error": "Job not found"}, status=404)
-        return json_told(greenhouse_posting(company, one[0], full=True))
-    full = asked.argument("content").lower() == "true"
-    jobs: list[Json] = [greenhouse_posting(company, each, full=full) for each in openings]
-    return json_told({"jobs": jobs, "meta": {"total": len(jobs)}})
+            return to_json_response({"status": 404, "error": "Job not found"}, status=404)
+        return to_json_response(to_greenhouse_posting(company, one[0], full=True))
+    full = asked.get_argument("content").lower() == "true"
+    jobs: list[Json] = [to_greenhouse_posting(company, each, full=full) for each in openings]
+    return to_json_response({"jobs": jobs, "meta": {"total": len(jobs)}})
 
 
-def _lever(asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]) -> Told:
+def _answer_lever(
+    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+) -> Response:
     if company is None:
-        return json_told(_LEVER_MISSING, status=404)
-    postings: list[dict[str, Any]] = [lever_posting(company, each) for each in openings]
+        return to_json_response(_LEVER_MISSING, status=404)
+    postings: list[dict[str, Any]] = [to_lever_posting(company, each) for each in openings]
     if rest:
         one = [each for each in postings if each["id"] == rest[0]]
-        return json_told(one[0]) if one else json_told(_LEVER_MISSING, status=404)
-    if asked.argument("mode", "json") != "json":
-        return _listed(company, openings)
+        return to_json_response(one[0]) if one else to_json_response(_LEVER_MISSING, status=404)
+    if asked.get_argument("mode", "json") != "json":
+        return _build_listing_page(company, openings)
     for name in ("location", "commitment", "team", "department"):
         wanted = asked.query.get(name)
         if wanted:
             postings = [each for each in postings if each["categories"][name] in wanted]
-    skip, limit = _number(asked.argument("skip"), 0), _number(asked.argument("limit"), 100)
-    return json_told(postings[skip : skip + limit])
+    skip, limit = (
+        _to_number(asked.get_argument("skip"), 0),
+        _to_number(asked.get_argument("limit"), 100),
+    )
+    return to_json_response(postings[skip : skip + limit])
 
 
-def _ashby(asked: Asked, company: Company | None, openings: list[Opening], rest: list[str]) -> Told:
+def _answer_ashby(
+    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+) -> Response:
     if company is None or rest:
-        return Told(status=404, headers={"content-type": "text/plain"}, body=b"Not Found")
-    pay = asked.argument("includeCompensation").lower() == "true"
-    jobs: list[Json] = [ashby_posting(company, each, pay=pay) for each in openings]
-    return json_told({"jobs": jobs, "apiVersion": "1"})
+        return Response(status=404, headers={"content-type": "text/plain"}, body=b"Not Found")
+    pay = asked.get_argument("includeCompensation").lower() == "true"
+    jobs: list[Json] = [to_ashby_posting(company, each, pay=pay) for each in openings]
+    return to_json_response({"jobs": jobs, "apiVersion": "1"})
 
 
-def _listed(company: Company | None, openings: list[Opening]) -> Told:
+def _build_listing_page(company: Company | None, openings: list[Opening]) -> Response:
     if company is None:
-        return page_told("<!doctype html><title>Not found</title>", status=404)
+        return to_page_response("<!doctype html><title>Not found</title>", status=404)
     items = "".join(f"<li>{escape(each.title)}, {escape(each.location)}</li>" for each in openings)
-    return page_told(
+    return to_page_response(
         f"<!doctype html><title>Jobs at {escape(company.brand)}</title><ul>{items}</ul>"
     )
 
 
-def _unless_known_boards(asked: Asked, told: Told) -> Told:
+def _unless_known_boards(asked: Request, told: Response) -> Response:
     if told.status != 200:
         return told
     tag = f'W/"{sha256(told.body).hexdigest()[:32]}"'
     headers = {**told.headers, "etag": tag}
     if asked.headers.get("if-none-match") == tag:
-        return Told(status=304, headers={"etag": tag})
-    return told.but(headers=headers)
+        return Response(status=304, headers={"etag": tag})
+    return told.replace_fields(headers=headers)
 
 
-def _number(text: str, default: int) -> int:
+def _to_number(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -18,13 +18,13 @@ from hashlib import sha256
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.sandbox.billing import Till, good_key
-from stoker.sandbox.faults import Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.billing import Credits, is_valid_key
+from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Handler, Request, Response, to_json_response
+from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import Company, Person, World
 
-Who = tuple[Company, Person]
+CompanyPerson = tuple[Company, Person]
 
 
 class LushaRecords:
@@ -33,51 +33,51 @@ class LushaRecords:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def found(self, item: Any) -> Json:
+    def find_outline(self, item: Any) -> Json:
         """Return the outline of a person that was asked for, or an item error."""
         reference = item.get("clientReferenceId") if isinstance(item, Mapping) else None
-        who = self.match(item)
+        who = self.find_person(item)
         if who is None:
-            return {"clientReferenceId": reference, **not_found()}
-        outline = self.outline(*who)
+            return {"clientReferenceId": reference, **build_not_found()}
+        outline = self.to_outline(*who)
         return {"clientReferenceId": reference, **outline}
 
-    def match(self, item: Any) -> Who | None:
+    def find_person(self, item: Any) -> CompanyPerson | None:
         """Return who an item speaks of, by id, address, or name and company."""
         if not isinstance(item, Mapping):
             return None
         if "id" in item:
-            return self.by_id(item["id"])
+            return self.find_by_id(item["id"])
         email = item.get("email")
         if isinstance(email, str):
-            known = self._world.by_email(email)
+            known = self._world.find_by_email(email)
             return (known[0], known[1]) if known and known[1] else None
-        company = self._world.by_domain(str(item.get("companyDomain", "")))
+        company = self._world.find_by_domain(str(item.get("companyDomain", "")))
         if company is None:
             return None
         wanted = f"{item.get('firstName', '')} {item.get('lastName', '')}".casefold()
         person = next((one for one in company.people if one.name.casefold() == wanted), None)
         return None if person is None else (company, person)
 
-    def by_id(self, id_: Any) -> Who | None:
+    def find_by_id(self, id_: Any) -> CompanyPerson | None:
         """Return the person with this id."""
         index, _, nth = str(id_).removeprefix("ct-").partition("-")
         if not (index.isascii() and index.isdigit() and nth.isascii() and nth.isdigit()):
             return None
         if len(index) > 12 or len(nth) > 4 or int(index) >= self._world.size:
             return None
-        company = self._world.company(int(index))
+        company = self._world.get_company(int(index))
         return (company, company.people[int(nth)]) if int(nth) < len(company.people) else None
 
-    def prospects(self, filters: Mapping[str, Any]) -> list[Who]:
+    def list_prospects(self, filters: Mapping[str, Any]) -> list[CompanyPerson]:
         """Return the people at some companies that a filter lets through."""
-        people = _included(filters, "contacts")
-        domains = _included(filters, "companies").get("domains", [])
+        people = _get_included(filters, "contacts")
+        domains = _get_included(filters, "companies").get("domains", [])
         titles = [str(one).casefold() for one in people.get("jobTitles", [])]
         places = people.get("departments", [])
-        found: list[Who] = []
+        found: list[CompanyPerson] = []
         for domain in domains[:100] if isinstance(domains, list) else []:
-            company = self._world.by_domain(str(domain))
+            company = self._world.find_by_domain(str(domain))
             if company is None:
                 continue
             for person in company.people:
@@ -91,7 +91,7 @@ class LushaRecords:
                 found.append((company, person))
         return found
 
-    def outline(self, company: Company, person: Person) -> dict[str, Json]:
+    def to_outline(self, company: Company, person: Person) -> dict[str, Json]:
         """Return what search shows of a person: nothing personal."""
         nth = company.people.index(person)
         has: list[str] = ["emails"] if has_email(person) else []
@@ -117,36 +117,38 @@ class LushaRecords:
             "canReveal": [{"field": field, "credits": prices[field]} for field in has],
         }
 
-    def revealed(
-        self, who: Who | None, fields: list[str]
+    def reveal_person(
+        self, who: CompanyPerson | None, fields: list[str]
     ) -> tuple[dict[str, Json], list[tuple[str, str]]]:
         """Return a person with what is revealed, and the data points that were."""
         if who is None:
-            return not_found(), []
+            return build_not_found(), []
         company, person = who
-        told = self.outline(company, person)
+        told = self.to_outline(company, person)
         id_ = str(told["id"])
-        fate = self._world.draws("lusha", id_).share()
+        fate = self._world.build_draws("lusha", id_).draw_share()
         if fate < 0.03:
-            return _failed(id_, "COMPLIANCE_RESTRICTED", "The contact asked not to be shown"), []
+            return _build_item_error(
+                id_, "COMPLIANCE_RESTRICTED", "The contact asked not to be shown"
+            ), []
         if fate < 0.05:
-            return _failed(id_, "ENRICH_FAILED", "The contact could not be enriched"), []
+            return _build_item_error(id_, "ENRICH_FAILED", "The contact could not be enriched"), []
         points: list[tuple[str, str]] = []
         if "emails" in fields:
-            told["emails"] = _emails(person)
+            told["emails"] = _to_emails(person)
             points += [(id_, "emails")] if has_email(person) else []
         if "phones" in fields:
-            told["phones"] = _phones(person)
+            told["phones"] = _to_phones(person)
             points += [(id_, "phones")] if has_phone(person) else []
         return told, points
 
-    def company(self, item: Any, *, full: bool) -> Json:
+    def find_company(self, item: Any, *, full: bool) -> Json:
         """Return a company that was asked for by domain or id, or an item error."""
         asked = item if isinstance(item, Mapping) else {}
         reference = asked.get("clientReferenceId")
-        company = self._company_of(asked)
+        company = self._find_company(asked)
         if company is None:
-            return {"clientReferenceId": reference, **not_found()}
+            return {"clientReferenceId": reference, **build_not_found()}
         told: dict[str, Json] = {
             "clientReferenceId": reference,
             "id": f"co-{company.index}",
@@ -154,8 +156,8 @@ class LushaRecords:
             "domain": company.domain,
         }
         if full:
-            low, high = _band(company.employees)
-            known = self._world.draws("headcount", company.index).chance(0.85)
+            low, high = _to_size_band(company.employees)
+            known = self._world.build_draws("headcount", company.index).draw_bool(0.85)
             told |= {
                 "employeeCount": {
                     "exact": company.employees if known else None,
@@ -170,12 +172,12 @@ class LushaRecords:
             }
         return told
 
-    def _company_of(self, asked: Mapping[str, Any]) -> Company | None:
+    def _find_company(self, asked: Mapping[str, Any]) -> Company | None:
         index = str(asked.get("id", "")).removeprefix("co-")
         if index.isascii() and index.isdigit() and len(index) <= 12:
-            return self._world.company(int(index)) if int(index) < self._world.size else None
+            return self._world.get_company(int(index)) if int(index) < self._world.size else None
         domain = asked.get("domain") or asked.get("companyDomain")
-        return self._world.by_domain(str(domain or ""))
+        return self._world.find_by_domain(str(domain or ""))
 
 
 def has_email(person: Person) -> bool:
@@ -188,16 +190,16 @@ def has_phone(person: Person) -> bool:
     return sum(person.phone.encode()) % 2 == 0
 
 
-def not_found() -> dict[str, Json]:
+def build_not_found() -> dict[str, Json]:
     """Return the item error for somebody the vendor does not know."""
     return {"error": {"code": "NOT_FOUND", "message": "No match was found"}}
 
 
-def _failed(id_: str, code: str, message: str) -> dict[str, Json]:
+def _build_item_error(id_: str, code: str, message: str) -> dict[str, Json]:
     return {"id": id_, "error": {"code": code, "message": message}}
 
 
-def _emails(person: Person) -> list[Json]:
+def _to_emails(person: Person) -> list[Json]:
     if not has_email(person):
         return []
     return [
@@ -210,7 +212,7 @@ def _emails(person: Person) -> list[Json]:
     ]
 
 
-def _phones(person: Person) -> list[Json]:
+def _to_phones(person: Person) -> list[Json]:
     if not has_phone(person):
         return []
     return [
@@ -223,13 +225,13 @@ def _phones(person: Person) -> list[Json]:
     ]
 
 
-def _included(filters: Mapping[str, Any], of: str) -> Mapping[str, Any]:
+def _get_included(filters: Mapping[str, Any], of: str) -> Mapping[str, Any]:
     part = filters.get(of, {})
     include = part.get("include", {}) if isinstance(part, Mapping) else {}
     return include if isinstance(include, Mapping) else {}
 
 
-def _band(employees: int) -> tuple[int, int]:
+def _to_size_band(employees: int) -> tuple[int, int]:
     for low, high in ((1, 10), (11, 50), (51, 200), (201, 500), (501, 1000), (1001, 5000)):
         if employees <= high:
             return low, high
@@ -238,16 +240,16 @@ def _band(employees: int) -> tuple[int, int]:
 
 NAME = "lusha"
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 
 PRICES = {"emails": 1, "phones": 5}
 
 # What the account's page speaks of. How strict the vendor really is, its dials say, and headers.
 PLAN = {"minute": (300, 60), "hourly": (1_800, 3_600), "daily": (18_000, 86_400)}
 
-PLENTY = 1_000_000  # as many times the plan, for a window in which nothing is refused
+UNLIMITED_CREDITS = 1_000_000  # as many times the plan, for a window in which nothing is refused
 
-_WORDS = {
+_REFUSAL_TEXTS = {
     400: "Bad Request",
     401: "Unauthorized: invalid API key",
     402: "Payment Required: your account has run out of credits",
@@ -263,22 +265,27 @@ _WORDS = {
 Body = Mapping[str, Any]
 
 
-class _WrongError(Exception):
+class _BadRequestError(Exception):
     """The question is not one the vendor can answer."""
 
 
-def lusha(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_lusha_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the vendor's handler."""
     vendor = _Lusha(world, dials, tallies)
-    return dialled(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=vendor.refused
+    return wrap_with_faults(
+        NAME,
+        vendor.answer,
+        seed=world.seed,
+        dials=dials,
+        tallies=tallies,
+        refused=vendor.build_refusal,
     )
 
 
 class _Lusha:
-    def __init__(self, world: World, dials: Dials, tallies: Tallies) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
         self._records = LushaRecords(world)
-        self._till = Till(NAME, dials=dials, tallies=tallies)
+        self._credits = Credits(NAME, dials=dials, tallies=tallies)
         self._dials = dials
         self._revealed: set[tuple[str, str, str]] = set()
         self._calls: Counter[tuple[str, str, int]] = Counter()
@@ -286,102 +293,109 @@ class _Lusha:
             "/v3/contacts/search": self._search,
             "/v3/contacts/enrich": self._enrich,
             "/v3/contacts/search-and-enrich": self._search_and_enrich,
-            "/v3/contacts/prospecting": self._prospecting,
-            "/v3/companies/search": self._companies_found,
-            "/v3/companies/enrich": self._companies_by_id,
-            "/v3/companies/search-and-enrich": self._companies,
+            "/v3/contacts/prospecting": self._search_prospects,
+            "/v3/companies/search": self._search_companies,
+            "/v3/companies/enrich": self._enrich_companies,
+            "/v3/companies/search-and-enrich": self._search_and_enrich_companies,
         }
 
-    def refused(self, status: int, why: str = "") -> Told:
+    def build_refusal(self, status: int, why: str = "") -> Response:
         """Refuse in the vendor's words."""
-        said = why or _WORDS.get(status, "Error")
-        headers = self._headers("")
+        said = why or _REFUSAL_TEXTS.get(status, "Error")
+        headers = self._build_headers("")
         if status == 429:
-            window = self._strict_window()
+            window = self._find_exceeded_window()
             said = f"Too Many Requests: {window} rate limit exceeded"
             headers[f"x-{window}-requests-left"] = "0"
-        return json_told({"statusCode": status, "message": said}, status=status, headers=headers)
+        return to_json_response(
+            {"statusCode": status, "message": said}, status=status, headers=headers
+        )
 
-    def _strict_window(self) -> str:
-        seconds = self._dials.of(NAME).window.total_seconds()
+    def _find_exceeded_window(self) -> str:
+        seconds = self._dials.get_settings(NAME).window.total_seconds()
         return "daily" if seconds >= 86_400 else "hourly" if seconds >= 3_600 else "minute"
 
-    def answer(self, asked: Asked) -> Told:
+    def answer(self, asked: Request) -> Response:
         """Answer one request."""
         key = asked.headers.get("api_key", "")
-        if not good_key(key):
-            return self.refused(401)
-        self._count(key)
+        if not is_valid_key(key):
+            return self.build_refusal(401)
+        self._count_call(key)
         if (asked.method, asked.path) == ("GET", "/v3/account/usage"):
-            return json_told(self._usage(key), headers=self._headers(key))
+            return to_json_response(self._to_usage(key), headers=self._build_headers(key))
         act = self._posts.get(asked.path)
         if act is None or asked.method != "POST":
-            return self.refused(404)
+            return self.build_refusal(404)
         try:
-            body = asked.json()
+            body = asked.parse_json()
             if not isinstance(body, Mapping):
-                raise _WrongError("the body must be an object")
+                raise _BadRequestError("the body must be an object")
             told = act(key, body)
-        except (ValueError, TypeError, _WrongError) as error:
-            return self.refused(400, f"Bad Request: {error}")
+        except (ValueError, TypeError, _BadRequestError) as error:
+            return self.build_refusal(400, f"Bad Request: {error}")
         except PermissionError:
-            return self.refused(402)
-        return json_told({"requestId": _request_id(asked.body), **told}, headers=self._headers(key))
+            return self.build_refusal(402)
+        return to_json_response(
+            {"requestId": _build_request_id(asked.body), **told}, headers=self._build_headers(key)
+        )
 
     def _search(self, key: str, body: Body) -> dict[str, Json]:
-        items = _listed(body, "contacts")
-        results = [self._records.found(item) for item in items]
-        return self._charged_search(key, results)
+        items = _get_list(body, "contacts")
+        results = [self._records.find_outline(item) for item in items]
+        return self._charge_search(key, results)
 
-    def _prospecting(self, key: str, body: Body) -> dict[str, Json]:
+    def _search_prospects(self, key: str, body: Body) -> dict[str, Json]:
         pagination, filters = body.get("pagination", {}), body.get("filters")
         if not isinstance(filters, Mapping) or not isinstance(pagination, Mapping):
-            raise _WrongError("filters must be an object")
+            raise _BadRequestError("filters must be an object")
         page, size = pagination.get("page", 0), pagination.get("size", 25)
-        if not _whole(page, 0, 10_000) or not _whole(size, 1, 100):
-            raise _WrongError("pagination.page is from 0 on, pagination.size from 1 to 100")
-        everybody = self._records.prospects(filters)
+        if not _is_whole(page, 0, 10_000) or not _is_whole(size, 1, 100):
+            raise _BadRequestError("pagination.page is from 0 on, pagination.size from 1 to 100")
+        everybody = self._records.list_prospects(filters)
         chosen = everybody[page * size : (page + 1) * size]
-        told = self._charged_search(key, [self._records.outline(*each) for each in chosen])
+        told = self._charge_search(key, [self._records.to_outline(*each) for each in chosen])
         return {
             **told,
             "pagination": {"page": page, "size": size, "total": len(everybody)},
         }
 
     def _enrich(self, key: str, body: Body) -> dict[str, Json]:
-        ids = _listed(body, "ids")
-        return self._charged_reveal(key, [self._records.by_id(id_) for id_ in ids], ids, body)
+        ids = _get_list(body, "ids")
+        return self._charge_reveal(key, [self._records.find_by_id(id_) for id_ in ids], ids, body)
 
     def _search_and_enrich(self, key: str, body: Body) -> dict[str, Json]:
-        items = _listed(body, "contacts")
-        found = [self._records.match(item) for item in items]
+        items = _get_list(body, "contacts")
+        found = [self._records.find_person(item) for item in items]
         references = [
             item.get("clientReferenceId") if isinstance(item, Mapping) else None for item in items
         ]
-        return self._charged_reveal(key, found, references, body, named="clientReferenceId")
+        return self._charge_reveal(key, found, references, body, named="clientReferenceId")
 
-    def _charged_search(self, key: str, results: list[Json]) -> dict[str, Json]:
+    def _charge_search(self, key: str, results: list[Json]) -> dict[str, Json]:
         found = sum(1 for one in results if isinstance(one, Mapping) and "error" not in one)
         listed = max(1, -(-found // 25))
         return {
             "results": results,
-            "billing": {"creditsCharged": self._taken(key, listed), "resultsReturned": found},
+            "billing": {
+                "creditsCharged": self._charge_credits(key, listed),
+                "resultsReturned": found,
+            },
         }
 
-    def _charged_reveal(
+    def _charge_reveal(
         self, key: str, found: list[Any], names: list[Any], body: Body, *, named: str = "id"
     ) -> dict[str, Json]:
         reveal = body.get("reveal", ["emails", "phones"])
         if not isinstance(reveal, list) or not reveal or not set(map(str, reveal)) <= set(PRICES):
-            raise _WrongError("reveal is a list of emails and phones")
+            raise _BadRequestError("reveal is a list of emails and phones")
         results: list[Json] = []
         bought: list[tuple[str, str, str]] = []
         for who, name in zip(found, names, strict=True):
-            told, points = self._records.revealed(who, [str(one) for one in reveal])
+            told, points = self._records.reveal_person(who, [str(one) for one in reveal])
             results.append({named: name, **told} if named != "id" or who is None else told)
             bought += [(key, *point) for point in points]
         new = [point for point in dict.fromkeys(bought) if point not in self._revealed]
-        charged = self._taken(key, sum(PRICES[field] for _, _, field in new))
+        charged = self._charge_credits(key, sum(PRICES[field] for _, _, field in new))
         self._revealed.update(new)
         returned = sum(1 for one in results if isinstance(one, Mapping) and "error" not in one)
         return {
@@ -389,41 +403,41 @@ class _Lusha:
             "billing": {"creditsCharged": charged, "resultsReturned": returned},
         }
 
-    def _companies_found(self, key: str, body: Body) -> dict[str, Json]:
-        items = _listed(body, "companies")
-        return self._charged_search(key, [self._records.company(i, full=False) for i in items])
+    def _search_companies(self, key: str, body: Body) -> dict[str, Json]:
+        items = _get_list(body, "companies")
+        return self._charge_search(key, [self._records.find_company(i, full=False) for i in items])
 
-    def _companies(self, key: str, body: Body) -> dict[str, Json]:
-        return self._charged_companies(key, _listed(body, "companies"))
+    def _search_and_enrich_companies(self, key: str, body: Body) -> dict[str, Json]:
+        return self._charge_companies(key, _get_list(body, "companies"))
 
-    def _companies_by_id(self, key: str, body: Body) -> dict[str, Json]:
-        return self._charged_companies(key, [{"id": id_} for id_ in _listed(body, "ids")])
+    def _enrich_companies(self, key: str, body: Body) -> dict[str, Json]:
+        return self._charge_companies(key, [{"id": id_} for id_ in _get_list(body, "ids")])
 
-    def _charged_companies(self, key: str, items: list[Any]) -> dict[str, Json]:
-        results = [self._records.company(item, full=True) for item in items]
+    def _charge_companies(self, key: str, items: list[Any]) -> dict[str, Json]:
+        results = [self._records.find_company(item, full=True) for item in items]
         ids = [str(one["id"]) for one in results if isinstance(one, Mapping) and "id" in one]
         new = [
             point
             for point in dict.fromkeys((key, id_, "company") for id_ in ids)
             if point not in self._revealed
         ]
-        charged = self._taken(key, len(new))
+        charged = self._charge_credits(key, len(new))
         self._revealed.update(new)
         return {
             "results": results,
             "billing": {"creditsCharged": charged, "resultsReturned": len(ids)},
         }
 
-    def _taken(self, key: str, listed: int) -> int:
-        if not self._till.has(key, listed):
+    def _charge_credits(self, key: str, listed: int) -> int:
+        if not self._credits.can_pay(key, listed):
             raise PermissionError("no credits")
-        return self._till.take(key, listed)
+        return self._credits.charge(key, listed)
 
-    def _usage(self, key: str) -> Json:
-        used = self._till.used(key)
-        total = self._till.limit(key, otherwise=100_000)
+    def _to_usage(self, key: str) -> Json:
+        used = self._credits.get_used(key)
+        total = self._credits.get_limit(key, otherwise=100_000)
         limit, seconds = PLAN["daily"]
-        calls = self._used(key, "daily", seconds)
+        calls = self._count_used(key, "daily", seconds)
         return {
             "credits": {"total": total, "used": used, "remaining": total - used},
             "rateLimits": {
@@ -438,10 +452,10 @@ class _Lusha:
             "pricing": {"revealEmail": PRICES["emails"], "revealPhone": PRICES["phones"]},
         }
 
-    def _used(self, key: str, window: str, seconds: int) -> int:
+    def _count_used(self, key: str, window: str, seconds: int) -> int:
         return self._calls[key, window, int(time.monotonic() // seconds)]
 
-    def _count(self, key: str) -> None:
+    def _count_call(self, key: str) -> None:
         now = {window: int(time.monotonic() // seconds) for window, (_, seconds) in PLAN.items()}
         for window, at in now.items():
             self._calls[key, window, at] += 1
@@ -450,33 +464,33 @@ class _Lusha:
             for place in over:
                 del self._calls[place]
 
-    def _limit(self, window: str) -> int:
-        dial = self._dials.of(NAME)
+    def _get_window_limit(self, window: str) -> int:
+        dial = self._dials.get_settings(NAME)
         plan, seconds = PLAN[window]
-        if dial.calls <= 0 or window != self._strict_window():
-            return plan * PLENTY
+        if dial.calls <= 0 or window != self._find_exceeded_window():
+            return plan * UNLIMITED_CREDITS
         return max(1, int(dial.calls * seconds / dial.window.total_seconds()))
 
-    def _headers(self, key: str) -> dict[str, str]:
+    def _build_headers(self, key: str) -> dict[str, str]:
         headers: dict[str, str] = {}
         for window, (_, seconds) in PLAN.items():
-            used, limit = self._used(key, window, seconds), self._limit(window)
+            used, limit = self._count_used(key, window, seconds), self._get_window_limit(window)
             headers[f"x-rate-limit-{window}"] = str(limit)
             headers[f"x-{window}-requests-left"] = str(max(0, limit - used))
             headers[f"x-{window}-usage"] = str(used)
         return headers
 
 
-def _listed(body: Body, name: str) -> list[Any]:
+def _get_list(body: Body, name: str) -> list[Any]:
     items = body.get(name)
-    if not isinstance(items, list) or not 1 <= len(items) <= MOST_ITEMS:
-        raise _WrongError(f"{name} must be a list of 1 to {MOST_ITEMS}")
+    if not isinstance(items, list) or not 1 <= len(items) <= MAX_ITEMS:
+        raise _BadRequestError(f"{name} must be a list of 1 to {MAX_ITEMS}")
     return items
 
 
-def _whole(value: Any, low: int, high: int) -> bool:
+def _is_whole(value: Any, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _request_id(body: bytes) -> str:
+def _build_request_id(body: bytes) -> str:
     return sha256(body).hexdigest()[:24]

@@ -23,14 +23,20 @@ from hashlib import sha256
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.sandbox.billing import Till, bearer, good_key
-from stoker.sandbox.faults import Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told
-from stoker.sandbox.meter import Tallies
-from stoker.sandbox.vendors.openai_model import embellished, facts_of, filled, misled, wording_of
+from stoker.sandbox.billing import Credits, is_valid_key, parse_bearer
+from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Handler, Request, Response, to_json_response
+from stoker.sandbox.meter import Meter
+from stoker.sandbox.vendors.openai_model import (
+    add_unasked,
+    apply_orders,
+    extract_facts,
+    fill_schema,
+    reword_rationale,
+)
 from stoker.sandbox.world.companies import World
 
-DEEPEST = 40
+MAX_SCHEMA_DEPTH = 40
 
 
 class WrongRequestError(Exception):
@@ -42,7 +48,7 @@ class WrongRequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ModelRequest:
     """One request, read."""
 
     model: str
@@ -56,10 +62,10 @@ class Request:
     temperature: float | None
 
 
-def read_request(asked: Asked) -> Request:
+def read_request(asked: Request) -> ModelRequest:
     """Return what a request says, or say what is wrong with it."""
     try:
-        body = asked.json()
+        body = asked.parse_json()
     except ValueError as error:
         raise WrongRequestError("We could not parse the JSON body of your request.") from error
     if not isinstance(body, Mapping):
@@ -74,16 +80,16 @@ def read_request(asked: Asked) -> Request:
             param="max_output_tokens",
             code="integer_below_min_value",
         )
-    turns = list(_turns(body.get("input")))
+    turns = list(_iterate_messages(body.get("input")))
     if not turns:
         raise WrongRequestError("Missing required parameter: 'input'.", param="input")
     instructions = body.get("instructions")
-    form = _format(body)
+    form = _parse_format(body)
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, Mapping) else None
     temperature = body.get("temperature")
     said = [instructions] if isinstance(instructions, str) else []
-    return Request(
+    return ModelRequest(
         model=model,
         prompt="\n".join([*said, *(text for _, text in turns)]),
         data="\n".join(text for role, text in turns if role == "user"),
@@ -96,7 +102,7 @@ def read_request(asked: Asked) -> Request:
     )
 
 
-def _turns(given: Any) -> Iterator[tuple[str, str]]:
+def _iterate_messages(given: Any) -> Iterator[tuple[str, str]]:
     if isinstance(given, str):
         yield "user", given
     for turn in given if isinstance(given, list) else ():
@@ -110,7 +116,7 @@ def _turns(given: Any) -> Iterator[tuple[str, str]]:
                 yield role, part["text"]
 
 
-def _format(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _parse_format(body: Mapping[str, Any]) -> Mapping[str, Any]:
     text = body.get("text")
     form = text.get("format") if isinstance(text, Mapping) else None
     if form is None:
@@ -125,40 +131,40 @@ def _format(body: Mapping[str, Any]) -> Mapping[str, Any]:
             "Missing required parameter: 'text.format.name'.", param="text.format.name"
         )
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
-        raise _bad_schema(name, "schema must be a JSON Schema of 'type: \"object\"'.")
+        raise _build_schema_error(name, "schema must be a JSON Schema of 'type: \"object\"'.")
     if form.get("strict"):
-        _check(name, schema, (), 0)
+        _check_schema(name, schema, (), 0)
     return form
 
 
-def _check(name: str, schema: Any, path: tuple[str, ...], depth: int) -> None:
+def _check_schema(name: str, schema: Any, path: tuple[str, ...], depth: int) -> None:
     if not isinstance(schema, Mapping):
         return
-    if depth > DEEPEST:
-        raise _bad_schema(name, "schema is nested too deeply.")
+    if depth > MAX_SCHEMA_DEPTH:
+        raise _build_schema_error(name, "schema is nested too deeply.")
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
         if schema.get("additionalProperties") is not False:
-            raise _bad_schema(
+            raise _build_schema_error(
                 name, f"In context={path!r}, 'additionalProperties' is required to be false."
             )
         missing = sorted(set(properties) - set(schema.get("required") or ()))
         if missing:
-            raise _bad_schema(
+            raise _build_schema_error(
                 name,
                 f"In context={path!r}, 'required' must include every key in properties. "
                 f"Missing '{missing[0]}'.",
             )
         for each, part in properties.items():
-            _check(name, part, (*path, "properties", str(each)), depth + 1)
-    _check(name, schema.get("items"), (*path, "items"), depth + 1)
+            _check_schema(name, part, (*path, "properties", str(each)), depth + 1)
+    _check_schema(name, schema.get("items"), (*path, "items"), depth + 1)
     for option in schema.get("anyOf") or ():
-        _check(name, option, (*path, "anyOf"), depth + 1)
+        _check_schema(name, option, (*path, "anyOf"), depth + 1)
     for each, part in (schema.get("$defs") or {}).items():
-        _check(name, part, ("$defs", str(each)), depth + 1)
+        _check_schema(name, part, ("$defs", str(each)), depth + 1)
 
 
-def _bad_schema(name: str, why: str) -> WrongRequestError:
+def _build_schema_error(name: str, why: str) -> WrongRequestError:
     return WrongRequestError(
         f"Invalid schema for response_format '{name[:64]}': {why}",
         param="text.format.schema",
@@ -167,7 +173,7 @@ def _bad_schema(name: str, why: str) -> WrongRequestError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class ModelOutput:
     """What the model wrote, and how many tokens that took."""
 
     text: str
@@ -179,7 +185,7 @@ class Written:
     cached: int
 
 
-def response_of(request: Request, written: Written, *, digest: str) -> Json:
+def build_response_json(request: ModelRequest, written: ModelOutput, *, digest: str) -> Json:
     """Return the whole answer."""
     ended = "incomplete" if written.cut else "completed"
     output: list[Json] = []
@@ -192,7 +198,7 @@ def response_of(request: Request, written: Written, *, digest: str) -> Json:
                 "type": "message",
                 "status": ended,
                 "role": "assistant",
-                "content": [_content(written)],
+                "content": [_build_content(written)],
             }
         )
     return {
@@ -231,7 +237,7 @@ def response_of(request: Request, written: Written, *, digest: str) -> Json:
     }
 
 
-def _content(written: Written) -> Json:
+def _build_content(written: ModelOutput) -> Json:
     if written.refusal:
         return {"type": "refusal", "refusal": written.text}
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": written.text}
@@ -243,9 +249,9 @@ MODELS = ("gpt-5.6-luna", "gpt-6-luna")
 
 _REASONING = {"none": 0, "minimal": 0, "low": 64, "medium": 256, "high": 1024}
 
-_CACHED_FROM = 1024  # tokens; shorter prompts are not remembered
+_MIN_CACHED_TOKENS = 1024  # tokens; shorter prompts are not remembered
 
-_WORDS: Mapping[int, tuple[str, str, str]] = {
+_REFUSAL_TEXTS: Mapping[int, tuple[str, str, str]] = {
     401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
     403: ("invalid_request_error", "unsupported_country", "Country not supported."),
     429: ("requests", "rate_limit_exceeded", "Rate limit reached for requests."),
@@ -260,65 +266,76 @@ _NO_QUOTA = (
 )
 
 
-def openai(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_openai_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the vendor's handler."""
     vendor = _OpenAi(world, dials, tallies)
-    return dialled(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=vendor.refused
+    return wrap_with_faults(
+        NAME,
+        vendor.answer,
+        seed=world.seed,
+        dials=dials,
+        tallies=tallies,
+        refused=vendor.build_refusal,
     )
 
 
 class _OpenAi:
-    def __init__(self, world: World, dials: Dials, tallies: Tallies) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
         self._world, self._dials, self._tallies = world, dials, tallies
-        self._till = Till(NAME, dials=dials, tallies=tallies, unit="tokens")
+        self._credits = Credits(NAME, dials=dials, tallies=tallies, unit="tokens")
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
-    def refused(self, status: int) -> Told:
+    def build_refusal(self, status: int) -> Response:
         """Refuse in the vendor's words."""
-        kind, code, message = _WORDS.get(status, ("invalid_request_error", "", "Bad request."))
-        return self._error(status, kind, code, message)
+        kind, code, message = _REFUSAL_TEXTS.get(
+            status, ("invalid_request_error", "", "Bad request.")
+        )
+        return self._build_error(status, kind, code, message)
 
-    def answer(self, asked: Asked) -> Told:
+    def answer(self, asked: Request) -> Response:
         """Answer one request."""
-        key = bearer(asked.headers.get("authorization", ""))
-        if not good_key(key, prefix="sk-"):
-            return self.refused(401)
+        key = parse_bearer(asked.headers.get("authorization", ""))
+        if not is_valid_key(key, prefix="sk-"):
+            return self.build_refusal(401)
         if asked.method == "GET" and asked.path.startswith("/v1/models"):
-            return self._models(asked.path.removeprefix("/v1/models").strip("/"))
+            return self._answer_models(asked.path.removeprefix("/v1/models").strip("/"))
         if (asked.method, asked.path) != ("POST", "/v1/responses"):
             said = f"Invalid URL ({asked.method} {asked.path})"
-            return self._error(404, "invalid_request_error", "", said)
+            return self._build_error(404, "invalid_request_error", "", said)
         try:
             request = read_request(asked)
         except WrongRequestError as wrong:
-            return self._error(400, "invalid_request_error", wrong.code, str(wrong), wrong.param)
+            return self._build_error(
+                400, "invalid_request_error", wrong.code, str(wrong), wrong.param
+            )
         if not request.model.startswith("gpt-"):
-            return self._no_model(request.model)
-        if not self._till.has(key, 1):
-            return self._error(429, *_NO_QUOTA)
-        return json_told(self._responded(asked, request, key), headers=self._headers(key))
+            return self._build_no_model(request.model)
+        if not self._credits.can_pay(key, 1):
+            return self._build_error(429, *_NO_QUOTA)
+        return to_json_response(
+            self._build_response(asked, request, key), headers=self._build_headers(key)
+        )
 
-    def _responded(self, asked: Asked, request: Request, key: str) -> Json:
+    def _build_response(self, asked: Request, request: ModelRequest, key: str) -> Json:
         reasoning = _REASONING.get(request.effort, 256)
         room = request.max_output_tokens
-        refusal = self._world.draws("refusal", asked.body.hex()).chance(
-            self._dials.of(NAME).refuses
+        refusal = self._world.build_draws("refusal", asked.body.hex()).draw_bool(
+            self._dials.get_settings(NAME).refuses
         )
-        text = "I'm sorry, but I can't help with that." if refusal else self._text(request)
-        whole = tokens(text)
+        text = "I'm sorry, but I can't help with that." if refusal else self._write_text(request)
+        whole = count_tokens(text)
         cut = room is not None and reasoning + whole > room
         if cut and room is not None:
             reasoning = min(reasoning, room)
             text = text.encode()[: 4 * (room - reasoning)].decode("utf-8", "ignore")
-        written = Written(
+        written = ModelOutput(
             text=text,
             refusal=refusal,
             cut=cut,
-            reasoning=self._till.costs(reasoning),
-            input=self._till.costs(tokens(request.prompt) + 20),
-            output=self._till.costs(reasoning + tokens(text)),
-            cached=self._cached(request.prompt),
+            reasoning=self._credits.compute_price(reasoning),
+            input=self._credits.compute_price(count_tokens(request.prompt) + 20),
+            output=self._credits.compute_price(reasoning + count_tokens(text)),
+            cached=self._count_cached(request.prompt),
         )
         for unit, amount in (
             ("tokens", written.input + written.output),
@@ -327,54 +344,54 @@ class _OpenAi:
             ("cached_tokens", written.cached),
         ):
             self._tallies.charge(NAME, amount, unit=unit, key=key)
-        return response_of(request, written, digest=sha256(asked.body).hexdigest())
+        return build_response_json(request, written, digest=sha256(asked.body).hexdigest())
 
-    def _text(self, request: Request) -> str:
-        facts = {**facts_of(request.data), **wording_of(request.data)}
-        obeys = self._dials.of(NAME).obeys
-        believed = misled(facts, request.data, request.prompt) if obeys else facts
+    def _write_text(self, request: ModelRequest) -> str:
+        facts = {**extract_facts(request.data), **reword_rationale(request.data)}
+        obeys = self._dials.get_settings(NAME).obeys
+        believed = apply_orders(facts, request.data, request.prompt) if obeys else facts
         if request.schema is None:
             said = next(iter(believed.get("about", ())), None)
             return said.value if said else "There is little to say about this text."
-        answer = filled(request.schema, believed)
+        answer = fill_schema(request.schema, believed)
         if obeys:
-            answer = embellished(answer, request.data, request.prompt)
+            answer = add_unasked(answer, request.data, request.prompt)
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
-    def _cached(self, prompt: str) -> int:
+    def _count_cached(self, prompt: str) -> int:
         digest = sha256(prompt.encode("utf-8", "replace")).digest()
         known = digest in self._seen
         self._seen[digest] = None
         if len(self._seen) > 20_000:
             self._seen.popitem(last=False)
-        many = tokens(prompt)
-        return many // 128 * 128 if known and many >= _CACHED_FROM else 0
+        many = count_tokens(prompt)
+        return many // 128 * 128 if known and many >= _MIN_CACHED_TOKENS else 0
 
-    def _models(self, name: str) -> Told:
+    def _answer_models(self, name: str) -> Response:
         described: list[Json] = [
             {"id": each, "object": "model", "created": 1_790_000_000, "owned_by": "system"}
             for each in MODELS
         ]
         if not name:
-            return json_told({"object": "list", "data": described})
+            return to_json_response({"object": "list", "data": described})
         if name not in MODELS:
-            return self._no_model(name)
-        return json_told(described[MODELS.index(name)])
+            return self._build_no_model(name)
+        return to_json_response(described[MODELS.index(name)])
 
-    def _no_model(self, name: str) -> Told:
+    def _build_no_model(self, name: str) -> Response:
         said = f"The model `{name[:100]}` does not exist or you do not have access to it."
-        return self._error(404, "invalid_request_error", "model_not_found", said)
+        return self._build_error(404, "invalid_request_error", "model_not_found", said)
 
-    def _error(
+    def _build_error(
         self, status: int, kind: str, code: str, message: str, param: str | None = None
-    ) -> Told:
+    ) -> Response:
         error: Json = {"message": message, "type": kind, "param": param, "code": code or None}
-        return json_told({"error": error}, status=status, headers=self._headers(""))
+        return to_json_response({"error": error}, status=status, headers=self._build_headers(""))
 
-    def _headers(self, key: str) -> dict[str, str]:
-        dial = self._dials.of(NAME)
+    def _build_headers(self, key: str) -> dict[str, str]:
+        dial = self._dials.get_settings(NAME)
         calls = dial.calls if dial.calls > 0 else 5_000
-        left = max(0, 2_000_000 - self._till.used(key) % 2_000_000)
+        left = max(0, 2_000_000 - self._credits.get_used(key) % 2_000_000)
         return {
             "x-ratelimit-limit-requests": str(calls),
             "x-ratelimit-remaining-requests": str(calls - 1),
@@ -385,6 +402,6 @@ class _OpenAi:
         }
 
 
-def tokens(text: str) -> int:
+def count_tokens(text: str) -> int:
     """Return how many tokens a text is counted as."""
     return -(-len(text.encode("utf-8", "replace")) // 4)

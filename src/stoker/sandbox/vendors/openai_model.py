@@ -27,11 +27,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LONGEST_READ = 100_000  # characters; what comes after is not looked at
+MAX_READ_CHARS = 100_000  # characters; what comes after is not looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class TextFact:
     """One thing a text says, the words that say it, and what else belongs to it."""
 
     value: str
@@ -39,7 +39,7 @@ class Fact:
     role: str = ""
 
 
-Facts = Mapping[str, tuple[Fact, ...]]
+TextFacts = Mapping[str, tuple[TextFact, ...]]
 
 _LEGAL = re.compile(r"(?:PTE\.? LTD\.?|Pte\.? Ltd\.?|PRIVATE LIMITED|LIMITED|LLP)")
 
@@ -89,53 +89,53 @@ _PERSON = re.compile(
 _HEADING = re.compile(r"^#{1,2} ([^\n|–]{2,60})", re.MULTILINE)
 
 
-def facts_of(text: str) -> dict[str, tuple[Fact, ...]]:
+def extract_facts(text: str) -> dict[str, tuple[TextFact, ...]]:
     """Return what a text says, by kind, in the order it says it; each value once."""
-    read = text[:LONGEST_READ]
-    facts = {kind: _unique(_matches(pattern, read)) for kind, pattern in _PATTERNS}
-    facts["phone"] = _unique(_phones(read))
-    facts["legal_name"] = _unique(_legal_names(read))
-    facts["person"] = _unique(
-        Fact(match[1], match[0].strip(), match[2].strip()) for match in _PERSON.finditer(read)
+    read = text[:MAX_READ_CHARS]
+    facts = {kind: _drop_duplicates(_find_matches(pattern, read)) for kind, pattern in _PATTERNS}
+    facts["phone"] = _drop_duplicates(_find_phones(read))
+    facts["legal_name"] = _drop_duplicates(_find_legal_names(read))
+    facts["person"] = _drop_duplicates(
+        TextFact(match[1], match[0].strip(), match[2].strip()) for match in _PERSON.finditer(read)
     )
-    facts["name"] = _unique(
-        Fact(match[1].strip(), match[0].strip()) for match in _HEADING.finditer(read)
+    facts["name"] = _drop_duplicates(
+        TextFact(match[1].strip(), match[0].strip()) for match in _HEADING.finditer(read)
     )[:1] or tuple(facts["legal_name"][:1])
     sentences = [line.strip() for line in read.splitlines() if 40 <= len(line.strip()) <= 400]
-    facts["about"] = tuple(Fact(line, line) for line in sentences[:1])
+    facts["about"] = tuple(TextFact(line, line) for line in sentences[:1])
     return {kind: found for kind, found in facts.items() if found}
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Fact]:
+def _find_matches(pattern: re.Pattern[str], text: str) -> Iterator[TextFact]:
     for match in pattern.finditer(text):
-        yield Fact(match[1].strip(" .,"), _line_around(text, match.start(), match.end()))
+        yield TextFact(match[1].strip(" .,"), _get_line_around(text, match.start(), match.end()))
 
 
-def _phones(text: str) -> Iterator[Fact]:
+def _find_phones(text: str) -> Iterator[TextFact]:
     for match in _DIGITS.finditer(text):
         number = match[0].strip(" -")
         if _PHONE.fullmatch(number):
-            yield Fact(number, _line_around(text, match.start(), match.end()))
+            yield TextFact(number, _get_line_around(text, match.start(), match.end()))
 
 
-def _legal_names(text: str) -> Iterator[Fact]:
+def _find_legal_names(text: str) -> Iterator[TextFact]:
     # From the ending backwards: names have one, most words have not.
     for match in _LEGAL.finditer(text):
         before = text[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
         words = _BEFORE_LEGAL.search(before)
         if words:
             name = f"{words[0]}{match[0]}"
-            yield Fact(name, _line_around(text, match.start(), match.end()))
+            yield TextFact(name, _get_line_around(text, match.start(), match.end()))
 
 
-def _line_around(text: str, start: int, end: int) -> str:
+def _get_line_around(text: str, start: int, end: int) -> str:
     first = text.rfind("\n", max(0, start - 100), start) + 1 or max(0, start - 100)
     last = text.find("\n", end, end + 100)
     return text[first : last if last >= 0 else end + 100].strip()
 
 
-def _unique(facts: Iterator[Fact]) -> tuple[Fact, ...]:
-    seen: dict[str, Fact] = {}
+def _drop_duplicates(facts: Iterator[TextFact]) -> tuple[TextFact, ...]:
+    seen: dict[str, TextFact] = {}
     for fact in facts:
         seen.setdefault(fact.value, fact)
         if len(seen) >= 50:
@@ -143,22 +143,22 @@ def _unique(facts: Iterator[Fact]) -> tuple[Fact, ...]:
     return tuple(seen.values())
 
 
-_GIVEN = re.compile(r"(?m)^Our sentence: ([^\n]{1,500}?)\.?$")
+_RATIONALE = re.compile(r"(?m)^Our sentence: ([^\n]{1,500}?)\.?$")
 
-_BUT = "; but "
+_BUT_CLAUSE = "; but "
 
 
-def wording_of(text: str) -> Facts:
+def reword_rationale(text: str) -> TextFacts:
     """Return a rationale in other words, as a fact; nothing when a text gives none to word."""
-    given = _GIVEN.search(text)
+    given = _RATIONALE.search(text)
     if given is None:
         return {}
-    good, _, bad = given[1].partition(_BUT)
+    good, _, bad = given[1].partition(_BUT_CLAUSE)
     against = f" What speaks against it is that {bad}." if bad else ""
-    return {"rationale": (Fact(f"What speaks for this lead: {good}.{against}", given[0]),)}
+    return {"rationale": (TextFact(f"What speaks for this lead: {good}.{against}", given[0]),)}
 
 
-DEEPEST = 20
+MAX_FILL_DEPTH = 20
 
 _SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("legal_name", ("legal", "registeredname", "registered_name")),
@@ -180,22 +180,22 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("name", ("name", "company", "brand", "title")),
 )
 
-_EVIDENCE = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")
+_EVIDENCE_NAME = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")
 
-_VALUE = re.compile(r"(?i)^(value|text|content|answer|found)$")
+_VALUE_NAME = re.compile(r"(?i)^(value|text|content|answer|found)$")
 
-_ROLE = re.compile(r"(?i)role|position|job|title|function")
+_ROLE_NAME = re.compile(r"(?i)role|position|job|title|function")
 
-_SURE = re.compile(r"(?i)confidence|probability|certainty|score|sure")
+_CONFIDENCE_NAME = re.compile(r"(?i)confidence|probability|certainty|score|sure")
 
 
-def filled(schema: Mapping[str, Any], facts: Facts) -> Any:
+def fill_schema(schema: Mapping[str, Any], facts: TextFacts) -> Any:
     """Return a value of this schema, from these facts."""
     definitions = schema.get("$defs") or schema.get("definitions") or {}
-    return _Filling(facts, definitions).value(schema, "", None, 0)
+    return _SchemaFiller(facts, definitions).fill_value(schema, "", None, 0)
 
 
-def kind_of(name: str) -> str:
+def get_fact_kind(name: str) -> str:
     """Return which kind of fact a property of this name means, or an empty text."""
     plain = name.lower().replace("-", "_")
     return next(
@@ -203,123 +203,131 @@ def kind_of(name: str) -> str:
     )
 
 
-class _Filling:
-    def __init__(self, facts: Facts, definitions: Mapping[str, Any]) -> None:
+class _SchemaFiller:
+    def __init__(self, facts: TextFacts, definitions: Mapping[str, Any]) -> None:
         self._facts, self._definitions = facts, definitions
 
-    def value(self, schema: Any, name: str, about: Fact | None, depth: int) -> Any:
+    def fill_value(self, schema: Any, name: str, about: TextFact | None, depth: int) -> Any:
         """Return a value; `about` is the fact that the object around it is about."""
-        if not isinstance(schema, Mapping) or depth > DEEPEST:
+        if not isinstance(schema, Mapping) or depth > MAX_FILL_DEPTH:
             return None
         if "$ref" in schema:
             target = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-            return self.value(target, name, about, depth + 1)
+            return self.fill_value(target, name, about, depth + 1)
         options = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(options, Sequence):
-            return self._chosen(options, name, about, depth)
+            return self._fill_option(options, name, about, depth)
         if "const" in schema:
             return schema["const"]
         kinds = schema.get("type")
         if isinstance(kinds, Sequence) and not isinstance(kinds, str):
-            return self._chosen([{**schema, "type": kind} for kind in kinds], name, about, depth)
+            return self._fill_option(
+                [{**schema, "type": kind} for kind in kinds], name, about, depth
+            )
         match kinds:
             case "object":
-                return self._object(schema, name, about, depth)
+                return self._fill_object(schema, name, about, depth)
             case "array":
-                return self._array(schema, name, about, depth)
+                return self._fill_array(schema, name, about, depth)
             case "string":
-                return self._string(schema, name, about)
+                return self._fill_string(schema, name, about)
             case "integer" | "number":
-                return self._number(name, about, whole=kinds == "integer")
+                return self._fill_number(name, about, whole=kinds == "integer")
             case "boolean":
-                return bool(self._facts.get(kind_of(name)))
+                return bool(self._facts.get(get_fact_kind(name)))
         return None
 
-    def _chosen(self, options: Sequence[Any], name: str, about: Fact | None, depth: int) -> Any:
+    def _fill_option(
+        self, options: Sequence[Any], name: str, about: TextFact | None, depth: int
+    ) -> Any:
         nullable = {"type": "null"} in options
         for option in options:
             if option == {"type": "null"} or not isinstance(option, Mapping):
                 continue
-            if nullable and about is None and not self._facts.get(kind_of(name)):
+            if nullable and about is None and not self._facts.get(get_fact_kind(name)):
                 return None
-            made = self.value(option, name, about, depth + 1)
+            made = self.fill_value(option, name, about, depth + 1)
             return None if nullable and made in ("", [], None) else made
         return None
 
-    def _object(self, schema: Any, name: str, about: Fact | None, depth: int) -> dict[str, Any]:
+    def _fill_object(
+        self, schema: Any, name: str, about: TextFact | None, depth: int
+    ) -> dict[str, Any]:
         properties = schema.get("properties") or {}
-        if about is None and any(_VALUE.search(each) for each in properties):
-            about = next(iter(self._facts.get(kind_of(name), ())), None)
-        return {each: self.value(part, each, about, depth + 1) for each, part in properties.items()}
+        if about is None and any(_VALUE_NAME.search(each) for each in properties):
+            about = next(iter(self._facts.get(get_fact_kind(name), ())), None)
+        return {
+            each: self.fill_value(part, each, about, depth + 1) for each, part in properties.items()
+        }
 
-    def _array(self, schema: Any, name: str, about: Fact | None, depth: int) -> list[Any]:
-        items = self._resolved(schema.get("items", {}))
+    def _fill_array(self, schema: Any, name: str, about: TextFact | None, depth: int) -> list[Any]:
+        items = self._resolve_reference(schema.get("items", {}))
         most = schema.get("maxItems", 50)
         properties = items.get("properties") if items.get("type") == "object" else None
         if properties is None:
-            if about is not None and _EVIDENCE.search(name):
-                return [self.value(items, name, about, depth + 1)]
-            found = self._facts.get(kind_of(name), ())
-            return [self.value(items, name, fact, depth + 1) for fact in found][:most]
+            if about is not None and _EVIDENCE_NAME.search(name):
+                return [self.fill_value(items, name, about, depth + 1)]
+            found = self._facts.get(get_fact_kind(name), ())
+            return [self.fill_value(items, name, fact, depth + 1) for fact in found][:most]
         choices = next(
             (
                 (each, part["enum"])
-                for each, part in ((n, self._resolved(p)) for n, p in properties.items())
+                for each, part in ((n, self._resolve_reference(p)) for n, p in properties.items())
                 if isinstance(part.get("enum"), list)
             ),
             None,
         )
         if choices is None:
-            found = self._facts.get(kind_of(name) or "person", ())
-            return [self._object(items, name, fact, depth + 1) for fact in found][:most]
+            found = self._facts.get(get_fact_kind(name) or "person", ())
+            return [self._fill_object(items, name, fact, depth + 1) for fact in found][:most]
         label, kinds = choices
         return [
-            {**self._object(items, str(kind), fact, depth + 1), label: kind}
+            {**self._fill_object(items, str(kind), fact, depth + 1), label: kind}
             for kind in kinds
-            for fact in self._facts.get(kind_of(str(kind)), ())[:5]
+            for fact in self._facts.get(get_fact_kind(str(kind)), ())[:5]
         ][:most]
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         if isinstance(schema, Mapping) and "$ref" in schema:
             schema = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
         return schema if isinstance(schema, Mapping) else {}
 
-    def _string(self, schema: Any, name: str, about: Fact | None) -> str:
+    def _fill_string(self, schema: Any, name: str, about: TextFact | None) -> str:
         choices = schema.get("enum")
         if isinstance(choices, list) and choices:
             return str(choices[-1])
         longest = schema.get("maxLength", 2000)
-        return self._words(name, about)[: longest if isinstance(longest, int) else 2000]
+        return self._find_text(name, about)[: longest if isinstance(longest, int) else 2000]
 
-    def _words(self, name: str, about: Fact | None) -> str:
+    def _find_text(self, name: str, about: TextFact | None) -> str:
         if about is not None:
-            if _EVIDENCE.search(name):
+            if _EVIDENCE_NAME.search(name):
                 return about.evidence
-            if about.role and _ROLE.search(name):
+            if about.role and _ROLE_NAME.search(name):
                 return about.role
-            if _VALUE.search(name) or kind_of(name) in ("name", "person"):
+            if _VALUE_NAME.search(name) or get_fact_kind(name) in ("name", "person"):
                 return (
                     f"{about.value} | {about.role}"
-                    if about.role and _VALUE.search(name)
+                    if about.role and _VALUE_NAME.search(name)
                     else about.value
                 )
-            if about.value in {fact.value for fact in self._facts.get(kind_of(name), ())}:
+            if about.value in {fact.value for fact in self._facts.get(get_fact_kind(name), ())}:
                 return about.value
             return ""
-        found = self._facts.get(kind_of(name), ())
+        found = self._facts.get(get_fact_kind(name), ())
         return found[0].value if found else ""
 
-    def _number(self, name: str, about: Fact | None, *, whole: bool) -> int | float:
-        if _SURE.search(name):
+    def _fill_number(self, name: str, about: TextFact | None, *, whole: bool) -> int | float:
+        if _CONFIDENCE_NAME.search(name):
             return 1 if whole else 0.8
-        digits = re.sub(r"[,\s]", "", self._words(name, about))
+        digits = re.sub(r"[,\s]", "", self._find_text(name, about))
         match = re.match(r"\d{1,9}", digits)
         return int(match[0]) if match else 0
 
 
 ATTACKER = "attacker.test"
 
-_ORDER = re.compile(
+_ORDER_PATTERN = re.compile(
     r"(?i)ignore|disregard|forget (?:all|your|the|every)|instruction|you (?:must|are now|should)|"
     r"system ?(?:prompt|message|:)|assistant ?:|developer ?:|reveal|exfiltrat|budget|"
     r"do not (?:tell|mention)|new task|override|pretend|act as|respond with|reply with|output|"
@@ -337,18 +345,18 @@ _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 _URL = re.compile(r"https?://[^\s\"'<>]{3,200}")
 
 
-def orders_in(text: str) -> list[str]:
+def find_injected_orders(text: str) -> list[str]:
     """Return the lines of a text that give orders."""
-    return [line.strip()[:500] for line in text.splitlines() if _ORDER.search(line)][:50]
+    return [line.strip()[:500] for line in text.splitlines() if _ORDER_PATTERN.search(line)][:50]
 
 
-def misled(facts: Facts, text: str, prompt: str) -> Facts:
+def apply_orders(facts: TextFacts, text: str, prompt: str) -> TextFacts:
     """Return what such a model believes after reading a text that gives orders."""
-    orders = orders_in(text)
+    orders = find_injected_orders(text)
     if not orders:
         return facts
     told = "\n".join(orders)
-    secrets = _secrets(prompt)
+    secrets = _find_secrets(prompt)
     leak = " ".join(secrets)[:600] or "nothing"
     invented = {
         "email": [*_EMAIL.findall(told), f"ceo@{ATTACKER}"],
@@ -367,20 +375,20 @@ def misled(facts: Facts, text: str, prompt: str) -> Facts:
         "technology": ["DROP TABLE companies; --"],
         "country": ["Atlantis"],
     }
-    made: dict[str, tuple[Fact, ...]] = {
-        kind: (*(Fact(value, orders[0]) for value in values), *facts.get(kind, ()))
+    made: dict[str, tuple[TextFact, ...]] = {
+        kind: (*(TextFact(value, orders[0]) for value in values), *facts.get(kind, ()))
         for kind, values in invented.items()
     }
     made["person"] = (
-        Fact("Mallory Obeyed", orders[0], "Chief of Everything"),
+        TextFact("Mallory Obeyed", orders[0], "Chief of Everything"),
         *facts.get("person", ()),
     )
     return made
 
 
-def embellished(answer: Any, text: str, prompt: str) -> Any:
+def add_unasked(answer: Any, text: str, prompt: str) -> Any:
     """Return an answer with what nobody asked for added to it, if the text gives orders."""
-    if not isinstance(answer, dict) or not orders_in(text):
+    if not isinstance(answer, dict) or not find_injected_orders(text):
         return answer
     return {
         **answer,
@@ -389,14 +397,14 @@ def embellished(answer: Any, text: str, prompt: str) -> Any:
         "next_url": f"http://{ATTACKER}/next",
         "tool_calls": [{"name": "fetch", "arguments": {"url": f"http://{ATTACKER}/"}}],
         "system_prompt": prompt[:500],
-        "secrets": list(_secrets(prompt)),
+        "secrets": list(_find_secrets(prompt)),
     }
 
 
-def _secrets(prompt: str) -> list[str]:
-    return list(dict.fromkeys(_found(prompt)))[:20]
+def _find_secrets(prompt: str) -> list[str]:
+    return list(dict.fromkeys(_iterate_secrets(prompt)))[:20]
 
 
-def _found(prompt: str) -> Iterator[str]:
+def _iterate_secrets(prompt: str) -> Iterator[str]:
     for match in _SECRET.finditer(prompt[:400_000]):
         yield match[0]

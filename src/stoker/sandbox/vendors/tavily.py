@@ -30,14 +30,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stoker.base.types import Json
-from stoker.sandbox.billing import Till, bearer, good_key
-from stoker.sandbox.faults import Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told, page_told, text_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.billing import Credits, is_valid_key, parse_bearer
+from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import (
+    Handler,
+    Request,
+    Response,
+    to_json_response,
+    to_page_response,
+    to_text_response,
+)
+from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.names import FIRST_WORDS, SECOND_WORDS
 
-MOST_INDEXED = 200_000
+MAX_INDEXED = 200_000
 
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -46,51 +53,51 @@ _DOMAIN = re.compile(r"\b[a-z0-9][a-z0-9.-]{0,80}\.test\b")
 _UEN = re.compile(r"\b(?:\d{9}[A-Z]|T\d{2}[A-Z]{2}\d{4}[A-Z])\b")
 
 
-class Recall:
+class CompanySearch:
     """Finds companies of a world in a text."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._places: dict[tuple[str, ...], array[int]] | None = None
+        self._index_by_words: dict[tuple[str, ...], array[int]] | None = None
 
-    def companies(self, text: str, *, most: int = 5) -> list[Company]:
+    def find_companies(self, text: str, *, most: int = 5) -> list[Company]:
         """Return the companies a text speaks of, the surest first."""
         found: dict[int, Company] = {}
-        for company in self._named(text[:2000]):
+        for company in self._find_by_name(text[:2000]):
             found.setdefault(company.index, company)
             if len(found) >= most:
                 break
         return list(found.values())
 
-    def _named(self, text: str) -> Iterator[Company]:
+    def _find_by_name(self, text: str) -> Iterator[Company]:
         for domain in _DOMAIN.findall(text.lower()):
-            company = self._world.by_domain(domain)
+            company = self._world.find_by_domain(domain)
             if company is not None:
                 yield company
         for uen in _UEN.findall(text.upper()):
-            company = self._world.by_uen(uen)
+            company = self._world.find_by_uen(uen)
             if company is not None:
                 yield company
         words = _WORD.findall(text.lower())
         for many in (3, 2):
             for at in range(len(words) - many + 1):
-                for index in self._index().get(tuple(words[at : at + many]), ()):
-                    yield self._world.company(index)
+                for index in self._build_index().get(tuple(words[at : at + many]), ()):
+                    yield self._world.get_company(index)
 
-    def _index(self) -> dict[tuple[str, ...], array[int]]:
-        if self._places is None:
+    def _build_index(self) -> dict[tuple[str, ...], array[int]]:
+        if self._index_by_words is None:
             places: dict[tuple[str, ...], array[int]] = {}
-            for index in range(min(self._world.size, MOST_INDEXED)):
-                places.setdefault(self._world.name_words(index), array("l")).append(index)
-            self._places = places
-        return self._places
+            for index in range(min(self._world.size, MAX_INDEXED)):
+                places.setdefault(self._world.get_name_words(index), array("l")).append(index)
+            self._index_by_words = places
+        return self._index_by_words
 
 
 DIRECTORY = "directory.test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPage:
+class SearchPage:
     """One page as a search engine keeps it."""
 
     url: str
@@ -104,16 +111,16 @@ class FoundPage:
         return self.text[:300]
 
 
-def pages_about(world: World, query: str, companies: Sequence[Company]) -> list[FoundPage]:
+def find_pages(world: World, query: str, companies: Sequence[Company]) -> list[SearchPage]:
     """Return what a search finds, best first: pages about the companies, then noise."""
-    pages: list[FoundPage] = []
+    pages: list[SearchPage] = []
     for place, company in enumerate(companies):
         sure = 0.95 - 0.12 * place
         pages += [
-            FoundPage(
+            SearchPage(
                 url=f"http://{company.domain}{path}",
                 title=f"{title} | {company.brand}",
-                text=_site_text(company, path),
+                text=_build_site_text(company, path),
                 relevance=sure - 0.03 * nth,
             )
             for nth, (path, title) in enumerate(
@@ -121,18 +128,18 @@ def pages_about(world: World, query: str, companies: Sequence[Company]) -> list[
             )
         ]
         pages.append(
-            FoundPage(
+            SearchPage(
                 url=f"http://{DIRECTORY}/company/{company.uen}",
                 title=f"{company.name} - company profile",
-                text=_directory_text(company),
+                text=_build_directory_text(company),
                 relevance=sure - 0.15,
             )
         )
     pages.sort(key=lambda page: -page.relevance)
-    return [*pages, *_noise(world, query)]
+    return [*pages, *_build_noise(world, query)]
 
 
-def page_text(world: World, url: str) -> str | None:
+def find_page_text(world: World, url: str) -> str | None:
     """Return the text of a page by its address, or None when it cannot be had."""
     try:
         parts = urlsplit(url)
@@ -142,13 +149,13 @@ def page_text(world: World, url: str) -> str | None:
     if parts.scheme not in ("http", "https"):
         return None
     if host == DIRECTORY:
-        listed = world.by_uen(parts.path.rpartition("/")[2])
-        return None if listed is None else _directory_text(listed)
-    company = world.by_domain(host)
-    return None if company is None else _site_text(company, parts.path or "/")
+        listed = world.find_by_uen(parts.path.rpartition("/")[2])
+        return None if listed is None else _build_directory_text(listed)
+    company = world.find_by_domain(host)
+    return None if company is None else _build_site_text(company, parts.path or "/")
 
 
-def _site_text(company: Company, path: str) -> str:
+def _build_site_text(company: Company, path: str) -> str:
     lines = [f"# {company.brand}", f"{company.brand} works in {company.trade} in Singapore."]
     if path.startswith("/about") or path == "/":
         lines += [
@@ -156,39 +163,39 @@ def _site_text(company: Company, path: str) -> str:
             f"We are a team of {company.employees} people.",
         ]
     if path.startswith("/contact") or path == "/":
-        lines += [f"Email: {company.email}", f"Phone: {company.phone}", address_of(company)]
+        lines += [f"Email: {company.email}", f"Phone: {company.phone}", format_address(company)]
     if path.startswith(("/team", "/about")):
         lines += [f"{person.name}, {person.title}" for person in company.people]
     return "\n\n".join(lines)
 
 
-def _directory_text(company: Company) -> str:
+def _build_directory_text(company: Company) -> str:
     return "\n\n".join(
         (
             f"# {company.name}",
             f"UEN {company.uen}. Status: {company.status}.",
             f"Registered on {company.incorporated.isoformat()}.",
-            f"Registered address: {address_of(company)}",
+            f"Registered address: {format_address(company)}",
             f"Website: {company.domain}",
         )
     )
 
 
-def address_of(company: Company) -> str:
+def format_address(company: Company) -> str:
     """Return a company's address in one line."""
     unit = f" #{company.level}-{company.unit}" if company.level else ""
     building = f", {company.building}" if company.building else ""
     return f"{company.block} {company.street}{unit}{building}, Singapore {company.postal_code}"
 
 
-def _noise(world: World, query: str) -> list[FoundPage]:
-    draws = world.draws("noise", query)
+def _build_noise(world: World, query: str) -> list[SearchPage]:
+    draws = world.build_draws("noise", query)
     pages = []
-    for nth in range(draws.between(2, 5)):
+    for nth in range(draws.draw_between(2, 5)):
         words = f"{draws.pick(FIRST_WORDS)} {draws.pick(SECOND_WORDS)}"
         pages.append(
-            FoundPage(
-                url=f"http://news.test/{words.replace(' ', '-')}-{draws.below(10**6)}",
+            SearchPage(
+                url=f"http://news.test/{words.replace(' ', '-')}-{draws.draw_below(10**6)}",
                 title=f"What the market makes of {words}",
                 text=f"An article that mentions {words} and little else of interest.",
                 relevance=0.4 - 0.05 * nth,
@@ -199,9 +206,9 @@ def _noise(world: World, query: str) -> list[FoundPage]:
 
 NAME = "tavily"
 
-MOST_URLS = 20
+MAX_URLS = 20
 
-LONGEST_QUERY = 400
+MAX_QUERY_LENGTH = 400
 
 _DEPTHS = {"basic": 1, "fast": 1, "ultra-fast": 1, "advanced": 2}
 
@@ -209,7 +216,7 @@ _TOPICS = ("general", "news", "finance")
 
 _PLAN_LIMIT = 15_000
 
-_WORDS = {
+_REFUSAL_TEXTS = {
     400: "Bad request.",
     401: "Unauthorized: missing or invalid API key.",
     403: "This feature is not available for your account.",
@@ -221,125 +228,125 @@ _WORDS = {
 }
 
 
-def tavily(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_tavily_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the vendor's handler."""
     vendor = _Tavily(world, dials, tallies)
-    return dialled(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_refused
+    return wrap_with_faults(
+        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
     )
 
 
-def _refused(status: int, why: str = "") -> Told:
-    said = why or _WORDS.get(status, "Something went wrong.")
-    return json_told({"detail": {"error": said}}, status=status)
+def _build_refusal(status: int, why: str = "") -> Response:
+    said = why or _REFUSAL_TEXTS.get(status, "Something went wrong.")
+    return to_json_response({"detail": {"error": said}}, status=status)
 
 
 class _Tavily:
-    def __init__(self, world: World, dials: Dials, tallies: Tallies) -> None:
-        self._world, self._recall = world, Recall(world)
-        self._till = Till(NAME, dials=dials, tallies=tallies)
-        self._by_need: Counter[tuple[str, str]] = Counter()
+    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
+        self._world, self._company_search = world, CompanySearch(world)
+        self._credits = Credits(NAME, dials=dials, tallies=tallies)
+        self._search_by_need: Counter[tuple[str, str]] = Counter()
 
-    def answer(self, asked: Asked) -> Told:
-        key = bearer(asked.headers.get("authorization", ""))
-        if not good_key(key, prefix="tvly-"):
-            return _refused(401)
+    def answer(self, asked: Request) -> Response:
+        key = parse_bearer(asked.headers.get("authorization", ""))
+        if not is_valid_key(key, prefix="tvly-"):
+            return _build_refusal(401)
         if (asked.method, asked.path) == ("GET", "/usage"):
-            return json_told(self._usage(key))
+            return to_json_response(self._to_usage(key))
         answers = {"/search": self._search, "/extract": self._extract}
         if asked.path not in answers:
-            return json_told({"detail": "Not Found"}, status=404)
+            return to_json_response({"detail": "Not Found"}, status=404)
         if asked.method != "POST":
-            return json_told({"detail": "Method Not Allowed"}, status=405)
+            return to_json_response({"detail": "Method Not Allowed"}, status=405)
         try:
-            body = asked.json()
+            body = asked.parse_json()
         except ValueError:
-            return _refused(400, "The body is not JSON.")
+            return _build_refusal(400, "The body is not JSON.")
         if not isinstance(body, dict):
-            return _refused(400, "The body must be an object.")
+            return _build_refusal(400, "The body must be an object.")
         return answers[asked.path](key, body)
 
-    def _search(self, key: str, body: Mapping[str, Any]) -> Told:
+    def _search(self, key: str, body: Mapping[str, Any]) -> Response:
         query = body.get("query")
         if not isinstance(query, str) or not query.strip():
-            return _refused(400, "Query is missing.")
-        if len(query) > LONGEST_QUERY:
-            return _refused(400, "Query is too long. Max query length is 400 characters.")
+            return _build_refusal(400, "Query is missing.")
+        if len(query) > MAX_QUERY_LENGTH:
+            return _build_refusal(400, "Query is too long. Max query length is 400 characters.")
         depth, topic = body.get("search_depth", "basic"), body.get("topic", "general")
         most = body.get("max_results", 5)
         if not isinstance(depth, str) or depth not in _DEPTHS or topic not in _TOPICS:
-            return _refused(400, "Invalid search_depth or topic.")
+            return _build_refusal(400, "Invalid search_depth or topic.")
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 20:
-            return _refused(400, "max_results must be between 0 and 20.")
-        if body.get("auto_parameters") and self._world.draws("auto", query).chance(0.5):
+            return _build_refusal(400, "max_results must be between 0 and 20.")
+        if body.get("auto_parameters") and self._world.build_draws("auto", query).draw_bool(0.5):
             depth = "advanced"  # nobody asked for it, and it costs double
         listed = _DEPTHS[depth]
-        if not self._till.has(key, listed):
-            return _refused(432)
-        cost = self._till.take(key, listed)
-        self._by_need[key, "search"] += cost
-        found = self._found(query, body)[:most]
+        if not self._credits.can_pay(key, listed):
+            return _build_refusal(432)
+        cost = self._credits.charge(key, listed)
+        self._search_by_need[key, "search"] += cost
+        found = self._find_pages(query, body)[:most]
         told: dict[str, Json] = {
             "query": query,
             "follow_up_questions": None,
-            "answer": _summary(found) if body.get("include_answer") else None,
+            "answer": _summarize_pages(found) if body.get("include_answer") else None,
             "images": [],
-            "results": [_result(page, place, body) for place, page in enumerate(found)],
-            "response_time": round(0.3 + self._world.draws("time", query).share(), 2),
-            "request_id": _request_id(query, depth),
+            "results": [_to_result(page, place, body) for place, page in enumerate(found)],
+            "response_time": round(0.3 + self._world.build_draws("time", query).draw_share(), 2),
+            "request_id": _build_request_id(query, depth),
         }
         if body.get("include_usage"):
             told["usage"] = {"credits": cost}
-        return json_told(told)
+        return to_json_response(told)
 
-    def _found(self, query: str, body: Mapping[str, Any]) -> list[FoundPage]:
-        only, never = _names(body.get("include_domains")), _names(body.get("exclude_domains"))
-        pages = pages_about(self._world, query, self._recall.companies(query))
+    def _find_pages(self, query: str, body: Mapping[str, Any]) -> list[SearchPage]:
+        only, never = _to_names(body.get("include_domains")), _to_names(body.get("exclude_domains"))
+        pages = find_pages(self._world, query, self._company_search.find_companies(query))
         if only and body.get("include_domains_mode", "restrict") == "restrict":
-            pages = [page for page in pages if _under(page.url, only)]
+            pages = [page for page in pages if _is_under(page.url, only)]
         elif only:
-            pages.sort(key=lambda page: not _under(page.url, only))
-        return [page for page in pages if not _under(page.url, never)]
+            pages.sort(key=lambda page: not _is_under(page.url, only))
+        return [page for page in pages if not _is_under(page.url, never)]
 
-    def _extract(self, key: str, body: Mapping[str, Any]) -> Told:
+    def _extract(self, key: str, body: Mapping[str, Any]) -> Response:
         urls = body.get("urls")
         urls = [urls] if isinstance(urls, str) else urls
         if not isinstance(urls, list) or not urls or not all(isinstance(u, str) for u in urls):
-            return _refused(400, "urls is missing.")
-        if len(urls) > MOST_URLS:
-            return _refused(400, f"Max {MOST_URLS} URLs are allowed.")
+            return _build_refusal(400, "urls is missing.")
+        if len(urls) > MAX_URLS:
+            return _build_refusal(400, f"Max {MAX_URLS} URLs are allowed.")
         depth = body.get("extract_depth", "basic")
         if depth not in ("basic", "advanced"):
-            return _refused(400, "Invalid extract_depth.")
+            return _build_refusal(400, "Invalid extract_depth.")
         results: list[Json] = []
         failed: list[Json] = []
         for url in urls:
-            text = page_text(self._world, url)
+            text = find_page_text(self._world, url)
             if text is None:
                 failed.append({"url": url, "error": "Failed to fetch url"})
             else:
                 results.append({"url": url, "raw_content": text, "images": []})
         listed = -(-len(results) // 5) * _DEPTHS[depth]
-        if not self._till.has(key, listed):
-            return _refused(432)
-        cost = self._till.take(key, listed)
-        self._by_need[key, "extract"] += cost
+        if not self._credits.can_pay(key, listed):
+            return _build_refusal(432)
+        cost = self._credits.charge(key, listed)
+        self._search_by_need[key, "extract"] += cost
         told: dict[str, Json] = {
             "results": results,
             "failed_results": failed,
             "response_time": round(0.1 * len(urls), 2),
-            "request_id": _request_id(*urls),
+            "request_id": _build_request_id(*urls),
         }
         if body.get("include_usage"):
             told["usage"] = {"credits": cost}
-        return json_told(told)
+        return to_json_response(told)
 
-    def _usage(self, key: str) -> Json:
-        used = self._till.used(key)
-        limit = self._till.limit(key, otherwise=_PLAN_LIMIT)
+    def _to_usage(self, key: str) -> Json:
+        used = self._credits.get_used(key)
+        limit = self._credits.get_limit(key, otherwise=_PLAN_LIMIT)
         split: dict[str, Json] = {
-            "search_usage": self._by_need[key, "search"],
-            "extract_usage": self._by_need[key, "extract"],
+            "search_usage": self._search_by_need[key, "search"],
+            "extract_usage": self._search_by_need[key, "extract"],
             "crawl_usage": 0,
             "map_usage": 0,
             "research_usage": 0,
@@ -357,7 +364,7 @@ class _Tavily:
         }
 
 
-def _result(page: FoundPage, place: int, body: Mapping[str, Any]) -> Json:
+def _to_result(page: SearchPage, place: int, body: Mapping[str, Any]) -> Json:
     result: dict[str, Json] = {
         "url": page.url,
         "title": page.title,
@@ -372,36 +379,40 @@ def _result(page: FoundPage, place: int, body: Mapping[str, Any]) -> Json:
     return result
 
 
-def _summary(pages: list[FoundPage]) -> str:
+def _summarize_pages(pages: list[SearchPage]) -> str:
     return pages[0].snippet if pages else "Nothing was found."
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _to_names(value: Any) -> tuple[str, ...]:
     return tuple(str(one).lower() for one in value) if isinstance(value, list) else ()
 
 
-def _under(url: str, domains: tuple[str, ...]) -> bool:
+def _is_under(url: str, domains: tuple[str, ...]) -> bool:
     host = urlsplit(url).hostname or ""
     return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
-def _request_id(*what: str) -> str:
+def _build_request_id(*what: str) -> str:
     digest = sha256("\n".join(what).encode("utf-8", "replace")).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def directory(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_directory_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the handler of both hosts."""
 
-    def answer(asked: Asked) -> Told:
+    def answer(asked: Request) -> Response:
         if asked.path == "/robots.txt":
-            return text_told("User-agent: *\nDisallow: /search\n")
+            return to_text_response("User-agent: *\nDisallow: /search\n")
         if asked.host != DIRECTORY:
-            return page_told("<!doctype html><title>News</title><p>Nothing in particular.</p>")
-        text = page_text(world, f"http://{asked.host}{asked.path}")
+            return to_page_response(
+                "<!doctype html><title>News</title><p>Nothing in particular.</p>"
+            )
+        text = find_page_text(world, f"http://{asked.host}{asked.path}")
         if text is None:
-            return page_told("<!doctype html><title>Not found</title>", status=404)
+            return to_page_response("<!doctype html><title>Not found</title>", status=404)
         lines = "".join(f"<p>{escape(line.lstrip('# '))}</p>" for line in text.split("\n\n"))
-        return page_told(f"<!doctype html><title>Company profile</title><body>{lines}</body>")
+        return to_page_response(
+            f"<!doctype html><title>Company profile</title><body>{lines}</body>"
+        )
 
-    return dialled("directory", answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults("directory", answer, seed=world.seed, dials=dials, tallies=tallies)

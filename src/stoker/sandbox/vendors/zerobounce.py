@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.sandbox.billing import Till, good_key
-from stoker.sandbox.faults import Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.billing import Credits, is_valid_key
+from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Handler, Request, Response, to_json_response
+from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import World
 
 _ADDRESS = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
@@ -38,66 +38,66 @@ class Verdict:
     price: int = 1
 
 
-def _free(status: str, sub_status: str = "") -> Verdict:
+def _build_free_verdict(status: str, sub_status: str = "") -> Verdict:
     return Verdict(status, sub_status, 0)
 
 
 TEST_TABLE: Mapping[str, Verdict] = {
-    "disposable": _free("do_not_mail", "disposable"),
-    "invalid": _free("invalid", "mailbox_not_found"),
-    "valid": _free("valid"),
-    "toxic": _free("do_not_mail", "toxic"),
-    "donotmail": _free("do_not_mail", "role_based"),
-    "spamtrap": _free("spamtrap"),
-    "abuse": _free("abuse"),
-    "unknown": _free("unknown", "mail_server_temporary_error"),
-    "catch_all": _free("catch-all"),
-    "antispam_system": _free("unknown", "antispam_system"),
-    "does_not_accept_mail": _free("invalid", "does_not_accept_mail"),
-    "exception_occurred": _free("unknown", "exception_occurred"),
-    "failed_smtp_connection": _free("unknown", "failed_smtp_connection"),
-    "failed_syntax_check": _free("invalid", "failed_syntax_check"),
-    "forcible_disconnect": _free("unknown", "forcible_disconnect"),
-    "global_suppression": _free("do_not_mail", "global_suppression"),
-    "greylisted": _free("unknown", "greylisted"),
-    "leading_period_removed": _free("valid", "leading_period_removed"),
-    "mail_server_did_not_respond": _free("unknown", "mail_server_did_not_respond"),
-    "mail_server_temporary_error": _free("unknown", "mail_server_temporary_error"),
-    "mailbox_quota_exceeded": _free("invalid", "mailbox_quota_exceeded"),
-    "mailbox_not_found": _free("invalid", "mailbox_not_found"),
-    "no_dns_entries": _free("invalid", "no_dns_entries"),
-    "possible_trap": _free("do_not_mail", "possible_trap"),
-    "possible_typo": _free("invalid", "possible_typo"),
-    "role_based": _free("do_not_mail", "role_based"),
-    "role_based_catch_all": _free("do_not_mail", "role_based_catch_all"),
-    "timeout_exceeded": _free("unknown", "timeout_exceeded"),
-    "unroutable_ip_address": _free("invalid", "unroutable_ip_address"),
-    "free_email": _free("valid"),
-    "alias_address": _free("valid", "alias_address"),
-    "alternate": _free("valid", "alternate"),
-    "accept_all": _free("valid", "accept_all"),
+    "disposable": _build_free_verdict("do_not_mail", "disposable"),
+    "invalid": _build_free_verdict("invalid", "mailbox_not_found"),
+    "valid": _build_free_verdict("valid"),
+    "toxic": _build_free_verdict("do_not_mail", "toxic"),
+    "donotmail": _build_free_verdict("do_not_mail", "role_based"),
+    "spamtrap": _build_free_verdict("spamtrap"),
+    "abuse": _build_free_verdict("abuse"),
+    "unknown": _build_free_verdict("unknown", "mail_server_temporary_error"),
+    "catch_all": _build_free_verdict("catch-all"),
+    "antispam_system": _build_free_verdict("unknown", "antispam_system"),
+    "does_not_accept_mail": _build_free_verdict("invalid", "does_not_accept_mail"),
+    "exception_occurred": _build_free_verdict("unknown", "exception_occurred"),
+    "failed_smtp_connection": _build_free_verdict("unknown", "failed_smtp_connection"),
+    "failed_syntax_check": _build_free_verdict("invalid", "failed_syntax_check"),
+    "forcible_disconnect": _build_free_verdict("unknown", "forcible_disconnect"),
+    "global_suppression": _build_free_verdict("do_not_mail", "global_suppression"),
+    "greylisted": _build_free_verdict("unknown", "greylisted"),
+    "leading_period_removed": _build_free_verdict("valid", "leading_period_removed"),
+    "mail_server_did_not_respond": _build_free_verdict("unknown", "mail_server_did_not_respond"),
+    "mail_server_temporary_error": _build_free_verdict("unknown", "mail_server_temporary_error"),
+    "mailbox_quota_exceeded": _build_free_verdict("invalid", "mailbox_quota_exceeded"),
+    "mailbox_not_found": _build_free_verdict("invalid", "mailbox_not_found"),
+    "no_dns_entries": _build_free_verdict("invalid", "no_dns_entries"),
+    "possible_trap": _build_free_verdict("do_not_mail", "possible_trap"),
+    "possible_typo": _build_free_verdict("invalid", "possible_typo"),
+    "role_based": _build_free_verdict("do_not_mail", "role_based"),
+    "role_based_catch_all": _build_free_verdict("do_not_mail", "role_based_catch_all"),
+    "timeout_exceeded": _build_free_verdict("unknown", "timeout_exceeded"),
+    "unroutable_ip_address": _build_free_verdict("invalid", "unroutable_ip_address"),
+    "free_email": _build_free_verdict("valid"),
+    "alias_address": _build_free_verdict("valid", "alias_address"),
+    "alternate": _build_free_verdict("valid", "alternate"),
+    "accept_all": _build_free_verdict("valid", "accept_all"),
 }
 
-_OF_PEOPLE = (
+_PERSON_VERDICTS = (
     (Verdict("valid"), 86),
     (Verdict("invalid", "mailbox_not_found"), 5),
     (Verdict("catch-all"), 5),
-    (_free("unknown", "greylisted"), 3),
+    (_build_free_verdict("unknown", "greylisted"), 3),
     (Verdict("do_not_mail", "ai_agent_mailbox"), 1),
 )
 
-_OF_OTHERS = (
+_OTHER_VERDICTS = (
     (Verdict("invalid", "mailbox_not_found"), 40),
     (Verdict("valid"), 30),
     (Verdict("catch-all"), 15),
-    (_free("unknown", "timeout_exceeded"), 10),
+    (_build_free_verdict("unknown", "timeout_exceeded"), 10),
     (Verdict("abuse"), 2),
     (Verdict("spamtrap"), 1),
     (Verdict("do_not_mail", "disposable"), 2),
 )
 
 
-def verdict_of(world: World, email: str) -> Verdict:
+def find_verdict(world: World, email: str) -> Verdict:
     """Return what is said of an address; letters in upper case make no difference."""
     wanted = email.strip().lower()
     account, _, domain = wanted.rpartition("@")
@@ -105,22 +105,24 @@ def verdict_of(world: World, email: str) -> Verdict:
         return TEST_TABLE[account]
     if len(wanted) > 254 or not _ADDRESS.fullmatch(wanted):
         return Verdict("invalid", "failed_syntax_check")
-    company = world.by_domain(domain)
+    company = world.find_by_domain(domain)
     if company is None and domain.endswith(".test"):
         return Verdict("invalid", "no_dns_entries")
-    draws = world.draws("verdict", wanted)
-    if world.by_email(wanted) is not None:
+    draws = world.build_draws("verdict", wanted)
+    if world.find_by_email(wanted) is not None:
         if account in _ROLES:
-            return Verdict("do_not_mail", "role_based") if draws.chance(0.5) else Verdict("valid")
-        return draws.weighted(_OF_PEOPLE)
+            return (
+                Verdict("do_not_mail", "role_based") if draws.draw_bool(0.5) else Verdict("valid")
+            )
+        return draws.pick_weighted(_PERSON_VERDICTS)
     if company is not None:
         return Verdict("invalid", "mailbox_not_found")
-    return draws.weighted(_OF_OTHERS)
+    return draws.pick_weighted(_OTHER_VERDICTS)
 
 
 NAME = "zerobounce"
 
-MOST_ADDRESSES = 100
+MAX_ADDRESSES = 100
 
 BATCHES_A_WINDOW = 5
 
@@ -129,97 +131,104 @@ BLOCK_WINDOWS = 10
 NO_KEY = "Invalid API key or your account ran out of credits"
 
 
-def zerobounce(world: World, dials: Dials, tallies: Tallies) -> Handler:
+def build_zerobounce_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
     """Return the vendor's handler."""
     vendor = _ZeroBounce(world, dials, tallies)
-    return dialled(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_refused
+    return wrap_with_faults(
+        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
     )
 
 
-def _refused(status: int, why: str = "") -> Told:
+def _build_refusal(status: int, why: str = "") -> Response:
     words = {
         400: NO_KEY,
         401: NO_KEY,
         403: "Forbidden: API Shield",
         429: "Rate limit exceeded. You have been temporarily blocked.",
     }
-    return json_told({"error": why or words.get(status, "Internal server error")}, status=status)
+    return to_json_response(
+        {"error": why or words.get(status, "Internal server error")}, status=status
+    )
 
 
 class _ZeroBounce:
-    def __init__(self, world: World, dials: Dials, tallies: Tallies) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
         self._world, self._dials = world, dials
-        self._till = Till(NAME, dials=dials, tallies=tallies)
+        self._credit_account = Credits(NAME, dials=dials, tallies=tallies)
         self._batches: deque[float] = deque()
         self._blocked_until = 0.0
 
-    def answer(self, asked: Asked) -> Told:
+    def answer(self, asked: Request) -> Response:
         match asked.method, asked.path:
             case "GET", "/v2/getcredits":
-                return self._credits(asked.argument("api_key"))
+                return self._answer_credits(asked.get_argument("api_key"))
             case "GET", "/v2/validate":
-                return self._one(asked)
+                return self._validate_one(asked)
             case "POST", "/v2/validatebatch":
-                return self._batch(asked)
-        return json_told({"error": "Not found"}, status=404)
+                return self._validate_batch(asked)
+        return to_json_response({"error": "Not found"}, status=404)
 
-    def _credits(self, key: str) -> Told:
-        if not good_key(key):
-            return json_told({"Credits": "-1"})
-        left = self._till.limit(key, otherwise=100_000) - self._till.used(key)
-        return json_told({"Credits": str(left)})
+    def _answer_credits(self, key: str) -> Response:
+        if not is_valid_key(key):
+            return to_json_response({"Credits": "-1"})
+        left = self._credit_account.get_limit(
+            key, otherwise=100_000
+        ) - self._credit_account.get_used(key)
+        return to_json_response({"Credits": str(left)})
 
-    def _one(self, asked: Asked) -> Told:
-        key, email = asked.argument("api_key"), asked.argument("email")
-        if not good_key(key) or not self._till.has(key, 1):
-            return _refused(200, NO_KEY)
+    def _validate_one(self, asked: Request) -> Response:
+        key, email = asked.get_argument("api_key"), asked.get_argument("email")
+        if not is_valid_key(key) or not self._credit_account.can_pay(key, 1):
+            return _build_refusal(200, NO_KEY)
         if not email:
-            return _refused(200, "Missing parameter: email")
-        verdict = verdict_of(self._world, email)
-        self._till.take(key, verdict.price)
-        return json_told(_described(self._world, email, verdict))
+            return _build_refusal(200, "Missing parameter: email")
+        verdict = find_verdict(self._world, email)
+        self._credit_account.charge(key, verdict.price)
+        return to_json_response(_to_verdict_json(self._world, email, verdict))
 
-    def _batch(self, asked: Asked) -> Told:
-        if self._blocked():
-            return _refused(429)
+    def _validate_batch(self, asked: Request) -> Response:
+        if self._is_blocked():
+            return _build_refusal(429)
         try:
-            body: Any = asked.json()
+            body: Any = asked.parse_json()
         except ValueError:
-            return _refused(400, "The request body is not valid JSON")
+            return _build_refusal(400, "The request body is not valid JSON")
         if not isinstance(body, Mapping):
-            return _refused(400, "The request body is not an object")
+            return _build_refusal(400, "The request body is not an object")
         key, batch, timeout = body.get("api_key"), body.get("email_batch"), body.get("timeout")
         # A timeout that is a number is answered as if the key were wrong.
-        if not isinstance(key, str) or not good_key(key) or not isinstance(timeout, str | None):
-            return json_told({"email_batch": [], "errors": [_problem(NO_KEY, "all")]})
+        if not isinstance(key, str) or not is_valid_key(key) or not isinstance(timeout, str | None):
+            return to_json_response({"email_batch": [], "errors": [_build_problem(NO_KEY, "all")]})
         if not isinstance(batch, list) or not batch:
-            return json_told(
-                {"email_batch": [], "errors": [_problem("No emails were sent", "all")]}
+            return to_json_response(
+                {"email_batch": [], "errors": [_build_problem("No emails were sent", "all")]}
             )
-        if len(batch) > MOST_ADDRESSES:
-            return json_told(
-                {"email_batch": [], "errors": [_problem("Too many emails in the batch", "all")]}
+        if len(batch) > MAX_ADDRESSES:
+            return to_json_response(
+                {
+                    "email_batch": [],
+                    "errors": [_build_problem("Too many emails in the batch", "all")],
+                }
             )
-        if not self._till.has(key, len(batch)):
-            return json_told({"email_batch": [], "errors": [_problem(NO_KEY, "all")]})
-        return json_told(self._validated(key, batch))
+        if not self._credit_account.can_pay(key, len(batch)):
+            return to_json_response({"email_batch": [], "errors": [_build_problem(NO_KEY, "all")]})
+        return to_json_response(self._to_verdicts(key, batch))
 
-    def _validated(self, key: str, batch: list[Any]) -> Json:
+    def _to_verdicts(self, key: str, batch: list[Any]) -> Json:
         told: list[Json] = []
         errors: list[Json] = []
         for item in batch:
             email = item.get("email_address") if isinstance(item, Mapping) else None
             if not isinstance(email, str) or not email:
-                errors.append(_problem("Missing email_address", ""))
+                errors.append(_build_problem("Missing email_address", ""))
                 continue
-            verdict = verdict_of(self._world, email)
-            self._till.take(key, verdict.price)
-            told.append(_described(self._world, email, verdict))
+            verdict = find_verdict(self._world, email)
+            self._credit_account.charge(key, verdict.price)
+            told.append(_to_verdict_json(self._world, email, verdict))
         return {"email_batch": told, "errors": errors}
 
-    def _blocked(self) -> bool:
-        dial = self._dials.of(NAME)
+    def _is_blocked(self) -> bool:
+        dial = self._dials.get_settings(NAME)
         if dial.calls:
             return False  # the rate is somebody else's business: a dial of its own, or lifted
         now, window = time.monotonic(), dial.window.total_seconds()
@@ -234,13 +243,13 @@ class _ZeroBounce:
         return False
 
 
-def _problem(why: str, email: str) -> Json:
+def _build_problem(why: str, email: str) -> Json:
     return {"error": why, "email_address": email}
 
 
-def _described(world: World, email: str, verdict: Verdict) -> Json:
+def _to_verdict_json(world: World, email: str, verdict: Verdict) -> Json:
     account, _, domain = email.rpartition("@")
-    known = world.by_email(email)
+    known = world.find_by_email(email)
     person = known[1] if known else None
     found = verdict.status not in ("invalid", "unknown")
     return {
@@ -251,7 +260,7 @@ def _described(world: World, email: str, verdict: Verdict) -> Json:
         "did_you_mean": None,
         "account": account or None,
         "domain": domain or None,
-        "domain_age_days": str(1000 + world.draws("age", domain.lower()).below(8000)),
+        "domain_age_days": str(1000 + world.build_draws("age", domain.lower()).draw_below(8000)),
         "active_in_days": None,
         "smtp_provider": "example" if found else "",
         "mx_found": "true" if found else "false",

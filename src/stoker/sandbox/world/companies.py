@@ -19,12 +19,12 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.random import Draws, Lots, drawn
+from stoker.sandbox.random import Draws, Weighted, draw_number
 from stoker.sandbox.world.names import (
     BUILDINGS,
-    ENDINGS,
     FIRST_WORDS,
     GIVEN_NAMES,
+    NAME_ENDINGS,
     POSTAL_SECTORS,
     SECOND_WORDS,
     STREETS,
@@ -32,21 +32,21 @@ from stoker.sandbox.world.names import (
     TITLES,
     TRADES,
 )
-from stoker.sandbox.world.site_faults import Trouble, trouble_of
+from stoker.sandbox.world.site_faults import SiteFault, draw_site_fault
 
 # How many of every round of companies were registered in each year: few long ago, many lately.
-_PER_YEAR = {
+_COMPANIES_PER_YEAR = {
     year: 1 if year < 1990 else 2 if year < 2000 else 4 if year < 2010 else 8 if year < 2020 else 11
     for year in range(1965, 2026)
 }
 
-_SLOTS = tuple((year, rank) for year, many in _PER_YEAR.items() for rank in range(many))
+_SLOTS = tuple((year, rank) for year, many in _COMPANIES_PER_YEAR.items() for rank in range(many))
 
-_ROUND = len(_SLOTS)
+_CYCLE = len(_SLOTS)
 
 _STRIDE = 97  # shares no divisor with a round, so a round visits every slot once
 
-_BACK = pow(_STRIDE, -1, _ROUND)
+_INVERSE_STRIDE = pow(_STRIDE, -1, _CYCLE)
 
 _SLOT_OF = {slot: nth for nth, slot in enumerate(_SLOTS)}
 
@@ -54,7 +54,9 @@ _BRANCH_EVERY, _BRANCH_AT = 160, 41  # which of them are branches of foreign com
 
 _BRANCH_YEARS = range(2001, 2026)
 
-MOST = min(99_999 // max(_PER_YEAR.values()) * _ROUND, 9_999 * len(_BRANCH_YEARS) * _BRANCH_EVERY)
+MAX_COMPANIES = min(
+    99_999 // max(_COMPANIES_PER_YEAR.values()) * _CYCLE, 9_999 * len(_BRANCH_YEARS) * _BRANCH_EVERY
+)
 """The largest world whose numbers fit into UENs."""
 
 # What check letters are made from: weights, letters, and for branches the order of characters.
@@ -74,55 +76,55 @@ def is_branch(index: int) -> bool:
     return index % _BRANCH_EVERY == _BRANCH_AT
 
 
-def year_of(index: int, *, turn: int) -> int:
+def compute_year(index: int, *, turn: int) -> int:
     """Return the year in which this one was registered."""
     if is_branch(index):
         return _BRANCH_YEARS[index // _BRANCH_EVERY % len(_BRANCH_YEARS)]
-    return _SLOTS[(index * _STRIDE + turn) % _ROUND][0]
+    return _SLOTS[(index * _STRIDE + turn) % _CYCLE][0]
 
 
-def uen_of(index: int, *, turn: int) -> str:
+def compute_uen(index: int, *, turn: int) -> str:
     """Return the UEN of the company in this place; worlds differ by their turn."""
     if is_branch(index):
         nth = index // _BRANCH_EVERY
-        year, serial = year_of(index, turn=turn), nth // len(_BRANCH_YEARS) + 1
+        year, serial = compute_year(index, turn=turn), nth // len(_BRANCH_YEARS) + 1
         number = f"T{year % 100:02d}FC{serial:04d}"
-        return number + _other_letter(number)
-    year, rank = _SLOTS[(index * _STRIDE + turn) % _ROUND]
-    number = f"{year}{index // _ROUND * _PER_YEAR[year] + rank + 1:05d}"
-    return number + _company_letter(number)
+        return number + _compute_other_letter(number)
+    year, rank = _SLOTS[(index * _STRIDE + turn) % _CYCLE]
+    number = f"{year}{index // _CYCLE * _COMPANIES_PER_YEAR[year] + rank + 1:05d}"
+    return number + _compute_company_letter(number)
 
 
-def index_of_uen(uen: str, *, turn: int) -> int | None:
+def find_index_by_uen(uen: str, *, turn: int) -> int | None:
     """Return the place a UEN speaks of; None when it cannot be one of ours."""
     if not _UEN.fullmatch(uen):
         return None
     if uen.startswith("T"):
         nth = (int(uen[5:9]) - 1) * len(_BRANCH_YEARS) + int(uen[1:3]) - 1
         index = nth * _BRANCH_EVERY + _BRANCH_AT
-    elif many := _PER_YEAR.get(int(uen[:4])):
+    elif many := _COMPANIES_PER_YEAR.get(int(uen[:4])):
         before, rank = divmod(int(uen[4:9]) - 1, many)
         slot = _SLOT_OF[int(uen[:4]), rank]
-        index = before * _ROUND + (slot - turn) * _BACK % _ROUND
+        index = before * _CYCLE + (slot - turn) * _INVERSE_STRIDE % _CYCLE
     else:
         return None
-    return index if index >= 0 and uen_of(index, turn=turn) == uen else None
+    return index if index >= 0 and compute_uen(index, turn=turn) == uen else None
 
 
-def _company_letter(number: str) -> str:
+def _compute_company_letter(number: str) -> str:
     weighed = sum(
         int(digit) * weight for digit, weight in zip(number, _COMPANY_WEIGHTS, strict=True)
     )
     return _COMPANY_LETTERS[weighed % 11]
 
 
-def _other_letter(number: str) -> str:
+def _compute_other_letter(number: str) -> str:
     places = map(_OTHER_ORDER.index, number)
     weighed = sum(place * weight for place, weight in zip(places, _OTHER_WEIGHTS, strict=True))
     return _OTHER_ORDER[(weighed - 5) % 11]
 
 
-def tail_of(index: int) -> str:
+def to_slug_tail(index: int) -> str:
     """Return the place as it stands at the end of a domain's first label."""
     text = ""
     while index or len(text) < 2:
@@ -131,7 +133,7 @@ def tail_of(index: int) -> str:
     return text
 
 
-def index_of_slug(slug: str) -> int | None:
+def find_index_by_slug(slug: str) -> int | None:
     """Return the place a domain's first label speaks of, if it does."""
     match = _SLUG.fullmatch(slug)
     return int(match[1], 36) if match else None
@@ -139,9 +141,9 @@ def index_of_slug(slug: str) -> int | None:
 
 ZONE = "test"  # the top-level name that is reserved for make-believe
 
-_KEPT = 4096
+_MAX_CACHED = 4096
 
-_STATUSES = Lots(
+_STATUSES = Weighted(
     (
         ("Live Company", 65),
         ("Struck Off", 29),
@@ -151,9 +153,11 @@ _STATUSES = Lots(
     )
 )
 
-_BOARDS = Lots((("", 70), ("greenhouse", 10), ("lever", 10), ("ashby", 10)))
+_BOARDS = Weighted((("", 70), ("greenhouse", 10), ("lever", 10), ("ashby", 10)))
 
-_HEADCOUNTS = Lots((((1, 4), 30), ((5, 19), 35), ((20, 99), 24), ((100, 499), 9), ((500, 5000), 2)))
+_HEADCOUNTS = Weighted(
+    (((1, 4), 30), ((5, 19), 35), ((20, 99), 24), ((100, 499), 9), ((500, 5000), 2))
+)
 
 
 class Person(NamedTuple):
@@ -197,7 +201,7 @@ class Company:
     phone: str
     email: str
     board: str  # where it lists its openings: greenhouse, lever, ashby, or nowhere
-    trouble: Trouble  # what is odd about its site
+    trouble: SiteFault  # what is odd about its site
     staff: Callable[[], tuple[Person, ...]] = field(repr=False, compare=False)
 
     @cached_property
@@ -215,35 +219,35 @@ class World:
     """So many companies, from a seed. Two worlds of one seed agree on every company."""
 
     def __init__(self, *, seed: int = 1, size: int = 1000) -> None:
-        if not 1 <= size <= MOST:
-            raise ConfigError(f"a world has from 1 to {MOST:,} companies, not {size:,}")
+        if not 1 <= size <= MAX_COMPANIES:
+            raise ConfigError(f"a world has from 1 to {MAX_COMPANIES:,} companies, not {size:,}")
         self.seed, self.size = seed, size
-        self._turn = drawn(seed, "turn") % 1_000_003
-        self._company = lru_cache(maxsize=_KEPT)(self._made)
+        self._turn = draw_number(seed, "turn") % 1_000_003
+        self._company = lru_cache(maxsize=_MAX_CACHED)(self._build_company)
 
-    def company(self, index: int) -> Company:
+    def get_company(self, index: int) -> Company:
         """Return the company in this place, from 0 up to the world's size."""
         if not 0 <= index < self.size:
             raise IndexError(f"this world has companies 0 to {self.size - 1}, not {index}")
         return self._company(index)
 
-    def by_domain(self, domain: str) -> Company | None:
+    def find_by_domain(self, domain: str) -> Company | None:
         """Return the company whose site is there; with or without `www.`."""
         name = domain.lower().removesuffix(".").removeprefix("www.")
-        index = index_of_slug(name.removesuffix(f".{ZONE}"))
+        index = find_index_by_slug(name.removesuffix(f".{ZONE}"))
         if index is None or index >= self.size:
             return None
-        company = self.company(index)
+        company = self.get_company(index)
         return company if company.domain == name else None
 
-    def by_uen(self, uen: str) -> Company | None:
+    def find_by_uen(self, uen: str) -> Company | None:
         """Return the company with this number."""
-        index = index_of_uen(uen.strip().upper(), turn=self._turn)
-        return None if index is None or index >= self.size else self.company(index)
+        index = find_index_by_uen(uen.strip().upper(), turn=self._turn)
+        return None if index is None or index >= self.size else self.get_company(index)
 
-    def by_email(self, email: str) -> tuple[Company, Person | None] | None:
+    def find_by_email(self, email: str) -> tuple[Company, Person | None] | None:
         """Return whose address this is; the person is None for an address of the company."""
-        company = self.by_domain(email.rpartition("@")[2])
+        company = self.find_by_domain(email.rpartition("@")[2])
         if company is None:
             return None
         wanted = email.lower()
@@ -252,55 +256,55 @@ class World:
         person = next((each for each in company.people if each.email == wanted), None)
         return None if person is None else (company, person)
 
-    def name_words(self, index: int) -> tuple[str, ...]:
+    def get_name_words(self, index: int) -> tuple[str, ...]:
         """Return the words of a company's name without working out the rest of it."""
-        return _name_words(self.draws("company", index))
+        return _draw_name_words(self.build_draws("company", index))
 
-    def draws(self, *name: object) -> Draws:
+    def build_draws(self, *name: object) -> Draws:
         """Return numbers that this world gives to a name."""
         return Draws(self.seed, *name)
 
-    def _made(self, index: int) -> Company:
-        draws = self.draws("company", index)
-        words = _name_words(draws)
+    def _build_company(self, index: int) -> Company:
+        draws = self.build_draws("company", index)
+        words = _draw_name_words(draws)
         brand = " ".join(word.title() for word in words)
-        slug = f"{''.join(words)}-{tail_of(index)}"
+        slug = f"{''.join(words)}-{to_slug_tail(index)}"
         domain = f"{slug}.{ZONE}"
-        ssic, trade = draws.weighted(TRADES)
-        low, high = draws.weighted(_HEADCOUNTS)
-        employees = draws.between(low, high)
-        first_day = date(year_of(index, turn=self._turn), 1, 1)
-        many = min(employees, draws.between(1, 8))
+        ssic, trade = draws.pick_weighted(TRADES)
+        low, high = draws.pick_weighted(_HEADCOUNTS)
+        employees = draws.draw_between(low, high)
+        first_day = date(compute_year(index, turn=self._turn), 1, 1)
+        many = min(employees, draws.draw_between(1, 8))
         return Company(
             index=index,
-            uen=uen_of(index, turn=self._turn),
-            name=f"{brand.upper()} {draws.weighted(ENDINGS)}",
+            uen=compute_uen(index, turn=self._turn),
+            name=f"{brand.upper()} {draws.pick_weighted(NAME_ENDINGS)}",
             brand=brand,
             slug=slug,
             domain=domain,
             ssic=ssic,
             trade=trade,
             branch=is_branch(index),
-            incorporated=first_day + timedelta(days=draws.below(365)),
-            status=draws.weighted(_STATUSES),
+            incorporated=first_day + timedelta(days=draws.draw_below(365)),
+            status=draws.pick_weighted(_STATUSES),
             employees=employees,
-            block=str(draws.between(1, 199)),
+            block=str(draws.draw_between(1, 199)),
             street=draws.pick(STREETS),
-            level=f"{draws.between(1, 40):02d}" if draws.chance(0.89) else "",
-            unit=f"{draws.between(1, 60):02d}",
-            building=draws.pick(BUILDINGS) if draws.chance(0.78) else "",
-            postal_code=f"{draws.pick(POSTAL_SECTORS)}{draws.below(10_000):04d}",
-            phone=f"+656{draws.pick('234578')}{draws.below(1_000_000):06d}",
+            level=f"{draws.draw_between(1, 40):02d}" if draws.draw_bool(0.89) else "",
+            unit=f"{draws.draw_between(1, 60):02d}",
+            building=draws.pick(BUILDINGS) if draws.draw_bool(0.78) else "",
+            postal_code=f"{draws.pick(POSTAL_SECTORS)}{draws.draw_below(10_000):04d}",
+            phone=f"+656{draws.pick('234578')}{draws.draw_below(1_000_000):06d}",
             email=f"{draws.pick(('info', 'hello', 'contact', 'sales', 'enquiry'))}@{domain}",
-            board=draws.weighted(_BOARDS),
-            trouble=trouble_of(draws),
-            staff=lambda: tuple(self._person(index, nth, domain) for nth in range(many)),
+            board=draws.pick_weighted(_BOARDS),
+            trouble=draw_site_fault(draws),
+            staff=lambda: tuple(self._build_person(index, nth, domain) for nth in range(many)),
         )
 
-    def _person(self, index: int, nth: int, domain: str) -> Person:
-        draws = self.draws("person", index, nth)
+    def _build_person(self, index: int, nth: int, domain: str) -> Person:
+        draws = self.build_draws("person", index, nth)
         given, surname = draws.pick(GIVEN_NAMES), draws.pick(SURNAMES)
-        title, seniority, department = draws.weighted(TITLES)
+        title, seniority, department = draws.pick_weighted(TITLES)
         # The place keeps two people of one name apart.
         local = f"{given.replace(' ', '').lower()}.{surname.lower()}{nth or ''}"
         return Person(
@@ -311,10 +315,10 @@ class World:
             seniority=seniority,
             department=department,
             email=f"{local}@{domain}",
-            phone=f"+659{draws.pick('012345678')}{draws.below(1_000_000):06d}",
+            phone=f"+659{draws.pick('012345678')}{draws.draw_below(1_000_000):06d}",
         )
 
 
-def _name_words(draws: Draws) -> tuple[str, ...]:
-    middle = (draws.pick(FIRST_WORDS),) if draws.chance(0.7) else ()
+def _draw_name_words(draws: Draws) -> tuple[str, ...]:
+    middle = (draws.pick(FIRST_WORDS),) if draws.draw_bool(0.7) else ()
     return (draws.pick(FIRST_WORDS), *middle, draws.pick(SECOND_WORDS))

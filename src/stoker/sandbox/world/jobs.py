@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from stoker.sandbox.world.companies import Company, World
 
-FIRST_NIGHT = datetime(2026, 11, 1, 18, tzinfo=UTC)
+FIRST_JOBS_NIGHT = datetime(2026, 11, 1, 18, tzinfo=UTC)
 
 _JOBS = (
     ("Software Engineer", "Engineering"),
@@ -51,17 +51,17 @@ class Opening:
     words: str  # what the work is, in two plain sentences
 
 
-def openings_of(world: World, company: Company, *, night: int) -> list[Opening]:
+def list_openings(world: World, company: Company, *, night: int) -> list[Opening]:
     """Return what a company has open on a night, newest last."""
     many = min(2 + company.employees // 10, 40)
     found = []
     for nth in range(many):
-        draws = world.draws("opening", company.index, nth)
-        first, lasts = draws.between(-60, 30), draws.between(10, 90)
+        draws = world.build_draws("opening", company.index, nth)
+        first, lasts = draws.draw_between(-60, 30), draws.draw_between(10, 90)
         title, department = draws.pick(_JOBS)
-        place, remote, full_time = draws.pick(_PLACES), draws.chance(0.2), draws.chance(0.9)
-        pay = draws.between(4, 15) * 12_000 if draws.chance(0.4) else None
-        changed = min(first + draws.between(0, 9), night)
+        place, remote, full_time = draws.pick(_PLACES), draws.draw_bool(0.2), draws.draw_bool(0.9)
+        pay = draws.draw_between(4, 15) * 12_000 if draws.draw_bool(0.4) else None
+        changed = min(first + draws.draw_between(0, 9), night)
         if not first <= night < first + lasts:
             continue
         found.append(
@@ -72,8 +72,8 @@ def openings_of(world: World, company: Company, *, night: int) -> list[Opening]:
                 location=place,
                 remote=remote,
                 full_time=full_time,
-                posted_at=FIRST_NIGHT + timedelta(days=first),
-                changed_at=FIRST_NIGHT + timedelta(days=max(first, changed)),
+                posted_at=FIRST_JOBS_NIGHT + timedelta(days=first),
+                changed_at=FIRST_JOBS_NIGHT + timedelta(days=max(first, changed)),
                 lowest_pay=pay,
                 highest_pay=None if pay is None else pay * 3 // 2,
                 words=f"{company.brand} is looking for a {title} in {place}. "

@@ -6,14 +6,14 @@ Industry codes are real ones, found in both editions of the classification still
 
 from __future__ import annotations
 
-from stoker.sandbox.random import Lots
+from stoker.sandbox.random import Weighted
 
 
-def _words(text: str, *, apart: str = " ") -> tuple[str, ...]:
+def _split_words(text: str, *, apart: str = " ") -> tuple[str, ...]:
     return tuple(text.split(apart))
 
 
-FIRST_WORDS = _words(
+FIRST_WORDS = _split_words(
     "amber anchor apex arbour atlas aurora azure banyan beacon bluewater bright canopy cedar "
     "cobalt compass coral crescent crimson delta eastern ember equator everest falcon fern "
     "frangipani garnet golden granite halcyon harbour heron horizon indigo ivory jade jasmine "
@@ -24,7 +24,7 @@ FIRST_WORDS = _words(
     "westlake willow zenith"
 )
 
-SECOND_WORDS = _words(
+SECOND_WORDS = _split_words(
     "analytics automation biotech builders capital cloud commerce components consulting creative "
     "data design devices digital dynamics electronics energy engineering environmental fabrication "
     "finance foods freight global health holdings imaging industries infotech innovations "
@@ -34,7 +34,7 @@ SECOND_WORDS = _words(
     "studios supplies systems technologies trading ventures waste water works"
 )
 
-ENDINGS = Lots(
+NAME_ENDINGS = Weighted(
     (
         ("PTE. LTD.", 80),
         ("PTE LTD", 8),
@@ -45,7 +45,7 @@ ENDINGS = Lots(
 )
 
 # (code, words of our own for it, weight)
-TRADES = Lots(
+TRADES = Weighted(
     (
         (("62011", "software and applications"), 60),
         (("62012", "computer games"), 6),
@@ -131,12 +131,12 @@ POSTAL_SECTORS = tuple(
     f"{sector:02d}" for sector in (*range(1, 74), 75, 76, 77, 78, 79, 80, 81, 82)
 )
 
-SURNAMES = _words(
+SURNAMES = _split_words(
     "Tan Lim Lee Ng Ong Wong Goh Chua Chan Koh Teo Ang Yeo Tay Ho Low Toh Sim Chong Chia Fong "
     "Kumar Pillai Nair Menon Rajan Ismail Rahman Hassan Yusof Salleh Pereira Fernandez Oliveiro"
 )
 
-GIVEN_NAMES = _words(
+GIVEN_NAMES = _split_words(
     "Wei Ming|Hui Min|Jia Hao|Xin Yi|Kok Leong|Siew Ling|Zhi Wei|Mei Fang|Boon Keng|Shu Hui|"
     "Jun Jie|Li Ting|Aisyah|Nurul|Farid|Hafiz|Siti|Priya|Arjun|Deepa|Vikram|Kavitha|Daniel|"
     "Rachel|Marcus|Vanessa|Adrian|Michelle|Jeremy|Sharon|Nicholas|Cheryl",
@@ -144,7 +144,7 @@ GIVEN_NAMES = _words(
 )
 
 # (title, seniority, department, weight)
-TITLES = Lots(
+TITLES = Weighted(
     (
         (("Founder & CEO", "founder", "General Management"), 8),
         (("Managing Director", "c-suite", "General Management"), 10),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.random import Draws, Lots
+from stoker.sandbox.random import Draws, Weighted
 from stoker.sandbox.world.companies import Company, World
 
 COLUMNS = (
@@ -51,9 +51,13 @@ RELEASES = ("2025-09-30", "2025-12-31")
 
 NOTHING = "na"
 
-_GONE, _NEW, _CHANGED = 0.001, 0.015, 0.08  # shares of entities, from one release to the next
+_REMOVED_SHARE, _NEW_SHARE, _CHANGED_SHARE = (
+    0.001,
+    0.015,
+    0.08,
+)  # shares of entities, from one release to the next
 
-_TYPES = Lots(
+_TYPES = Weighted(
     (
         ("Exempt Private Company Limited by Shares", 76),
         ("Private Company Limited by Shares", 22),
@@ -62,23 +66,25 @@ _TYPES = Lots(
     )
 )
 
-_OFFICERS = Lots([(1, 4), *((many, 21 - 2 * many) for many in range(2, 10)), (14, 2), (46, 1)])
+_OFFICERS = Weighted([(1, 4), *((many, 21 - 2 * many) for many in range(2, 10)), (14, 2), (46, 1)])
 
 _LATER = ("Struck Off", "Gazetted To Be Struck Off", "Live Company")
 
 # What changes, and how often: filing dates mostly, then officers, addresses, statuses, names.
-_CHANGES = Lots((("filed", 46), ("officers", 22), ("moved", 18), ("status", 13), ("renamed", 1)))
+_CHANGES = Weighted(
+    (("filed", 46), ("officers", 22), ("moved", 18), ("status", 13), ("renamed", 1))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Filed:
+class _RegisterState:
     """What the register knows of an entity beyond what is true of the company."""
 
     draws: Draws
     changed: str  # what changed since the first release, or nothing
 
 
-def lines(
+def iterate_lines(
     world: World, *, rows: int | None = None, release: str = RELEASES[0], part: str = ""
 ) -> Iterator[str]:
     """Yield the register as lines of CSV, the header first, each with its line end.
@@ -91,39 +97,42 @@ def lines(
     later = release == RELEASES[1]
     yield ",".join(COLUMNS) + "\n"
     for index in range(min(world.size, world.size if rows is None else rows)):
-        if part and not _may_belong(world, index, part, later=later):
+        if part and not _may_belong_to_part(world, index, part, later=later):
             continue  # making a row only to drop it would make a letter as slow as the whole
-        row = row_of(world, index, later=later)
-        if row is not None and _belongs(row["entity_name"], part):
-            yield ",".join(map(_cell, row.values())) + "\n"
+        row = build_row(world, index, later=later)
+        if row is not None and _belongs_to_part(row["entity_name"], part):
+            yield ",".join(map(_format_cell, row.values())) + "\n"
 
 
-def row_of(world: World, index: int, *, later: bool) -> dict[str, str] | None:
+def build_row(world: World, index: int, *, later: bool) -> dict[str, str] | None:
     """Return a company's row by column; None when this release does not have it."""
-    draws = world.draws("filed", index)
-    fate = draws.share()
-    if fate < _GONE and later:
+    draws = world.build_draws("filed", index)
+    fate = draws.draw_share()
+    if fate < _REMOVED_SHARE and later:
         return None
-    if _GONE <= fate < _GONE + _NEW and not later:
+    if _REMOVED_SHARE <= fate < _REMOVED_SHARE + _NEW_SHARE and not later:
         return None
-    changed = draws.weighted(_CHANGES) if later and draws.chance(_CHANGED) else ""
-    return _row(world.company(index), _Filed(draws=world.draws("row", index), changed=changed))
+    changed = draws.pick_weighted(_CHANGES) if later and draws.draw_bool(_CHANGED_SHARE) else ""
+    return _to_row(
+        world.get_company(index),
+        _RegisterState(draws=world.build_draws("row", index), changed=changed),
+    )
 
 
-def _row(company: Company, filed: _Filed) -> dict[str, str]:
+def _to_row(company: Company, filed: _RegisterState) -> dict[str, str]:
     draws = filed.draws
     row = dict.fromkeys(COLUMNS, NOTHING)
     since = company.incorporated.isoformat()
     code = company.ssic
-    if code.startswith("0") and draws.chance(0.5):
+    if code.startswith("0") and draws.draw_bool(0.5):
         code = code[1:]  # a leading zero was lost on the way, as in the real register
-    described = company.trade.upper() if draws.chance(0.3) else NOTHING
+    described = company.trade.upper() if draws.draw_bool(0.3) else NOTHING
     row |= {
         "uen": company.uen,
         "issuance_agency_id": "ACRA",
-        "entity_name": _cased(company, draws),
+        "entity_name": _vary_case(company, draws),
         "entity_type_description": "Foreign Company Branch" if company.branch else "Local Company",
-        "company_type_description": NOTHING if company.branch else draws.weighted(_TYPES),
+        "company_type_description": NOTHING if company.branch else draws.pick_weighted(_TYPES),
         "entity_status_description": company.status,
         "registration_incorporation_date": since,
         "uen_issue_date": since,
@@ -133,43 +142,45 @@ def _row(company: Company, filed: _Filed) -> dict[str, str]:
         "level_no": company.level or NOTHING,
         "unit_no": company.unit if company.level else NOTHING,
         "building_name": company.building or NOTHING,
-        "postal_code": company.postal_code if draws.chance(0.99) else company.postal_code[2:],
+        "postal_code": company.postal_code if draws.draw_bool(0.99) else company.postal_code[2:],
         "primary_ssic_code": code,
         # The two descriptions say the same in every row of the real register too.
         "primary_ssic_description": described,
         "secondary_ssic_description": described,
-        "no_of_officers": str(draws.weighted(_OFFICERS)),
+        "no_of_officers": str(draws.pick_weighted(_OFFICERS)),
     }
-    due_at = date(2026, 7, 31) - timedelta(days=365 * (0 if company.live else draws.between(1, 9)))
-    if draws.chance(0.991):
+    due_at = date(2026, 7, 31) - timedelta(
+        days=365 * (0 if company.live else draws.draw_between(1, 9))
+    )
+    if draws.draw_bool(0.991):
         row["account_due_date"] = due_at.isoformat()
-    if draws.chance(0.687):
-        returned_at = due_at - timedelta(days=365 + draws.below(60))
+    if draws.draw_bool(0.687):
+        returned_at = due_at - timedelta(days=365 + draws.draw_below(60))
         row["annual_return_date"] = max(returned_at, company.incorporated).isoformat()
-    if draws.chance(0.557):
+    if draws.draw_bool(0.557):
         row["secondary_ssic_code"] = draws.pick(("46900", "70201", "64202", "62011", "62021"))
-    if draws.chance(0.12):
-        for nth in range(1, draws.weighted(((1, 80), (2, 16), (3, 3), (6, 1))) + 1):
-            row[f"former_entity_name{nth}"] = f"{company.brand.upper()} {_ordinal(nth)}"
-    return row | _changes(company, filed)
+    if draws.draw_bool(0.12):
+        for nth in range(1, draws.pick_weighted(((1, 80), (2, 16), (3, 3), (6, 1))) + 1):
+            row[f"former_entity_name{nth}"] = f"{company.brand.upper()} {_format_ordinal(nth)}"
+    return row | _draw_changes(company, filed)
 
 
-def _changes(company: Company, filed: _Filed) -> dict[str, str]:
+def _draw_changes(company: Company, filed: _RegisterState) -> dict[str, str]:
     draws = filed.draws
     match filed.changed:
         case "filed":
             return {"account_due_date": "2027-01-30", "annual_return_date": "2025-11-12"}
         case "officers":
-            return {"no_of_officers": str(draws.between(10, 13))}
+            return {"no_of_officers": str(draws.draw_between(10, 13))}
         case "moved":
             return {
-                "block": str(draws.between(200, 399)),
-                "level_no": f"{draws.between(41, 60):02d}",
-                "unit_no": f"{draws.between(61, 99):02d}",
-                "postal_code": f"{draws.between(10_000, 829_999):06d}",
+                "block": str(draws.draw_between(200, 399)),
+                "level_no": f"{draws.draw_between(41, 60):02d}",
+                "unit_no": f"{draws.draw_between(61, 99):02d}",
+                "postal_code": f"{draws.draw_between(10_000, 829_999):06d}",
             }
         case "status":
-            return {"entity_status_description": _after(company.status)}
+            return {"entity_status_description": _get_later_status(company.status)}
         case "renamed":
             return {
                 "entity_name": f"NEW {company.name}",
@@ -179,30 +190,30 @@ def _changes(company: Company, filed: _Filed) -> dict[str, str]:
             return {}
 
 
-def _after(status: str) -> str:
+def _get_later_status(status: str) -> str:
     return _LATER[0] if status != _LATER[0] else _LATER[2]
 
 
-def _cased(company: Company, draws: Draws) -> str:
-    if draws.chance(0.01):  # names with a comma, so that quotes are met
+def _vary_case(company: Company, draws: Draws) -> str:
+    if draws.draw_bool(0.01):  # names with a comma, so that quotes are met
         return company.name.replace(" PTE", ", PTE", 1)
     return company.name
 
 
-def _ordinal(nth: int) -> str:
+def _format_ordinal(nth: int) -> str:
     return ("TRADING", "ENTERPRISE", "AGENCIES", "SUPPLIES", "MARKETING", "& SONS")[nth - 1]
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     return f'"{text}"' if "," in text else text
 
 
-def _may_belong(world: World, index: int, part: str, *, later: bool) -> bool:
+def _may_belong_to_part(world: World, index: int, part: str, *, later: bool) -> bool:
     renamed = later and part.upper() == "N"  # new names begin with NEW
-    return renamed or _belongs(world.name_words(index)[0], part)
+    return renamed or _belongs_to_part(world.get_name_words(index)[0], part)
 
 
-def _belongs(name: str, part: str) -> bool:
+def _belongs_to_part(name: str, part: str) -> bool:
     if not part:
         return True
     first = name[:1].upper()

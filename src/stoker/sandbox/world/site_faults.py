@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from stoker.sandbox.random import Draws, Lots
+from stoker.sandbox.random import Draws, Weighted
 
 
-class Trouble(StrEnum):
+class SiteFault(StrEnum):
     """The kinds of sites there are."""
 
     FINE = "fine"  # many pages, everything in order
@@ -59,23 +59,27 @@ class Trouble(StrEnum):
     ODD_SITEMAP = "odd_sitemap"  # a sitemap with entities, foreign links and no end
 
 
-_WEIGHTS: dict[Trouble, int] = {Trouble.FINE: 640, Trouble.THIN: 50, Trouble.HIDDEN_CONTACTS: 40}
+_WEIGHTS: dict[SiteFault, int] = {
+    SiteFault.FINE: 640,
+    SiteFault.THIN: 50,
+    SiteFault.HIDDEN_CONTACTS: 40,
+}
 
 _COMMON = (
-    Trouble.SLOW,
-    Trouble.TO_WWW,
-    Trouble.BROKEN_HTML,
-    Trouble.SCRIPT_ONLY,
-    Trouble.PARKED,
-    Trouble.CHALLENGE,
-    Trouble.GONE,
+    SiteFault.SLOW,
+    SiteFault.TO_WWW,
+    SiteFault.BROKEN_HTML,
+    SiteFault.SCRIPT_ONLY,
+    SiteFault.PARKED,
+    SiteFault.CHALLENGE,
+    SiteFault.GONE,
 )
 
-_SHARES = Lots(
-    [(trouble, _WEIGHTS.get(trouble, 20 if trouble in _COMMON else 4)) for trouble in Trouble]
+_SHARES = Weighted(
+    [(trouble, _WEIGHTS.get(trouble, 20 if trouble in _COMMON else 4)) for trouble in SiteFault]
 )
 
 
-def trouble_of(draws: Draws) -> Trouble:
+def draw_site_fault(draws: Draws) -> SiteFault:
     """Return what is odd about the next site: mostly nothing, as in the real world."""
-    return draws.weighted(_SHARES)
+    return draws.pick_weighted(_SHARES)

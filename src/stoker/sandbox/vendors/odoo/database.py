@@ -22,7 +22,7 @@ from stoker.sandbox.vendors.odoo.models import (
     DEFAULTS,
     MAGIC,
     MODELS,
-    STANDING,
+    STANDING_RECORDS,
     WRITABLE,
     OdooField,
 )
@@ -31,12 +31,12 @@ Lookup = Callable[[str], Any]
 
 Test = Callable[[Lookup], bool]
 
-LONGEST_DOMAIN = 2_000  # terms; a real server gives up on far fewer
+MAX_DOMAIN_TERMS = 2_000  # terms; a real server gives up on far fewer
 
 
-def matching(domain: Sequence[Any]) -> Test:
+def parse_domain(domain: Sequence[Any]) -> Test:
     """Return a test for records; a domain that makes no sense is a ValueError, as in Odoo."""
-    if len(domain) > LONGEST_DOMAIN:
+    if len(domain) > MAX_DOMAIN_TERMS:
         raise ValueError("domain too long")
     waiting: list[Test] = []
     for part in reversed(domain):
@@ -44,52 +44,52 @@ def matching(domain: Sequence[Any]) -> Test:
             if len(waiting) < 2:
                 raise ValueError(f"Domain {domain!r} is missing a term")
             left, right = waiting.pop(), waiting.pop()
-            waiting.append(_joined(left, right, both=part == "&"))
+            waiting.append(_combine(left, right, both=part == "&"))
         elif part == "!":
             if not waiting:
                 raise ValueError(f"Domain {domain!r} is missing a term")
-            waiting.append(_negated(waiting.pop()))
+            waiting.append(_negate(waiting.pop()))
         else:
-            waiting.append(_term(part))
+            waiting.append(_parse_term(part))
     return lambda look: all(test(look) for test in waiting)
 
 
-def _joined(left: Test, right: Test, *, both: bool) -> Test:
+def _combine(left: Test, right: Test, *, both: bool) -> Test:
     if both:
         return lambda look: left(look) and right(look)
     return lambda look: left(look) or right(look)
 
 
-def _negated(test: Test) -> Test:
+def _negate(test: Test) -> Test:
     return lambda look: not test(look)
 
 
-def _term(part: Any) -> Test:
+def _parse_term(part: Any) -> Test:
     if not isinstance(part, list | tuple) or len(part) != 3 or not isinstance(part[0], str):
         raise ValueError(f"Invalid item in domain: {part!r}")
     field, operator, wanted = part
     compare = _OPERATORS.get(operator) if isinstance(operator, str) else None
     if compare is None:
         raise ValueError(f"Invalid operator in domain term {part!r}")
-    if operator == "in" and (words := words_in(wanted)):
-        return lambda look: _among_words(look(field), words)
+    if operator == "in" and (words := to_words(wanted)):
+        return lambda look: _matches_words(look(field), words)
     return lambda look: compare(look(field), wanted)
 
 
-def words_in(wanted: Any) -> frozenset[str]:
+def to_words(wanted: Any) -> frozenset[str]:
     """Return what a list of plain words names; nothing when it is anything else."""
     if isinstance(wanted, list | tuple) and all(isinstance(one, str) and one for one in wanted):
         return frozenset(wanted)
     return frozenset()
 
 
-def _among_words(value: Any, words: frozenset[str]) -> bool:
+def _matches_words(value: Any, words: frozenset[str]) -> bool:
     return not words.isdisjoint(value) if isinstance(value, tuple) else value in words
 
 
-def _equal(value: Any, wanted: Any) -> bool:
+def _is_equal(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, list | tuple):
-        return _among(value, wanted)
+        return _is_among(value, wanted)
     if isinstance(value, tuple):
         return wanted in value if wanted else not value
     if wanted in (False, None):
@@ -97,15 +97,15 @@ def _equal(value: Any, wanted: Any) -> bool:
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def _among(value: Any, wanted: Any) -> bool:
-    return any(_equal(value, one) for one in _listed(wanted))
+def _is_among(value: Any, wanted: Any) -> bool:
+    return any(_is_equal(value, one) for one in _to_list(wanted))
 
 
-def _listed(wanted: Any) -> Sequence[Any]:
+def _to_list(wanted: Any) -> Sequence[Any]:
     return wanted if isinstance(wanted, list | tuple) else [wanted]
 
 
-def _like(value: Any, wanted: Any, *, case: bool, whole: bool) -> bool:
+def _is_like(value: Any, wanted: Any, *, case: bool, whole: bool) -> bool:
     if not isinstance(value, str) or not isinstance(wanted, str):
         return False
     pieces = re.split("([%_])", wanted)
@@ -115,7 +115,7 @@ def _like(value: Any, wanted: Any, *, case: bool, whole: bool) -> bool:
     return found(pattern, value, flags) is not None
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def test(value: Any, wanted: Any) -> bool:
         try:
             return value not in (False, None) and compare(value, wanted)
@@ -126,26 +126,26 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": _equal,
-    "!=": lambda value, wanted: not _equal(value, wanted),
-    "in": _among,
-    "not in": lambda value, wanted: not _among(value, wanted),
-    "like": lambda value, wanted: _like(value, wanted, case=True, whole=False),
-    "ilike": lambda value, wanted: _like(value, wanted, case=False, whole=False),
-    "not ilike": lambda value, wanted: not _like(value, wanted, case=False, whole=False),
-    "=like": lambda value, wanted: _like(value, wanted, case=True, whole=True),
-    "=ilike": lambda value, wanted: _like(value, wanted, case=False, whole=True),
-    "<": _ordered(lambda value, wanted: bool(value < wanted)),
-    "<=": _ordered(lambda value, wanted: bool(value <= wanted)),
-    ">": _ordered(lambda value, wanted: bool(value > wanted)),
-    ">=": _ordered(lambda value, wanted: bool(value >= wanted)),
+    "=": _is_equal,
+    "!=": lambda value, wanted: not _is_equal(value, wanted),
+    "in": _is_among,
+    "not in": lambda value, wanted: not _is_among(value, wanted),
+    "like": lambda value, wanted: _is_like(value, wanted, case=True, whole=False),
+    "ilike": lambda value, wanted: _is_like(value, wanted, case=False, whole=False),
+    "not ilike": lambda value, wanted: not _is_like(value, wanted, case=False, whole=False),
+    "=like": lambda value, wanted: _is_like(value, wanted, case=True, whole=True),
+    "=ilike": lambda value, wanted: _is_like(value, wanted, case=False, whole=True),
+    "<": _build_comparison(lambda value, wanted: bool(value < wanted)),
+    "<=": _build_comparison(lambda value, wanted: bool(value <= wanted)),
+    ">": _build_comparison(lambda value, wanted: bool(value > wanted)),
+    ">=": _build_comparison(lambda value, wanted: bool(value >= wanted)),
 }
 
 Values = dict[str, Any]
 
 _FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
 
-_LOOKED_UP = {  # words that are just as the record has them, whoever asks
+_INDEXED_FIELDS = {  # words that are just as the record has them, whoever asks
     model: {name for name, field in fields.items() if field.kind == "char"}
     - {"display_name", *COMMERCIAL}
     for model, fields in MODELS.items()
@@ -164,17 +164,17 @@ class OdooError(Exception):
         self.fault = fault
 
 
-def no_access(message: str) -> OdooError:
+def build_access_error(message: str) -> OdooError:
     """Return what somebody without the right is told."""
     return OdooError("odoo.exceptions.AccessError", message, status=403, fault=4)
 
 
-def not_valid(message: str) -> OdooError:
+def build_validation_error(message: str) -> OdooError:
     """Return what somebody is told whose values break a rule."""
     return OdooError("odoo.exceptions.ValidationError", message, status=422, fault=2)
 
 
-def blew_up(message: str, *, name: str = "builtins.ValueError") -> OdooError:
+def build_server_error(message: str, *, name: str = "builtins.ValueError") -> OdooError:
     """Return what a Python error inside the server looks like from outside."""
     return OdooError(name, message, status=500, fault=1)
 
@@ -188,56 +188,59 @@ class Database:
         self.external: dict[str, tuple[str, int]] = {}
         self.transactions = 0
         self._last_id = dict.fromkeys(MODELS, 0)
-        self._named: dict[tuple[str, int], list[str]] = {}
-        for model, rows in STANDING.items():
+        self._index_by_name: dict[tuple[str, int], list[str]] = {}
+        for model, rows in STANDING_RECORDS.items():
             for external, values in rows:
                 self.bind(external, model, self._insert(model, dict(values), uid=1))
 
-    def fields(self, model: str) -> Mapping[str, OdooField]:
+    def get_fields(self, model: str) -> Mapping[str, OdooField]:
         """Return a model's fields by name."""
         return _FIELDS[model]
 
     def create(self, model: str, rows: Sequence[Mapping[str, Any]], *, uid: int) -> list[int]:
         """Make records; all of them or none."""
-        _writable(model, "create")
-        checked = [self._checked(model, {**DEFAULTS.get(model, {}), **row}) for row in rows]
+        _check_writable(model, "create")
+        checked = [self._validate_values(model, {**DEFAULTS.get(model, {}), **row}) for row in rows]
         for values in checked:
-            missing = self.missing(model, values)
+            missing = self.find_missing_label(model, values)
             if missing:
-                raise not_valid(f"Missing required value for the field '{missing}'.")
+                raise build_validation_error(f"Missing required value for the field '{missing}'.")
         self.transactions += 1
         return [self._insert(model, values, uid=uid) for values in checked]
 
     def write(self, model: str, ids: Sequence[int], values: Mapping[str, Any], *, uid: int) -> bool:
         """Change records that are there."""
-        _writable(model, "write")
-        records = self.existing(model, ids)
-        changes = [self._checked(model, values, record) for record in records]
+        _check_writable(model, "write")
+        records = self.get_records(model, ids)
+        changes = [self._validate_values(model, values, record) for record in records]
         for record, change in zip(records, changes, strict=True):
-            if self.missing(model, {**record, **change}):
-                raise not_valid("A required field cannot be emptied.")
+            if self.find_missing_label(model, {**record, **change}):
+                raise build_validation_error("A required field cannot be emptied.")
         self.transactions += 1
         for record, change in zip(records, changes, strict=True):
-            record.update(change, write_uid=uid, write_date=self._moment())
+            record.update(change, write_uid=uid, write_date=self._get_write_date())
         return True
 
     def unlink(self, model: str, ids: Sequence[int]) -> bool:
         """Delete records, and what refers to them with them, as far as the server does that."""
-        _writable(model, "unlink")
-        self.existing(model, ids)
+        _check_writable(model, "unlink")
+        self.get_records(model, ids)
         self.transactions += 1
         for gone in ids:
             self.records[model].pop(gone, None)
-            for external in self._named.pop((model, gone), ()):
+            for external in self._index_by_name.pop((model, gone), ()):
                 self.external.pop(external, None)
-        self._unrefer(model, set(ids))
+        self._remove_references(model, set(ids))
         return True
 
-    def _known(self, model: str, domain: Sequence[Any]) -> None:
+    def _check_domain_fields(self, model: str, domain: Sequence[Any]) -> None:
         for term in domain:
             named = term[0] if isinstance(term, list | tuple) and len(term) == 3 else None
-            if isinstance(named, str) and named.split(".")[0] not in {"id", *self.fields(model)}:
-                raise blew_up(f"Invalid field {named!r} on model {model!r}")
+            if isinstance(named, str) and named.split(".")[0] not in {
+                "id",
+                *self.get_fields(model),
+            }:
+                raise build_server_error(f"Invalid field {named!r} on model {model!r}")
 
     def search(
         self,
@@ -250,47 +253,52 @@ class Database:
         archived: bool = False,
     ) -> list[int]:
         """Return ids, in id order unless told otherwise; archived ones only on request."""
-        _readable(model)
+        _check_readable(model)
         records = self.records[model]
-        self._known(model, domain)  # a server minds a field there is not also where nobody has one
+        self._check_domain_fields(
+            model, domain
+        )  # a server minds a field there is not also where nobody has one
         try:
-            test = matching(domain)
+            test = parse_domain(domain)
             found = [
                 id_
-                for id_ in _narrowed(domain, model, records)
+                for id_ in _narrow_by_index(domain, model, records)
                 if (archived or records[id_].get("active", True))
-                and test(lambda field, id_=id_: self.value(model, id_, field))  # type: ignore[misc]
+                and test(lambda field, id_=id_: self.get_value(model, id_, field))  # type: ignore[misc]
             ]
         except (ValueError, RecursionError) as error:
-            raise blew_up(str(error)) from error
+            raise build_server_error(str(error)) from error
         for term in reversed([part.split() for part in order.split(",") if part.strip()]):
-            if term[0] not in self.fields(model):
-                raise blew_up(f"Invalid field {term[0]!r} on model {model!r}")
+            if term[0] not in self.get_fields(model):
+                raise build_server_error(f"Invalid field {term[0]!r} on model {model!r}")
             down = len(term) > 1 and term[1].lower() == "desc"
-            found.sort(key=lambda id_: _sortable(self.value(model, id_, term[0])), reverse=down)
+            found.sort(
+                key=lambda id_: _to_sort_key(self.get_value(model, id_, term[0])), reverse=down
+            )
         return found[offset : None if not limit else offset + limit]
 
     def read(
         self, model: str, ids: Sequence[int], fields: Sequence[str] | None, *, named: bool = True
     ) -> list[Values]:
         """Return records as dictionaries; a many2one as [id, name], or as the id alone."""
-        _readable(model)
-        known = self.fields(model)
+        _check_readable(model)
+        known = self.get_fields(model)
         wanted = list(fields) if fields else list(known)
         for field in wanted:
             if field not in known:
-                raise blew_up(f"Invalid field {field!r} on model {model!r}")
-        self.existing(model, ids)
+                raise build_server_error(f"Invalid field {field!r} on model {model!r}")
+        self.get_records(model, ids)
         return [
-            {"id": id_} | {field: self._shown(model, id_, field, named) for field in wanted}
+            {"id": id_}
+            | {field: self._to_shown_value(model, id_, field, named) for field in wanted}
             for id_ in ids
         ]
 
-    def external_ids(self, model: str, ids: Iterable[int]) -> dict[int, list[str]]:
+    def list_external_ids(self, model: str, ids: Iterable[int]) -> dict[int, list[str]]:
         """Return every external id of each record in order; people's merging gives it several."""
-        return {id_: self._named.get((model, id_), []) for id_ in ids}
+        return {id_: self._index_by_name.get((model, id_), []) for id_ in ids}
 
-    def existing(self, model: str, ids: Sequence[int]) -> list[Values]:
+    def get_records(self, model: str, ids: Sequence[int]) -> list[Values]:
         """Return the records with these ids, or say that one is missing."""
         records = self.records[model]
         gone = [id_ for id_ in ids if id_ not in records]
@@ -304,10 +312,10 @@ class Database:
             )
         return [records[id_] for id_ in ids]
 
-    def value(self, model: str, id_: int, path: str) -> Any:
+    def get_value(self, model: str, id_: int, path: str) -> Any:
         """Return a field's value as searches see it; a dotted path goes through many2ones."""
         field, _, rest = path.partition(".")
-        described = self.fields(model).get(field)
+        described = self.get_fields(model).get(field)
         if described is None:
             raise ValueError(f"Invalid field {model}.{field} in condition ({path!r})")
         if field == "id":
@@ -317,21 +325,21 @@ class Database:
             parent = self.records[model].get(record.get("parent_id") or 0)
             record = parent if parent is not None else record
         if field == "display_name":
-            return self._display_name(model, id_)
+            return self._get_display_name(model, id_)
         value = record.get(field, () if described.kind == "many2many" else False)
         if not rest:
             return value
-        return self.value(described.relation, value, rest) if value else False
+        return self.get_value(described.relation, value, rest) if value else False
 
     def bind(self, external: str, model: str, id_: int) -> None:
         """Give a record an external id, beside those it has."""
         before = self.external.get(external)
         if before is not None:
-            self._named[before].remove(external)
+            self._index_by_name[before].remove(external)
         self.external[external] = (model, id_)
-        insort(self._named.setdefault((model, id_), []), external)
+        insort(self._index_by_name.setdefault((model, id_), []), external)
 
-    def next_id(self, model: str) -> int:
+    def take_next_id(self, model: str) -> int:
         """Take the next number of a model's sequence; numbers are never given back."""
         self._last_id[model] += 1
         return self._last_id[model]
@@ -340,22 +348,22 @@ class Database:
         """Make or change one record of a transaction whose values were checked before."""
         record = self.records[model].get(id_)
         if record is None:
-            moment = self._moment()
+            moment = self._get_write_date()
             record = {"create_uid": uid, "create_date": moment}
             self.records[model][id_] = record
-        record.update(values, write_uid=uid, write_date=self._moment())
+        record.update(values, write_uid=uid, write_date=self._get_write_date())
 
-    def missing(self, model: str, values: Mapping[str, Any]) -> str:
+    def find_missing_label(self, model: str, values: Mapping[str, Any]) -> str:
         """Return the label of a required field that is empty, or an empty text."""
         for name, field in MODELS[model].items():
             if field.required and values.get(name) in (None, False, ""):
                 return field.label
         return ""
 
-    def converted(self, field: OdooField, value: Any, before: Any = False) -> Any:
+    def convert_value(self, field: OdooField, value: Any, before: Any = False) -> Any:
         """Return a value as it is kept; ValueError when it cannot be one of this field's."""
         if field.kind == "many2many":
-            return self._linked(field.relation, value, before)
+            return self._to_linked_ids(field.relation, value, before)
         if value is None or value is False or value == "":
             return False
         if field.kind == "many2one":
@@ -368,31 +376,31 @@ class Database:
             if value not in field.choices:
                 raise ValueError(f"Wrong value for {field.label}: {value!r}")
             return value
-        return _plain(field, value)
+        return _convert_plain(field, value)
 
     def _insert(self, model: str, values: Values, *, uid: int) -> int:
-        id_ = self.next_id(model)
+        id_ = self.take_next_id(model)
         self.put(model, id_, values, uid=uid)
         return id_
 
-    def _checked(
+    def _validate_values(
         self, model: str, values: Mapping[str, Any], before: Mapping[str, Any] | None = None
     ) -> Values:
-        known = self.fields(model)
+        known = self.get_fields(model)
         kept: Values = {}
         for name, value in values.items():
             field = known.get(name)
             if field is None:
-                raise blew_up(f"Invalid field {name!r} in {model!r}")
+                raise build_server_error(f"Invalid field {name!r} in {model!r}")
             if field.readonly:
                 continue
             try:
-                kept[name] = self.converted(field, value, (before or {}).get(name, ()))
+                kept[name] = self.convert_value(field, value, (before or {}).get(name, ()))
             except ValueError as error:
-                raise blew_up(str(error)) from error
+                raise build_server_error(str(error)) from error
         return kept
 
-    def _linked(self, relation: str, value: Any, before: Any) -> tuple[int, ...]:
+    def _to_linked_ids(self, relation: str, value: Any, before: Any) -> tuple[int, ...]:
         linked = list(before or ())
         for command in value or []:
             match command:
@@ -411,7 +419,7 @@ class Database:
                 raise ValueError(f"{relation}({id_},) does not exist")
         return tuple(dict.fromkeys(linked))
 
-    def _unrefer(self, gone_model: str, gone: set[int]) -> None:
+    def _remove_references(self, gone_model: str, gone: set[int]) -> None:
         for model, fields in MODELS.items():
             ones = [n for n, f in fields.items() if f.relation == gone_model]
             for record in self.records[model].values() if ones else ():
@@ -422,16 +430,16 @@ class Database:
                     elif value in gone:
                         record[name] = False
 
-    def _shown(self, model: str, id_: int, name: str, named: bool) -> Any:
-        field = self.fields(model)[name]
-        value = self.value(model, id_, name)
+    def _to_shown_value(self, model: str, id_: int, name: str, named: bool) -> Any:
+        field = self.get_fields(model)[name]
+        value = self.get_value(model, id_, name)
         if field.kind == "many2many":
             return list(value)
         if field.kind == "many2one" and value and named:
-            return [value, self._display_name(field.relation, value)]
+            return [value, self._get_display_name(field.relation, value)]
         return value
 
-    def _display_name(self, model: str, id_: int) -> str:
+    def _get_display_name(self, model: str, id_: int) -> str:
         record = self.records[model].get(id_, {})
         name = str(record.get("name") or record.get("summary") or "")
         parent = self.records[model].get(record.get("parent_id") or 0)
@@ -439,12 +447,12 @@ class Database:
             return f"{parent.get('name') or ''}, {name}"
         return name
 
-    def _moment(self) -> str:
+    def _get_write_date(self) -> str:
         # Time goes on with what is done here: the same requests leave the same records.
         return f"{_EPOCH + timedelta(seconds=self.transactions):%Y-%m-%d %H:%M:%S}"
 
 
-def _plain(field: OdooField, value: Any) -> Any:
+def _convert_plain(field: OdooField, value: Any) -> Any:
     if field.kind == "boolean":
         return bool(value)
     if field.kind == "integer":
@@ -462,13 +470,15 @@ def _plain(field: OdooField, value: Any) -> Any:
     return text
 
 
-def _sortable(value: Any) -> tuple[int, Any]:
+def _to_sort_key(value: Any) -> tuple[int, Any]:
     if value is False or value is None:
         return (2, 0)
     return (0, value) if isinstance(value, int | float) else (1, str(value).casefold())
 
 
-def _narrowed(domain: Sequence[Any], model: str, records: Mapping[int, Values]) -> Sequence[int]:
+def _narrow_by_index(
+    domain: Sequence[Any], model: str, records: Mapping[int, Values]
+) -> Sequence[int]:
     """Return, in order, the records that are worth a closer look, as an index would."""
     if not all(isinstance(term, list | tuple) and len(term) == 3 for term in domain):
         return sorted(records)
@@ -478,19 +488,19 @@ def _narrowed(domain: Sequence[Any], model: str, records: Mapping[int, Values]) 
             ids = {id_ for id_ in wanted if isinstance(id_, int) and id_ in records}
         elif field == "is_company" and operator == "=" and wanted is True:
             ids = [id_ for id_ in ids if records[id_].get("is_company")]
-        elif operator == "in" and field in _LOOKED_UP[model] and (words := words_in(wanted)):
+        elif operator == "in" and field in _INDEXED_FIELDS[model] and (words := to_words(wanted)):
             ids = [id_ for id_ in ids if records[id_].get(field) in words]
     return sorted(ids)
 
 
-def _readable(model: str) -> None:
+def _check_readable(model: str) -> None:
     if model in CLOSED:
-        raise no_access(
+        raise build_access_error(
             f"You are not allowed to access '{model}' ({model}) records.\n\n"
             "This operation is allowed for the following groups:\n\t- Role / Administrator"
         )
 
 
-def _writable(model: str, what: str) -> None:
+def _check_writable(model: str, what: str) -> None:
     if model not in WRITABLE:
-        raise no_access(f"You are not allowed to {what} '{model}' ({model}) records.")
+        raise build_access_error(f"You are not allowed to {what} '{model}' ({model}) records.")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stoker.base.types import Json
-from stoker.sandbox.http import Asked, Told, json_told
-from stoker.sandbox.vendors.odoo.database import OdooError, blew_up
+from stoker.sandbox.http import Request, Response, to_json_response
+from stoker.sandbox.vendors.odoo.database import OdooError, build_server_error
 from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall
 
 _PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
@@ -19,15 +19,15 @@ _PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
 Act = Callable[[OdooCall], Any]
 
 
-def json2(databases: Databases, asked: Asked, act: Act) -> Told:
+def answer_json2(databases: Databases, asked: Request, act: Act) -> Response:
     """Answer one request to /json/2/…"""
     try:
-        return json_told(act(_call(databases, asked)))
+        return to_json_response(act(_parse_json2_call(databases, asked)))
     except OdooError as error:
-        return error_told(error)
+        return build_error_response(error)
 
 
-def error_told(error: OdooError) -> Told:
+def build_error_response(error: OdooError) -> Response:
     """Return an error as the server writes it, its traceback included."""
     message = str(error)
     data: Mapping[str, Json] = {
@@ -35,12 +35,12 @@ def error_told(error: OdooError) -> Told:
         "message": message,
         "arguments": [message] if error.status != 401 else [message, 401],
         "context": {},
-        "debug": traceback_of(error),
+        "debug": build_traceback(error),
     }
-    return json_told(data, status=error.status)
+    return to_json_response(data, status=error.status)
 
 
-def traceback_of(error: OdooError) -> str:
+def build_traceback(error: OdooError) -> str:
     """Return the sort of traceback that nobody outside should be shown."""
     where = "/opt/odoo/server/odoo/http.py"
     return (
@@ -51,18 +51,18 @@ def traceback_of(error: OdooError) -> str:
     )
 
 
-def _call(databases: Databases, asked: Asked) -> OdooCall:
+def _parse_json2_call(databases: Databases, asked: Request) -> OdooCall:
     match = _PATH.fullmatch(asked.path)
     if match is None or asked.method != "POST":
         status = 405 if match else 404
         raise OdooError("werkzeug.exceptions.NotFound", "404: Not Found", status=status, fault=1)
     scheme, _, key = asked.headers.get("authorization", "").partition(" ")
-    opened = databases.opened(asked.headers.get("x-odoo-database", ""), key.strip())
+    opened = databases.find_database(asked.headers.get("x-odoo-database", ""), key.strip())
     if scheme.lower() != "bearer" or opened is None:
         raise OdooError("werkzeug.exceptions.Unauthorized", "Invalid apikey", status=401, fault=3)
     database, uid = opened
     try:
-        body: Any = asked.json() if asked.body else {}
+        body: Any = asked.parse_json() if asked.body else {}
     except ValueError as error:
         raise OdooError(
             "werkzeug.exceptions.BadRequest",
@@ -76,7 +76,9 @@ def _call(databases: Databases, asked: Asked) -> OdooCall:
         )
     ids, context = body.pop("ids", []), body.pop("context", {})
     if not isinstance(ids, list) or not isinstance(context, dict):
-        raise blew_up("ids must be a list and context an object", name="builtins.TypeError")
+        raise build_server_error(
+            "ids must be a list and context an object", name="builtins.TypeError"
+        )
     return OdooCall(
         database=database,
         uid=uid,

@@ -1,4 +1,4 @@
-"""What `load` does with rows: create or update by external id, all of them or none.
+"""What `load_rows` does with rows: create or update by external id, all of them or none.
 
 One bad row, and nothing is written: the answer says which row and why, under HTTP 200. Only the
 rows are known here; that two loads may meet is known to `odoo_calls`.
@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stoker.sandbox.vendors.odoo.database import Database, Values, blew_up, no_access
+from stoker.sandbox.vendors.odoo.database import (
+    Database,
+    Values,
+    build_access_error,
+    build_server_error,
+)
 from stoker.sandbox.vendors.odoo.models import DEFAULTS, WRITABLE, OdooField
 
 LOST_RACE = "could not serialize access due to concurrent update"
@@ -25,21 +30,21 @@ class _BadCellError(Exception):
         self.field = field
 
 
-def external_id(cell: Any) -> str:
+def parse_external_id(cell: Any) -> str:
     """Return a cell's external id with its module; an id without one belongs to imports."""
     text = str(cell).strip()
     return text if "." in text else f"__import__.{text}"
 
 
-def touched(fields: Sequence[str], data: Sequence[Sequence[Any]]) -> set[str]:
+def list_external_ids(fields: Sequence[str], data: Sequence[Sequence[Any]]) -> set[str]:
     """Return the external ids that a load would write."""
     if "id" not in fields:
         return set()
     at = fields.index("id")
-    return {external_id(row[at]) for row in data if len(row) > at and row[at]}
+    return {parse_external_id(row[at]) for row in data if len(row) > at and row[at]}
 
 
-def load(
+def load_rows(
     database: Database,
     model: str,
     fields: Sequence[str],
@@ -49,21 +54,23 @@ def load(
 ) -> Values:
     """Carry out one load and return what the server would say."""
     if model not in WRITABLE:
-        raise no_access(f"You are not allowed to create '{model}' ({model}) records.")
-    known = database.fields(model)
+        raise build_access_error(f"You are not allowed to create '{model}' ({model}) records.")
+    known = database.get_fields(model)
     for path in fields:
         name = path.partition("/")[0]
         if name not in known and name not in ("id", ".id"):
-            raise blew_up(repr(name), name="builtins.KeyError")
+            raise build_server_error(repr(name), name="builtins.KeyError")
     staged: dict[int, Values] = {}
     bound: dict[str, int] = {}
     ids: list[int] = []
     messages: list[Values] = []
     for number, row in enumerate(data):
         try:
-            ids.append(_stage(database, model, dict(zip(fields, row, strict=False)), staged, bound))
+            ids.append(
+                _stage_row(database, model, dict(zip(fields, row, strict=False)), staged, bound)
+            )
         except _BadCellError as bad:
-            messages.append(_message(number, bad.field, str(bad)))
+            messages.append(_build_message(number, bad.field, str(bad)))
     if messages:
         return {"ids": False, "messages": messages, "nextrow": 0}
     database.transactions += 1
@@ -74,14 +81,14 @@ def load(
     return {"ids": ids, "messages": [], "nextrow": 0}
 
 
-def lost_race(rows: int) -> Values:
+def build_lost_race(rows: int) -> Values:
     """Return what a load is told that met another one on the same record."""
-    message = _message(0, "", LOST_RACE)
+    message = _build_message(0, "", LOST_RACE)
     message["rows"] = {"from": 0, "to": max(0, rows - 1)}
     return {"ids": False, "messages": [message], "nextrow": 0}
 
 
-def _message(number: int, field: str, text: str) -> Values:
+def _build_message(number: int, field: str, text: str) -> Values:
     return {
         "rows": {"from": number, "to": number},
         "type": "error",
@@ -91,28 +98,28 @@ def _message(number: int, field: str, text: str) -> Values:
     }
 
 
-def _stage(
+def _stage_row(
     database: Database,
     model: str,
     cells: Values,
     staged: dict[int, Values],
     bound: dict[str, int],
 ) -> int:
-    external = external_id(cells["id"]) if cells.get("id") else ""
+    external = parse_external_id(cells["id"]) if cells.get("id") else ""
     values: Values = {}
     for path, cell in cells.items():
         name, _, key = path.partition("/")
         if name in ("id", ".id"):
             continue
-        field = database.fields(model)[name]
+        field = database.get_fields(model)[name]
         if not field.readonly:
-            values[name] = _value(database, model, field, path, key, cell, bound)
-    id_ = _known_id(database, model, external, bound)
+            values[name] = _parse_cell(database, model, field, path, key, cell, bound)
+    id_ = _find_known_id(database, model, external, bound)
     if id_ is None:
         values = {**DEFAULTS.get(model, {}), **values}
-        id_ = database.next_id(model)
+        id_ = database.take_next_id(model)
     before = staged.get(id_) or database.records[model].get(id_, {})
-    missing = database.missing(model, {**before, **values})
+    missing = database.find_missing_label(model, {**before, **values})
     if missing:
         raise _BadCellError("", f"Missing required value for the field '{missing}'")
     # The same external id twice in one call: what the last row says counts.
@@ -122,7 +129,9 @@ def _stage(
     return id_
 
 
-def _known_id(database: Database, model: str, external: str, bound: dict[str, int]) -> int | None:
+def _find_known_id(
+    database: Database, model: str, external: str, bound: dict[str, int]
+) -> int | None:
     if not external:
         return None
     if external in bound:
@@ -137,7 +146,7 @@ def _known_id(database: Database, model: str, external: str, bound: dict[str, in
     return there[1]
 
 
-def _value(
+def _parse_cell(
     database: Database,
     model: str,
     field: OdooField,
@@ -151,7 +160,8 @@ def _value(
     if field.relation:
         names = str(cell).split(",") if field.kind == "many2many" else [str(cell)]
         found = [
-            _referred(database, model, field, path, key, name.strip(), bound) for name in names
+            _find_reference(database, model, field, path, key, name.strip(), bound)
+            for name in names
         ]
         return tuple(dict.fromkeys(found)) if field.kind == "many2many" else found[0]
     if field.kind == "boolean" and isinstance(cell, str):
@@ -161,7 +171,7 @@ def _value(
     if field.kind == "selection" and cell not in field.choices:
         raise _BadCellError(path, f"Value '{cell}' not found in selection field '{field.label}'")
     try:
-        return database.converted(field, cell)
+        return database.convert_value(field, cell)
     except (ValueError, OverflowError) as error:
         if field.kind in ("integer", "float"):
             said = f"'{cell}' does not seem to be a number for field '{field.label}'"
@@ -172,7 +182,7 @@ def _value(
         raise _BadCellError(path, said) from error
 
 
-def _referred(
+def _find_reference(
     database: Database,
     model: str,
     field: OdooField,
@@ -184,7 +194,7 @@ def _referred(
     what = "name"
     if key == "id":
         what = "external id"
-        external = external_id(name)
+        external = parse_external_id(name)
         if field.relation == model and external in bound:
             return bound[external]
         there = database.external.get(external)

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.sandbox.vendors.odoo.database import Database, OdooError, blew_up, no_access
-from stoker.sandbox.vendors.odoo.load import load, lost_race, touched
+from stoker.sandbox.vendors.odoo.database import (
+    Database,
+    OdooError,
+    build_access_error,
+    build_server_error,
+)
+from stoker.sandbox.vendors.odoo.load import build_lost_race, list_external_ids, load_rows
 from stoker.sandbox.vendors.odoo.models import HUMAN_UID, INTEGRATION_UID, MODELS, OdooField
 
 _DATABASE = "abcdefghijklmnopqrstuvwxyz0123456789_-"
@@ -49,7 +54,7 @@ class Databases:
         self.by_name: dict[str, Database] = {}
         self._busy: dict[tuple[str, str], float] = {}
 
-    def opened(self, name: str, key: str) -> tuple[Database, int] | None:
+    def find_database(self, name: str, key: str) -> tuple[Database, int] | None:
         """Return the database and the key's user, or None when the key does not open it."""
         if not name or len(name) > 63 or set(name) - set(_DATABASE):
             return None
@@ -60,14 +65,17 @@ class Databases:
             self.by_name[name] = Database(name)
         return self.by_name[name], uid
 
-    def loses(self, call: OdooCall, *, now: float, lasting: float) -> bool:
+    def lose_race(self, call: OdooCall, *, now: float, lasting: float) -> bool:
         """Say whether a load meets another one on a record; if not, its records are busy now."""
         if call.method != "load":
             return False
         fields, data = call.arguments.get("fields"), call.arguments.get("data")
-        if not _rows(fields, data):
+        if not _is_rows(fields, data):
             return False
-        mine = {(call.database.name, external) for external in touched(fields or (), data or ())}
+        mine = {
+            (call.database.name, external)
+            for external in list_external_ids(fields or (), data or ())
+        }
         self._busy = {key: until for key, until in self._busy.items() if until > now}
         if mine & self._busy.keys():
             return True
@@ -75,7 +83,7 @@ class Databases:
         return False
 
 
-def called(call: OdooCall) -> Any:
+def execute_call(call: OdooCall) -> Any:
     """Do what a call asks and return the result, or raise what the server would answer."""
     if call.model not in MODELS:
         raise OdooError(
@@ -85,7 +93,7 @@ def called(call: OdooCall) -> Any:
             fault=2,
         )
     if call.method.startswith("_"):
-        raise no_access(
+        raise build_access_error(
             f"Private methods (such as '{call.model}.{call.method}') cannot be called remotely."
         )
     method = _METHODS.get(call.method)
@@ -96,15 +104,15 @@ def called(call: OdooCall) -> Any:
             status=404,
             fault=1,
         )
-    _check(call, method)
+    _check_call(call, method)
     try:
         return method.act(call)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # Arguments of a wrong kind blow up inside a real server too, and are told as they are.
-        raise blew_up(str(error), name=f"builtins.{type(error).__name__}") from error
+        raise build_server_error(str(error), name=f"builtins.{type(error).__name__}") from error
 
 
-def bound(
+def bind_arguments(
     method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[int], dict[str, Any]]:
     """Return ids and named arguments from arguments given by place."""
@@ -118,33 +126,33 @@ def bound(
         first = rest.pop(0) if rest else named.pop("ids", ())
         ids = [first] if isinstance(first, int) else list(first or ())
     if len(rest) > len(known.takes):
-        raise _not_bound("too many positional arguments")
+        raise _build_binding_error("too many positional arguments")
     return ids, {**dict(zip(known.takes, rest, strict=False)), **named}
 
 
-def losing(call: OdooCall) -> Mapping[str, Any]:
+def build_race_answer(call: OdooCall) -> Mapping[str, Any]:
     """Return what a load is told that met another one."""
-    return lost_race(len(call.arguments.get("data") or ()))
+    return build_lost_race(len(call.arguments.get("data") or ()))
 
 
-def _check(call: OdooCall, method: _Method) -> None:
+def _check_call(call: OdooCall, method: _Method) -> None:
     strange = [name for name in call.arguments if name not in method.takes]
     if strange:
-        raise _not_bound(f"got an unexpected keyword argument '{strange[0]}'")
+        raise _build_binding_error(f"got an unexpected keyword argument '{strange[0]}'")
     for name in method.takes[: method.needs]:
         if name not in call.arguments:
-            raise _not_bound(f"missing a required argument: '{name}'")
+            raise _build_binding_error(f"missing a required argument: '{name}'")
     if call.ids and not method.on_records:
-        raise _not_bound(f"cannot call {call.model}.{call.method} with ids")
+        raise _build_binding_error(f"cannot call {call.model}.{call.method} with ids")
     if not all(isinstance(id_, int) and not isinstance(id_, bool) for id_ in call.ids):
-        raise blew_up(f"Invalid ids list: {call.ids!r}"[:200])
+        raise build_server_error(f"Invalid ids list: {call.ids!r}"[:200])
 
 
-def _not_bound(message: str) -> OdooError:
+def _build_binding_error(message: str) -> OdooError:
     return OdooError("werkzeug.exceptions.UnprocessableEntity", message, status=422, fault=1)
 
 
-def _rows(fields: Any, data: Any) -> bool:
+def _is_rows(fields: Any, data: Any) -> bool:
     return (
         isinstance(fields, list)
         and isinstance(data, list)
@@ -153,21 +161,21 @@ def _rows(fields: Any, data: Any) -> bool:
     )
 
 
-def _load(call: OdooCall) -> Any:
+def _call_load(call: OdooCall) -> Any:
     fields, data = call.arguments["fields"], call.arguments["data"]
-    if not _rows(fields, data):
-        raise blew_up("fields and data must be lists", name="builtins.TypeError")
-    return load(call.database, call.model, fields, data, uid=call.uid)
+    if not _is_rows(fields, data):
+        raise build_server_error("fields and data must be lists", name="builtins.TypeError")
+    return load_rows(call.database, call.model, fields, data, uid=call.uid)
 
 
-def _found(call: OdooCall) -> list[int]:
+def _call_search(call: OdooCall) -> list[int]:
     given = call.arguments
     domain = given.get("domain", [])
     if not isinstance(domain, list | tuple):
-        raise blew_up(f"Invalid domain: {domain!r}"[:200])
+        raise build_server_error(f"Invalid domain: {domain!r}"[:200])
     offset, limit = given.get("offset") or 0, given.get("limit")
     if not isinstance(offset, int) or not isinstance(limit, int | None) or offset < 0:
-        raise blew_up("offset and limit must be numbers")
+        raise build_server_error("offset and limit must be numbers")
     return call.database.search(
         call.model,
         domain,
@@ -178,37 +186,37 @@ def _found(call: OdooCall) -> list[int]:
     )
 
 
-def _read(call: OdooCall, ids: Sequence[int]) -> Any:
+def _call_read(call: OdooCall, ids: Sequence[int]) -> Any:
     fields = call.arguments.get("fields")
-    if fields is not None and not _names(fields):
-        raise blew_up("fields must be a list of names", name="builtins.TypeError")
+    if fields is not None and not _is_names(fields):
+        raise build_server_error("fields must be a list of names", name="builtins.TypeError")
     named = call.arguments.get("load", "_classic_read") == "_classic_read"
     return call.database.read(call.model, ids, fields, named=named)
 
 
-def _create(call: OdooCall) -> Any:
+def _call_create(call: OdooCall) -> Any:
     rows = call.arguments["vals_list"]
     one = isinstance(rows, Mapping)
     if not one and not (isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)):
-        raise blew_up("vals_list must be a list of values", name="builtins.TypeError")
+        raise build_server_error("vals_list must be a list of values", name="builtins.TypeError")
     ids = call.database.create(call.model, [rows] if one else rows, uid=call.uid)
     return ids[0] if one else ids
 
 
-def _write(call: OdooCall) -> bool:
+def _call_write(call: OdooCall) -> bool:
     values = call.arguments["vals"]
     if not isinstance(values, Mapping):
-        raise blew_up("vals must be an object", name="builtins.TypeError")
+        raise build_server_error("vals must be an object", name="builtins.TypeError")
     return call.database.write(call.model, call.ids, values, uid=call.uid)
 
 
-def _external(call: OdooCall) -> dict[int, str]:
-    named = call.database.external_ids(call.model, call.ids)
+def _call_external_ids(call: OdooCall) -> dict[int, str]:
+    named = call.database.list_external_ids(call.model, call.ids)
     return {id_: ids[0] if ids else "" for id_, ids in named.items()}  # one, whoever's it is
 
 
-def _metadata(call: OdooCall) -> list[dict[str, Any]]:
-    named = call.database.external_ids(call.model, call.ids)
+def _call_metadata(call: OdooCall) -> list[dict[str, Any]]:
+    named = call.database.list_external_ids(call.model, call.ids)
     fields = ["create_uid", "create_date", "write_uid", "write_date"]
     return [
         {
@@ -221,10 +229,11 @@ def _metadata(call: OdooCall) -> list[dict[str, Any]]:
     ]
 
 
-def _fields_get(call: OdooCall) -> dict[str, dict[str, Any]]:
+def _call_fields_get(call: OdooCall) -> dict[str, dict[str, Any]]:
     wanted, attributes = call.arguments.get("allfields"), call.arguments.get("attributes")
     described = {
-        name: _described(name, one) for name, one in call.database.fields(call.model).items()
+        name: _describe_field(name, one)
+        for name, one in call.database.get_fields(call.model).items()
     }
     return {
         name: {key: value for key, value in one.items() if not attributes or key in attributes}
@@ -233,7 +242,7 @@ def _fields_get(call: OdooCall) -> dict[str, dict[str, Any]]:
     }
 
 
-def _described(name: str, one: OdooField) -> dict[str, Any]:
+def _describe_field(name: str, one: OdooField) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": name,
         "type": one.kind,
@@ -249,29 +258,31 @@ def _described(name: str, one: OdooField) -> dict[str, Any]:
     return described
 
 
-def _names(fields: Any) -> bool:
+def _is_names(fields: Any) -> bool:
     return isinstance(fields, list) and all(isinstance(name, str) for name in fields)
 
 
 _SEARCH = ("domain", "offset", "limit", "order")
 
 _METHODS: Mapping[str, _Method] = {
-    "load": _Method(act=_load, takes=("fields", "data"), needs=2),
-    "search": _Method(act=_found, takes=_SEARCH, needs=1),
-    "search_count": _Method(act=lambda call: len(_found(call)), takes=("domain", "limit"), needs=1),
+    "load": _Method(act=_call_load, takes=("fields", "data"), needs=2),
+    "search": _Method(act=_call_search, takes=_SEARCH, needs=1),
+    "search_count": _Method(
+        act=lambda call: len(_call_search(call)), takes=("domain", "limit"), needs=1
+    ),
     "search_read": _Method(
-        act=lambda call: _read(call, _found(call)),
+        act=lambda call: _call_read(call, _call_search(call)),
         takes=("domain", "fields", "offset", "limit", "order", "load"),
     ),
     "read": _Method(
-        act=lambda call: _read(call, call.ids), takes=("fields", "load"), on_records=True
+        act=lambda call: _call_read(call, call.ids), takes=("fields", "load"), on_records=True
     ),
-    "create": _Method(act=_create, takes=("vals_list",), needs=1),
-    "write": _Method(act=_write, takes=("vals",), needs=1, on_records=True),
+    "create": _Method(act=_call_create, takes=("vals_list",), needs=1),
+    "write": _Method(act=_call_write, takes=("vals",), needs=1, on_records=True),
     "unlink": _Method(
         act=lambda call: call.database.unlink(call.model, call.ids), takes=(), on_records=True
     ),
-    "get_external_id": _Method(act=_external, takes=(), on_records=True),
-    "get_metadata": _Method(act=_metadata, takes=(), on_records=True),
-    "fields_get": _Method(act=_fields_get, takes=("allfields", "attributes")),
+    "get_external_id": _Method(act=_call_external_ids, takes=(), on_records=True),
+    "get_metadata": _Method(act=_call_metadata, takes=(), on_records=True),
+    "fields_get": _Method(act=_call_fields_get, takes=("allfields", "attributes")),
 }

@@ -22,112 +22,116 @@ class OdooField:
     readonly: bool = False
 
 
-def _field(kind: str, label: str, *, required: bool = False, readonly: bool = False) -> OdooField:
+def _build_field(
+    kind: str, label: str, *, required: bool = False, readonly: bool = False
+) -> OdooField:
     return OdooField(kind=kind, label=label, required=required, readonly=readonly)
 
 
-def _one(relation: str, label: str, *, required: bool = False, readonly: bool = False) -> OdooField:
+def _build_many2one(
+    relation: str, label: str, *, required: bool = False, readonly: bool = False
+) -> OdooField:
     return OdooField(
         kind="many2one", label=label, relation=relation, required=required, readonly=readonly
     )
 
 
-def _many(relation: str, label: str) -> OdooField:
+def _build_many2many(relation: str, label: str) -> OdooField:
     return OdooField(kind="many2many", label=label, relation=relation)
 
 
-def _pick(label: str, *choices: str, required: bool = False) -> OdooField:
+def _build_selection(label: str, *choices: str, required: bool = False) -> OdooField:
     return OdooField(kind="selection", label=label, choices=choices, required=required)
 
 
 MAGIC: Mapping[str, OdooField] = {
-    "id": _field("integer", "ID", readonly=True),
-    "display_name": _field("char", "Display Name", readonly=True),
-    "create_uid": _one("res.users", "Created by", readonly=True),
-    "create_date": _field("datetime", "Created on", readonly=True),
-    "write_uid": _one("res.users", "Last Updated by", readonly=True),
-    "write_date": _field("datetime", "Last Updated on", readonly=True),
+    "id": _build_field("integer", "ID", readonly=True),
+    "display_name": _build_field("char", "Display Name", readonly=True),
+    "create_uid": _build_many2one("res.users", "Created by", readonly=True),
+    "create_date": _build_field("datetime", "Created on", readonly=True),
+    "write_uid": _build_many2one("res.users", "Last Updated by", readonly=True),
+    "write_date": _build_field("datetime", "Last Updated on", readonly=True),
 }
 
-_NAME = _field("char", "Name", required=True)
+_NAME = _build_field("char", "Name", required=True)
 
-_ACTIVE = _field("boolean", "Active")
+_ACTIVE = _build_field("boolean", "Active")
 
 # `mobile` is not among a partner's fields: version 19 has dropped it.
 MODELS: Mapping[str, Mapping[str, OdooField]] = {
     "res.partner": {
-        "name": _field("char", "Name"),
+        "name": _build_field("char", "Name"),
         "active": _ACTIVE,
-        "is_company": _field("boolean", "Is a Company"),
-        "parent_id": _one("res.partner", "Related Company"),
-        "type": _pick("Address Type", "contact", "invoice", "delivery", "other"),
-        "company_registry": _field("char", "Company ID"),
-        "vat": _field("char", "Tax ID"),
-        "ref": _field("char", "Reference"),
-        "website": _field("char", "Website Link"),
-        "email": _field("char", "Email"),
-        "phone": _field("char", "Phone"),
-        "function": _field("char", "Job Position"),
-        "industry_id": _one("res.partner.industry", "Industry"),
-        "category_id": _many("res.partner.category", "Tags"),
-        "street": _field("char", "Street"),
-        "street2": _field("char", "Street2"),
-        "city": _field("char", "City"),
-        "zip": _field("char", "Zip"),
-        "country_id": _one("res.country", "Country"),
-        "user_id": _one("res.users", "Salesperson"),
-        "comment": _field("html", "Notes"),
+        "is_company": _build_field("boolean", "Is a Company"),
+        "parent_id": _build_many2one("res.partner", "Related Company"),
+        "type": _build_selection("Address Type", "contact", "invoice", "delivery", "other"),
+        "company_registry": _build_field("char", "Company ID"),
+        "vat": _build_field("char", "Tax ID"),
+        "ref": _build_field("char", "Reference"),
+        "website": _build_field("char", "Website Link"),
+        "email": _build_field("char", "Email"),
+        "phone": _build_field("char", "Phone"),
+        "function": _build_field("char", "Job Position"),
+        "industry_id": _build_many2one("res.partner.industry", "Industry"),
+        "category_id": _build_many2many("res.partner.category", "Tags"),
+        "street": _build_field("char", "Street"),
+        "street2": _build_field("char", "Street2"),
+        "city": _build_field("char", "City"),
+        "zip": _build_field("char", "Zip"),
+        "country_id": _build_many2one("res.country", "Country"),
+        "user_id": _build_many2one("res.users", "Salesperson"),
+        "comment": _build_field("html", "Notes"),
     },
     "crm.lead": {
-        "name": _field("char", "Opportunity", required=True),
+        "name": _build_field("char", "Opportunity", required=True),
         "active": _ACTIVE,
-        "type": _pick("Type", "lead", "opportunity", required=True),
-        "partner_id": _one("res.partner", "Contact"),
-        "partner_name": _field("char", "Company Name"),
-        "contact_name": _field("char", "Contact Name"),
-        "function": _field("char", "Job Position"),
-        "email_from": _field("char", "Email"),
-        "phone": _field("char", "Phone"),
-        "website": _field("char", "Website"),
-        "description": _field("html", "Notes"),
-        "priority": _pick("Priority", "0", "1", "2", "3"),
-        "probability": _field("float", "Probability"),
-        "expected_revenue": _field("float", "Expected Revenue"),
-        "stage_id": _one("crm.stage", "Stage"),
-        "team_id": _one("crm.team", "Sales Team"),
-        "user_id": _one("res.users", "Salesperson"),
-        "tag_ids": _many("crm.tag", "Tags"),
-        "source_id": _one("utm.source", "Source"),
+        "type": _build_selection("Type", "lead", "opportunity", required=True),
+        "partner_id": _build_many2one("res.partner", "Contact"),
+        "partner_name": _build_field("char", "Company Name"),
+        "contact_name": _build_field("char", "Contact Name"),
+        "function": _build_field("char", "Job Position"),
+        "email_from": _build_field("char", "Email"),
+        "phone": _build_field("char", "Phone"),
+        "website": _build_field("char", "Website"),
+        "description": _build_field("html", "Notes"),
+        "priority": _build_selection("Priority", "0", "1", "2", "3"),
+        "probability": _build_field("float", "Probability"),
+        "expected_revenue": _build_field("float", "Expected Revenue"),
+        "stage_id": _build_many2one("crm.stage", "Stage"),
+        "team_id": _build_many2one("crm.team", "Sales Team"),
+        "user_id": _build_many2one("res.users", "Salesperson"),
+        "tag_ids": _build_many2many("crm.tag", "Tags"),
+        "source_id": _build_many2one("utm.source", "Source"),
     },
     "mail.activity": {
-        "res_model_id": _one("ir.model", "Document Model"),
-        "res_id": _field("integer", "Related Document ID"),
-        "activity_type_id": _one("mail.activity.type", "Activity Type"),
-        "summary": _field("char", "Summary"),
-        "note": _field("html", "Note"),
-        "date_deadline": _field("date", "Due Date", required=True),
-        "user_id": _one("res.users", "Assigned to"),
+        "res_model_id": _build_many2one("ir.model", "Document Model"),
+        "res_id": _build_field("integer", "Related Document ID"),
+        "activity_type_id": _build_many2one("mail.activity.type", "Activity Type"),
+        "summary": _build_field("char", "Summary"),
+        "note": _build_field("html", "Note"),
+        "date_deadline": _build_field("date", "Due Date", required=True),
+        "user_id": _build_many2one("res.users", "Assigned to"),
     },
-    "crm.tag": {"name": _NAME, "color": _field("integer", "Color")},
+    "crm.tag": {"name": _NAME, "color": _build_field("integer", "Color")},
     "res.partner.category": {
         "name": _NAME,
         "active": _ACTIVE,
-        "color": _field("integer", "Color"),
-        "parent_id": _one("res.partner.category", "Category"),
+        "color": _build_field("integer", "Color"),
+        "parent_id": _build_many2one("res.partner.category", "Category"),
     },
-    "res.country": {"name": _NAME, "code": _field("char", "Country Code")},
-    "res.users": {"name": _NAME, "login": _field("char", "Login")},
-    "res.partner.industry": {"name": _NAME, "full_name": _field("char", "Full Name")},
-    "crm.stage": {"name": _NAME, "sequence": _field("integer", "Sequence")},
+    "res.country": {"name": _NAME, "code": _build_field("char", "Country Code")},
+    "res.users": {"name": _NAME, "login": _build_field("char", "Login")},
+    "res.partner.industry": {"name": _NAME, "full_name": _build_field("char", "Full Name")},
+    "crm.stage": {"name": _NAME, "sequence": _build_field("integer", "Sequence")},
     "crm.team": {"name": _NAME},
     "utm.source": {"name": _NAME},
     "mail.activity.type": {"name": _NAME},
-    "ir.model": {"name": _NAME, "model": _field("char", "Model")},
+    "ir.model": {"name": _NAME, "model": _build_field("char", "Model")},
     "ir.model.data": {
         "name": _NAME,
-        "module": _field("char", "Module"),
-        "model": _field("char", "Model Name"),
-        "res_id": _field("integer", "Record ID"),
+        "module": _build_field("char", "Module"),
+        "model": _build_field("char", "Model Name"),
+        "res_id": _build_field("integer", "Record ID"),
     },
 }
 
@@ -142,7 +146,7 @@ CLOSED = frozenset({"ir.model.data", "ir.model"})
 COMMERCIAL = frozenset({"company_registry", "vat", "industry_id"})
 """What a contact has from its company, also when it is searched for."""
 
-STANDING: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] = {
+STANDING_RECORDS: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] = {
     "res.users": (
         ("base.user_root", {"name": "OdooBot", "login": "__system__"}),
         ("base.user_admin", {"name": "Stoker Integration", "login": "stoker"}),

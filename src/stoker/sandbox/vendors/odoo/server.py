@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from stoker.sandbox.faults import Dials, dialled
-from stoker.sandbox.http import Asked, Handler, Told, json_told
-from stoker.sandbox.meter import Tallies
+from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
+from stoker.sandbox.http import Handler, Request, Response, to_json_response
+from stoker.sandbox.meter import Meter
 from stoker.sandbox.vendors.odoo.database import OdooError
-from stoker.sandbox.vendors.odoo.json2 import error_told, json2
-from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, called, losing
-from stoker.sandbox.vendors.odoo.xmlrpc import VERSION, xml_rpc
+from stoker.sandbox.vendors.odoo.json2 import answer_json2, build_error_response
+from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, build_race_answer, execute_call
+from stoker.sandbox.vendors.odoo.xmlrpc import VERSION, answer_xml_rpc
 from stoker.sandbox.world.companies import World
 
 NAME = "odoo"
@@ -23,47 +23,54 @@ NAME = "odoo"
 WRITES = frozenset({"load", "create", "write", "unlink"})
 
 
-def odoo(
-    world: World, dials: Dials, tallies: Tallies, *, databases: Databases | None = None
+def build_odoo_handler(
+    world: World, dials: FaultSettingsTable, tallies: Meter, *, databases: Databases | None = None
 ) -> Handler:
     """Return the server's handler. `databases` are the ones it keeps, for tests to look into."""
     kept = databases or Databases()
 
-    def answer(asked: Asked) -> Told:
+    def answer(asked: Request) -> Response:
         def act(call: OdooCall) -> Any:
-            return _acted(kept, call, asked, world, dials, tallies)
+            return _execute_with_races(kept, call, asked, world, dials, tallies)
 
         if asked.path.startswith("/json/2/"):
-            return json2(kept, asked, act)
+            return answer_json2(kept, asked, act)
         if asked.path in ("/xmlrpc/2/common", "/xmlrpc/2/object") and asked.method == "POST":
-            return xml_rpc(kept, asked, act)
+            return answer_xml_rpc(kept, asked, act)
         if asked.path == "/web/version":
-            return json_told({"version_info": VERSION, "version": "19.0"})
-        return error_told(
+            return to_json_response({"version_info": VERSION, "version": "19.0"})
+        return build_error_response(
             OdooError("werkzeug.exceptions.NotFound", "404: Not Found", status=404, fault=1)
         )
 
-    return dialled(NAME, answer, seed=world.seed, dials=dials, tallies=tallies, refused=_refused)
+    return wrap_with_faults(
+        NAME, answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
+    )
 
 
-def _acted(
-    databases: Databases, call: OdooCall, asked: Asked, world: World, dials: Dials, tallies: Tallies
+def _execute_with_races(
+    databases: Databases,
+    call: OdooCall,
+    asked: Request,
+    world: World,
+    dials: FaultSettingsTable,
+    tallies: Meter,
 ) -> Any:
-    dial = dials.of(NAME)
+    dial = dials.get_settings(NAME)
     if call.method == "load":
         # A transaction is over before its answer is there: who waits for one never meets itself.
         lasting = 0.9 * dial.latency_low.total_seconds()
-        met = databases.loses(call, now=time.monotonic(), lasting=lasting)
-        if met or world.draws("odoo race", asked.number).chance(dial.races):
-            return losing(call)
-    result = called(call)
+        met = databases.lose_race(call, now=time.monotonic(), lasting=lasting)
+        if met or world.build_draws("odoo race", asked.number).draw_bool(dial.races):
+            return build_race_answer(call)
+    result = execute_call(call)
     if call.method in WRITES:
         tallies.charge(NAME, 1, unit="writes", key=call.database.name)
     return result
 
 
-def _refused(status: int) -> Told:
+def _build_refusal(status: int) -> Response:
     name = {429: "TooManyRequests", 503: "ServiceUnavailable"}.get(status, "InternalServerError")
-    return error_told(
+    return build_error_response(
         OdooError(f"werkzeug.exceptions.{name}", f"{status}: {name}", status=status, fault=1)
     )

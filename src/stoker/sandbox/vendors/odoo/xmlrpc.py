@@ -12,34 +12,34 @@ from typing import Any
 from xml.parsers import expat
 
 from stoker.base.types import Json
-from stoker.sandbox.http import Asked, Told
-from stoker.sandbox.vendors.odoo.database import OdooError, blew_up
-from stoker.sandbox.vendors.odoo.json2 import traceback_of
-from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, bound
-from stoker.sandbox.vendors.odoo.models import HUMAN_UID, STANDING
+from stoker.sandbox.http import Request, Response
+from stoker.sandbox.vendors.odoo.database import OdooError, build_server_error
+from stoker.sandbox.vendors.odoo.json2 import build_traceback
+from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, bind_arguments
+from stoker.sandbox.vendors.odoo.models import HUMAN_UID, STANDING_RECORDS
 
 VERSION: list[Json] = [19, 0, 0, "final", 0, ""]
 
-DEEPEST = 100  # elements within elements
+MAX_DEPTH = 100  # elements within elements
 
 _CONTROLS = dict.fromkeys(set(range(32)) - {9, 10, 13})
 
 Act = Callable[[OdooCall], Any]
 
 
-def xml_rpc(databases: Databases, asked: Asked, act: Act) -> Told:
+def answer_xml_rpc(databases: Databases, asked: Request, act: Act) -> Response:
     """Answer one request to /xmlrpc/2/…"""
     try:
         method, params = read_call(asked.body)
     except ValueError as error:
-        return _fault(1, f"the request could not be read: {error}")
+        return _build_fault(1, f"the request could not be read: {error}")
     try:
         if asked.path == "/xmlrpc/2/common":
-            return _answer(_common(databases, method, params))
-        return _answer(act(_call(databases, method, params)))
+            return _build_answer(_answer_common(databases, method, params))
+        return _build_answer(act(_parse_xml_rpc_call(databases, method, params)))
     except OdooError as error:
-        said = traceback_of(error) if error.fault == 1 else str(error)
-        return _fault(error.fault, said)
+        said = build_traceback(error) if error.fault == 1 else str(error)
+        return _build_fault(error.fault, said)
 
 
 def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
@@ -51,7 +51,7 @@ def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
         reading.start(name, attributes)
 
@@ -80,7 +80,7 @@ def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
     return method, tuple(params)
 
 
-def _common(databases: Databases, method: str, params: tuple[Any, ...]) -> Any:
+def _answer_common(databases: Databases, method: str, params: tuple[Any, ...]) -> Any:
     match method, params:
         case "version", ():
             return {
@@ -93,14 +93,14 @@ def _common(databases: Databases, method: str, params: tuple[Any, ...]) -> Any:
             "login",
             (str(name), str(login), str(key)),
         ):
-            opened = databases.opened(name, key)
-            if opened is None or login != _login(opened[1]):
+            opened = databases.find_database(name, key)
+            if opened is None or login != _get_login(opened[1]):
                 return False
             return opened[1]
     raise OdooError("builtins.AttributeError", f"Method not found: {method}", status=404, fault=1)
 
 
-def _call(databases: Databases, method: str, params: tuple[Any, ...]) -> OdooCall:
+def _parse_xml_rpc_call(databases: Databases, method: str, params: tuple[Any, ...]) -> OdooCall:
     args: Any
     kwargs: Any
     match method, params:
@@ -112,13 +112,13 @@ def _call(databases: Databases, method: str, params: tuple[Any, ...]) -> OdooCal
             raise OdooError(
                 "builtins.AttributeError", f"Method not found: {method}", status=404, fault=1
             )
-    opened = databases.opened(name, key)
+    opened = databases.find_database(name, key)
     if opened is None or opened[1] != uid:
         raise OdooError("odoo.exceptions.AccessDenied", "Access Denied", status=401, fault=3)
     if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
         raise OdooError("builtins.TypeError", "args and kwargs are not", status=500, fault=1)
     context = kwargs.pop("context", None) or {}
-    ids, arguments = bound(verb, args, kwargs)
+    ids, arguments = bind_arguments(verb, args, kwargs)
     return OdooCall(
         database=opened[0],
         uid=uid,
@@ -130,37 +130,41 @@ def _call(databases: Databases, method: str, params: tuple[Any, ...]) -> OdooCal
     )
 
 
-def _login(uid: int) -> str:
-    users = STANDING["res.users"]
+def _get_login(uid: int) -> str:
+    users = STANDING_RECORDS["res.users"]
     return str(users[uid - 1][1]["login"]) if uid <= HUMAN_UID else ""
 
 
-def _answer(result: Any) -> Told:
-    return _xml(xmlrpc.dumps((_sayable(result),), methodresponse=True, allow_none=True))
+def _build_answer(result: Any) -> Response:
+    return _to_xml_response(
+        xmlrpc.dumps((_to_xml_value(result),), methodresponse=True, allow_none=True)
+    )
 
 
-def _fault(code: int, text: str) -> Told:
+def _build_fault(code: int, text: str) -> Response:
     # Odoo answers faults with status 200, like everything else on this path.
-    return _xml(xmlrpc.dumps(xmlrpc.Fault(code, _sayable(text)), methodresponse=True))
+    return _to_xml_response(
+        xmlrpc.dumps(xmlrpc.Fault(code, _to_xml_value(text)), methodresponse=True)
+    )
 
 
-def _xml(text: str) -> Told:
-    return Told(
+def _to_xml_response(text: str) -> Response:
+    return Response(
         headers={"content-type": "text/xml; charset=utf-8"}, body=text.encode("utf-8", "replace")
     )
 
 
-def _sayable(value: Any) -> Any:
+def _to_xml_value(value: Any) -> Any:
     """XML has no control characters, and its numbers are small."""
     if isinstance(value, str):
         return value.translate(_CONTROLS)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             # As with a real server's get_external_id, whose keys are numbers.
-            raise blew_up("dictionary key must be string", name="builtins.TypeError")
-        return {key: _sayable(one) for key, one in value.items()}
+            raise build_server_error("dictionary key must be string", name="builtins.TypeError")
+        return {key: _to_xml_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_sayable(one) for one in value]
+        return [_to_xml_value(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**31 - 1:
         return float(value)
     return value
