@@ -5,6 +5,7 @@ from datetime import timedelta
 import apsw
 import pytest
 
+from kit.virtual_time import LoopClock, run_virtually
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import (
     ConfigError,
@@ -837,3 +838,25 @@ def test_every_refusal_by_a_cap_is_on_the_list_of_reasons():
             connector = "" if scope is Scope.TENANT else "lusha"
             cap = Cap(scope=scope, unit="calls", window=window, limit=1, connector=connector)
             assert Reason(cap.reason).message
+
+
+def test_two_lost_heartbeats_cost_no_promise():
+    async def scenario():
+        office = Office()
+        office.clock = LoopClock()
+        office.money.before["renew_leases"] = [TransientError("away"), TransientError("away")]
+
+        async def takes_longer_than_the_lease():
+            await asyncio.sleep(LEASE.total_seconds() + 1)
+            assert await office.has_failed()
+            lapsed = await office.promises("other").heartbeat()
+            return Paid(
+                answer=[lapsed, await office.is_in(ReservationStatus.SENT)], cost={"credits": 2}
+            )
+
+        async with office.promises() as promises:
+            gate = BudgetService(promises, clock=office.clock)
+            paid = await gate.spend(asking(), takes_longer_than_the_lease)
+        return paid.answer
+
+    assert run_virtually(scenario()) == [[], True]

@@ -133,3 +133,9 @@ def test_an_endless_stream_of_nothing_is_cut(member):
             break
     assert out.full
     assert out.get_body() == b""
+
+
+def test_a_body_of_very_many_members_is_cut_though_it_is_small():
+    member = gzip.compress(b"", mtime=0)
+    assert not taken("gzip", member * 1_000, most=10**9).full
+    assert taken("gzip", member * 1_001, most=10**9).full

@@ -8,8 +8,10 @@ from urllib.parse import quote
 import pytest
 
 from faults.hostile_server import HostileServer
+from kit.virtual_time import ManualLoop, run_virtually
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.http.client import MAX_REDIRECTS, HttpClient, Request
+from stoker.http.pool import MAX_IDLE
 
 AGENT = "Stoker test (mailto:operator@example.com)"
 CANARY = "canary-5d1c"
@@ -198,6 +200,45 @@ def test_connections_are_kept_for_the_next_request():
         return server.opened, len(server.asked)
 
     assert web(work) == (5, 15)
+
+
+def by_hand(work):
+    async def run():
+        async with HostileServer() as server:
+            http = HttpClient(user_agent=AGENT, sandbox=server.address)
+            try:
+                return await work(http, server, asyncio.get_running_loop())
+            finally:
+                await http.close()
+
+    return run_virtually(run(), loop=ManualLoop)
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again():
+    async def work(http, server, loop):
+        seen = []
+        for idle in (timedelta(seconds=3), timedelta(seconds=5)):  # when common servers close
+            await http.send(get("/ok"))
+            loop.advance(idle)  # its timer has had no turn yet
+            await http.send(get("/ok"))
+            seen.append(server.opened)
+        return seen
+
+    assert by_hand(work) == [1, 2]
+
+
+def test_an_idle_connection_is_let_go_in_time():
+    async def open_after(idle, server, loop):
+        loop.advance(idle)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return server.open
+
+    async def work(http, server, loop):
+        await http.send(get("/ok"))
+        return [await open_after(MAX_IDLE * share, server, loop) for share in (0.9, 0.2)]
+
+    assert by_hand(work) == [1, 0]
 
 
 @pytest.mark.parametrize("path", ["/too-short", "/late-poison"])

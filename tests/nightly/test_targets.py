@@ -47,17 +47,16 @@ def chosen(selection):
 def test_never_scored_comes_first_then_without_contacts_then_last_seen_newest_then_heat():
     day = timedelta(days=1)
     candidates = [
-        candidate("e-cooler", heat=0.2),
-        candidate("f-older", last_seen_at=NOW - day),
-        candidate("d-hotter", heat=0.4),
-        candidate("c-nobody-to-write-to", contacts=0, last_seen_at=NOW - 9 * day),
-        candidate("g-never-seen", last_seen_at=None),
-        candidate("b-new", scored=False, last_seen_at=NOW - 9 * day),
-        candidate("a-new-and-seen", scored=False, contacts=0, last_seen_at=NOW),
+        candidate("cooler-5", heat=0.2),  # by name it would come before who is hotter
+        candidate("older-6", last_seen_at=NOW - day),
+        candidate("hotter-4", heat=0.4),
+        candidate("nobody-to-write-to-3", contacts=0, last_seen_at=NOW - 9 * day),
+        candidate("never-seen-7", last_seen_at=None),
+        candidate("new-2", scored=False, last_seen_at=NOW - 9 * day),
+        candidate("new-and-seen-1", scored=False, contacts=0, last_seen_at=NOW),
     ]
-    assert [name[0] for name in chosen(choose_targets(candidates, cap=10, now=NOW))] == list(
-        "abcdefg"
-    )
+    places = [name[-1] for name in chosen(choose_targets(candidates, cap=10, now=NOW))]
+    assert places == list("1234567")
 
 
 @given(candidate_lists, st.integers(0, 40), st.integers(0, 60), st.randoms())

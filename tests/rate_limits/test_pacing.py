@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
+from kit.virtual_time import LoopClock, run_virtually
 from stoker.base.errors import ConfigError, TransientError
 from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits import rate_limit as limits
@@ -443,6 +444,36 @@ def test_a_place_is_kept_for_as_long_as_the_call_takes():
                 )
 
     asyncio.run(scenario())
+
+
+class LosesBeats:
+    """A shared store that is away when a place is taken for the second and the third time."""
+
+    def __init__(self, real):
+        self._real, self.asked = real, 0
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def acquire_slot(self, *given, **named):
+        self.asked += 1
+        if self.asked in (2, 3):
+            raise TransientError("away")
+        return await self._real.acquire_slot(*given, **named)
+
+
+def test_two_lost_heartbeats_cost_no_place():
+    async def scenario():
+        street = Street(places=1)
+        street.clock, real, street.store = LoopClock(), street.store, LosesBeats(street.store)
+        async with street.process("one").acquire():
+            await asyncio.sleep(street.lease.total_seconds() + 1)
+            now = street.clock.now()
+            return await real.acquire_slot(
+                "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+            )
+
+    assert run_virtually(scenario()) is False
 
 
 def test_there_is_at_least_one_place():

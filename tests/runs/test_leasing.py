@@ -1,10 +1,12 @@
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from kit.virtual_time import LoopClock, run_virtually
 from stoker.base.cancellation import is_immediate
-from stoker.base.errors import ConflictError
+from stoker.base.errors import ConflictError, TransientError
 from stoker.base.events import LeaseLost
 from stoker.base.types import TenantId
 from stoker.memory.backend import MemoryBackend
@@ -100,6 +102,43 @@ def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_othe
         return await two.one.run_while_held(two.store, held, work())
 
     assert asyncio.run(scenario()) == "worked"
+
+
+class LosesBeats:
+    """A store of leases that is away when the first two heartbeats come."""
+
+    def __init__(self, real):
+        self._real, self.lost = real, 0
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def swap_lease(self, seen, wanted):
+        if seen is not None and self.lost < 2:
+            self.lost += 1
+            raise TransientError("away")
+        return await self._real.swap_lease(seen, wanted)
+
+
+def test_two_lost_heartbeats_cost_no_lease():
+    length = 4 * MAX_CLOCK_SKEW
+
+    async def scenario():
+        two, clock = Two(), LoopClock()
+        one, other = (
+            LeaseHolder(owner=name, clock=clock, observer=two.heard, length=length)
+            for name in ("one", "other")
+        )
+        held = await one.acquire(two.store, "run/upkeep", task="t")
+        shaky = replace(two.store, schedule=LosesBeats(two.store.schedule))
+
+        async def work():
+            await asyncio.sleep((length + MAX_CLOCK_SKEW).total_seconds() + 1)
+            return shaky.schedule.lost, await other.acquire(two.store, "run/upkeep", task="t")
+
+        return await one.run_while_held(shaky, held, work())
+
+    assert run_virtually(scenario()) == (2, None)
 
 
 def test_work_is_stopped_at_once_when_its_lease_is_lost():

@@ -280,6 +280,23 @@ def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
     assert batches == [addresses(ACME, 0, 4)]
 
 
+def test_a_company_that_gives_up_takes_nobody_elses_verdict_along():
+    async def work(here):
+        async with here.batching(ACME) as together:
+            async with here.passage():
+                one = asyncio.create_task(together.verify(addresses(ACME, 0, 3)))
+                await here.all_in_line(1)
+                other = asyncio.create_task(together.verify(addresses(ACME, 0, 3)))
+                await everybodys_turn()
+                one.cancel()
+                await everybodys_turn()
+            return await verdicts_of([other]), here.box.batches
+
+    told, batches = at_office(work)
+    assert [type(each) for each in told] == [QueryResult] * 3
+    assert batches == [addresses(ACME, 0, 3)]
+
+
 def test_who_is_cut_off_leaves_no_batch_behind_that_waits_for_its_vendor():
     async def scenario():
         dials = {"zerobounce.status": 429}  # which keeps everybody out for ten minutes
