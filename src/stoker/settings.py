@@ -602,7 +602,7 @@ class Settings:
             for key, value in tenant.overrides.items()
             if key in hidden
         ]
-        return frozenset(part for secret in secrets if secret for part in secret.parts())
+        return frozenset(part for secret in secrets if secret for part in secret.list_parts())
 
     def snapshot(self) -> dict[str, Json]:
         """Return all of it as plain JSON for a manifest; of a secret, only whether it is set."""

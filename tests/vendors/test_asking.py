@@ -96,22 +96,13 @@ def test_an_answer_that_is_no_longer_good_is_paid_for_again():
         here.clock.advance(timedelta(seconds=1))
         answers.append(await ask(here))
         here.clock.advance(timedelta(hours=2))
-        answers.append(await ask(here, good_for=timedelta(hours=1)))
+        answers.append(await ask(here))
         return answers, here.charged("tavily"), await phases(here)
 
     answers, charged, all_phases = at_desk(work, clock=FakeClock(), companies=500)
     assert [bool(answer.saved) for answer in answers] == [False, True, False, True]
     assert charged == 2
     assert all_phases == [ReservationStatus.SETTLED] * 2
-
-
-def test_good_for_shortens_how_long_an_answer_is_kept():
-    async def work(here):
-        await ask(here, good_for=timedelta(hours=1))
-        here.clock.advance(timedelta(hours=1))
-        return await ask(here)
-
-    assert not at_desk(work, clock=FakeClock()).saved
 
 
 def test_another_account_or_question_is_another_answer():
@@ -446,7 +437,7 @@ def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one
     first, anew, all_phases, counted = at_desk(work, says=vendor, clock=clock)
     assert first.kind is FailureKind.UNKNOWN
     assert isinstance(anew, QueryResult)
-    assert "asked anew" in anew.note
+    assert "asked again" in anew.note
     assert all_phases == [ReservationStatus.UNCERTAIN, ReservationStatus.SETTLED]
     assert (len(vendor.asked), counted) == (2, (1, 1))
 
@@ -547,15 +538,28 @@ def test_whoever_dies_between_keeping_and_settling_has_paid_once():
     assert counted == (1, 0)
 
 
-def test_an_answer_that_cannot_be_kept_serves_once_and_is_paid_for():
+def test_a_paid_answer_that_cannot_be_saved_is_not_paid_for_again():
     async def work(here):
         answers = [await ask(here), await ask(here), await ask(here)]
-        return answers, here.charged("tavily"), await here.counted("tavily")
+        saved = await here.store.answers.find_answers([KEY])
+        return answers, here.charged("tavily"), await here.counted("tavily"), saved
 
     full = failing("answers", save_answers=[TransientError("full")])
-    answers, charged, counted = at_desk(work, store=full)
-    assert [bool(answer.saved) for answer in answers] == [False, False, True]
-    assert counted == (charged, 0) == (2, 0)
+    answers, charged, counted, saved = at_desk(work, store=full)
+    assert [bool(answer.saved) for answer in answers] == [False, True, True]
+    assert counted == (charged, 0) == (1, 0)
+    assert KEY in saved  # the next query saved it
+
+
+def test_a_paid_answer_serves_this_process_while_the_store_takes_none():
+    async def work(here):
+        answers = [await ask(here) for _ in range(3)]
+        return answers, here.charged("tavily")
+
+    full = failing("answers", save_answers=[TransientError("full")] * 100)
+    answers, charged = at_desk(work, store=full)
+    assert [bool(answer.saved) for answer in answers] == [False, True, True]
+    assert charged == 1
 
 
 def test_two_processes_that_ask_the_same_pay_once():
@@ -760,7 +764,7 @@ def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
     lost, same_day, anew = at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
     assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
     assert {each.kind for each in same_day.values()} == {FailureKind.UNKNOWN}
-    assert all("asked anew from" in each.reason for each in same_day.values())
+    assert all("asked again from" in each.reason for each in same_day.values())
     assert len(verdicts(anew)) == 5
 
 
@@ -796,7 +800,7 @@ def test_a_store_that_fails_tells_everybody_who_waits():
         async with batching(here) as together:
             return await together.verify(people_of(here, 2))
 
-    gone = failing("answers", answers=[TransientError("gone")])
+    gone = failing("answers", find_answers=[TransientError("gone")])
     assert {each.reason for each in at_desk(work, store=gone).values()} == {"gone"}
 
 

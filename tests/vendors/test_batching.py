@@ -225,8 +225,8 @@ def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
 
     shared = Failing(
         MemoryBackend().shared(),
-        next_at=[TransientError("away")] * 9,
-        turn=[TransientError("away")] * 9,
+        find_next_at=[TransientError("away")] * 9,
+        acquire_call=[TransientError("away")] * 9,
     )
     told, batches = at_office(work, clock=FakeClock(), shared=shared)
     assert {each.kind for each in told.values()} == {FailureKind.LATER}

@@ -1,13 +1,6 @@
-"""What every store can keep of what connectors said; the rest is refused unwritten.
+"""Store a tenant's paid answers and the states of crawled pages in SQL.
 
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Names that rows are found by are held to the length every database's
-keys can have.
-
-One tenant's memory of what connectors said, in SQL: pages of sites, and paid answers.
-
-Rows are written in the order of their keys, so that two who write the same ones never wait for
-each other crosswise.
+Rows are written in the order of their keys, so that two writers never deadlock.
 """
 
 from __future__ import annotations
@@ -34,16 +27,16 @@ from stoker.db.values import validate_key
 from stoker.vendors.model import CachedAnswer
 
 
-def validate_answer(kept: CachedAnswer) -> CachedAnswer:
-    """Return a paid answer as a store gives it back."""
-    validate_key(kept.key, what="an answer's key")
-    validate_text(kept.connector, what="a connector's name")
+def validate_answer(answer: CachedAnswer) -> CachedAnswer:
+    """Return a paid answer as a store returns it. Raises for what no database can store."""
+    validate_key(answer.key, what="an answer's key")
+    validate_text(answer.connector, what="a connector's name")
     return replace(
-        kept,
-        answer=validate_json(kept.answer, what="an answer"),
-        cost=validate_json(dict(kept.cost), what="an answer's cost"),
-        at=to_utc(kept.at, what="when an answer came"),
-        expires_at=to_utc(kept.expires_at, what="how long an answer is good"),
+        answer,
+        answer=validate_json(answer.answer, what="an answer"),
+        cost=validate_json(dict(answer.cost), what="an answer's cost"),
+        at=to_utc(answer.at, what="when an answer came"),
+        expires_at=to_utc(answer.expires_at, what="how long an answer is good"),
     )
 
 
@@ -77,7 +70,7 @@ SELECT v.key, v.connector, v.answer, v.cost, v.at, v.good_until
 FROM asked JOIN vendor_answers v ON v.tenant_id = :tenant AND v.key = asked.id
 """
 
-# Asked again outside: an answer that was kept anew since it was found to be old stays.
+# The outer condition repeats the inner one: an answer that was renewed meanwhile stays.
 DELETE_ANSWERS = """
 DELETE FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before AND key IN (
     SELECT key FROM vendor_answers WHERE tenant_id = :tenant AND good_until < :before
@@ -100,11 +93,11 @@ class SqlPages:
         ]
 
     async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
-        place = (self._tenant, _validate_site(site))
-        seen = {page.url: page for page in map(validate_page, pages)}
+        site_key = (self._tenant, _validate_site(site))
+        latest = {page.url: page for page in map(validate_page, pages)}
         rows = [
             (
-                *place,
+                *site_key,
                 url,
                 page.status,
                 page.etag,
@@ -113,7 +106,7 @@ class SqlPages:
                 to_db_time(page.seen_at),
                 to_db_time(page.changed_at),
             )
-            for url, page in sorted(seen.items())
+            for url, page in sorted(latest.items())
         ]
         if rows:
             await self._database.write(lambda tx: tx.execute_many(UPSERT_PAGE, rows))
@@ -131,19 +124,19 @@ class SqlAnswers:
         self._tenant = tenant
 
     async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
-        latest = {kept.key: kept for kept in map(validate_answer, answers)}
+        latest = {answer.key: answer for answer in map(validate_answer, answers)}
         rows = [
             (
                 self._tenant,
                 key,
-                kept.connector,
-                # In a list, so that an answer of one word is not taken for JSON not yet read.
-                compact_json([kept.answer]),
-                compact_json(kept.cost),
-                to_db_time(kept.at),
-                to_db_time(kept.expires_at),
+                answer.connector,
+                # In a list, so that an answer of one word is not mistaken for JSON not yet decoded.
+                compact_json([answer.answer]),
+                compact_json(answer.cost),
+                to_db_time(answer.at),
+                to_db_time(answer.expires_at),
             )
-            for key, kept in sorted(latest.items())
+            for key, answer in sorted(latest.items())
         ]
         if rows:
             await self._database.write(lambda tx: tx.execute_many(UPSERT_ANSWER, rows))
@@ -152,10 +145,10 @@ class SqlAnswers:
         names = sorted({validate_key(key, what="an answer's key") for key in keys})
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = []
-            for query, some in split_into_batches(SELECT_ANSWERS, names):
-                found += tx.query(query, tenant=self._tenant, **some)
-            return found
+            rows: list[tuple[Any, ...]] = []
+            for query, ids in split_into_batches(SELECT_ANSWERS, names):
+                rows += tx.query(query, tenant=self._tenant, **ids)
+            return rows
 
         rows = await self._database.read(find) if names else []
         return {row[0]: _to_cached_answer(row) for row in sorted(rows, key=lambda row: row[0])}

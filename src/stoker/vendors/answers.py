@@ -1,8 +1,7 @@
-"""What a question to a vendor and its answer say of themselves, so that nobody pays twice.
+"""Name queries for the cache, encode cached answers, and say when a lost answer may be asked again.
 
-A question that says the same is the same question. An answer knows how long it is worth keeping.
-How answers are kept, what they are found by, and when a question whose answer was lost may be asked
-anew, is here; asking is the engine's business.
+Equal queries have equal keys, so no tenant pays twice. An answer knows how long it is worth
+caching.
 """
 
 from __future__ import annotations
@@ -19,73 +18,72 @@ from stoker.base.types import Json
 from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 
-MIN_RETRY_DELAY = timedelta(hours=6)  # at least: a night may begin just before midnight
+MIN_RETRY_DELAY = timedelta(hours=6)  # at least: a nightly run may begin just before midnight
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class VendorQuery(Protocol[Answer_co]):
-    """Something a vendor can be asked, whose answer is worth keeping."""
+    """A query that a vendor can answer and whose answer is worth caching."""
 
     def as_json(self) -> Json:
-        """Return what is asked: equal for equal questions, and for no others."""
+        """Return the query as JSON: equal for equal queries, and for no others."""
         ...
 
-    def decode_answer(self, kept: Json) -> Answer_co:
-        """Return an answer as it was kept. Raises PermanentError when it is none of ours."""
+    def decode_answer(self, cached: Json) -> Answer_co:
+        """Decode a cached answer. Raises PermanentError when it has another form."""
         ...
 
 
 class CacheableAnswer(Protocol):
-    """An answer that can be kept."""
+    """An answer that can be cached."""
 
     @property
     def ttl(self) -> timedelta:
-        """How long it is worth more than asking again."""
+        """How long the cached answer is better than asking again."""
         ...
 
     def as_json(self) -> Json:
-        """Return what `VendorQuery.decode_answer` makes the same answer of."""
+        """Return what `VendorQuery.decode_answer` decodes to the same answer."""
         ...
 
 
 def build_cache_key(connector: str, *, account: str, asked: Json, rehearsed: bool = False) -> str:
-    """Return what a question about an account is known by: always the same, and told to nobody.
+    """Return the cache key of a query about an account; it reveals neither.
 
-    One that is `rehearsed` is another question: make-believe answers are never taken for real.
+    Queries to sandbox vendors (`rehearsed`) have other keys, so their answers never count as real.
     """
-    whose: list[Json] = [connector, account, asked]
-    said = compact_json([*whose, "rehearsed"] if rehearsed else whose)
-    return f"{connector}/{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+    parts: list[Json] = [connector, account, asked]
+    text = compact_json([*parts, "rehearsed"] if rehearsed else parts)
+    return f"{connector}/{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 
-def compute_retry_at(hold: Reservation, *, reset: ResetRule) -> datetime:
-    """Return from when on a question may be asked anew whose outcome under this promise is unknown.
+def compute_retry_at(reservation: Reservation, *, reset: ResetRule) -> datetime:
+    """Return when a query may be asked again whose outcome under this reservation is unknown.
 
-    On another day of its tenant's, and hours later at least: the same day nobody pays for an
-    answer that may be on a bill already. The old promise stays counted where it was made, until
-    somebody says what became of it.
+    On the tenant's next day, and hours later at least: on the same day nothing is paid for that may
+    be on a bill already. The old reservation stays counted until a person settles it.
     """
-    day = compute_window(WindowKind.DAY, hold.reserved_at, reset=reset)
-    return max(day.end, hold.reserved_at + MIN_RETRY_DELAY)
+    day = compute_window(WindowKind.DAY, reservation.reserved_at, reset=reset)
+    return max(day.end, reservation.reserved_at + MIN_RETRY_DELAY)
 
 
-def is_blocked_by(hold: Reservation | None, *, now: datetime, reset: ResetRule) -> bool:
-    """Say whether a question waits because nobody knows what became of it under this promise."""
+def is_blocked_by(reservation: Reservation | None, *, now: datetime, reset: ResetRule) -> bool:
+    """Return whether an unknown outcome under this reservation blocks the query now."""
     return (
-        hold is not None
-        and hold.status is ReservationStatus.UNCERTAIN
-        and now < compute_retry_at(hold, reset=reset)
+        reservation is not None
+        and reservation.status is ReservationStatus.UNCERTAIN
+        and now < compute_retry_at(reservation, reset=reset)
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """What is kept under a question's key.
+    """What is cached under a query's key.
 
-    `reservation_key` is the promise it was asked under, `cost` what that whole promise came to.
-    Without
-    `answer` it is a mark only: it was about to be asked, and the promise tells what became of it.
+    `reservation_key` names the reservation the query was asked under, `cost` what that reservation
+    cost in all. Without `answer` it is a mark: the query was about to be asked, and the
+    reservation's status tells what became of it.
     """
 
     reservation_key: str
@@ -93,16 +91,16 @@ class AnswerRecord:
     answer: Json = None
 
     def as_json(self) -> Json:
-        """Return the record as a store keeps it."""
+        """Return the record as a store saves it."""
         return {"under": self.reservation_key, "cost": dict(self.cost), "said": self.answer}
 
 
-def decode_record(kept: Json) -> AnswerRecord:
-    """Return a record as it was kept. Raises PermanentError when it is none."""
-    data = get_object(kept)
-    under = get_line(data, "under", longest=500)
+def decode_record(cached: Json) -> AnswerRecord:
+    """Decode a cached record. Raises PermanentError when it has another form."""
+    data = get_object(cached)
+    reservation_key = get_line(data, "under", longest=500)
     costs = {name: get_count(data.get("cost"), name) for name in get_object(data, "cost")}
     cost = {name: amount for name, amount in costs.items() if amount is not None}
-    if not under or len(cost) != len(costs):
-        raise PermanentError("what is kept here is no answer of ours; it is asked anew")
-    return AnswerRecord(reservation_key=under, cost=cost, answer=data.get("said"))
+    if not reservation_key or len(cost) != len(costs):
+        raise PermanentError("the cached record is not an answer; it is asked again")
+    return AnswerRecord(reservation_key=reservation_key, cost=cost, answer=data.get("said"))

@@ -1,8 +1,8 @@
-"""A vendor asked up to three times: each attempt promised, let through, kept and settled.
+"""Ask a vendor up to three times; reserve, wait for a slot, cache the answer and settle each time.
 
-An answer is kept before it is settled, so that whoever dies in between has paid for something.
-What each kind of failure means for trying again is here; whether an answer is there already, and
-how questions are bundled, is told by whoever asks.
+The answer is cached before its reservation is settled, so a crash in between loses no paid answer.
+This module decides which failures are retried; the caller says whether an answer exists already and
+how queries are batched.
 """
 
 from __future__ import annotations
@@ -45,25 +45,27 @@ ContextT = TypeVar("ContextT")
 
 MAX_ATTEMPTS = 3
 
-MAX_RETRY_WAIT = timedelta(minutes=15)  # a vendor that wants us gone for longer is left alone
+MAX_RETRY_WAIT = timedelta(minutes=15)  # a longer Retry-After ends the attempts
 
-MAX_SERVER_ERRORS = 10  # so often broken down and never well in between, a vendor is down
+MAX_SERVER_ERRORS = 10  # in a row; then the vendor is down
+
+MAX_UNSAVED = 10_000  # paid answers held in memory while the store does not take them
 
 _NOT_OWNER = "nothing was asked: another process may have this work by now"
 
 
 class FailureKind(StrEnum):
-    """How asking can end without an answer: what may be done next."""
+    """Say what may be done next after a query that got no answer."""
 
     LATER = "later"  # nothing was done; another time it may work
-    NEVER = "never"  # nothing was done, and this question will not work
+    NEVER = "never"  # nothing was done, and this query will not work
     UNKNOWN = "unknown"  # it may have been charged; not asked again before another day
     OFF = "off"  # nothing will work with this connector until a person acts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorFailure:
-    """There is no answer, and why, in a sentence."""
+    """The query got no answer; `reason` is a sentence that says why."""
 
     kind: FailureKind
     reason: str
@@ -71,21 +73,19 @@ class VendorFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProgressElsewhere:
-    """Somebody else is asking this very question; look again for their answer."""
+    """Another worker is asking the same query; read the cache again for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptHooks(Generic[AnswerT]):
-    """What is kept of a question: of its answer, and where needed a mark before it is asked.
+    """Callbacks of one query: how its answer is cached, and when it must not be asked.
 
-    Both are given the key of the promise it is asked under. `is_obsolete` says whether somebody
-    else has
-    asked it meanwhile: a process may be held still for so long that another one does its work.
-    `is_owner` says whether it is still ours to ask: whoever was held still that long may have come
-    to
-    another question than the one who does its work now, and both would be paid for. `on_retry` is
-    told
-    of an earlier promise nobody knows the outcome of, when it is asked all the same.
+    `to_cached` and `to_marks` get the key of the reservation; a mark is cached before the call.
+    `is_obsolete` is asked just before the call: another worker may have asked while this one was
+    suspended. `is_owner` says whether this process still owns the work: a process that was
+    suspended for long may ask another query than its successor, and both would be paid for.
+    `on_retry` gets an earlier reservation whose outcome is unknown, when the query is asked again
+    all the same.
     """
 
     to_cached: Callable[[Paid[AnswerT], str], Sequence[CachedAnswer]]
@@ -96,7 +96,7 @@ class AttemptHooks(Generic[AnswerT]):
 
 
 class AttemptRunner:
-    """One tenant's attempts to ask vendors, in this process."""
+    """Run one tenant's attempts to ask vendors, in this process."""
 
     def __init__(
         self,
@@ -118,55 +118,54 @@ class AttemptRunner:
         self._chance = chance
         self._off: dict[str, tuple[str | None, str]] = {}  # by connector: in which run, and why
         self._server_errors: Counter[str] = Counter()  # by connector, since it last gave an answer
-        self._reported_cooldowns: dict[
-            str, datetime
-        ] = {}  # by connector: until when people know it rests
+        # By connector: until when people know that it asked us to back off.
+        self._reported_cooldowns: dict[str, datetime] = {}
         self._waits: dict[str, datetime] = {}  # by connector: until when we wait to ask it again
+        self._unsaved: dict[str, CachedAnswer] = {}  # by key: paid for, and not in the store yet
 
     async def run_attempts(
         self,
         connector: Connector[QueryT, AnswerT],
-        question: QueryT,
+        query: QueryT,
         *,
         key: str,
         account: str,
         run: str | None,
-        keeping: AttemptHooks[AnswerT],
+        hooks: AttemptHooks[AnswerT],
         front: QueueHead | None = None,
         weight: int = 0,
         despite_breakdowns: bool = False,
     ) -> Paid[AnswerT] | Refusal | VendorFailure | InProgressElsewhere:
-        """Ask, and try again while that may help and costs nothing.
+        """Ask, and retry while a retry may help and costs nothing.
 
-        Attempts under a key are numbered for ever, each with a promise of its own. One whose
-        outcome nobody knows stands in the way of the next for the rest of its day. With
-        `despite_breakdowns`, one that the vendor itself says failed does not, while the vendor
-        answers others: its promise stays aside, and the next has a promise of its own.
+        Attempts under a key are numbered for ever, each with its own reservation. An attempt with
+        an unknown outcome blocks the next one for the rest of its day. With `despite_breakdowns`,
+        an attempt that the vendor itself reports as failed does not block while the vendor answers
+        other queries: its reservation stays uncertain and the next attempt reserves again.
 
-        Whoever has come to the `acquire_head` goes on from there, and again from the back.
-        `weight` is
-        what a passage counts it as; the most it costs of any unit, if not said. Raises what the
-        store raises when it cannot even be read.
+        A caller that holds the queue's `front` uses it for the first attempt; retries queue again.
+        `weight` is what the fair queue counts; by default the largest amount of any unit. Raises
+        what the store raises when it cannot be read.
         """
         try:
             request = SpendRequest(
                 key=key,
                 connector=connector.name,
-                amounts=connector.price(question),
+                amounts=connector.price(query),
                 run=run,
                 account=account,
             )
         except PermanentError as error:
             return VendorFailure(kind=FailureKind.NEVER, reason=str(error))
-        broke_down = 0  # the number of our attempt that did
+        failed_number = 0  # of our attempt that the vendor failed
         for tried in range(1, MAX_ATTEMPTS + 1):
-            off_in, because = self._off.get(connector.name, (None, ""))
-            if because and off_in == run:
-                return VendorFailure(kind=FailureKind.OFF, reason=because)
-            if not _is_owner(keeping):
+            off_in, reason = self._off.get(connector.name, (None, ""))
+            if reason and off_in == run:
+                return VendorFailure(kind=FailureKind.OFF, reason=reason)
+            if not _is_owner(hooks):
                 return VendorFailure(kind=FailureKind.LATER, reason=_NOT_OWNER)
             number, latest = await self._find_latest_attempt(key)
-            if latest is not None and number != broke_down:
+            if latest is not None and number != failed_number:
                 if self.blocks_new_attempt(latest):
                     return self.build_unknown_failure(latest)
                 if latest.status in (ReservationStatus.RESERVED, ReservationStatus.SENT):
@@ -174,89 +173,117 @@ class AttemptRunner:
             if (
                 latest is not None
                 and latest.status is ReservationStatus.UNCERTAIN
-                and keeping.on_retry is not None
+                and hooks.on_retry is not None
             ):
-                keeping.on_retry(latest)
-            step = _Attempt(
-                connector, question, to_attempt(request, number + 1).key, keeping, self._store
+                hooks.on_retry(latest)
+            attempt = _Attempt(
+                connector, query, to_attempt(request, number + 1).key, hooks, runner=self
             )
-            passage = (front.proceed() if front else None) or self._passages.acquire_slot(
+            slot = (front.proceed() if front else None) or self._passages.acquire_slot(
                 request.connector, weight or max(1, *request.amounts.values())
             )
-            if keeping.is_owner is not None:
-                passage = _enter_while_owner(passage, as_long_as_it_is=keeping.is_owner)
-            outcome = await self._try_once(request, number + 1, step, passage)
+            if hooks.is_owner is not None:
+                slot = _enter_while_owner(slot, is_owner=hooks.is_owner)
+            outcome = await self._try_once(request, number + 1, attempt, slot)
             if isinstance(outcome, _ObsoleteError):
                 return InProgressElsewhere()
             if isinstance(outcome, Paid):
                 del self._server_errors[connector.name]
                 await self._apply_quota(connector.name, outcome)
             if isinstance(outcome, UncertainError):
-                broke_down = number + 1
+                failed_number = number + 1
                 failed = VendorFailure(kind=FailureKind.UNKNOWN, reason=str(outcome))
                 if not despite_breakdowns or self._is_down(connector.name):
                     return failed
             elif isinstance(outcome, TransientError):
-                because = str(outcome) if _is_owner(keeping) else _NOT_OWNER
-                failed = VendorFailure(kind=FailureKind.LATER, reason=because)
+                reason = str(outcome) if _is_owner(hooks) else _NOT_OWNER
+                failed = VendorFailure(kind=FailureKind.LATER, reason=reason)
             else:
                 return outcome
             wait = await self._apply_retry_after(connector.name, outcome, tried)
-            if tried == MAX_ATTEMPTS or wait > MAX_RETRY_WAIT or not _is_owner(keeping):
+            if tried == MAX_ATTEMPTS or wait > MAX_RETRY_WAIT or not _is_owner(hooks):
                 return failed
-            with suppress(TransientError):  # said at the beginning of the next attempt
-                await self._sleep_while_owner(wait, keeping)
+            with suppress(TransientError):  # the next attempt reports it
+                await self._sleep_while_owner(wait, hooks)
         raise AssertionError("the last attempt always returns")
 
     def acquire_head(
         self, connector: str, *, ours: Callable[[], bool] | None = None
     ) -> AbstractAsyncContextManager[QueueHead]:
-        """Wait for a turn at a vendor, for whoever says only then what is asked.
+        """Wait for the head of a vendor's queue before the query is known.
 
-        Raises TransientError when it is no longer `is_owner` to ask before the turn has come.
+        Raises TransientError when this process no longer owns the work.
         """
         front = self._passages.acquire_head(connector)
-        return front if ours is None else _enter_while_owner(front, as_long_as_it_is=ours)
+        return front if ours is None else _enter_while_owner(front, is_owner=ours)
 
-    async def _sleep_while_owner(self, wait: timedelta, keeping: AttemptHooks[AnswerT]) -> None:
+    async def _sleep_while_owner(self, wait: timedelta, hooks: AttemptHooks[AnswerT]) -> None:
         sleeping = self._clock.sleep(wait)
-        if keeping.is_owner is None:
+        if hooks.is_owner is None:
             await sleeping
         else:
-            await run_while(keeping.is_owner, sleeping, otherwise=TransientError(_NOT_OWNER))
+            await run_while(hooks.is_owner, sleeping, otherwise=TransientError(_NOT_OWNER))
 
-    async def find_reservation(self, under: str) -> Reservation | None:
-        """Return the promise something was asked under, as it is."""
-        return await self._store.money.find_reservation(under)
+    async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
+        """Return the cached answers under these keys by key, also those not saved yet.
 
-    def blocks_new_attempt(self, hold: Reservation) -> bool:
-        """Say whether what was asked under this promise is not asked again now."""
-        return is_blocked_by(hold, now=self._clock.now(), reset=self._reset)
+        Answers that an earlier call could not save are saved now if the store takes them.
+        """
+        for answer in list(self._unsaved.values()):
+            await self.save_paid([answer])
+        saved = await self._store.answers.find_answers(keys)
+        return saved | {key: self._unsaved[key] for key in keys if key in self._unsaved}
 
-    def build_unknown_failure(self, hold: Reservation) -> VendorFailure:
-        """Say that nobody knows whether something was paid for, and what becomes of it."""
-        anew = compute_retry_at(hold, reset=self._reset)
-        because = (
-            f"whether {hold.connector} was paid for this is not known; it is asked anew from "
-            f"{anew:%Y-%m-%d %H:%M} UTC on, or once somebody has found out: stoker holds "
-            f"({hold.reason})"
+    async def save_paid(self, answers: Sequence[CachedAnswer]) -> None:
+        """Save paid answers; hold those that the store does not take, so none is paid for twice."""
+        try:
+            await self._store.answers.save_answers(answers)
+        except StokerError:
+            self._unsaved |= {answer.key: answer for answer in answers}
+            while len(self._unsaved) > MAX_UNSAVED:
+                del self._unsaved[next(iter(self._unsaved))]
+        else:
+            for answer in answers:
+                self._unsaved.pop(answer.key, None)
+
+    async def save_marks(self, marks: Sequence[CachedAnswer]) -> None:
+        """Save marks of queries about to be asked. Raises what the store raises."""
+        await self._store.answers.save_answers(marks)
+
+    async def find_reservation(self, key: str) -> Reservation | None:
+        """Return the reservation a query was asked under, or None."""
+        return await self._store.money.find_reservation(key)
+
+    def blocks_new_attempt(self, reservation: Reservation) -> bool:
+        """Return whether a query asked under this reservation must not be asked again now."""
+        return is_blocked_by(reservation, now=self._clock.now(), reset=self._reset)
+
+    def build_unknown_failure(self, reservation: Reservation) -> VendorFailure:
+        """Return the failure of a query that may have been paid for."""
+        retry_at = compute_retry_at(reservation, reset=self._reset)
+        reason = (
+            f"whether {reservation.connector} was paid for this is not known; it is asked again "
+            f"from {retry_at:%Y-%m-%d %H:%M} UTC on, or once a person has settled it: stoker holds "
+            f"({reservation.reason})"
         )
-        return VendorFailure(kind=FailureKind.UNKNOWN, reason=because)
+        return VendorFailure(kind=FailureKind.UNKNOWN, reason=reason)
 
     async def settle_if_open(self, record: AnswerRecord) -> None:
-        """Settle the promise of an answer that is there, if whoever kept it got no further."""
-        with suppress(StokerError):  # the answer is good whatever becomes of its promise
-            hold = await self._store.money.find_reservation(record.reservation_key)
-            if hold is None or hold.status is ReservationStatus.SETTLED:
+        """Settle the reservation of a cached answer whose worker died before settling it."""
+        with suppress(StokerError):  # the answer is good whatever becomes of its reservation
+            reservation = await self._store.money.find_reservation(record.reservation_key)
+            if reservation is None or reservation.status is ReservationStatus.SETTLED:
                 return
             now = self._clock.now()
-            hold = await self._store.money.settle(record.reservation_key, record.cost, now=now)
-            news = find_alert(hold, tenant=self._store.tenant, at=now)
-            if news is not None:
-                self._observer(news)
+            reservation = await self._store.money.settle(
+                record.reservation_key, record.cost, now=now
+            )
+            alert = find_alert(reservation, tenant=self._store.tenant, at=now)
+            if alert is not None:
+                self._observer(alert)
 
     async def _try_once(
-        self, request: SpendRequest, number: int, step: _Attempt[QueryT, AnswerT], passage: CallSlot
+        self, request: SpendRequest, number: int, attempt: _Attempt[QueryT, AnswerT], slot: CallSlot
     ) -> (
         Paid[AnswerT]
         | Refusal
@@ -265,25 +292,27 @@ class AttemptRunner:
         | TransientError
         | UncertainError
     ):
-        """Try once. What is returned as an error may be tried again."""
+        """Try once. A returned error may be retried."""
         try:
             outcome = await self._gate.spend(
-                to_attempt(request, number), step.call_vendor, passage=passage
+                to_attempt(request, number), attempt.call_vendor, passage=slot
             )
         except StokerError as error:
-            return step.done or self._classify_error(error, request, began=step.has_started)
+            return attempt.done or self._classify_error(
+                error, request, has_started=attempt.has_started
+            )
         if isinstance(outcome, Refusal):
             return outcome
         return (
             InProgressElsewhere()
-            if step.done is None or not isinstance(outcome, SettledCall)
-            else step.done
+            if attempt.done is None or not isinstance(outcome, SettledCall)
+            else attempt.done
         )
 
     def _classify_error(
-        self, error: StokerError, request: SpendRequest, *, began: bool
+        self, error: StokerError, request: SpendRequest, *, has_started: bool
     ) -> VendorFailure | InProgressElsewhere | TransientError | UncertainError:
-        """Say what a failure means for the question. What it means for money is settled already."""
+        """Return what a failure means for the query; its money is settled already."""
         if isinstance(error, TransientError):
             return error
         if isinstance(error, UncertainError) and error.broke_down:
@@ -292,26 +321,27 @@ class AttemptRunner:
             return self._disable_vendor(request, str(error))
         if isinstance(error, PermanentError):
             return VendorFailure(kind=FailureKind.NEVER, reason=str(error))
-        if isinstance(error, ConflictError) and not began:
-            return InProgressElsewhere()  # another process was quicker to promise it
+        if isinstance(error, ConflictError) and not has_started:
+            return InProgressElsewhere()  # another process reserved first
         return VendorFailure(kind=FailureKind.UNKNOWN, reason=str(error))
 
-    def _disable_vendor(self, request: SpendRequest, because: str) -> VendorFailure:
-        self._off[request.connector] = (request.run, because)
+    def _disable_vendor(self, request: SpendRequest, reason: str) -> VendorFailure:
+        self._off[request.connector] = (request.run, reason)
         self._observer(
             ConnectorOff(
                 at=self._clock.now(),
                 tenant=self._store.tenant,
                 connector=request.connector,
-                reason=because,
+                reason=reason,
             )
         )
-        return VendorFailure(kind=FailureKind.OFF, reason=because)
+        return VendorFailure(kind=FailureKind.OFF, reason=reason)
 
     def _is_down(self, connector: str) -> bool:
-        """Count a breakdown; say whether there were too many to think it the question's fault.
+        """Count a server error; return whether there were too many in a row.
 
-        Every repetition leaves another promise aside, and those of a night would use up its caps.
+        Every retry leaves another uncertain reservation, and those of one night would use up its
+        caps.
         """
         self._server_errors[connector] += 1
         return self._server_errors[connector] >= MAX_SERVER_ERRORS
@@ -319,7 +349,7 @@ class AttemptRunner:
     async def _apply_retry_after(
         self, connector: str, error: TransientError | UncertainError, tried: int
     ) -> timedelta:
-        """Return how long to wait; what the vendor asked for holds for everybody with its key."""
+        """Return how long to wait; apply the vendor's Retry-After to all callers with its key."""
         wait = compute_backoff(tried, chance=self._chance())
         if isinstance(error, UncertainError) or error.retry_after is None:
             return wait
@@ -337,7 +367,7 @@ class AttemptRunner:
         return max(wait, error.retry_after)
 
     async def list_cooldowns(self) -> dict[str, datetime]:
-        """Return which vendors want to be left alone that questions wait for, and until when.
+        """Return which vendors asked us to back off while queries wait for them, and until when.
 
         Raises what the store raises when processes share a vendor's rate.
         """
@@ -346,52 +376,53 @@ class AttemptRunner:
         return await self._passages.list_cooldowns(besides=ours)
 
     async def _apply_quota(self, connector: str, done: Paid[AnswerT]) -> None:
-        """Heed what the vendor says is left, for everybody with its key."""
+        """Slow down all callers with this key to what the vendor says is left."""
         if done.quota is None:
             return
-        with suppress(StokerError):  # the answer is here; the vendor says it again with the next
+        with suppress(StokerError):  # the answer is here; the next one repeats the quota
             resets_at = self._clock.now() + done.quota.window
             await self._passages.apply_quota(connector, left=done.quota.left, resets_at=resets_at)
 
     async def _find_latest_attempt(self, key: str) -> tuple[int, Reservation | None]:
-        """Return the number and promise of the latest attempt; numbers have no gaps."""
+        """Return the number and reservation of the latest attempt; numbers have no gaps."""
         money = self._store.money
-        low, high, found = 0, 1, None
-        while (hold := await money.find_reservation(f"{key}/{high}")) is not None:
-            low, high, found = high, high * 2, hold
+        low, high, latest = 0, 1, None
+        while (reservation := await money.find_reservation(f"{key}/{high}")) is not None:
+            low, high, latest = high, high * 2, reservation
         while high - low > 1:
             middle = (low + high) // 2
-            if (hold := await money.find_reservation(f"{key}/{middle}")) is None:
+            if (reservation := await money.find_reservation(f"{key}/{middle}")) is None:
                 high = middle
             else:
-                low, found = middle, hold
-        return low, found
+                low, latest = middle, reservation
+        return low, latest
 
 
 class _VendorDisabledError(PermanentError):
-    """The vendor said that nothing will work; nothing was done, so the promise comes back."""
+    """The vendor refuses everything; nothing was bought, so the reservation is released."""
 
 
 class _ObsoleteError(TransientError):
-    """Somebody else has asked this meanwhile; nothing was done."""
+    """Another worker asked the same query meanwhile; nothing was bought."""
 
 
 class _Attempt(Generic[QueryT, AnswerT]):
-    """One attempt at the vendor, and the answer it got."""
+    """One call of the vendor, and the answer it returned."""
 
     def __init__(
         self,
         connector: Connector[QueryT, AnswerT],
-        question: QueryT,
+        query: QueryT,
         key: str,
-        keeping: AttemptHooks[AnswerT],
-        store: TenantStores,
+        hooks: AttemptHooks[AnswerT],
+        *,
+        runner: AttemptRunner,
     ) -> None:
         self._connector = connector
-        self._question = question
+        self._query = query
         self._key = key
-        self._hooks = keeping
-        self._store = store
+        self._hooks = hooks
+        self._runner = runner
         self.has_started = False
         self.done: Paid[AnswerT] | None = None
 
@@ -399,39 +430,38 @@ class _Attempt(Generic[QueryT, AnswerT]):
         await self._prepare()
         self.has_started = True
         try:
-            done = await self._connector.ask(self._question, key=self._key)
+            done = await self._connector.ask(self._query, key=self._key)
         except ConfigError as error:
             raise _VendorDisabledError(str(error)) from error
         self.done = done
-        with suppress(StokerError):  # then it serves this time only; it is paid for in any case
-            await self._store.answers.save_answers(self._hooks.to_cached(done, self._key))
+        await self._runner.save_paid(self._hooks.to_cached(done, self._key))
         return done
 
     async def _prepare(self) -> None:
-        """Look once more whether it must be asked, at the last moment, and mark that it is."""
-        keeping = self._hooks
+        """Check at the last moment whether the query must still be asked, and mark it as asked."""
+        hooks = self._hooks
         try:
-            if keeping.is_obsolete is not None and await keeping.is_obsolete():
-                raise _ObsoleteError("nothing was asked: somebody else did meanwhile")
-            if keeping.to_marks is not None:
-                await self._store.answers.save_answers(keeping.to_marks(self._key))
+            if hooks.is_obsolete is not None and await hooks.is_obsolete():
+                raise _ObsoleteError("nothing was asked: another worker asked meanwhile")
+            if hooks.to_marks is not None:
+                await self._runner.save_marks(hooks.to_marks(self._key))
         except _ObsoleteError:
             raise
         except StokerError as error:
             raise TransientError(f"nothing was asked: {error}") from error
-        if not _is_owner(keeping):  # after everything that had to be waited for
+        if not _is_owner(hooks):  # after all waits
             raise TransientError(_NOT_OWNER)
 
 
 @asynccontextmanager
 async def _enter_while_owner(
-    passage: AbstractAsyncContextManager[ContextT], *, as_long_as_it_is: Callable[[], bool]
+    slot: AbstractAsyncContextManager[ContextT], *, is_owner: Callable[[], bool]
 ) -> AsyncIterator[ContextT]:
-    """Wait for a passage and go through it. Raises TransientError once it is not ours to wait."""
+    """Enter a slot. Raises TransientError once this process no longer owns the work."""
     async with AsyncExitStack() as stack:
-        entering = stack.enter_async_context(passage)
-        yield await run_while(as_long_as_it_is, entering, otherwise=TransientError(_NOT_OWNER))
+        entering = stack.enter_async_context(slot)
+        yield await run_while(is_owner, entering, otherwise=TransientError(_NOT_OWNER))
 
 
-def _is_owner(keeping: AttemptHooks[AnswerT]) -> bool:
-    return keeping.is_owner is None or keeping.is_owner()
+def _is_owner(hooks: AttemptHooks[AnswerT]) -> bool:
+    return hooks.is_owner is None or hooks.is_owner()

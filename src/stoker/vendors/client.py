@@ -1,7 +1,7 @@
-"""The one way to ask a vendor: a kept answer first, otherwise paid for, kept, and settled.
+"""Ask vendors: a cached answer first, otherwise reserve, call, cache and settle.
 
-A question about an account has one key for ever, so a crash, a retry or a rerun does not pay for
-its answer again while that is good. How attempts go is `attempting`'s business.
+A query about an account has one key for ever, so a crash, a retry or a rerun does not pay again
+while the cached answer is good. `attempts` runs the calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from stoker.vendors.model import CachedAnswer
 
 POLL_INTERVAL = timedelta(seconds=1)
 
-MAX_WAIT_FOR_OTHERS = timedelta(minutes=3)  # longer than the promises of a dead process live
+MAX_WAIT_FOR_OTHERS = timedelta(minutes=3)  # longer than the reservations of a dead process live
 
 CacheableT = TypeVar("CacheableT", bound=CacheableAnswer)
 
@@ -52,20 +52,20 @@ VendorQueryT = TypeVar("VendorQueryT", bound=VendorQuery[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult(Generic[CacheableT]):
-    """An answer: what it cost this time, or what it saved, because it was paid for before."""
+    """An answer with what it cost this time, or what the cache saved."""
 
     answer: CacheableT
     at: datetime  # when the vendor gave it
     cost: Mapping[str, int] = field(default_factory=dict)
     saved: Mapping[str, int] = field(default_factory=dict)
-    note: str = ""  # what is worth knowing about how it was got
+    note: str = ""  # what a reader should know about how it was obtained
 
 
 class VendorClient:
-    """One tenant's questions to vendors. `chance` is a number from 0 to 1, anew each time.
+    """Ask vendors for one tenant. `chance` returns a new number from 0 to 1 on each call.
 
-    `reset` says when its days begin. `rehearsing` says that vendors are make-believe, so that their
-    answers are kept apart.
+    `reset` says when the tenant's days begin. With `rehearsing` the vendors are the sandbox's, and
+    their answers are cached under other keys.
     """
 
     def __init__(
@@ -98,48 +98,48 @@ class VendorClient:
     async def ask(
         self,
         connector: Connector[VendorQueryT, CacheableT],
-        question: VendorQueryT,
+        query: VendorQueryT,
         *,
         account: str,
         run: str | None = None,
-        good_for: timedelta | None = None,
         ours: Callable[[], bool] | None = None,
     ) -> QueryResult[CacheableT] | Refusal | VendorFailure:
-        """Return the answer to a question about an account, kept or new; or why there is none.
+        """Return the answer to a query about an account, cached or new, or why there is none.
 
-        `ttl` shortens how long the answer is kept, never lengthens it. Whoever asks the same
-        meanwhile waits and gets the same answer, in this process and, while its promise stands,
-        in any other. Once it is no longer `is_owner` to ask, nothing is. Raises only what the store
-        raises when it cannot be read.
+        Callers that ask the same meanwhile wait for the same answer, in this process and, while the
+        reservation is open, in any other. Nothing is asked once `ours` says that this process no
+        longer owns the work. Raises only what the store raises when it cannot be read.
         """
-        key = self.build_key(connector.name, account=account, asked=question.as_json())
-        began_at = self.clock.elapsed()
+        key = self.build_key(connector.name, account=account, asked=query.as_json())
+        started_at = self.clock.elapsed()
 
-        async def answered_meanwhile() -> bool:
-            return await self._find_cached(key, question) is not None
+        async def is_cached() -> bool:
+            return await self._find_cached(key, query) is not None
 
         notes: list[str] = []
 
-        def asked_anew(hold: Reservation) -> None:
-            notes[:] = [f"asked anew, as nobody knows what became of {hold.key}: stoker holds"]
+        def note_retry(reservation: Reservation) -> None:
+            notes[:] = [
+                f"asked again, as the outcome of {reservation.key} is unknown: stoker holds"
+            ]
 
         async with self._lock_key(key):
             while True:
-                if (found := await self._find_cached(key, question)) is not None:
-                    return found
+                if (cached := await self._find_cached(key, query)) is not None:
+                    return cached
                 outcome = await self.attempts.run_attempts(
                     connector,
-                    question,
+                    query,
                     key=key,
                     account=account,
                     run=run,
-                    keeping=AttemptHooks(
-                        to_cached=lambda done, under: [
-                            self._to_cached(key, connector.name, done, under, good_for)
+                    hooks=AttemptHooks(
+                        to_cached=lambda done, reservation_key: [
+                            self._to_cached(key, connector.name, done, reservation_key)
                         ],
-                        is_obsolete=answered_meanwhile,
+                        is_obsolete=is_cached,
                         is_owner=ours,
-                        on_retry=asked_anew,
+                        on_retry=note_retry,
                     ),
                     despite_breakdowns=True,
                 )
@@ -152,55 +152,56 @@ class VendorClient:
                     )
                 if not isinstance(outcome, InProgressElsewhere):
                     return outcome
-                if self.clock.elapsed() - began_at > MAX_WAIT_FOR_OTHERS:
-                    because = "another process has been asking this for long; it is left to it"
-                    return VendorFailure(kind=FailureKind.LATER, reason=because)
+                if self.clock.elapsed() - started_at > MAX_WAIT_FOR_OTHERS:
+                    reason = "another process has been asking this for minutes; try again later"
+                    return VendorFailure(kind=FailureKind.LATER, reason=reason)
                 await self.clock.sleep(POLL_INTERVAL)
 
     def build_key(self, connector: str, *, account: str, asked: Json) -> str:
-        """Return what a question is known by, here and now."""
+        """Return the cache key of a query; sandbox answers have their own."""
         return build_cache_key(connector, account=account, asked=asked, rehearsed=self._is_sandbox)
 
     async def _find_cached(
-        self, key: str, question: VendorQuery[CacheableT]
+        self, key: str, query: VendorQuery[CacheableT]
     ) -> QueryResult[CacheableT] | None:
-        kept = (await self.store.answers.find_answers([key])).get(key)
-        if kept is None or kept.expires_at <= self.clock.now():
+        cached = (await self.attempts.find_answers([key])).get(key)
+        if cached is None or cached.expires_at <= self.clock.now():
             return None
         try:
-            record = decode_record(kept.answer)
-            answer = question.decode_answer(record.answer)
+            record = decode_record(cached.answer)
+            answer = query.decode_answer(record.answer)
         except PermanentError:
-            return None  # of an older version of ours, or damaged: as good as none
+            return None  # written by an older version, or damaged: ask again
         await self.attempts.settle_if_open(record)
-        return QueryResult(answer=answer, at=kept.at, saved=kept.cost)
+        return QueryResult(answer=answer, at=cached.at, saved=cached.cost)
 
     def _to_cached(
         self,
         key: str,
         connector: str,
         done: Paid[CacheableT],
-        under: str,
-        good_for: timedelta | None,
+        reservation_key: str,
     ) -> CachedAnswer:
-        now, worth = self.clock.now(), done.answer.ttl
-        record = AnswerRecord(reservation_key=under, cost=done.cost, answer=done.answer.as_json())
+        now = self.clock.now()
+        record = AnswerRecord(
+            reservation_key=reservation_key, cost=done.cost, answer=done.answer.as_json()
+        )
         return CachedAnswer(
             key=key,
             connector=connector,
             answer=record.as_json(),
             cost=done.cost,
             at=now,
-            expires_at=now + (worth if good_for is None else min(worth, good_for)),
+            expires_at=now + done.answer.ttl,
         )
 
     @asynccontextmanager
     async def _lock_key(self, key: str) -> AsyncIterator[None]:
-        """Let one caller of this process ask a question at a time."""
-        line = self._locks.setdefault(key, asyncio.Lock())
+        """Let one caller of this process ask a query at a time."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
         self._waiting[key] += 1
         try:
-            async with line:
+            async with lock:
                 yield
         finally:
             self._waiting[key] -= 1

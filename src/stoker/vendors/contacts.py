@@ -1,7 +1,7 @@
-"""Whom to write to at a company, and how large it is: what is asked, what comes back, its worth.
+"""People queries, reveal queries and their answers.
 
-First who there is, which names nobody's address; then the addresses of those worth their price.
-Both are answers of their own, because both are paid for. Who is asked is not known here.
+A people query lists who works at a company, without addresses; a reveal query buys the addresses of
+those worth their price. Both are paid for and cached apart.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SENIORITY_ORDER = (
     "manager",
 )
 
-_INVALID_CACHED_ANSWER = "what is kept here is no such answer; it is asked for anew"
+_INVALID_CACHED_ANSWER = "the cached answer has another form; it is asked for again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody at a company, as far as is told without being paid for."""
+    """A person at a company, as the vendor lists it before anything is bought."""
 
     id: str  # the vendor's
     name: str
@@ -50,17 +50,17 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Who there is at a company."""
+    """The people at a company."""
 
     people: tuple[Person, ...] = ()
 
     @property
     def ttl(self) -> timedelta:
-        """Nobody found is worth asking again sooner."""
+        """An empty list is asked for again sooner."""
         return CONTACTS_TTL if self.people else NO_CONTACTS_TTL
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the answer as it is cached."""
         return {
             "people": [
                 {
@@ -75,7 +75,7 @@ class People:
         }
 
     def choose_most_senior(self, most: int) -> tuple[Person, ...]:
-        """Return those whose addresses to pay for: known to have one, the most senior first."""
+        """Return the people whose addresses to buy: with an address, most senior first."""
         reachable = [person for person in self.people if person.has_email]
         return tuple(sorted(reachable, key=_get_seniority_rank)[:most])
 
@@ -94,12 +94,12 @@ class PeopleQuery:
             raise PermanentError(f"1 to {MAX_PEOPLE} people are found at a time, not {self.most}")
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {"people_at": self.domain, "titles": sorted(self.titles), "most": self.most}
 
-    def decode_answer(self, kept: Json) -> People:
-        """Return a kept answer."""
-        if not has_list(kept, "people"):
+    def decode_answer(self, cached: Json) -> People:
+        """Decode a cached answer."""
+        if not has_list(cached, "people"):
             raise PermanentError(_INVALID_CACHED_ANSWER)
         people = [
             Person(
@@ -109,25 +109,25 @@ class PeopleQuery:
                 seniority=get_line(row, "seniority"),
                 has_email=isinstance(row, dict) and row.get("has_email") is True,
             )
-            for row in get_list(kept, "people", most=MAX_PEOPLE)
+            for row in get_list(cached, "people", most=MAX_PEOPLE)
         ]
         return People(people=tuple(people))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealedEmails:
-    """Addresses by the vendor's id; and of whom nothing may or can be told, with its reason."""
+    """Addresses by the vendor's id of the person, and the reason for each one withheld."""
 
     emails: tuple[tuple[str, str], ...] = ()
     withheld: tuple[tuple[str, str], ...] = ()
 
     @property
     def ttl(self) -> timedelta:
-        """No address is worth asking again sooner."""
+        """An answer without addresses is asked for again sooner."""
         return CONTACTS_TTL if self.emails else NO_CONTACTS_TTL
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the answer as it is cached."""
         return {
             "emails": [list(pair) for pair in self.emails],
             "withheld": [list(pair) for pair in self.withheld],
@@ -145,16 +145,16 @@ class RevealQuery:
             raise PermanentError(f"1 to {MAX_PEOPLE} people are revealed at a time, each once")
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {"reveal": sorted(self.ids)}
 
-    def decode_answer(self, kept: Json) -> RevealedEmails:
-        """Return a kept answer."""
-        if not has_list(kept, "emails") or not has_list(kept, "withheld"):
+    def decode_answer(self, cached: Json) -> RevealedEmails:
+        """Decode a cached answer."""
+        if not has_list(cached, "emails") or not has_list(cached, "withheld"):
             raise PermanentError(_INVALID_CACHED_ANSWER)
         return RevealedEmails(
-            emails=tuple(_parse_pairs(get_list(kept, "emails", most=MAX_PEOPLE))),
-            withheld=tuple(_parse_pairs(get_list(kept, "withheld", most=MAX_PEOPLE))),
+            emails=tuple(_parse_pairs(get_list(cached, "emails", most=MAX_PEOPLE))),
+            withheld=tuple(_parse_pairs(get_list(cached, "withheld", most=MAX_PEOPLE))),
         )
 
 
@@ -209,22 +209,22 @@ class CompanyQuery:
         """Return what is asked."""
         return {"company_at": self.domain}
 
-    def decode_answer(self, kept: Json) -> CompanyFacts:
+    def decode_answer(self, cached: Json) -> CompanyFacts:
         """Return a kept answer."""
-        if not isinstance(kept, dict) or "employees" not in kept:
+        if not isinstance(cached, dict) or "employees" not in cached:
             raise PermanentError(_INVALID_CACHED_ANSWER)
         return CompanyFacts(
-            employees=parse_staff_count(get_count(kept, "employees")),
-            employees_low=parse_staff_count(get_count(kept, "low")),
-            employees_high=parse_staff_count(get_count(kept, "high")),
-            founded=get_count(kept, "founded"),
+            employees=parse_staff_count(get_count(cached, "employees")),
+            employees_low=parse_staff_count(get_count(cached, "low")),
+            employees_high=parse_staff_count(get_count(cached, "high")),
+            founded=get_count(cached, "founded"),
         )
 
 
 def build_contacts(
     people: Iterable[Person], revealed: RevealedEmails, *, source: str
 ) -> list[Contact]:
-    """Return the people whose addresses were told, as contacts."""
+    """Return the people whose addresses were revealed, as contacts."""
     emails = dict(revealed.emails)
     return [
         Contact(
@@ -251,12 +251,12 @@ def _check_domain(domain: str) -> None:
 
 
 def _get_seniority_rank(person: Person) -> tuple[int, str]:
-    said = f"{person.seniority} {person.title}".casefold()
-    place = next(
-        (place for place, word in enumerate(_SENIORITY_ORDER) if word in said),
+    text = f"{person.seniority} {person.title}".casefold()
+    rank = next(
+        (rank for rank, word in enumerate(_SENIORITY_ORDER) if word in text),
         len(_SENIORITY_ORDER),
     )
-    return place, person.id
+    return rank, person.id
 
 
 def _parse_pairs(rows: Iterable[Json]) -> Iterable[tuple[str, str]]:

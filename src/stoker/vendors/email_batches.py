@@ -1,10 +1,10 @@
-"""Addresses of many companies verified together: one call for up to a hundred of them.
+"""Verify the e-mail addresses of many companies together: one call for up to a hundred.
 
-A batch stands in line for its turn at the vendor when it is full, when it has waited long enough,
-or when nobody else can come. Until the turn is there it stays open: whoever comes meanwhile goes
-along, instead of standing in line behind it. Then it is closed, promised and sent. Each address has
-an answer of its own, kept by itself. A mark is kept before a batch is sent: a batch whose answer
-was lost is not paid for again because its addresses meet in another one.
+A batch queues at the vendor when it is full, when it has waited long enough, or when no more
+addresses can come. It stays open until its turn, so later addresses join it instead of queueing
+behind it. Then it is sealed, reserved and sent. Each address has its own cached answer. A mark per
+address is cached before the call: a batch whose answer was lost is not paid for again because its
+addresses meet in another batch.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ MARK_TTL = timedelta(days=400)
 VerificationOutcome = QueryResult[EmailVerdict] | Refusal | VendorFailure
 
 PendingVerdict = asyncio.Future[VerificationOutcome]
-"""What will be said of one address; whoever wants to know it meanwhile waits for the same."""
+"""The verdict on one address; all callers that want it wait for the same future."""
 
 
 class EmailBatcher:
-    """One tenant's addresses, verified in one run. Open it with `async with`.
+    """Verify one tenant's addresses in one run. Open it with `async with`.
 
-    Of one tenant's runs one is going at a time, so nobody else asks about its addresses.
+    A tenant has one run at a time, so no other process asks about its addresses.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EmailBatcher:
         self._pending: dict[str, PendingVerdict] = {}  # looked up, gathered, or on their way
         self._gathered: list[str] = []
         self._tasks: dict[int, asyncio.Task[dict[str, VerificationOutcome]]] = {}
-        self._open: set[int] = set()  # batches that stand in line
+        self._open: set[int] = set()  # batches that are queued
         self._numbers = count(1)
         self._timer: asyncio.Task[None] | None = None
         self._producers = 0
@@ -78,9 +78,9 @@ class EmailBatcher:
 
     @contextmanager
     def producing(self) -> Iterator[None]:
-        """Say that whoever is inside may still bring addresses.
+        """Say that the code inside may still bring addresses.
 
-        While everybody inside waits for a verdict, nobody else can come, and the batch goes.
+        While all producers wait for a verdict, no more addresses can come, and the batch is sent.
         """
         self._producers += 1
         try:
@@ -90,22 +90,24 @@ class EmailBatcher:
             self._queue_if_ready()
 
     async def verify(self, emails: Sequence[str]) -> dict[str, VerificationOutcome]:
-        """Return what is said of addresses, as they were given; each is asked about once."""
+        """Return the outcome for each address; each is asked about once."""
         plain = normalize_emails(emails)
         wanted = {email: self._pending.get(email) for email in plain.values()}
-        ours = {email: self._add_pending(email) for email, claim in wanted.items() if claim is None}
-        told = {**{email: claim for email, claim in wanted.items() if claim}, **ours}
-        if ours:
-            await self._look_up(ours)
+        new = {
+            email: self._add_pending(email) for email, future in wanted.items() if future is None
+        }
+        futures = {**{email: future for email, future in wanted.items() if future}, **new}
+        if new:
+            await self._look_up(new)
         self._waiting += 1
         try:
             self._queue_if_ready()
-            # Shielded: one company that gives up must not take the others' verdict along.
-            found = {email: await asyncio.shield(claim) for email, claim in told.items()}
+            # Shielded: cancelling one company must not cancel the others' verdict.
+            outcomes = {email: await asyncio.shield(future) for email, future in futures.items()}
         finally:
             self._waiting -= 1
         no_address = VendorFailure(kind=FailureKind.NEVER, reason="this is no email address")
-        return {email: found[plain[email]] if email in plain else no_address for email in emails}
+        return {email: outcomes[plain[email]] if email in plain else no_address for email in emails}
 
     async def __aenter__(self) -> EmailBatcher:
         return self
@@ -119,79 +121,82 @@ class EmailBatcher:
         if self._timer is not None:
             self._timer.cancel()
         gathered, self._gathered = self._gathered, []
-        for email in gathered:  # whoever wanted to know has left
+        for email in gathered:  # its caller has left
             self._resolve(email, _build_retry_failure("the run ended before it was verified"))
-        for number in self._open:  # nothing is in it, and nothing was promised for it
+        for number in self._open:  # it is empty, and nothing was reserved for it
             self._tasks[number].cancel()
-        if isinstance(error, asyncio.CancelledError):  # time to come to an end was given before
+        if isinstance(error, asyncio.CancelledError):  # the run had its grace period
             for task in self._tasks.values():
                 task.cancel()
-        # Whoever cancels this meanwhile cancels them too, and none is left behind.
+        # Cancelling this wait cancels the tasks too, so none is left behind.
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _find_known(self, emails: list[str]) -> dict[str, VerificationOutcome]:
-        """Return what was said before and is still good, and what may have been paid for."""
+        """Return the outcomes that are cached, and of addresses that may have been paid for."""
         keys = {self._build_key(email): email for email in emails}
-        kept = await self._client.store.answers.find_answers(list(keys)) if keys else {}
+        cached_by_key = await self._client.attempts.find_answers(list(keys)) if keys else {}
         known: dict[str, VerificationOutcome] = {}
-        repaired: set[str] = set()
-        for key, found in kept.items():
+        settled: set[str] = set()
+        for key, cached in cached_by_key.items():
             try:
-                record = decode_record(found.answer)
+                record = decode_record(cached.answer)
                 if record.answer is None:
                     if (unknown := await self._find_lost(record)) is not None:
                         known[keys[key]] = unknown
                     continue
-                verified = EmailQuery(email=keys[key]).decode_answer(record.answer)
+                verdict = EmailQuery(email=keys[key]).decode_answer(record.answer)
             except PermanentError:
-                continue  # no answer of ours; asked anew
-            if record.reservation_key not in repaired:
-                repaired.add(record.reservation_key)
+                continue  # not an answer; asked again
+            if record.reservation_key not in settled:
+                settled.add(record.reservation_key)
                 await self._client.attempts.settle_if_open(record)
-            if found.expires_at > self._client.clock.now():
-                known[keys[key]] = QueryResult(answer=verified, at=found.at, saved=found.cost)
+            if cached.expires_at > self._client.clock.now():
+                known[keys[key]] = QueryResult(answer=verdict, at=cached.at, saved=cached.cost)
         return known
 
     async def _find_lost(self, record: AnswerRecord) -> VendorFailure | None:
         attempts = self._client.attempts
-        hold = await attempts.find_reservation(record.reservation_key)
-        if hold is None or hold.status not in OPEN_STATUSES:
-            return None  # known to have come to nothing, or its answer is lost for good
-        if hold.status is ReservationStatus.UNCERTAIN:
+        reservation = await attempts.find_reservation(record.reservation_key)
+        if reservation is None or reservation.status not in OPEN_STATUSES:
+            return None  # released, or its answer is lost for good
+        if reservation.status is ReservationStatus.UNCERTAIN:
             return (
-                attempts.build_unknown_failure(hold) if attempts.blocks_new_attempt(hold) else None
+                attempts.build_unknown_failure(reservation)
+                if attempts.blocks_new_attempt(reservation)
+                else None
             )
-        because = f"it may have been verified and paid for already: {hold.reason or hold.status}"
-        return VendorFailure(kind=FailureKind.UNKNOWN, reason=because)
+        status = reservation.reason or reservation.status
+        reason = f"it may have been verified and paid for already: {status}"
+        return VendorFailure(kind=FailureKind.UNKNOWN, reason=reason)
 
     def _add_pending(self, email: str) -> PendingVerdict:
-        # Before anybody waits for anything, so that whoever else wants it finds this.
+        # Before any await, so that the next caller finds this future.
         self._pending[email] = asyncio.get_running_loop().create_future()
         return self._pending[email]
 
     def _resolve(self, email: str, outcome: VerificationOutcome) -> None:
-        claim = self._pending.pop(email)
-        if not claim.done():
-            claim.set_result(outcome)
+        future = self._pending.pop(email)
+        if not future.done():
+            future.set_result(outcome)
 
-    async def _look_up(self, ours: Mapping[str, PendingVerdict]) -> None:
-        """Tell what is known of addresses; gather the others."""
+    async def _look_up(self, new: Mapping[str, PendingVerdict]) -> None:
+        """Resolve the addresses whose outcome is cached; gather the others for a batch."""
         known: dict[str, VerificationOutcome] = dict.fromkeys(
-            ours, _build_retry_failure("whoever asked gave up")
+            new, _build_retry_failure("its caller was cancelled")
         )
         try:
-            known = await self._find_known(sorted(ours))
+            known = await self._find_known(sorted(new))
         except StokerError as error:
-            known = dict.fromkeys(ours, _build_retry_failure(str(error)))
+            known = dict.fromkeys(new, _build_retry_failure(str(error)))
         finally:
-            for email in ours:
+            for email in new:
                 if email in known:
                     self._resolve(email, known[email])
                 else:
                     self._gathered.append(email)
 
     def _queue_if_ready(self) -> None:
-        """Put a batch in line if one should be, or see to it that nobody waits for ever."""
+        """Queue a batch if one is due, and start the timer for a partial one."""
         while self._unqueued_count >= self._most:
             self._queue_batch()
         if self._unqueued_count > 0 and 0 < self._producers <= self._waiting:
@@ -201,7 +206,7 @@ class EmailBatcher:
 
     @property
     def _unqueued_count(self) -> int:
-        """How many addresses find no room in the batches that stand in line."""
+        """How many addresses find no room in the queued batches."""
         return len(self._gathered) - self._most * len(self._open)
 
     async def _queue_after_wait(self) -> None:
@@ -213,7 +218,7 @@ class EmailBatcher:
     def _queue_batch(self) -> None:
         number, batch = next(self._numbers), list[str]()
 
-        def tell(task: asyncio.Task[dict[str, VerificationOutcome]]) -> None:
+        def resolve_all(task: asyncio.Task[dict[str, VerificationOutcome]]) -> None:
             del self._tasks[number]
             self._open.discard(number)
             for email in batch:
@@ -228,37 +233,37 @@ class EmailBatcher:
 
         self._open.add(number)
         self._tasks[number] = asyncio.create_task(self._run_batch(number, batch))
-        self._tasks[number].add_done_callback(tell)
+        self._tasks[number].add_done_callback(resolve_all)
 
     async def _run_batch(self, number: int, batch: list[str]) -> dict[str, VerificationOutcome]:
-        """Fill a batch when its turn has come, and verify it."""
+        """Wait for the head of the queue, fill the batch, and verify it."""
         async with AsyncExitStack() as stack:
-            front: QueueHead | None = None
+            queue_head: QueueHead | None = None
             try:
-                turn = self._client.attempts.acquire_head(self._connector.name, ours=self._is_owner)
-                front = await stack.enter_async_context(turn)
+                head = self._client.attempts.acquire_head(self._connector.name, ours=self._is_owner)
+                queue_head = await stack.enter_async_context(head)
             except StokerError:
-                pass  # whoever asks without a turn meets the same, and tells what it means
+                pass  # asking without the head fails the same way, and reports it
             finally:
-                # Whatever became of the turn: nobody waits for a batch that does not go.
+                # In every case: no address waits for a batch that is not sent.
                 batch += self._seal_batch(number)
-            return await self._verify_batch(batch, front) if batch else {}
+            return await self._verify_batch(batch, queue_head) if batch else {}
 
     def _seal_batch(self, number: int) -> list[str]:
-        """Return what a batch holds from now on; who finds no room in it goes on waiting."""
+        """Return the addresses of a batch; those that do not fit wait for the next."""
         batch, self._gathered = self._gathered[: self._most], self._gathered[self._most :]
         self._open.discard(number)
         if not self._gathered and self._timer is not None:
-            self._timer.cancel()  # it ran for those who have gone
+            self._timer.cancel()  # it ran for the addresses of this batch
             self._timer = None
         return batch
 
     async def _verify_batch(
-        self, emails: list[str], front: QueueHead | None
+        self, emails: list[str], queue_head: QueueHead | None
     ) -> dict[str, VerificationOutcome]:
         batch = EmailBatch(emails=tuple(emails))
 
-        async def known_meanwhile() -> bool:
+        async def is_any_known() -> bool:
             return bool(await self._find_known(emails))
 
         outcome = await self._client.attempts.run_attempts(
@@ -267,13 +272,15 @@ class EmailBatcher:
             key=self._client.build_key(self._connector.name, account="", asked=batch.as_json()),
             account="",
             run=self._run,
-            keeping=AttemptHooks(
+            hooks=AttemptHooks(
                 to_cached=self._to_cached_answers,
-                to_marks=lambda under: [self._build_mark(email, under) for email in emails],
-                is_obsolete=known_meanwhile,
+                to_marks=lambda reservation_key: [
+                    self._build_mark(email, reservation_key) for email in emails
+                ],
+                is_obsolete=is_any_known,
                 is_owner=self._is_owner,
             ),
-            front=front,
+            front=queue_head,
             weight=1,
         )
         if isinstance(outcome, Paid):
@@ -282,7 +289,7 @@ class EmailBatcher:
             known = await self._find_known(emails)
             others = [email for email in emails if email not in known]
             if known and others:
-                return {**known, **await self._verify_batch(others, front)}
+                return {**known, **await self._verify_batch(others, queue_head)}
             return (
                 dict.fromkeys(
                     emails, _build_retry_failure("another process verifies these addresses")
@@ -291,47 +298,51 @@ class EmailBatcher:
             )
         room = outcome.limit - outcome.used if isinstance(outcome, Refusal) else 0
         if 0 < room < len(emails):
-            fits = await self._verify_batch(emails[:room], front)
+            fits = await self._verify_batch(emails[:room], queue_head)
             return {**fits, **dict.fromkeys(emails[room:], outcome)}
         return dict.fromkeys(emails, outcome)
 
     def _to_outcomes(
         self, emails: list[str], done: Paid[BatchVerdicts]
     ) -> dict[str, VerificationOutcome]:
-        now, said = self._client.clock.now(), done.answer
+        now, verdicts = self._client.clock.now(), done.answer
         return {
             email: QueryResult(
-                answer=said.verified[email], at=now, cost=_compute_share(said.verified[email])
+                answer=verdicts.verified[email],
+                at=now,
+                cost=_compute_share(verdicts.verified[email]),
             )
-            if email in said.verified
+            if email in verdicts.verified
             else _build_retry_failure(
-                said.unanswered.get(email, "the verifier said nothing about it")
+                verdicts.unanswered.get(email, "the vendor returned no verdict on it")
             )
             for email in emails
         }
 
-    def _to_cached_answers(self, done: Paid[BatchVerdicts], under: str) -> list[CachedAnswer]:
+    def _to_cached_answers(
+        self, done: Paid[BatchVerdicts], reservation_key: str
+    ) -> list[CachedAnswer]:
         now = self._client.clock.now()
         return [
             CachedAnswer(
                 key=self._build_key(email),
                 connector=self._connector.name,
                 answer=AnswerRecord(
-                    reservation_key=under, cost=done.cost, answer=verified.as_json()
+                    reservation_key=reservation_key, cost=done.cost, answer=verdict.as_json()
                 ).as_json(),
-                cost=_compute_share(verified),
+                cost=_compute_share(verdict),
                 at=now,
-                expires_at=now + verified.ttl,
+                expires_at=now + verdict.ttl,
             )
-            for email, verified in done.answer.verified.items()
+            for email, verdict in done.answer.verified.items()
         ]
 
-    def _build_mark(self, email: str, under: str) -> CachedAnswer:
+    def _build_mark(self, email: str, reservation_key: str) -> CachedAnswer:
         now = self._client.clock.now()
         return CachedAnswer(
             key=self._build_key(email),
             connector=self._connector.name,
-            answer=AnswerRecord(reservation_key=under).as_json(),
+            answer=AnswerRecord(reservation_key=reservation_key).as_json(),
             cost={},
             at=now,
             expires_at=now + MARK_TTL,
@@ -342,10 +353,10 @@ class EmailBatcher:
         return self._client.build_key(self._connector.name, account="", asked=asked)
 
 
-def _compute_share(verified: EmailVerdict) -> dict[str, int]:
-    """Return what one address of a batch came to."""
-    return {"calls": 1, "credits": 0 if verified.verdict is EmailStatus.UNKNOWN else 1}
+def _compute_share(verdict: EmailVerdict) -> dict[str, int]:
+    """Return what one address of a batch cost."""
+    return {"calls": 1, "credits": 0 if verdict.verdict is EmailStatus.UNKNOWN else 1}
 
 
-def _build_retry_failure(because: str) -> VendorFailure:
-    return VendorFailure(kind=FailureKind.LATER, reason=because)
+def _build_retry_failure(reason: str) -> VendorFailure:
+    return VendorFailure(kind=FailureKind.LATER, reason=reason)

@@ -1,7 +1,6 @@
-"""Whether an email address can be written to: what is asked, what a verifier's word is worth.
+"""E-mail queries, batches and verdicts, and how long a verdict is good.
 
-An address is looked at in the form it is kept in: trimmed, in small letters. Who is asked, in
-which batches, is not known here.
+An address is verified in its normal form: trimmed, in small letters.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ VERDICTS: Mapping[str, EmailStatus] = {
     "abuse": EmailStatus.RISKY,
     "do_not_mail": EmailStatus.RISKY,
 }
-"""What a verifier's statuses mean; one that is new to us says nothing."""
+"""What the vendor's statuses mean; one that is not listed means unknown."""
 
 VERDICT_TTL: Mapping[EmailStatus, timedelta] = {
     EmailStatus.VALID: timedelta(days=90),
@@ -41,25 +40,25 @@ VERDICT_TTL: Mapping[EmailStatus, timedelta] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailVerdict:
-    """What a verifier said of one address."""
+    """The verdict on one address."""
 
     email: str
     verdict: EmailStatus
-    reason: str = ""  # the verifier's closer reason, in its own words
+    reason: str = ""  # the vendor's own sub-status
 
     @property
     def ttl(self) -> timedelta:
-        """Mailboxes come and go slowly; what nobody could tell may be told tomorrow."""
+        """Mailboxes change slowly; an unknown one is asked about again soon."""
         return VERDICT_TTL[self.verdict]
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the verdict as it is cached."""
         return {"email": self.email, "verdict": self.verdict.value, "because": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchVerdicts:
-    """What a verifier said of the addresses of one batch, and of which it said nothing."""
+    """The verdicts on one batch, and the addresses without one."""
 
     verified: Mapping[str, EmailVerdict]
     unanswered: Mapping[str, str] = field(default_factory=dict)  # and why
@@ -67,27 +66,30 @@ class BatchVerdicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmailQuery:
-    """One address whose verdict somebody wants to know."""
+    """One address to be verified."""
 
     email: str
 
     def __post_init__(self) -> None:
         if self.email != normalize_email(self.email):
-            raise PermanentError("an address is verified in small letters; see plain_address")
+            raise PermanentError("an address is verified in small letters; see normalize_email")
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {"email": self.email}
 
-    def decode_answer(self, kept: Json) -> EmailVerdict:
-        """Return a kept answer."""
-        said = get_line(kept, "verdict")
-        if said not in {verdict.value for verdict in EmailStatus} or said == EmailStatus.UNVERIFIED:
-            raise PermanentError("what is kept here is no verdict; it is asked for anew")
+    def decode_answer(self, cached: Json) -> EmailVerdict:
+        """Decode a cached answer."""
+        status = get_line(cached, "verdict")
+        if (
+            status not in {verdict.value for verdict in EmailStatus}
+            or status == EmailStatus.UNVERIFIED
+        ):
+            raise PermanentError("the cached answer is no verdict; it is asked for again")
         return EmailVerdict(
             email=self.email,
-            verdict=EmailStatus(said),
-            reason=get_line(kept, "because", longest=100),
+            verdict=EmailStatus(status),
+            reason=get_line(cached, "because", longest=100),
         )
 
 
@@ -104,16 +106,16 @@ class EmailBatch:
             EmailQuery(email=email)
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {"emails": sorted(self.emails)}
 
 
 def normalize_emails(texts: Iterable[str]) -> dict[str, str]:
-    """Return which texts are addresses, each with the form it is kept in."""
-    found = {}
+    """Return the texts that are addresses, each with its normal form."""
+    emails = {}
     for text in texts:
         try:
-            found[text] = normalize_email(text)
+            emails[text] = normalize_email(text)
         except PermanentError:
             continue
-    return found
+    return emails

@@ -1,15 +1,9 @@
-"""What may be believed of what a model claims to have read: only what the pages really say.
+"""Ask a model for facts in a company's pages, and accept only what the pages bear out.
 
-A claim is a field, a value, and the words it was read in. The words must stand in one page, the
-value in those words, and it must have the form of its field; anything else is dropped with a
-reason. So a model that obeys a page, or makes things up, changes nothing. How a model is asked is
-not known here.
-
-What a model is asked about a company's pages, and what is made of its answer.
-
-The pages' words go into a block whose mark does not occur in them; the model gets no tools, no
-keys and nothing of anybody else's. Its answer is claims, and `claims` judges them. Which vendor's
-model that is, and what it costs, is not known here.
+A claim is a field, a value and its evidence. The evidence must stand in one page, the value in the
+evidence, and the value must have its field's form; other claims are rejected with a reason. So a
+model that obeys a page, or invents, changes nothing. The pages go into a block whose delimiter does
+not occur in them; the model gets no tools.
 """
 
 from __future__ import annotations
@@ -47,11 +41,9 @@ from stoker.vendors.extraction import ExtractionQuery
 
 CLAIM_CONFIDENCE = 0.6
 
-FOREIGN_EMAIL_CONFIDENCE = (
-    0.35  # an address elsewhere: perhaps a founder's, perhaps a web designer's
-)
+FOREIGN_EMAIL_CONFIDENCE = 0.35  # an address elsewhere: a founder's, or a web designer's
 
-SECOND_HAND_FACTOR = 0.6  # how much is left of our trust when another site speaks of the company
+SECOND_HAND_FACTOR = 0.6  # confidence of what another site says of the company
 
 MAX_PER_FIELD = 10
 
@@ -76,7 +68,7 @@ _FIELDS_WITH_URLS = frozenset(
 
 
 class ClaimChecker:
-    """A judge of claims about one question's pages."""
+    """Check a model's claims against the pages of one query."""
 
     def __init__(self, question: ExtractionQuery) -> None:
         self._domain = question.domain
@@ -84,15 +76,15 @@ class ClaimChecker:
         self._accepted: Counter[FactField] = Counter()
 
     def check_claim(self, field: str, value: str, evidence: str) -> Fact | RejectedFact:
-        """Return the claim as a finding, or why it is none. Never raises."""
+        """Return the claim as a fact, or as rejected with the reason. Never raises."""
         try:
             kind = FactField(field)
         except ValueError:
             return _reject_claim(field, value, "there is no such field")
         value = " ".join(strip_invisible(clean_text(value[:5_000])).split())
         evidence = " ".join(strip_invisible(clean_text(evidence[:5_000])).split())
-        if because := _find_bounds_error(kind, value):
-            return _reject_claim(kind, value, because)
+        if error := _find_bounds_error(kind, value):
+            return _reject_claim(kind, value, error)
         page = self._find_page(evidence)
         if page is None:
             return _reject_claim(kind, value, "its evidence does not stand in the pages")
@@ -135,7 +127,7 @@ class ClaimChecker:
         )
 
     def is_own_host(self, host: str) -> bool:
-        """Say whether a host is the company's own."""
+        """Return whether a host is the company's own."""
         return f".{host.lower()}".endswith(f".{self._domain}")
 
     def parse_text(self, value: str, evidence: str, _: Excerpt) -> str | None:
@@ -170,10 +162,10 @@ class ClaimChecker:
             return None
         digits = number.removeprefix("+")
         # With its country's code, of one to three digits, or without.
-        said = any(
+        is_stated = any(
             contains_number(evidence, digits[code:]) for code in range(4) if digits[code + 6 :]
         )
-        return number if said else None
+        return number if is_stated else None
 
     def parse_postal_code(self, value: str, evidence: str, _: Excerpt) -> str | None:
         code = parse_postal_code(value)
@@ -187,8 +179,8 @@ class ClaimChecker:
         employees = parse_employee_range(value)
         if employees is None:
             return None
-        said = all(contains_number(evidence, number) for number in employees.split("-"))
-        return employees if said else None
+        is_stated = all(contains_number(evidence, number) for number in employees.split("-"))
+        return employees if is_stated else None
 
     def parse_social(self, value: str, evidence: str, _: Excerpt) -> str | None:
         return parse_social_page(value) if _is_in_evidence(value, evidence) else None
@@ -239,15 +231,15 @@ def _find_bounds_error(field: FactField, value: str) -> str:
     return ""
 
 
-def _reject_claim(field: str, value: str, because: str) -> RejectedFact:
-    return RejectedFact(field=clean_text(str(field))[:40], value=value[:200], reason=because)
+def _reject_claim(field: str, value: str, reason: str) -> RejectedFact:
+    return RejectedFact(field=clean_text(str(field))[:40], value=value[:200], reason=reason)
 
 
 MAX_CLAIMS = 150
 
 MAX_ANSWER_LENGTH = 400_000  # characters
 
-_MAX_CUTS = 8  # claims given up at the end of an answer that was cut
+_MAX_CUTS = 8  # incomplete claims dropped at the end of an answer that was cut
 
 _DOMAIN = re.compile(r"[a-z0-9.-]{1,253}")
 
@@ -287,14 +279,14 @@ SCHEMA_NAME = "company_facts"
 
 @dataclass(frozen=True, slots=True)
 class ExtractionPrompt:
-    """What a model reads: our words, and a block of other people's."""
+    """What a model reads: our instructions, and a block of strangers' text."""
 
     instructions: str
     data: str
 
 
 def build_extraction_prompt(question: ExtractionQuery) -> ExtractionPrompt:
-    """Return what a model is asked. The same question gives the same words."""
+    """Return what the model reads; equal queries give equal prompts."""
     text = "\n".join(
         strip_invisible(f"[{excerpt.kind}] {excerpt.url}\n{excerpt.text}")
         for excerpt in question.excerpts
@@ -306,13 +298,13 @@ def build_extraction_prompt(question: ExtractionQuery) -> ExtractionPrompt:
 
 
 def find_unused_delimiter(text: str, marks: Iterable[str]) -> str:
-    """Return the first mark that does not occur in a text, so that no text ends its own block."""
+    """Return the first delimiter that a text does not contain, so no text ends its own block."""
     small = text.lower()
     return next(mark for mark in marks if mark.lower() not in small)
 
 
 def _generate_delimiters(text: str) -> Iterator[str]:
-    """Return marks nobody can know before the text is finished, one after the other."""
+    """Yield delimiters that depend on the whole text, so that no author can know them."""
     for tries in count():
         digest = sha256(f"{tries}|{text}".encode("utf-8", "replace")).hexdigest()
         yield f"mark {digest[:8]} {digest[8:16]}"
@@ -321,23 +313,23 @@ def _generate_delimiters(text: str) -> Iterator[str]:
 def parse_model_answer(
     text: str, question: ExtractionQuery, *, cut: bool = False
 ) -> ExtractedFacts:
-    """Return what may be believed of a model's answer. Never raises.
+    """Return the facts of a model's answer that its pages bear out. Never raises.
 
     Of an answer that was cut off, the claims before the cut count, and a note says so.
     """
     data, note = _parse_json(text[:MAX_ANSWER_LENGTH], cut=cut)
     if not has_list(data, "findings"):
         return ExtractedFacts(facts=(), note=note or "the model's answer is not what was asked for")
-    findings: dict[tuple[FactField, str], Fact] = {}
-    dropped: list[RejectedFact] = []
-    judge = ClaimChecker(question)
+    facts: dict[tuple[FactField, str], Fact] = {}
+    rejected: list[RejectedFact] = []
+    checker = ClaimChecker(question)
     for field, value, evidence in _iterate_claims(data):
-        judged = judge.check_claim(field, value, evidence)
-        if isinstance(judged, RejectedFact):
-            dropped.append(judged)
+        checked = checker.check_claim(field, value, evidence)
+        if isinstance(checked, RejectedFact):
+            rejected.append(checked)
         else:
-            findings.setdefault((judged.field, judged.value), judged)
-    return ExtractedFacts(facts=tuple(findings.values()), rejected=tuple(dropped), note=note)
+            facts.setdefault((checked.field, checked.value), checked)
+    return ExtractedFacts(facts=tuple(facts.values()), rejected=tuple(rejected), note=note)
 
 
 def _iterate_claims(data: Json) -> Iterator[tuple[str, str, str]]:
@@ -362,7 +354,7 @@ def _parse_json(text: str, *, cut: bool) -> tuple[Json, str]:
 
 
 def _parse_truncated(text: str) -> Json:
-    """Return the claims that were whole when an answer stopped, or None when none were."""
+    """Return the claims that were complete when an answer stopped, or None."""
     end = len(text)
     for _ in range(_MAX_CUTS):
         end = text.rfind("}", 0, end)
@@ -376,5 +368,5 @@ def _parse_truncated(text: str) -> Json:
 
 
 def _to_utf8_text(text: str) -> str:
-    """Return a text of any length that can be written as UTF-8."""
+    """Return a text that can be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
-"""Lusha (V3): who works at a company, their work addresses, and how many they are.
+"""Lusha (V3): who works at a company, and their work addresses.
 
-Three needs, one account. It tells what it charged; only addresses are revealed, never phones, and
-nobody else's data is bought in, so that a price can be known before.
+Its answers say what was charged. Only e-mail addresses are revealed, never phones, and no third
+party's data is bought, so that a price is known before.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ QUOTA_WINDOWS: Mapping[str, timedelta] = {
     "hourly": MAX_WAIT,
     "minute": timedelta(minutes=1),
 }
-"""How long a used-up window lasts, longest first; its headers do not say when it began."""
+"""How long a used-up window lasts, longest first; the headers do not say when it began."""
 
 
 def build_lusha_api(
     http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
 ) -> VendorApi:
-    """Return Lusha's API, asked with this key. Raises ConfigError for a key that is none."""
+    """Return Lusha's API with this key. Raises ConfigError for an unusable key."""
     return VendorApi(
         http,
         name=NAME,
@@ -92,7 +92,7 @@ def build_lusha_api(
 
 
 class LushaPeople:
-    """Finds people at a company. Shows nothing personal, and costs little."""
+    """List people at a company. Reveals nothing personal, and costs little."""
 
     name = NAME
 
@@ -133,7 +133,7 @@ class LushaPeople:
 
 
 class LushaReveal:
-    """Reveals the work addresses of people found before."""
+    """Reveal the work addresses of people found before."""
 
     name = NAME
 
@@ -144,8 +144,8 @@ class LushaReveal:
         return {"calls": 1, "credits": len(question.ids)}
 
     async def ask(self, question: RevealQuery, *, key: str) -> Paid[RevealedEmails]:
-        # Without these two words it would also reveal phones at five times the price, and buy
-        # from others at whatever they want.
+        # Without these two options it would also reveal phones at five times the price, and buy
+        # from third parties at their price.
         body: Json = {"ids": list(question.ids), "reveal": ["emails"], "waterfallEnabled": False}
         data, left = await _post_query(self._vendor, "/v3/contacts/enrich", body)
         emails: dict[str, str] = {}
@@ -157,8 +157,8 @@ class LushaReveal:
             if address := _parse_email(item):
                 emails.setdefault(id_, address)
             else:
-                said = get_line(get_object(item, "error"), "code", longest=60)
-                withheld.setdefault(id_, said or "NO_EMAIL")
+                code = get_line(get_object(item, "error"), "code", longest=60)
+                withheld.setdefault(id_, code or "NO_EMAIL")
         return Paid(
             answer=RevealedEmails(emails=tuple(emails.items()), withheld=tuple(withheld.items())),
             cost=_compute_cost(data, promised=self.price(question)["credits"]),
@@ -202,25 +202,25 @@ class LushaCompanies:
 
 
 async def _post_query(vendor: VendorApi, path: str, body: Json) -> tuple[Json, Quota | None]:
-    answered = await vendor.post(path, body)
-    if not has_list(answered.data, "results"):
+    response = await vendor.post(path, body)
+    if not has_list(response.data, "results"):
         raise UncertainError(f"{NAME} answered without results; it may have been charged")
-    return answered.data, _parse_quota(answered.headers)
+    return response.data, _parse_quota(response.headers)
 
 
 def _parse_quota(headers: Mapping[str, str]) -> Quota | None:
-    """Read what is left from the headers, where it is little.
+    """Return what is left according to the headers, where it is little.
 
-    When a window began they do not say, so what is left of a minute has to last for a minute. Of
+    They do not say when a window began, so what is left of a minute has to last for a minute. Of
     longer windows only the end counts: what is left of a day is for tonight.
     """
-    told = []
+    quotas = []
     for window, length in QUOTA_WINDOWS.items():
         left = headers.get(f"x-{window}-requests-left", "")
         limit = headers.get(f"x-rate-limit-{window}", "")
         if left.strip() == "0" or (window == "minute" and is_scarce(left, limit=limit)):
-            told.append(parse_quota(left, lasts=length))
-    return choose_tightest_quota(told)
+            quotas.append(parse_quota(left, lasts=length))
+    return choose_tightest_quota(quotas)
 
 
 def _parse_person(item: Json) -> Person | None:
@@ -248,17 +248,17 @@ def _parse_email(item: Json) -> str:
 
 
 def _compute_cost(data: Json, *, promised: int) -> Mapping[str, int]:
-    told = get_count(get_object(data, "billing"), "creditsCharged")
-    return compute_billed_cost(NAME, told, promised=promised)
+    charged = get_count(get_object(data, "billing"), "creditsCharged")
+    return compute_billed_cost(NAME, charged, promised=promised)
 
 
-def _classify_error(answered: VendorResponse) -> StokerError | None:
-    """Read from its headers which window is used up: the vendor has no Retry-After."""
-    if answered.status != 429:
+def _classify_error(response: VendorResponse) -> StokerError | None:
+    """Find the used-up window in the headers: the vendor sends no Retry-After."""
+    if response.status != 429:
         return None
-    wait = parse_retry_after(answered.headers)
+    wait = parse_retry_after(response.headers)
     for window, length in QUOTA_WINDOWS.items():
-        if wait is None and answered.headers.get(f"x-{window}-requests-left") == "0":
+        if wait is None and response.headers.get(f"x-{window}-requests-left") == "0":
             wait = length
     return TransientError(f"{NAME} asks us to come back later (429)", retry_after=wait)
 

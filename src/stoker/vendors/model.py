@@ -1,9 +1,4 @@
-"""What the engine needs from those it asks: connectors, and a memory of what they said.
-
-A connector answers one need through one vendor and says what it cost; it decides nothing, pays
-nothing and waits for nobody's turn. Memories are a tenant's own, except the registry, which is
-public and the same for everybody. Stores are told the time; what comes back is in UTC.
-"""
+"""Paid answers as they are cached, and what a store of them offers."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from stoker.base.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAnswer:
-    """An answer somebody paid for, kept so that nobody pays for it again while it is good."""
+    """A paid answer, cached so that it is not paid for again while it is good."""
 
     key: str
     connector: str
@@ -28,16 +23,16 @@ class CachedAnswer:
 
 
 class AnswerStore(Protocol):
-    """One tenant's paid answers. An answer is there before its promise is settled."""
+    """One tenant's paid answers. An answer is saved before its reservation is settled."""
 
     async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
-        """Keep answers, each in place of an older one under its key. Atomic."""
+        """Save answers, each in place of an older one under its key. Atomic."""
         ...
 
     async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
-        """Return the answers kept under these keys, good or no longer good, by key."""
+        """Return the answers under these keys by key, expired or not."""
         ...
 
     async def delete_answers(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Forget at most so many answers that were good until before then; return how many."""
+        """Delete at most `limit` answers that expired before then; return how many."""
         ...

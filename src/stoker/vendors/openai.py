@@ -1,17 +1,8 @@
-"""One model at OpenAI's Responses API, asked for an answer of a strict schema.
+"""OpenAI: a model at the Responses API, asked for an answer of a strict schema.
 
-Knows the most a call can use, what the vendor counted, and what an answer holds. No tools, nothing
-kept there, one try. What is asked for and what may be believed is not known here.
-
-How many tokens a text can be at most, before anybody counts them: what a call is promised for.
-
-No vocabulary is needed or asked for. Plain words take a token for three letters at most; whatever
-is not plain words is taken for a token a byte, so that no page can be longer than its promise.
-
-OpenAI: facts made of pages by a model, through the Responses API with a strict schema.
-
-How a model is asked and what that costs is `openai_responses`' business; what is asked about pages
-and what may be believed is `llm_extraction`'s.
+Knows the most tokens a call can use, what the vendor counted, and what an answer holds. No tools,
+nothing stored at the vendor, one try. A text is estimated at one token per three letters of plain
+words and one per byte of anything else, so that no page exceeds its reservation.
 """
 
 from __future__ import annotations
@@ -88,7 +79,7 @@ NAME = "openai"
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
-MAX_TOKENS = 10_000_000  # for one call; who says more has not said what it charged
+MAX_TOKENS = 10_000_000  # for one call; a larger count is not believed
 
 _MILLION = 1_000_000
 
@@ -111,7 +102,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a model reads, and the schema its answer is to have."""
+    """What a model reads, and the schema of its answer."""
 
     instructions: str
     data: str
@@ -121,7 +112,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What an answer holds: a text, a refusal, or why there is neither."""
+    """A model's answer: a text, a refusal, or neither."""
 
     text: str = ""
     is_refused: bool = False
@@ -129,7 +120,7 @@ class Completion:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the model said anything."""
+        """Whether there is a text or a refusal."""
         return bool(self.text) or self.is_refused
 
     @property
@@ -144,7 +135,7 @@ class Completion:
 
 
 class OpenAiModel:
-    """A model. With prices it promises money too, rounded up to whole cents."""
+    """Call one model. With prices it reserves money too, rounded up to whole cents."""
 
     def __init__(
         self,
@@ -166,38 +157,38 @@ class OpenAiModel:
         self._most_out = max_output_tokens
         self._prices = prices
 
-    def price(self, wanted: Prompt) -> Mapping[str, int]:
+    def price(self, prompt: Prompt) -> Mapping[str, int]:
         """Return the most that one call can use."""
         most_in = estimate_max_tokens(
-            wanted.instructions, wanted.data
-        ) + estimate_max_schema_tokens(wanted.schema)
+            prompt.instructions, prompt.data
+        ) + estimate_max_schema_tokens(prompt.schema)
         return self._compute_cost(input=most_in, cached=0, output=self._most_out)
 
-    async def ask(self, wanted: Prompt) -> Paid[Completion]:
+    async def ask(self, prompt: Prompt) -> Paid[Completion]:
         """Ask once. Raises what a connector raises."""
-        answered = await self._vendor.post("/v1/responses", self._build_body(wanted))
+        answered = await self._vendor.post("/v1/responses", self._build_body(prompt))
         said = _parse_completion(answered.data)
         return Paid(
             answer=said,
-            cost=self._compute_billed(answered.data, wanted, answered=said.has_answer),
+            cost=self._compute_billed(answered.data, prompt, has_answer=said.has_answer),
             quota=_parse_quota(answered.headers),
         )
 
     async def check(self) -> Health:
-        """Find out at no cost whether the vendor has the model for us. Never raises."""
+        """Check at no cost whether the vendor has the model for us. Never raises."""
         return await check_health(self._check_model)
 
-    def _build_body(self, wanted: Prompt) -> Json:
+    def _build_body(self, prompt: Prompt) -> Json:
         body: dict[str, Json] = {
             "model": self._model,
-            "instructions": wanted.instructions,
-            "input": [{"role": "user", "content": wanted.data}],
+            "instructions": prompt.instructions,
+            "input": [{"role": "user", "content": prompt.data}],
             "text": {
                 "format": {
                     "type": "json_schema",
-                    "name": wanted.schema_name,
+                    "name": prompt.schema_name,
                     "strict": True,
-                    "schema": wanted.schema,
+                    "schema": prompt.schema,
                 }
             },
             "max_output_tokens": self._most_out,
@@ -205,20 +196,25 @@ class OpenAiModel:
             "store": False,
         }
         if self._effort == "none":
-            body["temperature"] = 0  # models that think first do not take one
+            body["temperature"] = 0  # reasoning models accept none
         return body
 
-    def _compute_billed(self, data: Json, wanted: Prompt, *, answered: bool) -> Mapping[str, int]:
+    def _compute_billed(self, data: Json, prompt: Prompt, *, has_answer: bool) -> Mapping[str, int]:
         usage = get_object(data, "usage")
-        told_in, told_out = get_count(usage, "input_tokens"), get_count(usage, "output_tokens")
-        if told_in is None or told_out is None:
-            if not answered:
+        input_tokens, output_tokens = (
+            get_count(usage, "input_tokens"),
+            get_count(usage, "output_tokens"),
+        )
+        if input_tokens is None or output_tokens is None:
+            if not has_answer:
                 raise UncertainError(f"{NAME} answered with nothing; it may have been charged")
-            return self.price(wanted)  # nothing is counted too low
-        if told_in + told_out > MAX_TOKENS:
+            return self.price(prompt)  # without a count, the most it can have cost
+        if input_tokens + output_tokens > MAX_TOKENS:
             raise UncertainError(f"{NAME} says it charged more than {MAX_TOKENS} tokens at once")
         cached = get_count(get_object(usage, "input_tokens_details"), "cached_tokens") or 0
-        return self._compute_cost(input=told_in, cached=min(cached, told_in), output=told_out)
+        return self._compute_cost(
+            input=input_tokens, cached=min(cached, input_tokens), output=output_tokens
+        )
 
     def _compute_cost(self, *, input: int, cached: int, output: int) -> Mapping[str, int]:  # noqa: A002 - the vendor's word
         cost = {"calls": 1, "tokens": input + output}
@@ -284,7 +280,7 @@ _ERROR_CODES: Mapping[str, StatusMeaning] = {
 def build_openai_api(
     http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
 ) -> VendorApi:
-    """Return OpenAI's API, asked with this key. Raises ConfigError for a key that is none."""
+    """Return OpenAI's API with this key. Raises ConfigError for an unusable key."""
     return VendorApi(
         http,
         name=NAME,
@@ -297,7 +293,7 @@ def build_openai_api(
 
 
 class OpenAiExtraction:
-    """Makes facts of pages. With prices it promises money too, rounded up to whole cents."""
+    """Extract facts from pages with a model."""
 
     name = NAME
 
@@ -336,10 +332,10 @@ def _build_prompt(question: ExtractionQuery) -> Prompt:
     )
 
 
-def _to_facts(said: Completion, question: ExtractionQuery) -> ExtractedFacts:
-    if said.empty_reason:
-        return ExtractedFacts(facts=(), note=said.empty_reason)
-    return parse_model_answer(said.text, question, cut=said.is_truncated)
+def _to_facts(completion: Completion, question: ExtractionQuery) -> ExtractedFacts:
+    if completion.empty_reason:
+        return ExtractedFacts(facts=(), note=completion.empty_reason)
+    return parse_model_answer(completion.text, question, cut=completion.is_truncated)
 
 
 def _classify_error(answered: VendorResponse) -> StokerError | None:
@@ -357,9 +353,9 @@ def _classify_error(answered: VendorResponse) -> StokerError | None:
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return how long the vendor wants us to wait: said plainly, or by when its limits reset."""
-    if (said := parse_retry_after(headers)) is not None:
-        return said
+    """Return how long the vendor asks us to wait: by Retry-After, or until its limits reset."""
+    if (wait := parse_retry_after(headers)) is not None:
+        return wait
     resets = [
         parse_duration(headers.get(f"x-ratelimit-reset-{what}", ""))
         for what in ("requests", "tokens")

@@ -1,7 +1,6 @@
-"""Searching the web and reading pages through a vendor: what is asked, what comes back, its worth.
+"""Web search and page reading through a vendor: queries, results and how long they are good.
 
-Pages are strangers' words: addresses are checked, texts cleaned and cut. Who is asked, and for
-how much, is not known here.
+Results come from strangers: addresses are checked, texts cleaned and cut.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SEARCH_TTL, NO_RESULT_TTL = timedelta(days=30), timedelta(days=7)
 
 
 class SearchDepth(StrEnum):
-    """How hard a search engine looks. Harder costs more, so nobody gets it without asking."""
+    """How hard a search engine searches; a deeper search costs more."""
 
     BASIC = "basic"
     ADVANCED = "advanced"
@@ -35,25 +34,23 @@ class SearchDepth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a search led to, best first."""
+    """The pages a search found, best first."""
 
     pages: tuple[SearchHit, ...] = ()
 
     @property
     def ttl(self) -> timedelta:
-        """Nothing found is worth asking again sooner."""
+        """An empty result is asked for again sooner."""
         return SEARCH_TTL if self.pages else NO_RESULT_TTL
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the answer as it is cached."""
         return {"pages": [[page.url, page.title, page.text, page.score] for page in self.pages]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """A question to a search engine. Build it with `build_company_search`, which keeps it within
-    bounds.
-    """
+    """A web search. `build_company_search` builds one within bounds."""
 
     query: str
     most: int = 5
@@ -68,7 +65,7 @@ class SearchQuery:
             raise PermanentError(f"a search brings 1 to {MAX_PAGES} pages, not {self.most}")
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {
             "search": self.query,
             "most": self.most,
@@ -77,14 +74,14 @@ class SearchQuery:
             "never": sorted(self.never),
         }
 
-    def decode_answer(self, kept: Json) -> SearchResult:
-        """Return a kept answer."""
-        if not has_list(kept, "pages"):
-            raise PermanentError("what is kept here is no search; it is asked anew")
+    def decode_answer(self, cached: Json) -> SearchResult:
+        """Decode a cached answer."""
+        if not has_list(cached, "pages"):
+            raise PermanentError("the cached answer is no search result; it is asked for again")
         pages = []
-        for row in get_list(kept, "pages", most=MAX_PAGES):
+        for row in get_list(cached, "pages", most=MAX_PAGES):
             if not isinstance(row, list | tuple) or len(row) != 4:
-                raise PermanentError("what is kept here is no search; it is asked anew")
+                raise PermanentError("the cached answer is no search result; it is asked for again")
             url, title, text, score = row
             share = float(score) if isinstance(score, int | float) else 0.0
             pages.append(SearchHit(url=str(url), title=str(title), text=str(text), score=share))
@@ -93,18 +90,18 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTexts:
-    """What pages say, as far as they could be read."""
+    """The texts of pages, as far as the vendor could read them."""
 
     pages: tuple[SearchHit, ...] = ()
     unread: tuple[str, ...] = ()  # addresses
 
     @property
     def ttl(self) -> timedelta:
-        """Pages that could not be read are worth asking again sooner."""
+        """An answer with unread pages is asked for again sooner."""
         return NO_RESULT_TTL if self.unread or not self.pages else SEARCH_TTL
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the answer as it is cached."""
         return {
             "pages": [{"url": page.url, "raw_content": page.text} for page in self.pages],
             "unread": list(self.unread),
@@ -113,7 +110,7 @@ class PageTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTextsQuery:
-    """Pages that somebody else should read for us: those that do not let us in."""
+    """Pages that the vendor should read for us, because they refuse us."""
 
     urls: tuple[str, ...]
 
@@ -124,29 +121,29 @@ class PageTextsQuery:
             parse_url(url)
 
     def as_json(self) -> Json:
-        """Return what is asked."""
+        """Return the query as JSON."""
         return {"read": sorted(self.urls)}
 
-    def decode_answer(self, kept: Json) -> PageTexts:
-        """Return a kept answer."""
-        if not has_list(kept, "pages") or not has_list(kept, "unread"):
-            raise PermanentError("what is kept here are no pages; they are asked for anew")
+    def decode_answer(self, cached: Json) -> PageTexts:
+        """Decode a cached answer."""
+        if not has_list(cached, "pages") or not has_list(cached, "unread"):
+            raise PermanentError("the cached answer holds no pages; it is asked for again")
         return PageTexts(
-            pages=tuple(parse_hits(get_list(kept, "pages", most=MAX_PAGES), text="raw_content")),
-            unread=tuple(str(url) for url in get_list(kept, "unread", most=MAX_PAGES)),
+            pages=tuple(parse_hits(get_list(cached, "pages", most=MAX_PAGES), text="raw_content")),
+            unread=tuple(str(url) for url in get_list(cached, "unread", most=MAX_PAGES)),
         )
 
 
 def build_company_search(company: str, *more: str, only: tuple[str, ...] = ()) -> SearchQuery:
-    """Return the search for a company, with more words to tell it from others of its name."""
+    """Return the search for a company; `more` words tell it from others of its name."""
     words = " ".join(" ".join((f'"{clean_text(company)}"', *map(clean_text, more))).split())
     return SearchQuery(query=words[:MAX_QUERY_LENGTH].rstrip(), only=only)
 
 
 def parse_hits(items: Iterable[Json], *, text: str) -> list[SearchHit]:
-    """Return the pages a vendor's list speaks of; what has no usable address is left out.
+    """Return the pages in a vendor's list; those without a usable address are left out.
 
-    `text` is the field a page's words are in.
+    `text` names the field with a page's text.
     """
     longest = MAX_PAGE_LENGTH if text == "raw_content" else MAX_SNIPPET_LENGTH
     pages: dict[str, SearchHit] = {}

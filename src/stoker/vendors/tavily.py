@@ -1,7 +1,7 @@
-"""Tavily: web search, and pages read for us. Two needs, one account.
+"""Tavily: web search, and pages read for us.
 
-It tells what it charged. Searching is at basic depth unless more was asked for, and never at a
-depth it chooses by itself, because that doubles the price.
+Its answers say what was charged. A search has basic depth unless the query asks for more, and never
+a depth that Tavily chooses, because that doubles the price.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _PRICES = {SearchDepth.BASIC: 1, SearchDepth.ADVANCED: 2}
 def build_tavily_api(
     http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
 ) -> VendorApi:
-    """Return Tavily's API, asked with this key. Raises ConfigError for a key that is none.
+    """Return Tavily's API with this key. Raises ConfigError for an unusable key.
 
-    Without a key the vendor would answer all the same, with less and for nobody's account.
+    Without a key Tavily would answer all the same, with less and on no account.
     """
     return VendorApi(
         http,
@@ -71,7 +71,7 @@ def build_tavily_api(
 
 
 class TavilySearch:
-    """Searches the web."""
+    """Search the web."""
 
     name = NAME
 
@@ -104,7 +104,7 @@ class TavilySearch:
 
 
 class TavilyPageReader:
-    """Reads pages that do not let us in."""
+    """Read pages that refuse us."""
 
     name = NAME
 

@@ -1,7 +1,7 @@
-"""Turns of requests that pass no gate: each at its pace, and none while somebody has stopped it.
+"""Let requests pass that cost nothing: each at its rate, and none while it is stopped.
 
-Paid calls are stopped at the gate. What is not paid for and still goes out, the CRM and the job
-boards, waits here before every request and is refused here.
+Paid calls are stopped by the budget. Requests to the CRM and the job boards wait here, and are
+refused here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stoker.crawl.model import HostPacer
 from stoker.rate_limits.limiter import CallLimiter, VendorLimits
 
 StopsReader = Callable[[TenantId], Awaitable[Sequence[Stop]]]
-"""Tells what is stopped for a tenant."""
+"""Returns what is stopped for a tenant."""
 
 
 class UnpaidCalls:
-    """Gives turns. Those of a person who looks or takes something back come despite stops."""
+    """Let requests pass. With `despite_stops` those of a person pass even while stopped."""
 
     def __init__(
         self, traffic: VendorLimits, *, hosts: HostPacer, clock: Clock, stops: StopsReader
@@ -35,11 +35,11 @@ class UnpaidCalls:
     def for_vendor(
         self, name: str, tenant: TenantId, *, despite_stops: bool = False
     ) -> Callable[[], Awaitable[None]]:
-        """Return what waits for a tenant's next turn with a vendor that has one pace."""
-        pace = self._traffic.get_rate_limiter(name, tenant=tenant)
+        """Return a function that waits for a tenant's next request to a vendor."""
+        limiter = self._traffic.get_rate_limiter(name, tenant=tenant)
 
         async def turn() -> None:
-            await pace.acquire()
+            await limiter.acquire()
             if not despite_stops:
                 await self._check_stops(name, tenant)
 
@@ -53,19 +53,19 @@ class UnpaidCalls:
         gap: timedelta = timedelta.resolution,
         despite_stops: bool = False,
     ) -> Callable[[str], AbstractAsyncContextManager[None]]:
-        """Return what lends turns at hosts, each with a clock of its own beside the common pace."""
-        passages = CallLimiter(self._traffic, tenant, clock=self._clock)
+        """Return a function that waits for a host's own delay and the common rate."""
+        limiter = CallLimiter(self._traffic, tenant, clock=self._clock)
 
         @asynccontextmanager
         async def turn(host: str) -> AsyncIterator[None]:
-            async with passages.acquire_slot(name):
+            async with limiter.acquire_slot(name):
                 await self._hosts.acquire(host, gap=gap)
                 if not despite_stops:  # after the wait, which may be long
                     await self._check_stops(name, tenant)
                 try:
                     yield
                 except TransientError as error:
-                    if error.retry_after is not None:  # one host's wish to rest is not the others'
+                    if error.retry_after is not None:  # one host's back-off is not the others'
                         until = self._clock.now() + error.retry_after
                         await self._hosts.delay_until(host, until=until)
                     raise

@@ -1,8 +1,8 @@
-"""ZeroBounce: can these addresses be written to? A batch of them in one call.
+"""ZeroBounce: verify e-mail addresses, a batch in one call.
 
-It does not tell what it charged: an address costs one credit unless nobody could tell, so that is
-how it is counted. A batch whose answer is lost may have been charged and is never sent again by
-itself. It wants its key in the body, which is shown nowhere, and blocks those who ask too often.
+It does not say what it charged: an address costs one credit unless the verdict is unknown, and that
+is how it is counted. A batch whose answer is lost may have been charged and is never sent again by
+itself. Its key travels in the body, which is never shown. It blocks callers that ask too often.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ STATUSES: Mapping[int, StatusMeaning] = {
 }
 
 BLOCK_DURATIONS: Mapping[int, timedelta] = {
-    # Its shield against too many bad requests, not a word about our key: it ends by itself, and
-    # whoever goes on asking only makes it last.
+    # Its shield against too many bad requests, not about our key: it ends by itself, and asking
+    # on only prolongs it.
     403: MAX_WAIT,
     429: timedelta(minutes=10),
 }
-"""How long it keeps those out who asked too often; it does not say so itself."""
+"""How long it blocks callers that asked too often; it does not say so itself."""
 
 
 class ZeroBounce:
-    """Verifies addresses, a batch at a time."""
+    """Verify addresses, a batch at a time."""
 
     name = NAME
 
@@ -76,7 +76,7 @@ class ZeroBounce:
         base_url: str = BASE_URL,
         deadline: timedelta = DEADLINE,
     ) -> None:
-        """Raises ConfigError for a key that is none."""
+        """Raises ConfigError for an unusable key."""
         self._key = check_api_key(NAME, key)
         self._vendor = VendorApi(
             http,
@@ -108,13 +108,13 @@ class ZeroBounce:
         if not verified and problems:
             raise _to_refusal(data)
         if not verified:
-            raise UncertainError(f"{NAME} answered about nobody; it may have been charged")
+            raise UncertainError(f"{NAME} answered about no address; it may have been charged")
         count = len(question.emails)
         return Paid(
             answer=BatchVerdicts(
                 verified=verified,
                 unanswered={
-                    email: problems.get(email, "it said nothing about this address")
+                    email: problems.get(email, "the vendor returned no verdict on this address")
                     for email in question.emails
                     if email not in verified
                 },
@@ -134,20 +134,20 @@ class ZeroBounce:
 
 
 def _parse_verdicts(data: Json, question: EmailBatch) -> tuple[dict[str, EmailVerdict], int]:
-    """Return what was said of the addresses asked about, and how many of them cost nothing."""
-    asked, found, free = set(question.emails), dict[str, EmailVerdict](), 0
+    """Return the verdicts on the addresses asked about, and how many of them were free."""
+    asked, verdicts, free = set(question.emails), dict[str, EmailVerdict](), 0
     for item in get_list(data, "email_batch", most=MAX_ADDRESSES):
         email = get_line(item, "address").lower()
-        if email in asked and email not in found:
+        if email in asked and email not in verdicts:
             status = get_line(item, "status", longest=40).lower()
             # Free is what the vendor calls unknown, not what is unknown to us.
             free += status == "unknown"
-            found[email] = EmailVerdict(
+            verdicts[email] = EmailVerdict(
                 email=email,
                 verdict=VERDICTS.get(status, EmailStatus.UNKNOWN),
                 reason=get_line(item, "sub_status", longest=100),
             )
-    return found, free
+    return verdicts, free
 
 
 def _parse_problems(data: Json) -> dict[str, str]:
@@ -158,19 +158,19 @@ def _parse_problems(data: Json) -> dict[str, str]:
 
 
 def _to_refusal(data: Json) -> StokerError:
-    """Return what an answer without any verdict means; it says 200 whatever it means."""
-    said = " ".join([*_parse_problems(data).values(), get_line(data, "error")]).casefold()
-    if "api key" in said or "credits" in said:
+    """Return what an answer without verdicts means; its status is 200 whatever it means."""
+    text = " ".join([*_parse_problems(data).values(), get_line(data, "error")]).casefold()
+    if "api key" in text or "credits" in text:
         return ConfigError(f"{NAME} refuses our key, or its credits are gone; look at the account")
-    if said.strip():
+    if text.strip():
         return PermanentError(f"{NAME} does not take this batch of addresses")
     return UncertainError(f"{NAME} gave an answer without verdicts; it may have been charged")
 
 
 def _classify_error(answered: VendorResponse) -> StokerError | None:
-    if answered.status == 400 and isinstance(said := _to_refusal(answered.data), ConfigError):
-        return said
+    if answered.status == 400 and isinstance(refusal := _to_refusal(answered.data), ConfigError):
+        return refusal
     if answered.status not in BLOCK_DURATIONS:
         return None
     wait = parse_retry_after(answered.headers) or BLOCK_DURATIONS[answered.status]
-    return TransientError(f"{NAME} keeps us out for a while ({answered.status})", retry_after=wait)
+    return TransientError(f"{NAME} blocks us for a while ({answered.status})", retry_after=wait)
