@@ -2,8 +2,8 @@
 
     python -m proof properties [--scale 0.1]
 
-`make test` draws the same examples in the same order every time. Each round here runs every test
-that has properties with another seed; the seed is printed, and the line that repeats the round.
+`make test` draws the same examples in the same order every time. Each round here runs all tests
+that have properties with another seed, prints the seed, and if one fails how to repeat the round.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def list_property_tests(tests: Path) -> list[Path]:
 def build_options(seed: int) -> list[str]:
     """Return the options of pytest that make a round of this seed."""
     return [
+        "-m",
+        "hypothesis",  # the mark that Hypothesis gives each test with properties
         "--hypothesis-profile=search",
         f"--hypothesis-seed={seed}",
         "-p",
