@@ -302,10 +302,10 @@ async def main(path, ends):
     store = SqliteBackend(path).tenant(ACME)
     units = await taken(store.nights)
     for one in units[:ends]:
-        await store.nights.finish_unit(RUN, ended(one), dossier(one.company))
+        await store.nights.finish_item(RUN, ended(one), dossier(one.company))
         print(one.company, flush=True)
     last = dossier(units[ends].company, contacts=Deadly((contact(),)))
-    await store.nights.finish_unit(RUN, ended(units[ends]), last)
+    await store.nights.finish_item(RUN, ended(units[ends]), last)
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 '''

@@ -169,7 +169,7 @@ def test_a_kept_answer_is_held_to_the_rules_of_today():
 
 @pytest.mark.parametrize("kept", [None, {}, {"text": 1}, ["text"], "text"])
 def test_what_is_kept_and_no_rationale_is_asked_for_anew(kept):
-    with pytest.raises(PermanentError, match="asked for anew"):
+    with pytest.raises(PermanentError, match="asked for again"):
         QUESTION.decode_answer(kept)
 
 

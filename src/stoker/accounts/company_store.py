@@ -1,13 +1,9 @@
-"""What is known about companies, in SQL: how it is put in place of what was known, and read.
+"""Write and read company records in SQL, and convert rows of rules, connections and companies.
 
-Everything here is part of somebody's transaction. What is empty replaces nothing, and that is
-decided in the row itself, so that two who write about one company lose neither's word. The
-company's row comes first: whoever holds it is the only one to write the rest.
-
-How rules, connections, companies and what is known about them stand in rows.
-
-Rows that come out are read as either database's driver gives them: moments and JSON as text or
-decoded, 0 or False.
+All functions run inside the caller's transaction. An empty value replaces nothing; the row itself
+decides that, so that two writers about one company lose neither's values. The company's row is
+written first: its lock protects the other rows. Rows are read as either database's driver returns
+them: times and JSON as text or decoded, booleans as 0 or False.
 """
 
 from __future__ import annotations
@@ -70,7 +66,7 @@ def to_rule(row: tuple[Any, ...]) -> IcpRule:
 
 
 def to_connection(row: tuple[Any, ...]) -> CrmConnection:
-    """Return where results go, from a row of `CONNECTION_COLUMNS`."""
+    """Return the CRM connection in a row of `CONNECTION_COLUMNS`."""
     kind, url, database, active, key_expires_at = row
     return CrmConnection(
         kind=kind,
@@ -112,18 +108,18 @@ def to_company(row: tuple[Any, ...]) -> Company:
     )
 
 
-def encode_facts(findings: tuple[Fact, ...]) -> str:
-    """Return findings as the JSON of their column."""
+def encode_facts(facts: tuple[Fact, ...]) -> str:
+    """Return facts as the JSON of their column."""
     return compact_json(
         [
             [one.field, one.value, one.source, one.method, one.confidence, one.evidence]
-            for one in findings
+            for one in facts
         ]
     )
 
 
 def decode_facts(column: Any) -> tuple[Fact, ...]:
-    """Return the findings in a column; None when the company was never looked at."""
+    """Return the facts in a column; none when the company was never looked up."""
     return tuple(
         Fact(
             field=FactField(field),
@@ -138,9 +134,7 @@ def decode_facts(column: Any) -> tuple[Fact, ...]:
 
 
 def to_contact_row(contact: Contact) -> tuple[Value, ...]:
-    """Return a contact as its row, in the order of `CONTACT_COLUMNS`; its address has a row of its
-    own.
-    """
+    """Return a contact as a row of `CONTACT_COLUMNS`; its address has its own row."""
     return (
         contact.name,
         contact.title,
@@ -167,7 +161,7 @@ def to_contact(row: tuple[Any, ...]) -> Contact:
 
 
 def to_company_record(row: tuple[Any, ...], contacts: tuple[Contact, ...]) -> CompanyRecord:
-    """Return the dossier in a row of `COMPANY_COLUMNS`, then what was found out, then the score."""
+    """Return the record in a row of company columns, facts and score."""
     looked_at, run, extracted_from, findings, notes = row[9:14]
     score, bucket, rationale, features, feature_hash = row[14:]
     return CompanyRecord(
@@ -283,25 +277,25 @@ LEFT JOIN lead_emails e
 """
 
 
-def save_company_record(tx: Transaction, tenant: TenantId, dossier: CompanyRecord) -> None:
-    """Put what was found out in place of what was known; as `NightStore.finish_unit` promises."""
-    place: dict[str, Value] = {"tenant": tenant, "company": dossier.company.id}
-    tx.execute_many(UPSERT_COMPANY, [(tenant, *to_company_row(dossier.company))])
+def save_company_record(tx: Transaction, tenant: TenantId, record: CompanyRecord) -> None:
+    """Replace what is stored about a company by a newer record, merging empty values."""
+    place: dict[str, Value] = {"tenant": tenant, "company": record.company.id}
+    tx.execute_many(UPSERT_COMPANY, [(tenant, *to_company_row(record.company))])
     tx.execute(
         UPSERT_FACTS,
         **place,
-        looked_at=to_optional_db_time(dossier.looked_at),
-        run=dossier.run,
-        extracted_from=dossier.extracted_from,
-        findings=encode_facts(dossier.facts),
-        notes=compact_json(dossier.notes),
+        looked_at=to_optional_db_time(record.looked_at),
+        run=record.run,
+        extracted_from=record.extracted_from,
+        findings=encode_facts(record.facts),
+        notes=compact_json(record.notes),
     )
-    if dossier.contacts:
+    if record.contacts:
         tx.execute(DELETE_CONTACTS, **place)
         tx.execute(DELETE_EMAILS, **place)
-        _insert_contacts(tx, tenant, dossier)
-    if dossier.score is not None:
-        score = dossier.score
+        _insert_contacts(tx, tenant, record)
+    if record.score is not None:
+        score = record.score
         features = compact_json(score.features)
         tx.execute(
             UPSERT_SCORE, **place, score=score.value, bucket=score.bucket, rationale=score.rationale
@@ -312,9 +306,9 @@ def save_company_record(tx: Transaction, tenant: TenantId, dossier: CompanyRecor
 def find_company_record(
     tx: Transaction, tenant: TenantId, company: CompanyId
 ) -> CompanyRecord | None:
-    """Return everything known about a company."""
-    found = _build_records(tx, tenant, tx.query(SELECT_RECORD, tenant=tenant, company=company))
-    return found[0] if found else None
+    """Return everything known about a company, or None."""
+    records = _build_records(tx, tenant, tx.query(SELECT_RECORD, tenant=tenant, company=company))
+    return records[0] if records else None
 
 
 def list_company_records(
@@ -326,7 +320,7 @@ def list_company_records(
     run: str | None,
     least: float | None,
 ) -> list[CompanyRecord]:
-    """Return one page of dossiers; as `AccountStore.dossiers` promises."""
+    """Return one page of company records."""
     query, values = SELECT_RECORDS, dict[str, Value](tenant=tenant, after=after, limit=limit)
     if run is not None:
         query, values = query + WHERE_RUN, values | {"run": run}
@@ -335,9 +329,9 @@ def list_company_records(
     return _build_records(tx, tenant, tx.query(query + ORDER_AND_LIMIT, **values))
 
 
-def _insert_contacts(tx: Transaction, tenant: TenantId, dossier: CompanyRecord) -> None:
-    place = (tenant, dossier.company.id)
-    numbered = list(enumerate(dossier.contacts))
+def _insert_contacts(tx: Transaction, tenant: TenantId, record: CompanyRecord) -> None:
+    place = (tenant, record.company.id)
+    numbered = list(enumerate(record.contacts))
     tx.execute_many(INSERT_CONTACT, [(*place, n, *to_contact_row(one)) for n, one in numbered])
     emails = [
         (*place, n, one.email, one.verdict)

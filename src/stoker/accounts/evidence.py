@@ -1,7 +1,7 @@
-"""Is a value found in a text: the one question every claim about a page must pass.
+"""Check that a text contains a value: the test that every claim about a page must pass.
 
-Spaces, case and letters nobody sees do not count, words and digits do. Whether a page tells the
-truth is not known here, only that it says so.
+Spaces, case and invisible characters do not count; words and digits do. Whether a page tells the
+truth is not checked.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-MAX_EVIDENCE_LENGTH = (
-    600  # characters; who needs more words than this to prove a value proves nothing
-)
+MAX_EVIDENCE_LENGTH = 600  # characters; longer evidence proves nothing
 
 _COMMA = re.compile(r"(?<=[0-9]),(?=[0-9]{3})")
 
@@ -27,9 +25,9 @@ _QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u2032]")
 
 
 def strip_invisible(text: str) -> str:
-    """Return a text without the letters nobody sees: controls, joiners, marks of direction.
+    """Return a text without invisible characters: controls, joiners, direction marks.
 
-    Line breaks stay. What is hidden between letters can carry words for machines only.
+    Line breaks stay. Hidden characters can carry words for machines only.
     """
     # By distinct letters: a page has thousands of letters and a few hundred different ones.
     unseen = [
@@ -41,20 +39,20 @@ def strip_invisible(text: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as it is compared: seen letters in one form, one space between words."""
+    """Return a text in the form for comparing: visible letters, one space between words."""
     plain = unicodedata.normalize("NFKC", strip_invisible(text.replace("\r", " ")))
     plain = _QUOTES.sub("'", _DASHES.sub("-", plain))
     return " ".join(plain.casefold().split())
 
 
 class Evidence:
-    """A text against which claims are held. Make it once for many claims."""
+    """A text that claims are checked against. Build it once for many claims."""
 
     def __init__(self, text: str) -> None:
         self._folded = normalize_text(text)
 
     def contains(self, words: str) -> bool:
-        """Say whether these words stand in the text, one after the other."""
+        """Return whether the text contains these words in a row."""
         wanted = _normalize_words(words)
         return (
             bool(wanted)
@@ -64,9 +62,9 @@ class Evidence:
 
 
 def contains_words(text: str, words: str) -> bool:
-    """Say whether folded words stand in a folded text as whole words.
+    """Return whether a normalized text contains normalized words as whole words.
 
-    A part of a word or of a number is something else: `12` does not stand in `2012`.
+    A part of a word or of a number is something else: `12` is not in `2012`.
     """
     at = text.find(words)
     while at >= 0:
@@ -77,13 +75,13 @@ def contains_words(text: str, words: str) -> bool:
 
 
 def contains_number(text: str, digits: str) -> bool:
-    """Say whether a text has these digits as a number of its own, however they are grouped."""
+    """Return whether a text has these digits as a number of its own, however grouped."""
     wanted = _NOT_DIGITS.sub("", digits)
     if not wanted:
         return False
-    apart = _COMMA.sub("", normalize_text(text[:MAX_EVIDENCE_LENGTH]))
+    plain = _COMMA.sub("", normalize_text(text[:MAX_EVIDENCE_LENGTH]))
     number = re.compile(rf"(?<![0-9]){wanted}(?![0-9])")
-    return any(number.search(said) for said in (apart, _BETWEEN_DIGITS.sub("", apart)))
+    return any(number.search(form) for form in (plain, _BETWEEN_DIGITS.sub("", plain)))
 
 
 @lru_cache(maxsize=1024)
@@ -96,7 +94,7 @@ def _is_whole_word(text: str, start: int, end: int) -> bool:
 
 
 def _is_one_word(text: str, at: int) -> bool:
-    """Whether the letters before and after a place belong to one word."""
+    """Return whether the letters before and after a position belong to one word."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]

@@ -1,12 +1,8 @@
-"""One thing somebody found out about a company: which field, which value, where, how, how sure.
+"""Facts about a company: field, value, source, method, confidence; and which source wins.
 
-Every source says what it found in these words, so that values can be weighed against each other
-and traced back. Whether a value is good enough to use is not decided here.
-
-Whose word stands when several sources speak of the same company.
-
-Nothing is thrown away: what disagrees stays, with its own confidence. What a model read in a page
-only fills gaps; it is never surer than what stands in the page for everybody to see.
+All sources report facts, so that values can be compared and traced. Merging drops nothing that
+disagrees: it stays with its own confidence. A model only fills gaps; it is never more certain than
+what the page itself shows.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ MAX_VALUE_LENGTH = 2_000  # characters; a longer description is cut, a longer an
 
 
 class FactField(StrEnum):
-    """What can be found out about a company."""
+    """What can be known about a company."""
 
     NAME = "name"
     LEGAL_NAME = "legal_name"
@@ -47,7 +43,7 @@ class FactField(StrEnum):
 
 
 class Method(StrEnum):
-    """By what means a value was found, surest first."""
+    """How a value was found, most reliable first."""
 
     REGISTRY = "registry"
     VENDOR = "vendor"
@@ -61,14 +57,14 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A value with its origin. Build it with `build`, which cleans its texts."""
+    """A value with its source. `build` cleans its texts."""
 
     field: FactField
     value: str
-    source: str  # the page or vendor that said so
+    source: str  # the page or vendor
     method: Method
     confidence: float  # 0 to 1
-    evidence: str = ""  # the words it was taken from, where there are any
+    evidence: str = ""  # the words it was read in, if any
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.confidence <= 1.0:
@@ -84,7 +80,7 @@ class Fact:
         confidence: float,
         evidence: str = "",
     ) -> Fact:
-        """Return a finding with texts every store can keep, of bounded length."""
+        """Return a fact whose texts every store can save, of bounded length."""
         return Fact(
             field=field,
             value=clean_text(" ".join(value.split()))[:MAX_VALUE_LENGTH],
@@ -97,7 +93,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedFact:
-    """A value a source gave that was not taken, and why."""
+    """A value that a source gave and that was not accepted, and why."""
 
     field: str
     value: str
@@ -106,7 +102,7 @@ class RejectedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFacts:
-    """What an extractor made of a company's pages. Deterministic and LLM extractors alike."""
+    """What an extractor found in a company's pages."""
 
     facts: tuple[Fact, ...]
     rejected: tuple[RejectedFact, ...] = ()
@@ -114,15 +110,15 @@ class ExtractedFacts:
 
     @property
     def ttl(self) -> timedelta:
-        """The same pages say the same; an answer with a note is worth asking again sooner."""
+        """An answer with a note is asked for again sooner."""
         return TRUNCATED_FACTS_TTL if self.note else FACTS_TTL
 
     def find_best(self, field: FactField) -> Fact | None:
-        """Return the surest value of a field, the first among equals."""
+        """Return the most confident fact of a field, the first among equals."""
         return find_best_fact(self.facts, field)
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the facts as they are cached."""
         return {
             "findings": [
                 [each.field, each.value, each.source, each.method, each.confidence, each.evidence]
@@ -133,60 +129,59 @@ class ExtractedFacts:
         }
 
 
-def find_best_fact(findings: Iterable[Fact], field: FactField) -> Fact | None:
-    """Return the surest finding of a field, the first among equals."""
-    of_field = [finding for finding in findings if finding.field is field]
-    return max(of_field, key=lambda finding: finding.confidence, default=None)
+def find_best_fact(facts: Iterable[Fact], field: FactField) -> Fact | None:
+    """Return the most confident fact of a field, the first among equals."""
+    of_field = [fact for fact in facts if fact.field is field]
+    return max(of_field, key=lambda fact: fact.confidence, default=None)
 
 
-def choose_best_by_field(findings: Iterable[Fact]) -> dict[FactField, Fact]:
-    """Return the surest finding of every field anything was found for, in the fields' order."""
-    known = tuple(findings)
-    each = {field: find_best_fact(known, field) for field in FactField}
-    return {field: finding for field, finding in each.items() if finding is not None}
+def choose_best_by_field(facts: Iterable[Fact]) -> dict[FactField, Fact]:
+    """Return the most confident fact of every field, in the fields' order."""
+    all_facts = tuple(facts)
+    each = {field: find_best_fact(all_facts, field) for field in FactField}
+    return {field: fact for field, fact in each.items() if fact is not None}
 
 
-# Of these a company has several, so another one is no contradiction.
+# A company has several of these, so another one is no contradiction.
 MULTI_VALUE_FIELDS = frozenset(
     {FactField.EMAIL, FactField.PHONE, FactField.SOCIAL, FactField.TECHNOLOGY, FactField.PERSON}
 )
 
 
 def merge_extractions(plain: ExtractedFacts, model: ExtractedFacts) -> ExtractedFacts:
-    """Return both as one: what was found without a model first, a model's word in its gaps.
+    """Merge two extractions: facts found by rules first, a model's facts in their gaps.
 
-    A value both found counts once, by its surest finding. Where a field has one value only and
-    `plain` is as sure of another, the model's is dropped with that as its reason.
+    A value found by both counts once, with the higher confidence. Where a field has one value only
+    and `plain` is at least as certain of another, the model's fact is rejected with that as its
+    reason.
     """
-    kept = list(plain.facts)
-    known = {_get_value_key(finding) for finding in kept}
-    dropped = [*plain.rejected, *model.rejected]
-    for finding in model.facts:
-        if _get_value_key(finding) in known:
+    facts = list(plain.facts)
+    known = {_get_value_key(fact) for fact in facts}
+    rejected = [*plain.rejected, *model.rejected]
+    for fact in model.facts:
+        if _get_value_key(fact) in known:
             continue
-        rival = plain.find_best(finding.field)
-        alone = finding.field not in MULTI_VALUE_FIELDS
-        if alone and rival is not None and rival.confidence >= finding.confidence:
-            because = f"{rival.method} says otherwise: {rival.value[:100]}"
-            dropped.append(
-                RejectedFact(field=finding.field, value=finding.value[:200], reason=because)
-            )
+        rival = plain.find_best(fact.field)
+        is_single = fact.field not in MULTI_VALUE_FIELDS
+        if is_single and rival is not None and rival.confidence >= fact.confidence:
+            reason = f"{rival.method} says otherwise: {rival.value[:100]}"
+            rejected.append(RejectedFact(field=fact.field, value=fact.value[:200], reason=reason))
             continue
-        known.add(_get_value_key(finding))
-        kept.append(finding)
+        known.add(_get_value_key(fact))
+        facts.append(fact)
     note = "; ".join(dict.fromkeys(text for text in (plain.note, model.note) if text))
-    return ExtractedFacts(facts=tuple(kept), rejected=tuple(dropped), note=note)
+    return ExtractedFacts(facts=tuple(facts), rejected=tuple(rejected), note=note)
 
 
-def dedupe_facts(findings: Iterable[Fact]) -> list[Fact]:
-    """Return each value once, by its surest finding, in the order values were first found."""
+def dedupe_facts(facts: Iterable[Fact]) -> list[Fact]:
+    """Return each value once, with its highest confidence, in the order first found."""
     best: dict[tuple[FactField, str], Fact] = {}
-    for finding in findings:
-        same = _get_value_key(finding)
-        if same not in best or finding.confidence > best[same].confidence:
-            best[same] = finding
+    for fact in facts:
+        key = _get_value_key(fact)
+        if key not in best or fact.confidence > best[key].confidence:
+            best[key] = fact
     return list(best.values())
 
 
-def _get_value_key(finding: Fact) -> tuple[FactField, str]:
-    return finding.field, normalize_text(finding.value)
+def _get_value_key(fact: Fact) -> tuple[FactField, str]:
+    return fact.field, normalize_text(fact.value)

@@ -1,7 +1,7 @@
-"""Does a company fit what a tenant looks for, and because of what.
+"""Match a company against a tenant's ideal customer profile, and say why.
 
-A rule speaks of industries, size, age and whether the company is alive. What is not known is no
-reason to refuse: no register tells sizes, so an unknown size fits until somebody finds it out.
+A rule names industries, size, age and whether the company is live. An unknown value is no reason to
+refuse: registers do not list sizes, so an unknown size matches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IcpRule:
             )
 
     def as_json(self) -> dict[str, Json]:
-        """Return the rule as manifests keep it and programs read it."""
+        """Return the rule as manifests store it and programs read it."""
         return {
             "rule": self.name,
             "industries": list(self.industries),
@@ -52,14 +52,14 @@ class IcpRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcpMatch:
-    """Whether a company fits, and a sentence saying why, or which part of the rule it fails."""
+    """Whether a company matches, and why, or which part of the rule it fails."""
 
     fits: bool
     reason: str
 
 
 def match_icp(company: Company, rule: IcpRule) -> IcpMatch:
-    """Hold a company against a rule. The first part it fails is the one that explains."""
+    """Match a company against a rule. The first part it fails is the reason."""
     if not company.live:
         return IcpMatch(fits=False, reason="it is no longer alive, says the register")
     if rule.industries and not company.ssic.startswith(rule.industries):

@@ -1,7 +1,6 @@
-"""Facts that have a form: company numbers, postal codes, years, numbers of employees.
+"""Parse company numbers, postal codes, years and numbers of employees.
 
-Each function returns a text in its one form, or None when it is no such thing. Singapore's forms
-are known here; that a fact is true is not.
+Each function returns the value in its one form, or None. The forms are Singapore's.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _SECTORS = range(1, 84)  # the first two digits of a postal code
 
 
 def parse_uen(text: str) -> str | None:
-    """Return a company's number in the register, when it has the form of one and its check letter.
+    """Return a registration number if it has the form of one and a valid check letter.
 
-    Some real numbers of funds are not accepted; a number we cannot check is no number.
+    Some real numbers of funds are not accepted; a number that cannot be checked is none.
     """
     from stdnum.sg import uen
 
@@ -35,19 +34,19 @@ def parse_uen(text: str) -> str | None:
 
 
 def parse_postal_code(text: str) -> str | None:
-    """Return six digits that are a place in Singapore."""
+    """Return six digits that are a postal code of Singapore."""
     found = _POSTAL.search(text[:100])
     return found[1] if found is not None and int(found[1][:2]) in _SECTORS else None
 
 
 def parse_founding_year(text: str) -> str | None:
-    """Return the year a date or a phrase speaks of."""
+    """Return the year in a date or a phrase."""
     found = _YEAR.search(text[:100])
     return found[1] if found is not None else None
 
 
 def parse_employee_range(text: str) -> str | None:
-    """Return how many people, as a number or as two joined by a hyphen."""
+    """Return a number of employees, or two joined by a hyphen."""
     found = _RANGE.match(text[:60].strip())
     if found is None:
         return None

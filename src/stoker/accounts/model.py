@@ -1,17 +1,8 @@
-"""What a night needs remembered: tenants, what they look for, their companies, and its own units.
+"""Tenants, companies, contacts, leads and what a store of them offers.
 
-Verbs of stores, as in `ports`: each atomic, each wholly or not at all, told the time. Everything is
-one tenant's own, behind its door, except the directory, which knows only who the tenants are.
-
-A company as one tenant knows it: who it is, what was found out, whom to write to, how good.
-
-Plain values. Facts carry where they came from, so that each can be traced, weighed against the
-next and taken back.
-
-What is known about a company after somebody said more.
-
-The newer word replaces the older one, and silence replaces nothing: an empty text, None or an
-empty list says that somebody did not find out, not that there is nothing.
+Facts carry their source, so that each can be traced, compared and taken back. When records are
+merged the newer value wins, and an empty one replaces nothing: it means that nothing was found, not
+that there is nothing. Store verbs are atomic and are given the time.
 """
 
 from __future__ import annotations
@@ -34,7 +25,7 @@ CompanyId = NewType("CompanyId", str)  # the register's number, where there is o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
-    """One company of one tenant, without what was found out about it."""
+    """One company of one tenant, without its facts."""
 
     id: CompanyId
     name: str
@@ -42,14 +33,14 @@ class Company:
     ssic: str = ""
     year: int | None = None  # of incorporation
     postal_code: str = ""
-    website: str = ""  # empty: nobody knows it yet
-    employees: int | None = None  # None: nobody knows, which is not a reason to refuse it
-    last_seen_at: datetime | None = None  # when the register or a look last told us something new
+    website: str = ""  # empty: not known yet
+    employees: int | None = None  # None: not known, which is no reason to refuse it
+    last_seen_at: datetime | None = None  # when the register or a lookup last brought something new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What choosing tonight's targets needs to know about a candidate."""
+    """What choosing tonight's targets needs to know about a company."""
 
     id: CompanyId
     scored: bool
@@ -60,21 +51,21 @@ class Candidate:
 
 
 class EmailStatus(StrEnum):
-    """What a verifier said of an email address."""
+    """The verdict on an e-mail address."""
 
     VALID = "valid"
     INVALID = "invalid"
     CATCH_ALL = "catch_all"
     UNKNOWN = "unknown"
-    RISKY = "risky"  # a trap, a complainer, an address nobody should write to
-    UNVERIFIED = "unverified"  # nobody was asked yet, or no money was left to ask
+    RISKY = "risky"  # a trap, a complainer, an address not to write to
+    UNVERIFIED = "unverified"  # not verified yet, or no budget was left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """A person or a mailbox at a company, and where we have it from."""
+    """A person or a mailbox at a company, with its source."""
 
-    name: str = ""  # empty: a mailbox nobody's name is on
+    name: str = ""  # empty: a mailbox without a person's name
     title: str = ""
     seniority: str = ""
     email: str = ""
@@ -89,7 +80,7 @@ class Contact:
 
     @property
     def key(self) -> str:
-        """What tells one contact of a company from the next: the address, else the name."""
+        """What tells contacts of a company apart: the address, else the name."""
         return (self.email or self.name or self.phone).casefold()
 
 
@@ -103,7 +94,7 @@ class Bucket(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadScore:
-    """How good a lead is, what that is made of, and a sentence saying why."""
+    """How good a lead is, its features, and a sentence that says why."""
 
     value: float  # 0 to 1
     bucket: Bucket
@@ -124,15 +115,15 @@ class CompanyRecord:
     facts: tuple[Fact, ...] = ()
     contacts: tuple[Contact, ...] = ()
     score: LeadScore | None = None
-    looked_at: datetime | None = None  # when it was last looked at
-    run: str = ""  # by which night
-    extracted_from: str = ""  # the fingerprint of the corpus the findings were taken from
-    notes: Mapping[str, str] = field(default_factory=dict)  # what a later night should know
+    looked_at: datetime | None = None  # the last lookup
+    run: str = ""  # the run of that lookup
+    extracted_from: str = ""  # fingerprint of the text the facts came from
+    notes: Mapping[str, str] = field(default_factory=dict)  # for later runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """Somebody Stoker works for. Its settings are not here."""
+    """A customer that Stoker works for, without its settings."""
 
     id: TenantId
     name: str = ""
@@ -140,12 +131,12 @@ class Tenant:
 
 
 class TenantDirectory(Protocol):
-    """Who the tenants are. It holds nothing else of theirs."""
+    """The list of tenants, without their data."""
 
     async def save_tenant(self, tenant: Tenant) -> bool:
-        """Add or change a tenant; say whether that changed anything.
+        """Insert or update a tenant; return whether that changed anything.
 
-        Raises ConfigError when its id cannot be one.
+        Raises ConfigError for an invalid id.
         """
         ...
 
@@ -177,7 +168,7 @@ class CrmConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertCount:
-    """How companies compared with what was known."""
+    """How many companies were new, changed or equal."""
 
     new: int = 0
     changed: int = 0
@@ -196,35 +187,35 @@ class AccountStore(Protocol):
         ...
 
     async def complete_setup_step(self, step: str, *, at: datetime) -> None:
-        """Remember that a step of setting this tenant up was done; the first time counts."""
+        """Record that a step of the tenant's setup was done; the first time counts."""
         ...
 
     async def list_setup_steps(self) -> dict[str, datetime]:
-        """Return the steps of setting this tenant up that were done, and when, by step."""
+        """Return when each completed setup step was done, by step."""
         ...
 
     async def save_rule(self, rule: IcpRule) -> None:
-        """Remember a rule under its name, in place of an older one."""
+        """Save a rule under its name, in place of an older one."""
         ...
 
     async def find_rule(self, name: str) -> IcpRule | None:
-        """Return the rule of this name."""
+        """Return the rule of this name, or None."""
         ...
 
     async def save_connection(self, connection: CrmConnection) -> None:
-        """Remember where results go, in place of where they went before."""
+        """Save where results go, in place of an earlier connection."""
         ...
 
     async def find_connection(self) -> CrmConnection | None:
-        """Return where results go."""
+        """Return where results go, or None."""
         ...
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
-        """Put companies in place of what was known of their ids, if they differ.
+        """Insert or update companies by id. Atomic.
 
-        As `core.merging.merged_company`: what is empty or None never replaces a value. New and
-        changed ones are last seen `now`, never earlier than before; what is given as their
-        `last_seen_at` does not count. The same company twice is one after the other. Atomic.
+        Merges as `merge_company`: an empty value or None never replaces a value. New and changed
+        companies get `last_seen_at = now`, never earlier than before; the given `last_seen_at` does
+        not count. A company given twice is merged twice, in order.
         """
         ...
 
@@ -235,28 +226,28 @@ class AccountStore(Protocol):
     async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
     ) -> None:
-        """Remember which companies fit a rule, in place of those that did before. Atomic.
+        """Save which companies match a rule, in place of earlier candidates. Atomic.
 
-        With `after` and `upto`, only of the ids between them, the second among them: whoever goes
-        through companies page by page says it so. Ids that are not between them do not count.
+        With `after` and `upto`, only the ids between them (`upto` included) are replaced, for
+        callers that go page by page; other ids are ignored.
         """
         ...
 
     async def list_candidates(
         self, *, rule: str, after: str = "", limit: int = 1000
     ) -> list[Candidate]:
-        """Return one page of the companies that fit a rule, as targets are chosen from them.
+        """Return one page of the companies that match a rule, in id order.
 
-        In id order. A company that was never put here is not among them.
+        A company that was never upserted is not among them.
         """
         ...
 
     async def count_visited_since(self, since: datetime) -> int:
-        """Return how many companies were looked at in this moment or later."""
+        """Return how many companies were looked up at this moment or later."""
         ...
 
     async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
-        """Return everything known about a company, looked at or not; None if there is none."""
+        """Return everything known about a company, or None if it is unknown."""
         ...
 
     async def list_company_records(
@@ -267,69 +258,68 @@ class AccountStore(Protocol):
         run: str | None = None,
         least: float | None = None,
     ) -> list[CompanyRecord]:
-        """Return one page of the dossiers of companies that were looked at, in id order.
+        """Return one page of the records of companies that were looked up, in id order.
 
-        With `run`, those which that run wrote last; with `least`, those whose score is at least
-        so much; with both, those that are both.
+        With `run`, those that this run wrote last; with `least`, those with at least this score;
+        with both, those that satisfy both.
         """
         ...
 
     async def find_registry_cursor(self) -> datetime | None:
-        """Return up to when changes of the register have been taken over."""
+        """Return up to when register changes have been imported, or None."""
         ...
 
     async def set_registry_cursor(self, at: datetime) -> None:
-        """Remember up to when changes of the register have been taken over.
+        """Save up to when register changes have been imported.
 
-        As it is said: earlier than before means taking some of them over again.
+        An earlier moment than before imports some of them again.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRow:
-    """What we last wrote into a record of a tenant's CRM, and what was there before."""
+    """The values we last wrote into a CRM record, and the values before that."""
 
     external_id: str
     model: str
     digest: str
     values: Mapping[str, Json]  # as we wrote them
     before: Mapping[str, Json]  # as they were when this run first wrote; empty: it made the record
-    run: str  # or `core.upserts.FOUND`: no run that is remembered wrote it
+    run: str  # or `FOUND_IN_CRM`: no run on record wrote it
     at: datetime
-    # Other digests that need no sending, as `core.upserts.settled_by` says; `find_sent_rows` tells
-    # them.
+    # Other digests that need no sending, see `list_settled_digests`; `find_sent_rows` fills them.
     settled: frozenset[str] = frozenset()
 
 
-def merge_company(known: Company, said: Company) -> Company:
-    """Return the company as known, with what was said of it now. It is never seen earlier."""
+def merge_company(known: Company, newer: Company) -> Company:
+    """Return the known company updated with newer values; it is never seen earlier."""
     return replace(
-        said,
-        name=said.name or known.name,
-        ssic=said.ssic or known.ssic,
-        year=known.year if said.year is None else said.year,
-        postal_code=said.postal_code or known.postal_code,
-        website=said.website or known.website,
-        employees=known.employees if said.employees is None else said.employees,
-        last_seen_at=_choose_later(known.last_seen_at, said.last_seen_at),
+        newer,
+        name=newer.name or known.name,
+        ssic=newer.ssic or known.ssic,
+        year=known.year if newer.year is None else newer.year,
+        postal_code=newer.postal_code or known.postal_code,
+        website=newer.website or known.website,
+        employees=known.employees if newer.employees is None else newer.employees,
+        last_seen_at=_choose_later(known.last_seen_at, newer.last_seen_at),
     )
 
 
-def merge_company_record(known: CompanyRecord, said: CompanyRecord) -> CompanyRecord:
-    """Return the dossier as known, with what was said in a newer one.
+def merge_company_record(known: CompanyRecord, newer: CompanyRecord) -> CompanyRecord:
+    """Return the known record updated with a newer one.
 
-    Findings are replaced together, and so are contacts, notes and the score with its parts.
+    Facts are replaced together, and so are contacts, notes and the score.
     """
     return CompanyRecord(
-        company=merge_company(known.company, said.company),
-        facts=said.facts or known.facts,
-        contacts=said.contacts or known.contacts,
-        score=said.score or known.score,
-        looked_at=said.looked_at or known.looked_at,
-        run=said.run or known.run,
-        extracted_from=said.extracted_from or known.extracted_from,
-        notes=said.notes or known.notes,
+        company=merge_company(known.company, newer.company),
+        facts=newer.facts or known.facts,
+        contacts=newer.contacts or known.contacts,
+        score=newer.score or known.score,
+        looked_at=newer.looked_at or known.looked_at,
+        run=newer.run or known.run,
+        extracted_from=newer.extracted_from or known.extracted_from,
+        notes=newer.notes or known.notes,
     )
 
 

@@ -1,7 +1,6 @@
-"""What every store can keep of tenants, companies, units and CRM rows; the rest is refused.
+"""Check that tenants, companies and records can be stored; refuse the rest before writing.
 
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Nothing was written when one of them refuses.
+Each function returns a value as a store returns it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from stoker.db.values import validate_int64, validate_key, validate_texts
 
 
 def validate_tenant(tenant: Tenant) -> Tenant:
-    """Return a tenant as a store gives it back."""
+    """Return a tenant as a store returns it."""
     parse_tenant_id(tenant.id)
     validate_text(tenant.name, what="a tenant's name")
     return tenant
@@ -42,7 +41,7 @@ def validate_user(user: User) -> User:
 
 
 def validate_rule(rule: IcpRule) -> IcpRule:
-    """Return a rule as a store gives it back."""
+    """Return a rule as a store returns it."""
     validate_key(rule.name, what="a rule's name")
     for number in rule.employees:
         validate_int64(number, what="a number of employees")
@@ -50,21 +49,21 @@ def validate_rule(rule: IcpRule) -> IcpRule:
 
 
 def validate_connection(connection: CrmConnection) -> CrmConnection:
-    """Return where results go, as a store gives it back."""
+    """Return a CRM connection as a store returns it."""
     validate_texts((connection.kind, connection.url, connection.database), what="a CRM connection")
     expires_at = _to_utc(connection.key_expires_at, what="when a key expires")
     return replace(connection, key_expires_at=expires_at)
 
 
 def validate_company_id(company: CompanyId) -> CompanyId:
-    """Return a company's id."""
+    """Return a company's id. Raises for one that cannot be stored."""
     return CompanyId(validate_key(company, what="a company's id"))
 
 
 def select_ids_between(
     ids: Collection[CompanyId], *, after: str, upto: str | None
 ) -> set[CompanyId]:
-    """Return the ids between two, the second among them; without it, all that come after."""
+    """Return the ids after one and up to another; without `upto`, all after the first."""
     validate_texts((after, upto or ""), what="a company's id")
     return {
         validate_company_id(one) for one in ids if one > after and (upto is None or one <= upto)
@@ -72,17 +71,17 @@ def select_ids_between(
 
 
 def validate_run_name(run: str) -> str:
-    """Return a run's name."""
+    """Return a run's name. Raises for one that cannot be stored."""
     return validate_key(run, what="a run's name")
 
 
 def validate_owner(owner: str) -> str:
-    """Return who takes units; it has a name."""
+    """Return an owner's name. Raises for one that cannot be stored."""
     return validate_key(owner, what="an owner")
 
 
 def validate_company(company: Company) -> Company:
-    """Return a company as a store gives it back."""
+    """Return a company as a store returns it."""
     validate_company_id(company.id)
     validate_texts(
         (company.name, company.ssic, company.postal_code, company.website), what="a company"
@@ -95,22 +94,22 @@ def validate_company(company: Company) -> Company:
     )
 
 
-def validate_company_record(dossier: CompanyRecord) -> CompanyRecord:
-    """Return everything about a company as a store gives it back."""
-    for finding in dossier.facts:
-        validate_texts((finding.value, finding.source, finding.evidence), what="a finding")
-    for contact in dossier.contacts:
+def validate_company_record(record: CompanyRecord) -> CompanyRecord:
+    """Return a company record as a store returns it."""
+    for fact in record.facts:
+        validate_texts((fact.value, fact.source, fact.evidence), what="a fact")
+    for contact in record.contacts:
         _validate_contact(contact)
-    validate_text(dossier.run, what="a run's name")
-    if dossier.run:
-        validate_run_name(dossier.run)
-    validate_text(dossier.extracted_from, what="what findings were taken from")
+    validate_text(record.run, what="a run's name")
+    if record.run:
+        validate_run_name(record.run)
+    validate_text(record.extracted_from, what="the source of facts")
     return replace(
-        dossier,
-        company=validate_company(dossier.company),
-        score=dossier.score and _validate_score(dossier.score),
-        looked_at=_to_utc(dossier.looked_at, what="when it was looked at"),
-        notes=validate_json(dict(dossier.notes), what="notes about a company"),
+        record,
+        company=validate_company(record.company),
+        score=record.score and _validate_score(record.score),
+        looked_at=_to_utc(record.looked_at, what="when it was looked at"),
+        notes=validate_json(dict(record.notes), what="notes about a company"),
     )
 
 

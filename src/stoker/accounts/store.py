@@ -1,7 +1,7 @@
-"""Who the tenants are, and one tenant's companies, in SQL.
+"""Store tenants and one tenant's companies in SQL.
 
-Companies are written in the order of their ids, so that two who write the same ones never wait
-for each other crosswise. How what is known about one is put together is said in `sql_dossiers`.
+Rows are written in the order of their keys, so that two writers never deadlock. `company_store`
+writes and reads company records.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ SELECT {COMPANY_COLUMNS} FROM companies WHERE tenant_id = :tenant AND id > :afte
 :limit
 """
 
-# Holding this row still is having the candidates to oneself; it marks nothing.
+# Locks the candidates; the row itself means nothing.
 LOCK_CANDIDATES = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, 'candidates', NULL)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
@@ -165,7 +165,7 @@ SELECT count(*) FROM company_findings WHERE tenant_id = :tenant AND looked_at >=
 
 
 class SqlTenantDirectory:
-    """A `Directory` in the table `list_tenants`, which belongs to no tenant."""
+    """The tenants in the table `tenants`, which belongs to no tenant."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -186,7 +186,7 @@ class SqlTenantDirectory:
 
 
 class SqlAccounts:
-    """An `AccountStore` in the tables of tenants, companies and leads."""
+    """One tenant's companies, rules and connection in SQL."""
 
     def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
@@ -238,16 +238,16 @@ class SqlAccounts:
         return to_rule(rows[0]) if rows else None
 
     async def save_connection(self, connection: CrmConnection) -> None:
-        kept = validate_connection(connection)
+        valid = validate_connection(connection)
         await self._database.write(
             lambda tx: tx.execute(
                 UPSERT_CONNECTION,
                 tenant=self._tenant,
-                kind=kept.kind,
-                url=kept.url,
-                database_name=kept.database,
-                active=kept.active,
-                key_expires_at=to_optional_db_time(kept.key_expires_at),
+                kind=valid.kind,
+                url=valid.url,
+                database_name=valid.database,
+                active=valid.active,
+                key_expires_at=to_optional_db_time(valid.key_expires_at),
             )
         )
 
@@ -258,8 +258,8 @@ class SqlAccounts:
         return to_connection(rows[0]) if rows else None
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
-        now, said = to_utc(now), [validate_company(company) for company in companies]
-        return await self._database.write(lambda tx: self._upsert_companies(tx, said, now=now))
+        now, valid = to_utc(now), [validate_company(company) for company in companies]
+        return await self._database.write(lambda tx: self._upsert_companies(tx, valid, now=now))
 
     async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
         validate_text(after, what="a company's id")
@@ -280,11 +280,11 @@ class SqlAccounts:
         }
         if upto is not None:
             values["upto"] = upto
-        asked_for = SELECT_CANDIDATE_IDS if upto is None else SELECT_CANDIDATE_IDS_UP_TO
+        select_ids = SELECT_CANDIDATE_IDS if upto is None else SELECT_CANDIDATE_IDS_UP_TO
 
-        def put(tx: Transaction) -> None:
+        def replace_candidates(tx: Transaction) -> None:
             tx.execute(LOCK_CANDIDATES, tenant=self._tenant)
-            before = {one for (one,) in tx.query(asked_for, tenant=self._tenant, **values)}
+            before = {one for (one,) in tx.query(select_ids, tenant=self._tenant, **values)}
             for query, some in (
                 (DELETE_CANDIDATE, before - fitting),
                 (INSERT_CANDIDATE, fitting - before),
@@ -292,7 +292,7 @@ class SqlAccounts:
                 if some:
                     tx.execute_many(query, [(self._tenant, rule, one) for one in sorted(some)])
 
-        await self._database.write(put)
+        await self._database.write(replace_candidates)
 
     async def list_candidates(
         self, *, rule: str, after: str = "", limit: int = 1000
@@ -375,7 +375,7 @@ class SqlAccounts:
                 known[company.id] = dated
             differing.append(dated)
         if differing:
-            # As said, not as merged: what another wrote meanwhile is not taken back by silence.
+            # As given, not merged: an empty value must not undo what another writer stored.
             differing.sort(key=lambda company: company.id)
             tx.execute_many(
                 UPSERT_COMPANY, [(self._tenant, *to_company_row(one)) for one in differing]

@@ -1,13 +1,8 @@
-"""Searching the web and reading pages through a vendor: what is asked, what comes back, its worth.
+"""Find a company's own website among search results, and the results that mention it.
 
-Pages are strangers' words: addresses are checked, texts cleaned and cut. Who is asked, and for
-how much, is not known here.
-
-Which site is a company's own, among the pages a search led to; which pages speak of it at all.
-
-A register knows names, not sites. A name in a host's name is good evidence, a name in a text is
-not: directories and newspapers write about everybody. What a site says of its owner's number is
-the last word.
+A register lists names, not sites. A name in a host is good evidence; a name in a text is not,
+because directories and newspapers write about all companies. The registration number on a site
+decides.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from stoker.http.url import parse_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """A page a search led to."""
+    """A page that a search found."""
 
     url: str
     title: str
@@ -41,7 +36,7 @@ _GENERIC_WORDS = frozenset(  # words that tell one company from another as littl
     )
 )  # fmt: skip
 
-_SHARED_SITES = (  # sites that have a page about everybody, and belong to none of them
+_SHARED_SITES = (  # directories and networks that list all companies
     "linkedin", "facebook", "instagram", "twitter", "youtube", "tiktok", "wikipedia", "glassdoor",
     "indeed", "jobstreet", "crunchbase", "bloomberg", "sgpbusiness", "recordowl", "companieshouse",
     "opencorporates", "yellowpages", "directory", "carousell", "google", "github", "medium",
@@ -60,7 +55,7 @@ def get_significant_words(name: str) -> tuple[str, ...]:
 
 
 def find_company_website(name: str, pages: Iterable[SearchHit]) -> str | None:
-    """Return the address of the site that is most surely the company's own, if one is."""
+    """Return the URL of the site that is most likely the company's own, or None."""
     best: tuple[float, str] | None = None
     for page in pages:
         try:
@@ -74,20 +69,20 @@ def find_company_website(name: str, pages: Iterable[SearchHit]) -> str | None:
 
 
 def mentions_company(name: str, page: SearchHit) -> bool:
-    """Say whether a page names this company, every telling word of it."""
-    said = f"{page.title} {page.text}".casefold()
-    words = set(_WORDS.findall(said))
+    """Return whether a page contains every significant word of the company's name."""
+    text = f"{page.title} {page.text}".casefold()
+    words = set(_WORDS.findall(text))
     return all(word in words for word in get_significant_words(name))
 
 
-def find_other_uen(number: str, findings: Iterable[Fact]) -> str:
-    """Return the number of another company that a site says it belongs to, or an empty text."""
-    told = [finding.value.upper() for finding in findings if finding.field is FactField.UEN]
-    return "" if not told or number.upper() in told else told[0]
+def find_other_uen(number: str, facts: Iterable[Fact]) -> str:
+    """Return the number of another company that the site belongs to, or an empty text."""
+    numbers = [fact.value.upper() for fact in facts if fact.field is FactField.UEN]
+    return "" if not numbers or number.upper() in numbers else numbers[0]
 
 
 def get_host(website: str) -> str:
-    """Return the host of a site without `www.`, or an empty text when it is no web address."""
+    """Return the host of a site without `www.`, or an empty text when it is no URL."""
     try:
         address = parse_url(website if "://" in website[:12] else f"http://{website}")
     except PermanentError:
@@ -96,7 +91,7 @@ def get_host(website: str) -> str:
 
 
 def _score_host(words: tuple[str, ...], host: str, title: str) -> float:
-    """Say how sure it is, from 0 to 1, that a host is the company's own."""
+    """Return how likely, from 0 to 1, a host is the company's own."""
     labels = host.removeprefix("www.").split(".")
     if any(label in _SHARED_SITES for label in labels) or not words:
         return 0.0

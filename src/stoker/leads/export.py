@@ -1,8 +1,4 @@
-"""A lead as one row of a file: how good and why, whom to write to, and where each value came from.
-
-Plain values for programs and spreadsheets; which leads go into a file, and how cells are kept from
-being formulas, is decided elsewhere.
-"""
+"""Write a lead as one row of a file: score, reason, contacts, and the source of each value."""
 
 from __future__ import annotations
 
@@ -35,12 +31,12 @@ LEAD_COLUMNS: dict[str, type] = {
 }
 
 
-def to_lead_row(tenant: str, dossier: CompanyRecord) -> dict[str, Json | datetime]:
-    """Return everything a reader of leads wants to know about one, by column.
+def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime]:
+    """Return the values of a lead by column.
 
-    An address nobody should write to is among the contacts with its verdict, and nowhere else.
+    An address not to write to is among the contacts with its verdict, and nowhere else.
     """
-    company, score, best = dossier.company, dossier.score, choose_best_contact(dossier)
+    company, score, best = record.company, record.score, choose_best_contact(record)
     return {
         "tenant": tenant,
         "company": company.id,
@@ -55,19 +51,19 @@ def to_lead_row(tenant: str, dossier: CompanyRecord) -> dict[str, Json | datetim
         "contact_verdict": best.verdict.value if best and best.email else "",
         "contact_phone": best.phone if best else "",
         "contact_source": best.source if best else "",
-        "contacts": [_contact_to_json(contact) for contact in dossier.contacts],
+        "contacts": [_contact_to_json(contact) for contact in record.contacts],
         "features": dict(score.features) if score else {},
         "sources": {
             field.value: {
-                "value": finding.value,
-                "source": finding.source,
-                "how": finding.method.value,
-                "confidence": finding.confidence,
+                "value": fact.value,
+                "source": fact.source,
+                "how": fact.method.value,
+                "confidence": fact.confidence,
             }
-            for field, finding in choose_best_by_field(dossier.facts).items()
+            for field, fact in choose_best_by_field(record.facts).items()
         },
-        "looked_at": dossier.looked_at or "",
-        "run": dossier.run,
+        "looked_at": record.looked_at or "",
+        "run": record.run,
     }
 
 

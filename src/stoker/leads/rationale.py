@@ -1,17 +1,8 @@
-"""A rationale in a model's words: what the model is told, and which of its answers may stand.
+"""Reword a lead's rationale by a model, and check its answer.
 
-It is told numbers and our own words, nothing that stood on a page and no name: nobody can slip an
-order in, and companies with the same features share one answer. The opening with the bucket and the
-score stays ours. Who is asked, and what that costs, is not known here.
-
-What a model is asked about a score, and what is made of its answer.
-
-Numbers and our own words go out; what comes back may stand or not by the core's rules. Which
-vendor's model that is, and what it costs, is not known here.
-
-OpenAI: a rationale put into a model's words, within a promise much smaller than a page's.
-
-What is asked and what may stand is `llm_rationales`' business.
+The model gets numbers and our own words, no page text and no names: no page can give it orders, and
+companies with equal features share one answer. The opening with bucket and score stays ours. A
+reservation is much smaller than a page's.
 """
 
 from __future__ import annotations
@@ -38,10 +29,10 @@ MAX_READ_LENGTH = 2_000
 
 MAX_SENTENCES = 2
 
-# Long, because the same features say the same; what could not stand is worth another try sooner.
+# Long, because equal features give equal rationales; a rejected answer is retried sooner.
 RATIONALE_TTL, UNUSABLE_TTL = timedelta(days=365), timedelta(days=30)
 
-# No markup, links, addresses, percentages or letters of other scripts: what no table, page or CRM
+# No markup, links, addresses, percentages or other scripts: nothing that a table, page or CRM
 # takes for anything but words.
 _PLAIN = re.compile(r"[A-Za-z0-9 .,;:!?'\"()’“”–—-]+")
 
@@ -64,104 +55,106 @@ _BUCKET_WORD = re.compile(r"(?i)\b(high|medium|low)[ -](?:lead|scor|bucket|prior
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RationaleQuery:
-    """Say in other words why a lead has its score. Build it with `build_rationale_query`."""
+    """Reword why a lead has its score. See `build_rationale_query`."""
 
     feature_hash: str
     bucket: Bucket
-    facts_text: str  # all that whoever words it is told
-    plain: str  # the rationale as it stands without anybody's help
+    facts_text: str  # all that the model reads
+    plain: str  # the rationale in our own words
 
     def as_json(self) -> Json:
-        """Return what is asked: one question for all companies with the same features."""
+        """Return the query as JSON: one query for all companies with equal features."""
         return {"rationale": self.feature_hash, "plain": self.plain}
 
-    def decode_answer(self, kept: Json) -> RationaleAnswer:
-        """Return a kept answer, as far as it may stand by today's rules."""
-        if not isinstance(get_object(kept).get("text"), str):
-            raise PermanentError("what is kept here is no rationale; it is asked for anew")
-        text, note = get_line(kept, "text", longest=MAX_READ_LENGTH), get_line(kept, "note")
+    def decode_answer(self, cached: Json) -> RationaleAnswer:
+        """Decode a cached answer, as far as today's rules accept it."""
+        if not isinstance(get_object(cached).get("text"), str):
+            raise PermanentError("the cached answer is no rationale; it is asked for again")
+        text, note = get_line(cached, "text", longest=MAX_READ_LENGTH), get_line(cached, "note")
         return validate_rewording(text, self) if text else RationaleAnswer(note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RationaleAnswer:
-    """A rationale in a model's words, or why there is none that may stand."""
+    """A rationale in a model's words, or why none is acceptable."""
 
     text: str = ""
     note: str = ""
 
     @property
     def ttl(self) -> timedelta:
-        """The same features say the same for long."""
+        """Equal features keep their wording for long."""
         return RATIONALE_TTL if self.text else UNUSABLE_TTL
 
     def as_json(self) -> Json:
-        """Return it as it is kept."""
+        """Return the answer as it is cached."""
         return {"text": self.text, "note": self.note}
 
 
 def build_rationale_query(score: LeadScore, rule: ScoreRule) -> RationaleQuery:
-    """Return the question how to word a score's rationale; the same for the same features."""
+    """Return the query for a score's rationale; equal for equal features."""
     features = "\n".join(
         f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights.get(name, 0.0):.2f}"
         for name, value in sorted(score.features.items())
     )
-    _, said = _split_rationale(score.rationale)
+    _, text = _split_rationale(score.rationale)
     return RationaleQuery(
         feature_hash=score.feature_hash,
         bucket=score.bucket,
         facts_text=(
-            f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {said}"
+            f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {text}"
         ),
         plain=score.rationale,
     )
 
 
 def validate_rewording(text: str, question: RationaleQuery) -> RationaleAnswer:
-    """Return an answer as it may stand: its text, or a note why it may not. Never raises.
+    """Return an answer's text if it is acceptable, or a note why not. Never raises.
 
-    One or two sentences of plain words, no number that was not told, no other bucket.
+    One or two sentences of plain words, no number that was not given, no other bucket.
     """
     opening, _ = _split_rationale(question.plain)
-    said = " ".join(text[:MAX_READ_LENGTH].split()).removeprefix(opening)
-    because = _find_problem(said, question)
-    return RationaleAnswer(note=because) if because else RationaleAnswer(text=said)
+    wording = " ".join(text[:MAX_READ_LENGTH].split()).removeprefix(opening)
+    problem = _find_problem(wording, question)
+    return RationaleAnswer(note=problem) if problem else RationaleAnswer(text=wording)
 
 
 def build_rationale(answer: RationaleAnswer, plain: str) -> str:
-    """Return the rationale: the opening that is ours, then the model's words, if any may stand."""
+    """Return the rationale: our opening, then the model's words, if acceptable."""
     opening, _ = _split_rationale(plain)
     return f"{opening}{answer.text}" if answer.text else plain
 
 
 def _split_rationale(plain: str) -> tuple[str, str]:
-    opening, between, said = plain.partition(": ")
-    return f"{opening}{between}", said
+    opening, between, rest = plain.partition(": ")
+    return f"{opening}{between}", rest
 
 
-def _find_problem(said: str, question: RationaleQuery) -> str:
-    if not MIN_LENGTH <= len(said) <= MAX_LENGTH:
-        return f"the model's rationale has {len(said)} characters, not {MIN_LENGTH} to {MAX_LENGTH}"
-    if not _PLAIN.fullmatch(said) or _HOST.search(said):
+def _find_problem(wording: str, question: RationaleQuery) -> str:
+    if not MIN_LENGTH <= len(wording) <= MAX_LENGTH:
+        return (
+            f"the model's rationale has {len(wording)} characters, not {MIN_LENGTH} to {MAX_LENGTH}"
+        )
+    if not _PLAIN.fullmatch(wording) or _HOST.search(wording):
         return "the model's rationale is not only plain words"
-    ends = list(_SENTENCE_ENDS.finditer(said))
-    if not ends or ends[-1].end() != len(said) or len(ends) > MAX_SENTENCES:
+    ends = list(_SENTENCE_ENDS.finditer(wording))
+    if not ends or ends[-1].end() != len(wording) or len(ends) > MAX_SENTENCES:
         return "the model's rationale is not one or two sentences"
     if (
-        _ODD_NUMBER.search(said)
-        or _SPELLED.search(said)
-        or not _has_only_given_numbers(said, question)
+        _ODD_NUMBER.search(wording)
+        or _SPELLED.search(wording)
+        or not _has_only_given_numbers(wording, question)
     ):
-        return "the model's rationale has a number that it was not told"
-    if any(name.lower() != question.bucket.lower() for name in _BUCKET_WORD.findall(said)):
+        return "the model's rationale has a number that it was not given"
+    if any(name.lower() != question.bucket.lower() for name in _BUCKET_WORD.findall(wording)):
         return "the model's rationale calls the lead something else"
     return ""
 
 
-def _has_only_given_numbers(said: str, question: RationaleQuery) -> bool:
-    told = {Decimal(number) for number in _NUMBER.findall(question.facts_text)}
-    numbers = _NUMBER.findall(said)
-    return all(number.count(".") < 2 and "," not in number for number in numbers) and told >= {
+def _has_only_given_numbers(wording: str, question: RationaleQuery) -> bool:
+    given = {Decimal(number) for number in _NUMBER.findall(question.facts_text)}
+    numbers = _NUMBER.findall(wording)
+    return all(number.count(".") < 2 and "," not in number for number in numbers) and given >= {
         Decimal(number) for number in numbers
     }
 
@@ -173,10 +166,9 @@ ours. Features: industry, whether it is one that is wanted; size, whether the nu
 fits (0.50: not known); reachable, whether an address works; decision maker, whether somebody who
 decides is known; presence, how much its site says; momentum, whether it hires or grows.
 Write one or two short English sentences, at most {MAX_LENGTH} characters together: first what
-speaks
-most for the lead, then what speaks most against it. Say nothing that does not follow from what you
-are given. Better no numbers; any you write must be among those given, written alike. Plain words
-only: no lists, markup, links, percentages, numbers in letters, names or advice."""
+speaks most for the lead, then what speaks most against it. Say nothing that does not follow from
+what you are given. Better no numbers; any you write must be among those given, written alike. Plain
+words only: no lists, markup, links, percentages, numbers in letters, names or advice."""
 
 SCHEMA: Json = {
     "type": "object",
@@ -189,7 +181,7 @@ SCHEMA_NAME = "lead_rationale"
 
 
 def parse_rationale(text: str, question: RationaleQuery) -> RationaleAnswer:
-    """Return what may stand of a model's answer, or why nothing may. Never raises."""
+    """Return what is acceptable of a model's answer, or a note why not. Never raises."""
     try:
         data = parse_json(text.encode("utf-8", "replace"))
     except PermanentError:
@@ -197,13 +189,13 @@ def parse_rationale(text: str, question: RationaleQuery) -> RationaleAnswer:
     return validate_rewording(get_text(data, "rationale", longest=MAX_READ_LENGTH), question)
 
 
-MAX_OUTPUT_TOKENS = 600  # tokens: two sentences, and what a model thinks before them
+MAX_OUTPUT_TOKENS = 600  # two sentences, and the reasoning before them
 
-HIGH_EFFORTS = ("medium", "high")  # which would use up the room for the answer
+HIGH_EFFORTS = ("medium", "high")  # these would use up the tokens of the answer
 
 
 class OpenAiRationales:
-    """Words rationales, with the model that makes facts of pages, which need not think for long."""
+    """Reword rationales with the model that extracts facts, at low effort."""
 
     name = NAME
 
@@ -235,7 +227,7 @@ def _build_prompt(question: RationaleQuery) -> Prompt:
     )
 
 
-def _to_answer(said: Completion, question: RationaleQuery) -> RationaleAnswer:
-    if said.empty_reason:
-        return RationaleAnswer(note=said.empty_reason)
-    return parse_rationale(said.text, question)
+def _to_answer(completion: Completion, question: RationaleQuery) -> RationaleAnswer:
+    if completion.empty_reason:
+        return RationaleAnswer(note=completion.empty_reason)
+    return parse_rationale(completion.text, question)

@@ -1,8 +1,7 @@
-"""How good a lead is: features from what is known, a score from weights, and a sentence saying why.
+"""Score a lead: features, a weighted score, a bucket, and a sentence that says why.
 
 Each feature is between 0 and 1 and never falls when more good is known, so neither does the score.
-Whoever is known to be larger or smaller than the rule wants is no lead, whatever else is good.
-Everything a tenant reads about a score is said here; nothing is asked of anybody.
+A company known to be larger or smaller than the rule wants is no lead.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _SENIOR = ("chief", "ceo", "cto", "cfo", "coo", "founder", "owner", "director", 
 
 _MANAGERS = ("head", "vp", "vice", "manager", "lead", "partner")
 
-_FEATURE_TEXTS = {  # how a feature is told when it speaks for the lead, and when it does not
+_FEATURE_TEXTS = {  # the text for the lead, and the text against it
     "industry": ("its industry is the one wanted", "its industry is not known to fit"),
     "size": ("its size fits", "its size is not what is wanted, so it is no lead"),
     "reachable": ("there is an address that works", "no address is known to work"),
@@ -55,7 +54,7 @@ _FEATURE_TEXTS = {  # how a feature is told when it speaks for the lead, and whe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRule:
-    """How much each feature counts, and from where on a lead is called what."""
+    """How much each feature counts, and from which score each bucket begins."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     high_from: float = 0.66
@@ -74,10 +73,10 @@ class ScoreRule:
             raise ConfigError("buckets begin between 0 and 1, Medium no later than High")
 
 
-def score_lead(dossier: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
-    """Score what is known about a company against what its tenant looks for."""
+def score_lead(record: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
+    """Score a company record against a tenant's ideal customer profile."""
     rule = rule or ScoreRule()
-    features = {name: feature(dossier, icp) for name, feature in _FEATURES.items()}
+    features = {name: feature(record, icp) for name, feature in _FEATURES.items()}
     total = sum(rule.weights.values())
     parts = {name: rule.weights.get(name, 0.0) * value / total for name, value in features.items()}
     value = min(max(round(sum(parts.values()), 4), 0.0), 1.0)
@@ -93,27 +92,27 @@ def score_lead(dossier: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = No
 
 
 def get_bucket(value: float, rule: ScoreRule) -> Bucket:
-    """Return what a score is called."""
+    """Return the bucket of a score."""
     if value >= rule.high_from:
         return Bucket.HIGH
     return Bucket.MEDIUM if value >= rule.medium_from else Bucket.LOW
 
 
 def compute_feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
-    """Return a digest: the same features under the same rule give the same rationale."""
-    said: Json = [dict(features), dict(rule.weights), rule.high_from, rule.medium_from]
-    return hashlib.sha256(compact_json(said).encode()).hexdigest()[:16]
+    """Return a digest: equal features under an equal rule give an equal rationale."""
+    values: Json = [dict(features), dict(rule.weights), rule.high_from, rule.medium_from]
+    return hashlib.sha256(compact_json(values).encode()).hexdigest()[:16]
 
 
 def build_plain_rationale(
     value: float, features: Mapping[str, float], parts: Mapping[str, float], rule: ScoreRule
 ) -> str:
-    """Say in one sentence what speaks for a lead, most first, and what speaks most against it."""
-    speaking = sorted(parts, key=lambda name: (-parts[name], name))
+    """Say in one sentence what speaks for a lead, most first, and what most against it."""
+    ranked = sorted(parts, key=lambda name: (-parts[name], name))
     good = [
         _FEATURE_TEXTS[name][0]
-        for name in speaking
-        # A size nobody knows counts half and is not spoken of.
+        for name in ranked
+        # An unknown size counts half and is not mentioned.
         if features[name] >= (1.0 if name == "size" else 0.5) and parts[name] > 0
     ][:3]
     missing = {
@@ -132,14 +131,14 @@ def build_plain_rationale(
     )
 
 
-def _score_industry(dossier: CompanyRecord, icp: IcpRule) -> float:
-    if not dossier.company.ssic:
+def _score_industry(record: CompanyRecord, icp: IcpRule) -> float:
+    if not record.company.ssic:
         return 0.3
-    return 1.0 if dossier.company.ssic.startswith(icp.industries or ("",)) else 0.0
+    return 1.0 if record.company.ssic.startswith(icp.industries or ("",)) else 0.0
 
 
-def _score_size(dossier: CompanyRecord, icp: IcpRule) -> float:
-    people = dossier.company.employees
+def _score_size(record: CompanyRecord, icp: IcpRule) -> float:
+    people = record.company.employees
     if people is None:
         return 0.5
     least, most = icp.employees
@@ -147,25 +146,25 @@ def _score_size(dossier: CompanyRecord, icp: IcpRule) -> float:
 
 
 def _is_size_mismatch(features: Mapping[str, float]) -> bool:
-    return features["size"] == 0.0  # which no size is that fits, or that nobody knows
+    return features["size"] == 0.0  # a size that fits, or is unknown, is above 0
 
 
-def _score_reachable(dossier: CompanyRecord, _: IcpRule) -> float:
+def _score_reachable(record: CompanyRecord, _: IcpRule) -> float:
     by_mail = max(
-        (_REACHABILITY[each.verdict] for each in dossier.contacts if each.email), default=0.0
+        (_REACHABILITY[each.verdict] for each in record.contacts if each.email), default=0.0
     )
-    by_phone = 0.3 if _has_phone(dossier) else 0.0
+    by_phone = 0.3 if _has_phone(record) else 0.0
     return max(by_mail, by_phone)
 
 
-def _has_phone(dossier: CompanyRecord) -> bool:
-    return any(contact.phone for contact in dossier.contacts) or any(
-        finding.field is FactField.PHONE for finding in dossier.facts
+def _has_phone(record: CompanyRecord) -> bool:
+    return any(contact.phone for contact in record.contacts) or any(
+        fact.field is FactField.PHONE for fact in record.facts
     )
 
 
-def _score_decision_maker(dossier: CompanyRecord, _: IcpRule) -> float:
-    return max((_score_seniority(contact) for contact in dossier.contacts), default=0.0)
+def _score_decision_maker(record: CompanyRecord, _: IcpRule) -> float:
+    return max((_score_seniority(contact) for contact in record.contacts), default=0.0)
 
 
 def _score_seniority(contact: Contact) -> float:
@@ -177,8 +176,8 @@ def _score_seniority(contact: Contact) -> float:
     return 0.4 if contact.name else 0.0
 
 
-def _score_presence(dossier: CompanyRecord, _: IcpRule) -> float:
-    fields = {finding.field for finding in dossier.facts}
+def _score_presence(record: CompanyRecord, _: IcpRule) -> float:
+    fields = {fact.field for fact in record.facts}
     telling = {
         FactField.ABOUT,
         FactField.PHONE,
@@ -186,15 +185,13 @@ def _score_presence(dossier: CompanyRecord, _: IcpRule) -> float:
         FactField.ADDRESS,
         FactField.SOCIAL,
     }
-    site = 0.25 if dossier.company.website else 0.0
+    site = 0.25 if record.company.website else 0.0
     return site + 0.15 * len(fields & telling)
 
 
-def _score_momentum(dossier: CompanyRecord, _: IcpRule) -> float:
-    technologies = {
-        finding.value for finding in dossier.facts if finding.field is FactField.TECHNOLOGY
-    }
-    hiring = 0.6 if dossier.notes.get("hiring") else 0.0
+def _score_momentum(record: CompanyRecord, _: IcpRule) -> float:
+    technologies = {fact.value for fact in record.facts if fact.field is FactField.TECHNOLOGY}
+    hiring = 0.6 if record.notes.get("hiring") else 0.0
     return min(hiring + 0.1 * len(technologies), 1.0)
 
 
