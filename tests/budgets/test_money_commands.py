@@ -176,7 +176,7 @@ def test_holds_are_listed_with_owner_age_expiry_and_phase(stoker, spend, money):
     spend("unsure")
     money("mark_uncertain", "unsure", reason="timed out")
 
-    code, out, _ = stoker("list_reservations")
+    code, out, _ = stoker("holds")
     lines = {line.split()[1]: line for line in out.splitlines() if line.startswith("hudson  ")}
     assert code == 0
     assert re.search(r"tavily +HELD +1 calls +worker-1 +\d+ s +ends in 29 m", lines["held"])
@@ -191,11 +191,11 @@ def test_holds_end_with_every_cap_and_its_numbers_add_up(stoker, spend, money):
     spend("c", "openai", tokens=700, money_in_USD=25)
     money("settle", "a", {"calls": 2})
 
-    code, out, _ = stoker("list_reservations", "--json")
+    code, out, _ = stoker("holds", "--json")
     answer = json.loads(out)
     reserved = {line["cap"]: line["reserved"] for line in answer["caps"] if line["reserved"]}
     assert (code, answer["wrong"]) == (0, [])
-    assert [hold["key"] for hold in answer["list_reservations"]] == ["b", "c"]
+    assert [hold["key"] for hold in answer["holds"]] == ["b", "c"]
     assert reserved == {
         TAVILY: 4,
         "tenant_connector/openai/tokens/day": 700,
@@ -211,7 +211,7 @@ def test_a_total_that_its_holds_do_not_explain_is_told_with_exit_code_1(stoker, 
         naive.execute("UPDATE budgets SET reserved = reserved - 1 WHERE reserved > 0")
     naive.close()
 
-    code, _, err = stoker("list_reservations")
+    code, _, err = stoker("holds")
     assert code == 1
     assert "2 is reserved, but its open promises add up to 3" in err
     assert "stoker ledger verify" in err
@@ -224,7 +224,7 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
         spend(key, calls=2)
         money("mark_uncertain", key, reason="timed out")
 
-    _, out, _ = stoker("list_reservations")
+    _, out, _ = stoker("holds")
     typed = [line.strip() for line in out.splitlines() if line.startswith("  stoker holds")]
     settle, _, _, release = (shlex.split(line.split("    ")[0])[1:] for line in typed)
     assert len(typed) == 4
@@ -233,14 +233,14 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
 
     line = caps_of(stoker, "hudson")[TAVILY]
     assert (line["used"], line["reserved"], line["free"]) == (2, 0, 8)
-    assert stoker("list_reservations")[1].startswith("no open promises\n")
+    assert stoker("holds")[1].startswith("no open promises\n")
 
 
 def test_a_promise_settled_by_hand_above_its_amount_says_so(stoker, spend, money):
     spend("a", calls=2)
     money("mark_uncertain", "a", reason="timed out")
 
-    assert stoker("list_reservations", "settle", "a", "calls=5", "--tenant", "hudson")[1] == (
+    assert stoker("holds", "settle", "a", "calls=5", "--tenant", "hudson")[1] == (
         "a is settled: 5 calls, 3 calls over its promise.\n"
     )
 
@@ -248,9 +248,7 @@ def test_a_promise_settled_by_hand_above_its_amount_says_so(stoker, spend, money
 def test_a_promise_somebody_is_at_work_on_is_not_ended_by_hand(stoker, spend):
     spend("a")
 
-    code, _, err = stoker(
-        "list_reservations", "release", "a", "--reason", "hurry", "--tenant", "hudson"
-    )
+    code, _, err = stoker("holds", "release", "a", "--reason", "hurry", "--tenant", "hudson")
     assert (code, "worker-1 is at work on a" in err) == (2, True)
 
 
@@ -356,13 +354,9 @@ def test_ending_a_promise_by_hand_tells_programs_how_it_ended(stoker, spend, mon
         spend(key, calls=2)
         money("mark_uncertain", key, reason="timed out")
 
-    _, out, _ = stoker(
-        "list_reservations", "settle", "a", "calls=5", "--tenant", "hudson", "--json"
-    )
+    _, out, _ = stoker("holds", "settle", "a", "calls=5", "--tenant", "hudson", "--json")
     settled = json.loads(out)
-    _, out, _ = stoker(
-        "list_reservations", "release", "b", "--reason", "no", "--tenant", "hudson", "--json"
-    )
+    _, out, _ = stoker("holds", "release", "b", "--reason", "no", "--tenant", "hudson", "--json")
     released = json.loads(out)
 
     assert (settled["tenant"], settled["key"], settled["phase"]) == ("hudson", "a", "SETTLED")
@@ -406,7 +400,7 @@ def test_a_stop_for_everybody_is_seen_by_every_tenant_and_shows_what_is_in_fligh
 def test_a_stop_can_be_for_one_tenant_and_one_connector(stoker, spend):
     code, out, _ = stoker("stop", "--tenant", "hudson", "--connector", "tavily", "--json")
 
-    [stopped] = json.loads(out)["list_stops"]
+    [stopped] = json.loads(out)["stops"]
     assert (code, stopped["tenant"], stopped["connector"]) == (0, "hudson", "tavily")
     assert spend("a").reason == "STOPPED"
     assert spend("b", "lusha").status is ReservationStatus.SENT
@@ -485,30 +479,30 @@ HUDSONS = ("--tenant", "hudson")
         (["caps", "raise", TAVILY, "9", "--until", "2h", *HUDSONS], "so 9 raises nothing"),
         (["caps", "raise", "tenant/*/calls/day", "9", "--until", "2h", *HUDSONS], "no cap"),
         (["caps", "raise", "connector/tavily/calls/day", "9", "--until", "2h"], "no cap"),
-        (["list_reservations", "settle", "nobody", "calls=1", *HUDSONS], "has no promise 'nobody'"),
-        (["list_reservations", "settle", "unsure", "calls", *HUDSONS], "is not UNIT=AMOUNT"),
-        (["list_reservations", "settle", "unsure", "calls=-1", *HUDSONS], "calls is -1; allowed"),
-        (["list_reservations", "settle", "unsure", "smiles=1", *HUDSONS], "'smiles' is no unit"),
+        (["holds", "settle", "nobody", "calls=1", *HUDSONS], "has no promise 'nobody'"),
+        (["holds", "settle", "unsure", "calls", *HUDSONS], "is not UNIT=AMOUNT"),
+        (["holds", "settle", "unsure", "calls=-1", *HUDSONS], "calls is -1; allowed"),
+        (["holds", "settle", "unsure", "smiles=1", *HUDSONS], "'smiles' is no unit"),
         (
-            ["list_reservations", "settle", "unsure", "tokens=1", *HUDSONS],
+            ["holds", "settle", "unsure", "tokens=1", *HUDSONS],
             "was promised calls, not tokens",
         ),
         (
-            ["list_reservations", "settle", "unsure", "calls=1", "calls=2", *HUDSONS],
+            ["holds", "settle", "unsure", "calls=1", "calls=2", *HUDSONS],
             "is given twice",
         ),
-        (["list_reservations", "settle", "unsure", *HUDSONS], "Missing argument"),
-        (["list_reservations", "release", "unsure", *HUDSONS], "Missing option '--reason'"),
+        (["holds", "settle", "unsure", *HUDSONS], "Missing argument"),
+        (["holds", "release", "unsure", *HUDSONS], "Missing option '--reason'"),
         (
-            ["list_reservations", "release", "unsure", "--reason", " ", *HUDSONS],
+            ["holds", "release", "unsure", "--reason", " ", *HUDSONS],
             "--reason is empty",
         ),
         (
-            ["list_reservations", "release", "done", "--reason", "x", *HUDSONS],
+            ["holds", "release", "done", "--reason", "x", *HUDSONS],
             "done is SETTLED already",
         ),
         (
-            ["list_reservations", "--json", "release", "unsure", "--reason", "x"],
+            ["holds", "--json", "release", "unsure", "--reason", "x"],
             "come after `release`",
         ),
         (["stop", "--connector", "No Such"], "is no connector"),

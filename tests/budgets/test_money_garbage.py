@@ -170,19 +170,19 @@ async def the_promise_is_refused(backend):
     money = backend.tenant(ACME).money
     for verb in (
         reserve(money, "a"),
-        money.hold("a"),
+        money.find_reservation("a"),
         money.mark_sent("a", now=NOW),
         money.settle("a", {"credits": 1}, now=NOW),
         money.release("a", reason="", now=NOW),
         money.mark_uncertain("a", reason="", now=NOW),
-        money.holds(phases=list(ReservationStatus)),
+        money.list_reservations(phases=list(ReservationStatus)),
     ):
         kind, text = await said_by(verb)
         assert (kind, "the promise a cannot be read" in text) == (TransientError, True)
         assert "nothing was done, restore the store from a backup" in text
     before = {usage.cap: usage.used for usage in await money.list_usage()}
     assert before[DAILY.id].reserved == 20
-    assert "b" in [hold.key for hold in await money.expire(now=LATER)]
+    assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
     promises = Reservations(
         money,
         tenant=ACME,
@@ -207,11 +207,11 @@ def test_a_promise_that_cannot_be_read_is_refused_in_a_file(in_file, column, tex
 def test_a_promise_with_a_word_nobody_says_is_refused_in_a_file(in_file, column, text):
     async def then(backend):
         money = backend.tenant(ACME).money
-        kind, told = await said_by(money.hold("a"))
+        kind, told = await said_by(money.find_reservation("a"))
         assert (kind, "the promise a cannot be read" in told) == (TransientError, True)
         assert (await said_by(reserve(money, "a")))[0] is TransientError
         assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
-        assert "b" in [hold.key for hold in await money.expire(now=LATER)]
+        assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
 
     in_file(f"UPDATE holds SET {column} = ? WHERE key = 'a'", text, then=then)
 
@@ -224,14 +224,14 @@ def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
                     f"UPDATE stoker.holds SET {column} = %s WHERE key = 'a'", [text]
                 ).close()
             money = backend.tenant(ACME).money
-            kind, told = await said_by(money.hold("a"))
+            kind, told = await said_by(money.find_reservation("a"))
             assert (kind, "the promise a cannot be read" in told) == (TransientError, True)
             assert (await said_by(reserve(money, "a")))[0] is TransientError
             assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
             with psycopg.connect(on_server._admin, autocommit=True) as naive:
                 sound = {"amounts": '{"credits": 10}', "actual": "{}", "charges": "[]"}[column]
                 naive.execute(f"UPDATE stoker.holds SET {column} = %s WHERE key = 'a'", [sound])
-        assert "b" in [hold.key for hold in await money.expire(now=LATER)]
+        assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
 
     on_server("UPDATE holds SET reason = 'seen' WHERE key = 'a'", then=then)
 
@@ -240,7 +240,7 @@ def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
 def test_a_promise_with_a_word_nobody_says_is_refused_on_a_server(on_server, column, value):
     async def then(backend):
         money = backend.tenant(ACME).money
-        await said_by(money.hold("a"))
+        await said_by(money.find_reservation("a"))
         await said_by(reserve(money, "a"))
         await said_by(money.settle("a", {"credits": 1}, now=NOW))
         assert [usage.used.reserved for usage in await money.list_usage()] == [20]
@@ -254,7 +254,10 @@ NOT_A_WINDOW = ["day 2026-02-07Tgarbage", "day 2026-02-07T00:00:00", "day 2026-0
 async def nothing_new_is_granted(backend):
     money = backend.tenant(ACME).money
     await said_by(reserve(money, "new"))
-    assert {hold.key for hold in await money.holds(phases=sorted(OPEN_STATUSES))} == {"a", "b"}
+    assert {hold.key for hold in await money.list_reservations(phases=sorted(OPEN_STATUSES))} == {
+        "a",
+        "b",
+    }
 
 
 @pytest.mark.parametrize("name", NOT_A_WINDOW)
@@ -278,7 +281,7 @@ def test_a_total_beyond_all_counting_grants_nothing(request, where, table, colum
         except StokerError as error:
             answer = error
         assert not hasattr(answer, "charges")
-        assert await money.hold("new") is None
+        assert await money.find_reservation("new") is None
 
     request.getfixturevalue(where)(f"UPDATE {table} SET {column} = ?", 2**63 - 1, then=then)
 
@@ -299,12 +302,12 @@ def test_a_last_entry_without_a_moment_grants_and_moves_nothing(request, where, 
         for verb in (
             reserve(store.money, "new"),
             store.money.settle("a", {"credits": 1}, now=NOW),
-            store.money.expire(now=LATER),
-            store.money.renew("me", until=LATER, now=NOW),
-            store.ledger.entries(),
+            store.money.expire_reservations(now=LATER),
+            store.money.renew_leases("me", until=LATER, now=NOW),
+            store.ledger.list_entries(),
         ):
             await said_by(verb)
-        assert (await store.money.hold("a")).status is ReservationStatus.SENT
+        assert (await store.money.find_reservation("a")).status is ReservationStatus.SENT
 
     request.getfixturevalue(where)("UPDATE ledger SET at = ? WHERE seq = 2", at, then=then)
 
@@ -312,7 +315,7 @@ def test_a_last_entry_without_a_moment_grants_and_moves_nothing(request, where, 
 @pytest.mark.parametrize("text", ["{", "", "7", "[" * 100_000], ids=short)
 def test_an_entry_that_cannot_be_read_is_named(in_file, text):
     async def then(backend):
-        kind, told = await said_by(backend.tenant(ACME).ledger.entries())
+        kind, told = await said_by(backend.tenant(ACME).ledger.list_entries())
         assert (kind, "entry 1 of the ledger cannot be read" in told) == (TransientError, True)
 
     in_file("UPDATE ledger SET data = ? WHERE seq = 1", text, then=then)
@@ -320,7 +323,7 @@ def test_an_entry_that_cannot_be_read_is_named(in_file, text):
 
 def test_a_rate_that_cannot_be_read_lets_nothing_go(in_file):
     async def then(backend):
-        kind, told = await said_by(backend.shared().acquire("k", RATE, now=LATER))
+        kind, told = await said_by(backend.shared().acquire_call("k", RATE, now=LATER))
         assert (kind, "when k was last called cannot be read" in told) == (TransientError, True)
 
     in_file("UPDATE rates SET next_at = ?", "soon", then=then)

@@ -65,9 +65,9 @@ def sqlite_file(tmp_path):
 
 
 @pytest.mark.parametrize("row", ["5, 7, 'garbage'", "-5, NULL, NULL", "NULL, 7, NULL"])
-@pytest.mark.parametrize("table", ["list_cap_changes", "shared_cap_changes"])
+@pytest.mark.parametrize("table", ["cap_changes", "shared_cap_changes"])
 def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row, table):
-    whose = "'acme', " if table == "list_cap_changes" else ""
+    whose = "'acme', " if table == "cap_changes" else ""
     with closing(sqlite3.connect(sqlite_file)) as naive:
         naive.execute(f"INSERT INTO {table} VALUES ({whose}'{DAILY.id}', {row})")
         naive.commit()
@@ -165,7 +165,7 @@ def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
     async def scenario():
         backend = PostgresBackend(database[1])
         await reserve(backend.tenant(ACME).money, "k")
-        for table in ("holds", "budgets", "list_cap_changes", "stops", "ledger"):
+        for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
             with pytest.raises(PermanentError, match="tenant"):
                 await backend.transact(
                     None, BEGIN_WRITE, lambda tx, table=table: tx.query(f"SELECT * FROM {table}")
@@ -250,8 +250,8 @@ class Hurried:
     def __getattr__(self, name):
         return getattr(self._transaction, name)
 
-    def change(self, query, **values):
-        return 0 if query == LOCK_CAP else self._transaction.change(query, **values)
+    def execute(self, query, **values):
+        return 0 if query == LOCK_CAP else self._transaction.execute(query, **values)
 
 
 ROUNDS = 12

@@ -79,9 +79,9 @@ class Counted:
         self.looks = 0
         self._ledger = ledger
 
-    async def entries(self, **said):
+    async def list_entries(self, **page):
         self.looks += 1
-        return await self._ledger.list_entries(**said)
+        return await self._ledger.list_entries(**page)
 
 
 def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():

@@ -114,7 +114,7 @@ def test_callers_go_in_the_order_of_asking(pace_of):
         pace, went = pace_of(RATE, clock), []
 
         async def caller(number):
-            await pace.turn()
+            await pace.acquire()
             went.append(number)
 
         await asyncio.gather(*(caller(number) for number in range(20)))
@@ -129,8 +129,8 @@ def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
 
     async def scenario():
         pace = pace_of(RATE, clock)
-        await pace.turn()
-        waiting = [asyncio.create_task(pace.turn()) for _ in range(3)]
+        await pace.acquire()
+        waiting = [asyncio.create_task(pace.acquire()) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -155,7 +155,7 @@ def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
         pace, went = pace_of(rate, clock), []
 
         async def caller():
-            await pace.turn()
+            await pace.acquire()
             went.append(clock.now())
 
         await asyncio.gather(*(caller() for _ in range(9)))
@@ -175,7 +175,7 @@ def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
     async def scenario():
         pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
         await pace.delay_until(until=until)
-        await pace.turn()
+        await pace.acquire()
         return clock.now()
 
     assert asyncio.run(scenario()) >= until
@@ -192,7 +192,7 @@ def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, bu
         pace = pace_of(rate, clock)
         told = [await pace.get_next_allowed_at() for _ in range(3)]
         for _ in range(burst):
-            await pace.turn()
+            await pace.acquire()
         told.append(await pace.get_next_allowed_at())
         went = clock.now()
         await pace.delay_until(until=start + 30 * SECOND)
@@ -211,8 +211,8 @@ def test_a_push_back_reaches_those_who_wait_already(pace_of):
 
     async def scenario():
         pace = pace_of(RATE, clock)
-        await pace.turn()
-        waiting = asyncio.create_task(pace.turn())
+        await pace.acquire()
+        waiting = asyncio.create_task(pace.acquire())
         await pace.delay_until(until=until)
         await waiting
         return clock.now()
@@ -227,9 +227,9 @@ def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
 
     async def scenario():
         pace = pace_of(RATE, clock)
-        await pace.turn()
+        await pace.acquire()
         await pace.delay_until(until=start - 30 * SECOND)
-        await pace.turn()
+        await pace.acquire()
         return clock.now()
 
     assert asyncio.run(scenario()) >= start + RATE.interval
@@ -243,7 +243,7 @@ def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pac
     async def scenario():
         pace = pace_of(RATE, clock)
         await pace.delay_until(until=start + timedelta(seconds=1e9))
-        await pace.turn()
+        await pace.acquire()
         return clock.now()
 
     assert asyncio.run(scenario()) <= start + MAX_DELAY + RATE.interval
@@ -279,7 +279,7 @@ def test_processes_that_share_a_key_share_its_turns():
 
 def test_a_store_that_gives_no_turn_lets_nothing_go():
     class Silent:
-        async def turn(self, key, rate, *, now):
+        async def acquire_call(self, key, rate, *, now):
             raise TransientError("the database is locked")
 
     async def scenario():

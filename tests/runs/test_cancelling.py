@@ -397,7 +397,7 @@ async def lapses(bench):
 
 
 async def is_given_back(bench):
-    held = await bench.store.schedule.lease("run/work")
+    held = await bench.store.schedule.find_lease("run/work")
     await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
 
 

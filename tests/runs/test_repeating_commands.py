@@ -195,7 +195,7 @@ def test_a_run_under_way_is_asked_and_shown_so(stoker, store):
     assert "upkeep, RUNNING" in shown
     assert "  asked to stop by " in shown
     told = json.loads(stoker("runs", "show", NAME, "--json")[1])
-    assert told["find_cancel_request"]["by"] in shown
+    assert told["cancel_request"]["by"] in shown
     assert told["state"] == "RUNNING"
 
 

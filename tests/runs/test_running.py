@@ -139,9 +139,9 @@ def test_a_reason_that_no_store_could_keep_still_ends_the_run(bench):
 
 def test_every_step_is_timed_also_the_one_that_failed(bench):
     async def steps(run):
-        with run.step("look") as step:
+        with run.time_step("look") as step:
             step.items = 2
-        with run.step("leap"):
+        with run.time_step("leap"):
             raise PermanentError("too far")
 
     ended = bench.execute(steps)

@@ -1,12 +1,7 @@
-"""What a cap is: at most so much of a unit, in each window of a kind, within a scope.
+"""Define caps: a limit on a unit, per window, within a scope.
 
-Knows which units and connectors there can be, which amounts can be meant, and what a person may
-say about a cap. What is charged to caps, and whether it fits, is `budget`'s business.
-
-Which caps there are: those that settings switch on, and those a person added.
-
-Caps are on by default, with small numbers. What is spent against them, and who may change them, is
-not known here; a cap that was added counts what is reserved from that moment on.
+Lists valid units, connectors and amounts, the caps that settings switch on and those people add,
+and merges changes to caps into the limit in force. `charges` decides what is charged to them.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ class Scope(StrEnum):
 
     TENANT = "tenant"  # one tenant's, whatever the connector
     TENANT_CONNECTOR = "tenant_connector"  # one tenant's, with one connector
-    CONNECTOR = "connector"  # everybody's, with one connector: one key, one contract
+    CONNECTOR = "connector"  # all tenants', with one connector: one key, one contract
 
 
 _REASON_PARTS = {
@@ -45,7 +40,7 @@ _REASON_PARTS = {
 
 
 def validate_unit(text: str) -> str:
-    """Return the unit of an amount, or say which there are.
+    """Return the unit of an amount. Raises ConfigError listing the valid ones.
 
     `calls`, `pull_units`, `tokens`, `credits`, or money in minor units: `money:USD`.
     """
@@ -65,7 +60,7 @@ def validate_amount(number: int, *, what: str = "an amount") -> int:
 
 
 def validate_connector(text: str) -> str:
-    """Return a connector's name, or say what one looks like."""
+    """Return a connector's name. Raises ConfigError for one that is not valid."""
     if not _CONNECTOR_PATTERN.fullmatch(text):
         raise ConfigError(
             f"{text!r} is no connector; names are 1 to 63 of a-z, 0-9, '-' and '_', "
@@ -119,7 +114,7 @@ def get_cap_unit(cap: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapChange:
-    """What a person said about a cap: its limit from now on, or a higher one for a while."""
+    """A change to a cap by a person: a new limit, or a higher one until a time."""
 
     cap: str
     limit: int | None = None
@@ -137,7 +132,7 @@ class CapChange:
 
 
 def merge_changes(before: CapChange | None, change: CapChange) -> CapChange:
-    """Return what stands after a further word about the same cap; None leaves what was said."""
+    """Merge a newer change into an older one of the same cap; None keeps the older value."""
     if before is None:
         return change
     merged = before if change.limit is None else replace(before, limit=change.limit)
@@ -147,7 +142,7 @@ def merge_changes(before: CapChange | None, change: CapChange) -> CapChange:
 
 
 def list_custom_limits(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
-    """Return the limits people have given caps, as they are at this moment, by cap."""
+    """Return the limits people have given caps, as they are at this time, by cap."""
     said = {}
     for name, change in changes.items():
         raised = change.raised_until is not None and now < change.raised_until
@@ -158,7 +153,7 @@ def list_custom_limits(changes: Mapping[str, CapChange], *, now: datetime) -> di
 
 
 def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime) -> int:
-    """Return how much this cap allows at this moment. A raise never makes it less."""
+    """Return how much this cap allows at this time. A raise never makes it less."""
     if change is None:
         return cap.limit
     limit = cap.limit if change.limit is None else change.limit
@@ -169,7 +164,7 @@ def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyAllowances:
-    """What a tenant may use in one of its days, as settings say it. Money is in minor units."""
+    """What a tenant may use per day, from settings. Money is in minor units."""
 
     tavily_calls: int
     tavily_credits: int
@@ -202,7 +197,7 @@ def build_default_caps(daily: DailyAllowances) -> tuple[Cap, ...]:
 
 
 def parse_cap(cap_id: str, *, limit: int) -> Cap:
-    """Return the cap of this id with this limit, or say what an id looks like."""
+    """Return the cap of this id with this limit. Raises ConfigError for an invalid id."""
     parts = cap_id.split("/")
     scopes, windows = {scope.value for scope in Scope}, {kind.value for kind in WindowKind}
     if len(parts) != 4 or parts[0] not in scopes or parts[3] not in windows:
@@ -227,10 +222,10 @@ def parse_cap(cap_id: str, *, limit: int) -> Cap:
 def list_effective_caps(
     given: Iterable[Cap], changes: Mapping[str, CapChange], *, shared: bool
 ) -> tuple[Cap, ...]:
-    """Return the caps that were given and those a person added by naming a limit, sorted by id.
+    """Return the given caps and those a person added by setting a limit, sorted by id.
 
-    `changes` are what was said about caps that tenants share, or about one tenant's own. Changed
-    limits are not in it: `compute_effective_limit` tells those at the moment they are needed.
+    `changes` are the changes to shared caps, or to one tenant's own. Changed limits are not
+    applied: `compute_effective_limit` computes them when they are needed.
     """
     caps = {cap.id: cap for cap in given if cap.shared is shared}
     for cap_id, change in changes.items():
@@ -240,9 +235,9 @@ def list_effective_caps(
 
 
 def list_added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
-    """Return the caps people added by naming a limit that are not among those given.
+    """Return the caps people added by setting a limit that are not among those given.
 
-    Asked with every reservation, so that a cap binds whoever was already at work when it came.
+    Called with every reservation, so that a new cap binds processes that are already running.
     """
     if not changes:
         return []

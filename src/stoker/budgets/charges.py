@@ -1,8 +1,7 @@
-"""How much may be spent: which caps a request must fit into, and whether it does.
+"""Decide which caps a request is charged to, and whether it fits.
 
-Amounts are whole numbers, always. What a cap is stands in `caps`, its windows in `budget_windows`;
-what is already spent or promised is told by a store, in the same breath in which it writes the
-promise down.
+Amounts are whole numbers. The store reads what is already spent or reserved in the transaction in
+which it writes the reservation.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ MAX_KEY_LENGTH = 500  # characters; a key stands in logs, pages and one index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendRequest:
-    """What somebody wants to spend, under a name that is good for one attempt."""
+    """A request to spend amounts, under a key that is good for one attempt."""
 
     key: str
     connector: str
     amounts: Mapping[str, int]
     run: str | None = None
     account: str | None = None
-    sends_at_once: bool = True  # the promise may be acted on the moment it is given
+    sends_at_once: bool = True  # the reservation may be acted on the time it is given
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.key) <= MAX_KEY_LENGTH or not self.key.isprintable():
@@ -59,7 +58,7 @@ class SpendRequest:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same inputs; a key comes with one fingerprint for ever."""
+        """The digest of the inputs; a key always has the same fingerprint."""
         said = [self.connector, dict(self.amounts), self.run, self.account, self.sends_at_once]
         return hashlib.sha256(compact_json(said).encode()).hexdigest()[:32]
 
@@ -75,14 +74,14 @@ class Charge:
     limit: int
     ends_at: datetime
     reason: str
-    # What windows that overlap this one had given away by themselves. It bears on granting alone,
-    # so a promise that was granted is the same with it and without.
+    # What windows that overlap this one had used by themselves. It bears on granting alone,
+    # so a reservation that was granted is the same with it and without.
     overlap_amount: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What one cap has given away in one window: spent, and promised."""
+    """What one cap has used in one window: spent, and reserved."""
 
     settled: int = 0
     reserved: int = 0
@@ -102,15 +101,15 @@ def list_charges(
     now: datetime,
     opened: Mapping[CapWindow, Totals] | None = None,
 ) -> list[Charge]:
-    """Return what a request must be charged, in the one order everybody charges in.
+    """Return what a request must be charged, in the order that all processes use.
 
     The order is fixed so that no two requests can wait for each other. `opened` are the windows
-    of the tenant's own caps that were charged before. One that overlaps the window of now began
-    under another rule for resetting: the request is charged to it as well, and what it gave away
-    before counts against the limit, so that changing the rule opens no second budget.
+    of the tenant's own caps that were charged before. One that overlaps the current window began
+    under another reset rule: the request is charged to it as well, and what it used before counts
+    against the limit, so that changing the rule opens no second budget.
 
-    Raises ConfigError when some unit asked for has no cap at all, for what nobody has limited may
-    not be spent; and when one cap is given twice, for nobody could say which limit is meant.
+    Raises ConfigError when a requested unit has no cap (uncapped spending is not allowed), or when
+    one cap is given twice (its limit would be ambiguous).
     """
     uncapped = dict.fromkeys(request.amounts)
     wanted: dict[str, list[Charge]] = {}
@@ -135,14 +134,14 @@ def list_charges(
 
 
 def cap_applies(cap: Cap, request: SpendRequest) -> bool:
-    """Say whether a request falls under a cap."""
+    """Return whether a request falls under a cap."""
     return cap.unit in request.amounts and cap.connector in ("", request.connector)
 
 
 def list_overlapping_windows(
     cap: Cap, window: BudgetWindow, opened: Mapping[CapWindow, Totals]
 ) -> list[BudgetWindow]:
-    """Return the other windows of this cap that share a moment with this one, in order of names.
+    """Return the other windows of this cap that share a time with this one, in order of names.
 
     There are none unless the rule for resetting was changed. Those of caps that tenants share
     follow one rule for ever, and a run has only one.
@@ -154,9 +153,9 @@ def list_overlapping_windows(
 
 
 def compute_overlap(own: Totals, others: Iterable[tuple[BudgetWindow, Totals]]) -> Totals:
-    """Return what windows that overlap one gave away by themselves.
+    """Return what windows that overlap one used by themselves.
 
-    Whatever is given away is charged to all windows that overlap: what this one gave is in theirs
+    Whatever is used is charged to all windows that overlap: what this one gave is in theirs
     too, and of others that overlap each other one has it all. So this is the most that others
     which do not overlap each other add up to, without what was charged here.
     """
@@ -188,7 +187,7 @@ class Refusal:
 def find_refusal(wanted: Iterable[Charge], used: Mapping[CapWindow, Totals]) -> Refusal | None:
     """Return the refusal of the first cap that would be exceeded, or None when all have room.
 
-    Of a cap that tenants share, no numbers are told: they would speak of the others.
+    The refusal of a shared cap has no numbers: they would reveal other tenants' spending.
     """
     for charge in wanted:
         gone = used.get((charge.cap, charge.window), Totals()).total + charge.overlap_amount
@@ -225,7 +224,7 @@ def find_clock_refusal(now: datetime, *, latest: datetime | None) -> Refusal | N
 
 def get_reset_rule(cap: Cap, reset: ResetRule) -> ResetRule:
     """Return where a cap's windows begin, for a tenant with this rule."""
-    # What tenants in many zones share must begin at one moment for all of them.
+    # What tenants in many zones share must begin at one time for all of them.
     return ResetRule() if cap.shared else reset
 
 

@@ -1,14 +1,7 @@
-"""The one place that promises money, acts, and settles what it cost.
+"""Reserve money, make the paid call, and settle its cost.
 
-Whatever costs something is a step, and passes through a tenant's `BudgetService`. Here is only the
-order of
-things, and what each kind of failure says about money. What fits into which cap is decided in the
-core, promises are kept by `promises`, and how fast steps may go is `pacing`'s business.
-
-What the gate says to somebody who wants to spend, given everything that stands at that moment.
-
-Whether a key was used before, which caps apply, whether the clock, a stop or a full cap says no:
-asked here, in one order, by every store. Writing the answer down is the stores' part.
+All paid calls of a tenant go through its `BudgetService`. The decision on a request (repeated key,
+caps, clock, stops, room, in that order) is here as pure functions that every store calls.
 """
 
 from __future__ import annotations
@@ -57,10 +50,10 @@ class SettledCall(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlreadySpent:
-    """This key was used before, so nothing was done this time; the hold says how it stands.
+    """The key was used before, so no call was made; the reservation has the earlier status.
 
-    SETTLED: it was done, at that cost. HELD or SENT: somebody is at it. UNCERTAIN: nobody knows.
-    RELEASED or EXPIRED: nothing was done; trying again is a new attempt, with a key of its own.
+    SETTLED: done, at that cost. HELD or SENT: another caller is working on it. UNCERTAIN: the
+    outcome is unknown. RELEASED or EXPIRED: nothing was done; a retry needs a key of its own.
     """
 
     reservation: Reservation
@@ -74,12 +67,12 @@ CallSlot = AbstractAsyncContextManager[object]
 
 
 def to_attempt(request: SpendRequest, number: int) -> SpendRequest:
-    """Return the request as its first, second, … attempt: a key, and so a promise, of its own."""
+    """Return the request of the first, second, … attempt, with a key of its own."""
     return replace(request, key=f"{request.key}/{number}")
 
 
 class BudgetService:
-    """A tenant's way to spend money in this process."""
+    """Spends one tenant's money in this process."""
 
     def __init__(self, promises: Reservations, *, clock: Clock) -> None:
         self._reservations = promises
@@ -93,15 +86,15 @@ class BudgetService:
         passage: CallSlot | None = None,
         replay_within: timedelta | None = None,
     ) -> SettledCall[Answer] | AlreadySpent | Refusal:
-        """Take a step if its cost can be promised, and settle it; otherwise do nothing.
+        """Reserve the cost, make the call, and settle; return the refusal if it cannot be reserved.
 
-        A step that says nothing was done gives its promise back, any other failure keeps it
-        aside; both travel on. A budget that cannot be read is Refused. A `passage` is waited for
-        between promise and step, where a promise still comes back by itself if we die.
+        A call that did nothing releases its reservation, any other failure marks it uncertain; both
+        errors are raised. A budget that cannot be read is a refusal. A `passage` is entered between
+        reservation and call; if the process dies there, the reservation expires and is released.
 
-        `replay_within` says for how long the vendor answers a repeated key without charging
-        again, None that it does not. Within that time a step whose outcome nobody knows is taken
-        again under its old promise; the step must then send the request's key with the call.
+        `replay_within` is how long the vendor answers a repeated key without charging again; None
+        if it does not. Within that time a call with an unknown outcome is repeated under its old
+        reservation; the call must then send the request's key.
         """
         if passage is not None:
             request = replace(request, sends_at_once=False)
@@ -123,7 +116,7 @@ class BudgetService:
 
         def may_give_back() -> bool:
             # When a step is taken again, only this time did nothing. And once our lease has
-            # ended, somebody else may be taking it again: the money must not be pulled from
+            # ended, another process may be taking it again: the money must not be pulled from
             # under them because our own call came to nothing.
             return ours and (
                 replay_within is None or self._reservations.is_lease_valid(since=asked_at)
@@ -181,13 +174,13 @@ class BudgetService:
 
 
 def _can_replay(hold: Reservation, within: timedelta | None, *, now: datetime) -> bool:
-    """Say whether taking a step again, under the same key, cannot be charged a second time."""
+    """Return whether taking a step again, under the same key, cannot be charged a second time."""
     gone = hold.status is ReservationStatus.UNCERTAIN or (
         hold.status is ReservationStatus.SENT and now >= hold.until
     )
     if within is None or not gone:
         return False
-    # The vendor's clock counts, and ours may differ from the one the promise was dated by.
+    # The vendor's clock counts, and ours may differ from the one the reservation was dated by.
     return abs(now - hold.reserved_at) + CLOCK_TOLERANCE < within
 
 
@@ -198,14 +191,12 @@ ALL_CONNECTORS = ""  # stands for every connector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """What holds for a tenant at this moment, apart from how full its caps are."""
+    """What holds for a tenant at this time, apart from how full its caps are."""
 
-    latest: datetime | None = None  # the moment of the last ledger entry
+    latest: datetime | None = None  # the time of the last ledger entry
     changes: Mapping[str, CapChange] = field(default_factory=dict)
     stops: Mapping[str, str] = field(default_factory=dict)  # connector to reason
-    open_windows: Mapping[CapWindow, Totals] = field(
-        default_factory=dict
-    )  # windows near this moment
+    open_windows: Mapping[CapWindow, Totals] = field(default_factory=dict)  # windows near this time
 
     def to_ledger_time(self, now: datetime) -> datetime:
         """Return the time as money counts it: never earlier than what is already written."""
@@ -215,8 +206,8 @@ class BudgetState:
     def compute_lease_end(self, until: datetime, *, now: datetime) -> datetime:
         """Return when a lease that is to end at `until` ends, as money counts time.
 
-        It is as long as was asked. Otherwise, with a clock that was set back a little, a promise
-        would be taken for one of a silent owner the moment it is given.
+        It is as long as was asked. Otherwise, with a clock that was set back a little, a
+        reservation would be taken for one of a silent owner the time it is given.
         """
         return to_utc(until) + (self.to_ledger_time(now) - to_utc(now))
 
@@ -231,7 +222,7 @@ def validate_name(text: str, *, what: str) -> str:
 
 
 def validate_owner(owner: str) -> str:
-    """Return the name of whoever holds something; it must be somebody."""
+    """Return the owner's name. Raises ConfigError when it is empty."""
     if not owner:
         raise ConfigError("a lease needs an owner's name; nothing was written")
     return validate_name(owner, what="an owner")
@@ -245,9 +236,10 @@ def validate_request(request: SpendRequest) -> SpendRequest:
 
 
 def validate_change(change: CapChange, *, shared: bool) -> CapChange:
-    """Return what was said about a cap, as stores give it back.
+    """Return the change as stores return it.
 
-    Raises ConfigError when it speaks of a cap that is not the speaker's to change.
+    Raises ConfigError when the caller may not change this cap: tenants their own, operators shared
+    ones.
     """
     validate_name(change.cap, what="a cap")
     if change.cap.startswith(f"{Scope.CONNECTOR}/") != shared:
@@ -264,7 +256,7 @@ def validate_stop(connector: str, *, reason: str = "") -> str:
 
 
 def check_repeat(hold: Reservation, request: SpendRequest) -> Reservation:
-    """Return the promise a key was already good for; with other inputs it is a conflict."""
+    """Return the reservation a key was already good for; with other inputs it is a conflict."""
     if hold.fingerprint != request.fingerprint:
         raise ConflictError(
             f"{request.key} was used for another request; a new attempt needs a key of its own"
@@ -280,10 +272,9 @@ def evaluate_request(
     reset: ResetRule,
     now: datetime,
 ) -> tuple[Charge, ...] | Refusal:
-    """Return what a new request must be charged, or who says no whatever room there is.
+    """Return the charges of a new request, or a refusal that does not depend on room.
 
-    Caps that people added count beside those given, also when they were added since. Raises
-    ConfigError when a unit asked for has no cap.
+    Caps that people added count beside those given. Raises ConfigError when a unit has no cap.
     """
     moment = standing.to_ledger_time(now)
     together = [*caps, *list_added_caps(caps, standing.changes)]
@@ -295,7 +286,7 @@ def evaluate_request(
 
 
 def find_stop_refusal(connector: str, stops: Mapping[str, str]) -> Refusal | None:
-    """Return a refusal when somebody has stopped this connector, or all of them."""
+    """Return a refusal when this connector, or all of them, are stopped."""
     for stopped in (ALL_CONNECTORS, connector):
         if stopped in stops:
             what = stopped or "spending"

@@ -1,8 +1,7 @@
-"""What the ledger keeps of everything that happens to money, so that totals can be worked out anew.
+"""Build the ledger entry of each money event, so that totals can be computed again from the ledger.
 
-Each function turns one event into one note: a kind, the key, cap or connector it is about, a
-sentence, and the numbers as they were. `replaying` reads these notes back; where they are kept is
-the stores' business. Of caps that tenants share, a note tells what was taken, never how full.
+Each function turns one event into one entry: kind, key, cap or connector, sentence, numbers.
+`replay` reads them back. An entry about a shared cap has what was taken, never how full the cap is.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from stoker.ledger.query import ANY_CONNECTOR, EntryKind
 
 
 def build_reserved_entry(hold: Reservation, *, now: datetime) -> NewEntry:
-    """Return the note of a promise that was given, with all it takes to count it again.
+    """Build the entry of a reservation that was given, with all it takes to count it again.
 
     `charges` and `shared` are lists of [cap, window, amount]; `limits` are those in force then.
     """
@@ -48,7 +47,7 @@ def build_reserved_entry(hold: Reservation, *, now: datetime) -> NewEntry:
 
 
 def build_refused_entry(request: SpendRequest, refused: Refusal, *, now: datetime) -> NewEntry:
-    """Return the note of a promise that was not given: who said no, and how full it was."""
+    """Build the entry of a refused request: which cap or rule refused, and how full it was."""
     data: dict[str, Json] = {
         **_to_data(connector=request.connector, run=request.run, account=request.account),
         "amounts": dict(request.amounts),
@@ -63,9 +62,9 @@ def build_refused_entry(request: SpendRequest, refused: Refusal, *, now: datetim
 
 
 def build_status_entry(before: Reservation, after: Reservation, *, now: datetime) -> NewEntry:
-    """Return the note of a promise that moved on, from one phase to another.
+    """Build the entry of a reservation whose status changed.
 
-    A verb that changed nothing has nothing to note: call this only when the phases differ.
+    Call it only when the status differs: an operation that changed nothing has no entry.
     """
     data: dict[str, Json] = {
         **_to_data(connector=after.connector, run=after.run, account=after.account),
@@ -84,7 +83,7 @@ def build_status_entry(before: Reservation, after: Reservation, *, now: datetime
 
 
 def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
-    """Return the note of what a person said about a cap; what was left as it was is not in it."""
+    """Build the entry of a change to a cap; values left as they were are not in it."""
     said: list[str] = []
     data: dict[str, Json] = {}
     if change.limit is not None:
@@ -103,7 +102,7 @@ def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
 
 
 def build_stop_entry(connector: str, *, reason: str, now: datetime) -> NewEntry:
-    """Return the note of an order to spend nothing more, on a connector or (empty) on any."""
+    """Build the entry of an order to spend nothing more, on a connector or (empty) on any."""
     return NewEntry(
         at=now,
         kind=EntryKind.STOPPED.value,
@@ -113,7 +112,7 @@ def build_stop_entry(connector: str, *, reason: str, now: datetime) -> NewEntry:
 
 
 def build_resume_entry(connector: str, *, now: datetime) -> NewEntry:
-    """Return the note of a stop that was taken back."""
+    """Build the entry of a stop that was taken back."""
     return NewEntry(
         at=now,
         kind=EntryKind.RESUMED.value,
@@ -133,10 +132,10 @@ def build_decision_entry(
     seed: int | None = None,
     now: datetime,
 ) -> NewEntry:
-    """Return the note of an account that was chosen or passed over, and because of what.
+    """Build the entry of an account that was chosen or not, and why.
 
-    `reason` is the code, `numbers` are those the decision was made on. Where chance had a say,
-    `probability` is how likely it was to be chosen and `seed` repeats the draw.
+    `reason` is the code, `numbers` are the inputs of the decision. If it was random, `probability`
+    is how likely the account was to be chosen and `seed` repeats the draw.
     """
     data: dict[str, Json] = {"account": account, "code": reason, "numbers": dict(numbers)}
     if probability is not None:

@@ -1,7 +1,7 @@
-"""What stands for a tenant, in SQL: its caps as people changed them, its stops, its totals.
+"""Store a tenant's cap changes, stops and totals in SQL.
 
-Everything here is either read by a reservation or said by a person, with its ledger entry in the
-same transaction. Promises themselves are in `sql_money.py`.
+A reservation reads all of them in one query; every change writes its ledger entry in the same
+transaction. Reservations are in `store`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SELECT 'latest', '', NULL, NULL, at, ''
 FROM (SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1) AS last
 """
 
-# Windows of one cap near a moment, as further lines of the same question.
+# Windows of one cap near a time, as further lines of the same question.
 SELECT_WINDOWS = """
 UNION ALL
 SELECT 'window', cap, settled, reserved, NULL, window_name FROM budgets
@@ -56,7 +56,7 @@ WHERE tenant_id = :tenant AND cap = :cap_{n}
     AND window_name >= :since_{n} AND window_name < :until_{n}
 """
 
-# The row without a window is nobody's budget: holding it still is having the cap to oneself.
+# Updating the row without a window locks the cap.
 LOCK_CAP = """
 INSERT INTO budgets (tenant_id, cap, window_name, settled, reserved)
 VALUES (:tenant, :cap, '', 0, 0)
@@ -168,14 +168,14 @@ class SqlLimitStore:
 
 
 def read_budget_state(tx: Transaction, tenant: TenantId) -> BudgetState:
-    """Return what stands for a tenant at this moment, apart from its windows."""
+    """Return a tenant's budget state, without its windows."""
     return _to_budget_state(tx.query(SELECT_BUDGET_STATE, tenant=tenant, key=""))[0]
 
 
 def read_request_state(
     tx: Transaction, tenant: TenantId, request: SpendRequest, caps: Sequence[Cap], *, now: datetime
 ) -> tuple[BudgetState, bool]:
-    """Return what stands for a request, and whether something was promised under its key before."""
+    """Return the budget state for a request, and whether its key was used before."""
     query, values = _build_query(request, caps, now=now)
     found, known = _to_budget_state(tx.query(query, tenant=tenant, key=request.key, **values))
     added = list_added_caps(caps, found.changes)
@@ -189,10 +189,10 @@ def read_request_state(
 def lock_window_creation(
     tx: Transaction, tenant: TenantId, charges: Iterable[Charge], stands: BudgetState
 ) -> bool:
-    """Keep others from opening windows of caps that are to have a new one; say if there are any.
+    """Lock the caps for which a window is to be created; return whether there are any.
 
-    Two who reset by different rules would otherwise open two windows that overlap, each without
-    having seen the other's. What was read before may be old by the time the doors are held.
+    Two processes with different reset rules would otherwise create two windows that overlap without
+    seeing each other. What was read before the lock may be outdated.
     """
     opening = [
         charge.cap
@@ -208,7 +208,7 @@ def lock_window_creation(
 def read_totals(
     tx: Transaction, tenant: TenantId, charges: Sequence[Charge]
 ) -> dict[tuple[str, str], Totals]:
-    """Return what these caps have given away already."""
+    """Return what these caps have used already."""
     found = {}
     for charge in charges:
         place = {"cap": charge.cap, "window": charge.window}

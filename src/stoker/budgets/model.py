@@ -1,8 +1,7 @@
-"""What the engine needs from the world, and nothing more.
+"""Define what budget stores do, and what a paid vendor is.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
+Each store verb is one transaction. Stores get the time as an argument. All times are aware; what
+they return is in UTC.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Paid(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What a connector says of itself: is the vendor there, does it take our key, what is left."""
+    """A vendor's health: whether it answers, accepts our key, and what is left of the quota."""
 
     ok: bool
     detail: str
@@ -56,18 +55,19 @@ class Connector(Protocol[Query_contra, Answer]):
     def price(self, question: Query_contra) -> Mapping[str, int]:
         """Return the most that one call with this question may cost, by unit.
 
-        It is promised before the call. Raises PermanentError for a question no vendor can answer.
+        It is reserved before the call. Raises PermanentError for a question no vendor can answer.
         """
         ...
 
     async def ask(self, question: Query_contra, *, key: str) -> Paid[Answer]:
-        """Ask once, and return the answer with what it cost; the key goes along where it counts.
+        """Call the vendor once; return the answer with its cost. The key is sent if the vendor uses
+        it.
 
-        It never tries again by itself. Raises TransientError when nothing was done and later may
-        work (with `retry_after` if the vendor said when), PermanentError when nothing was done
-        and this question will not work, UncertainError when it may have been charged (with
-        `broke_down` if the vendor itself said that it failed), and ConfigError when no question
-        will work before a person acts: a key refused, credits gone, a feature not in the plan.
+        It does not retry. Raises TransientError when nothing was done and a retry may work (with
+        `retry_after` if the vendor sent one), PermanentError when nothing was done and this
+        question will not work, UncertainError when it may have been charged (with `broke_down` if
+        the vendor reported its own failure), and ConfigError when no question will work before a
+        person acts: a refused key, no credits left, a feature not in the plan.
         """
         ...
 
@@ -78,7 +78,7 @@ class Connector(Protocol[Query_contra, Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapUsage:
-    """What one cap has given away in one window."""
+    """What one cap has used in one window."""
 
     cap: str
     window: str
@@ -87,7 +87,7 @@ class CapUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A standing order not to spend: for everybody or one tenant, on every connector or one."""
+    """A stop of spending: for all tenants or one, on every connector or one."""
 
     tenant: TenantId | None
     connector: str  # empty: every connector
@@ -96,11 +96,13 @@ class Stop:
 
 
 class BudgetStore(Protocol):
-    """One tenant's promises and what became of them: the gate everything that costs goes through.
+    """One tenant's reservations and what became of them: the gate everything that costs goes
+    through.
 
     After every commit, on every cap, settled + reserved <= limit, except by what a vendor charged
-    above its promise and by a cap that was lowered. Each verb writes its ledger entry in the same
-    transaction; refusals are entries too. Times are never taken to be earlier than the ledger's.
+    above its reservation and by a cap that was lowered. Each verb writes its ledger entry in the
+    same transaction; refusals are entries too. Times are never taken to be earlier than the
+    ledger's.
     """
 
     async def reserve(
@@ -113,34 +115,34 @@ class BudgetStore(Protocol):
         until: datetime,
         now: datetime,
     ) -> Reservation | Refusal:
-        """Promise to spend, if it fits into all the caps it falls under; otherwise into none.
+        """Reserve the amounts in all the caps they fall under, or in none.
 
-        Atomic: of two callers racing for the last of a budget, one is told no. The same key again
-        is the same hold as it now stands; with another fingerprint, ConflictError. Refused, with
-        nothing charged and the key still good, when a cap is full, a stop is in force or the
-        clock went back. What windows gave away that overlap the one of now, because `reset` was
-        another one before, counts too. Raises ConfigError when a unit has no cap at all.
+        Atomic: of two callers racing for the last of a budget, one is refused. The same key again
+        returns the reservation as it now is; with another fingerprint, ConflictError. Refused, with
+        nothing charged and the key still good, when a cap is full, a stop is in force or the clock
+        went back. Windows that overlap the current one, because `reset` was changed, count too.
+        Raises ConfigError when a unit has no cap at all.
         """
         ...
 
     async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
-        """Say that a HELD promise may be acted on from now on. As `core.holds.sent`."""
+        """Mark a HELD reservation as sent, as `reservations.mark_sent`."""
         ...
 
     async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
-        """Turn a promise into what it really cost. As `core.holds.settled`.
+        """Settle a reservation at its real cost, as `reservations.settle_reservation`.
 
-        A promise that was given back meanwhile is settled late. Raises ConflictError when there
+        A reservation that was released meanwhile is settled late. Raises ConflictError when there
         is no such key.
         """
         ...
 
     async def release(self, key: str, *, reason: str, now: datetime) -> Reservation:
-        """Give a promise back whole: nothing was done. As `core.holds.released`."""
+        """Release a reservation in full, as `reservations.release_reservation`."""
         ...
 
     async def mark_uncertain(self, key: str, *, reason: str, now: datetime) -> Reservation:
-        """Keep a promise whose outcome nobody knows. As `core.holds.uncertain`."""
+        """Mark a reservation's outcome as unknown, as `reservations.mark_uncertain`."""
         ...
 
     async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:
@@ -151,82 +153,80 @@ class BudgetStore(Protocol):
         ...
 
     async def expire_reservations(self, *, now: datetime) -> list[Reservation]:
-        """Deal with every promise whose owner fell silent; return them as they now stand.
+        """Expire every reservation whose lease ended; return them as they now are.
 
-        As `core.holds.lapsed`: never sent comes back, maybe sent is kept aside.
+        As `reservations.expire_reservation`: never sent is released, maybe sent is marked
+        uncertain.
         """
         ...
 
     async def find_reservation(self, key: str) -> Reservation | None:
-        """Return a promise by its key."""
+        """Return a reservation by its key."""
         ...
 
     async def list_reservations(
         self, *, phases: Sequence[ReservationStatus], after: str = "", limit: int = 1000
     ) -> list[Reservation]:
-        """Return one page of the promises in these phases, in key order."""
+        """Return one page of the reservations in these phases, in key order."""
         ...
 
     async def list_usage(self) -> list[CapUsage]:
-        """Return what every cap of this tenant has given away, window by window, sorted.
+        """Return what every cap of this tenant has used, window by window, sorted.
 
         Shared caps are not among them.
         """
         ...
 
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        """Remember what a person said about a cap, with a ledger entry.
-
-        What the change leaves as None stays as it was.
-        """
+        """Write a change to a cap, with a ledger entry. Fields that are None keep their value."""
         ...
 
     async def list_cap_changes(self) -> dict[str, CapChange]:
-        """Return what was said about caps, by cap."""
+        """Return the changes to caps, by cap."""
         ...
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        """Grant this tenant nothing more, on a connector or (empty) on any. Twice is once."""
+        """Grant this tenant nothing more, on a connector or (empty) on any. safe to repeat."""
         ...
 
     async def resume(self, connector: str, *, now: datetime) -> bool:
-        """Take a stop back; say whether there was one."""
+        """Remove a stop; return whether there was one."""
         ...
 
     async def list_stops(self) -> list[Stop]:
-        """Return the stops in force for this tenant, those for everybody included."""
+        """Return the stops in force for this tenant, those for all tenants included."""
         ...
 
 
 class SharedStore(Protocol):
-    """What all tenants and workers share: rates, places, stops. It holds nothing of a tenant's.
+    """Stores what all tenants and workers share: rates, slots, stops. It has no tenant's data.
 
-    What operators do for everybody has a ledger of its own; each such verb writes its entry in the
-    same transaction, never dated earlier than the entry before it.
+    Operators' changes have a ledger of their own; each writes its entry in the same transaction,
+    never dated earlier than the entry before it.
     """
 
     @property
     def ledger(self) -> LedgerStore:
-        """What operators did for everybody, chained like a tenant's ledger."""
+        """What operators did for all tenants, chained like a tenant's ledger."""
         ...
 
     async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
-        """Ask whether a call may go now, and use the turn up if so. Atomic across workers.
+        """Return whether a call may go now, and count it if so. Atomic across workers.
 
-        As `core.limits.turn`: what no clock that is about right can have left is not believed.
+        As `rate_limit.check_rate`: a stored time that no correct clock can have written is ignored.
         """
         ...
 
     async def delay_until(self, key: str, *, until: datetime) -> None:
-        """Let nothing go under this key before then; it never makes it sooner.
+        """Allow no call under this key before then; it never allows one sooner.
 
-        For a rate with a burst, `until` is what `core.limits.rest` says: otherwise the burst
-        would come early. A moment further off than `acquire_call` believes is not waited for.
+        For a rate with a burst, `until` is from `compute_postponed_until`: otherwise the burst
+        would come early. A time further off than `acquire_call` accepts is ignored.
         """
         ...
 
     async def find_next_at(self, key: str) -> datetime | None:
-        """Return what is remembered of a key for `core.limits.turn`, using nothing up.
+        """Return what is remembered of a key for `rate_limit.check_rate`, using nothing up.
 
         None when nothing ever went under it.
         """
@@ -235,41 +235,41 @@ class SharedStore(Protocol):
     async def acquire_slot(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
     ) -> bool:
-        """Take one of so many places, if one is free or its holder's lease has ended.
+        """Acquire one of so many slots, if one is free or its owner's lease has ended.
 
-        An owner holds at most one place of a name; taking it again lengthens its lease.
+        An owner has at most one slot of a name; acquiring it again lengthens its lease.
         """
         ...
 
     async def release_slot(self, name: str, *, owner: str) -> None:
-        """Make the owner's place free. Leaving twice is once."""
+        """Release the owner's slot. Safe to repeat."""
         ...
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        """Grant nobody anything more, on a connector or (empty) on any. Twice is once."""
+        """Refuse all tenants' requests, on a connector or (empty) on any. Safe to repeat."""
         ...
 
     async def resume(self, connector: str, *, now: datetime) -> bool:
-        """Take a stop for everybody back; say whether there was one."""
+        """Remove a stop for all tenants; return whether there was one."""
         ...
 
     async def list_stops(self) -> list[Stop]:
-        """Return the stops in force for everybody."""
+        """Return the stops in force for all tenants."""
         ...
 
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        """Remember what an operator said about a cap that tenants share, with a ledger entry."""
+        """Write a change to a shared cap, with a ledger entry."""
         ...
 
     async def list_cap_changes(self) -> dict[str, CapChange]:
-        """Return what was said about shared caps, by cap."""
+        """Return the changes to shared caps, by cap."""
         ...
 
     async def list_usage(self) -> list[CapUsage]:
-        """Return what every shared cap has given away, for operators only."""
+        """Return what every shared cap has used, for operators only."""
         ...
 
 
 def filter_stops(stops: Iterable[Stop], asked: Collection[str]) -> tuple[Stop, ...]:
-    """Return the stops by which whoever asks these connectors is refused, in part or altogether."""
+    """Return the stops that refuse at least one of these connectors."""
     return tuple(stop for stop in stops if asked and stop.connector in {"", *asked})

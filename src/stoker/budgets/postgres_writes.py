@@ -1,7 +1,7 @@
-"""Moves of promises, written by one call of a function in the server.
+"""Write reservation changes with one call of a function on the Postgres server.
 
-It makes the same changes as `sql_moves.write_moves`, in the same order, and COMMIT is on its heels;
-so rows that everybody needs are never held while a client thinks.
+It makes the same changes as `store.write_changes`, in the same order, and commits at once, so that
+shared rows are not locked during round trips.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stoker.ledger.chain import NewEntry, to_canonical_text
 def write_changes_on_server(
     tx: Transaction, tenant: TenantId, moves: Sequence[ReservationChange]
 ) -> None:
-    """Write moves with one call of the server's function of that name. As `write_moves`."""
+    """Write the changes with one call of the server's function. As `write_changes`."""
     if not moves:
         return
     asked: dict[str, Json] = {

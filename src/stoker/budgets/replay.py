@@ -1,13 +1,7 @@
-"""Totals and open promises, worked out from nothing but the ledger.
+"""Rebuild totals, open reservations and operators' changes from the ledger alone.
 
-Entries are the truth and totals are a cache: what a store says it has spent must be what its
-entries add up to, and `find_differences` says where it is not. Reads the notes of `money_notes` and
-passes over all other kinds; whether the chain itself is sound is `ledger`'s business.
-
-What operators ordered for everybody, worked out from the ledger of their orders alone.
-
-Which stops are in force and what was said about the caps that tenants share: the entries are the
-truth, and what a store keeps beside them must agree. Where either is kept is the stores' business.
+The ledger is the truth and totals are a cache: `find_differences` and `find_operator_mismatches`
+list where a store differs from its entries. `ledger.chain` checks the chain itself.
 """
 
 from __future__ import annotations
@@ -26,7 +20,7 @@ from stoker.ledger.query import ANY_CONNECTOR, EntryKind
 
 
 class OperatorSettings:
-    """What stands after every entry read so far."""
+    """The stops and shared cap changes after every entry read so far."""
 
     def __init__(self) -> None:
         self.stops: set[str] = set()  # connectors; empty for every connector
@@ -107,7 +101,7 @@ _LATER_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedReservation:
-    """A promise as far as the ledger tells: what it takes, and where it stands."""
+    """A reservation rebuilt from the ledger: its charges and status."""
 
     key: str
     status: ReservationStatus
@@ -117,12 +111,11 @@ class ReplayedReservation:
 
 @dataclass(slots=True)
 class Replay:
-    """A ledger read from its beginning, in order, a page at a time if need be.
+    """A ledger read from its beginning, in order, page by page.
 
-    `own` and `shared` are what each cap has given away in each window, the tenant's own caps and
-    those it shares; of the latter only what this tenant took. `open` are the promises whose
-    outcome is not known yet, by key. `faults` are entries that cannot follow what came before;
-    they count for nothing.
+    `own` and `shared` are the totals of each cap and window, the tenant's own caps and shared ones;
+    of the latter only what this tenant took. `open` are the reservations without a known outcome,
+    by key. `faults` are entries that contradict earlier ones; they are not counted.
     """
 
     own: dict[CapWindow, Totals] = field(default_factory=dict)
@@ -132,7 +125,7 @@ class Replay:
     _settled: set[str] = field(default_factory=set)
     _returned: dict[str, ReplayedReservation] = field(
         default_factory=dict
-    )  # given back; may turn out done
+    )  # released; may turn out done
 
     def read(self, entries: Iterable[LedgerEntry]) -> None:
         """Go on reading where the last page ended."""
@@ -202,7 +195,7 @@ class Replay:
 def rebuild_totals(
     entries: Iterable[LedgerEntry], *, shared: bool = False
 ) -> dict[CapWindow, Totals]:
-    """Return what a tenant's caps have given away in each window, by its entries from the start.
+    """Return what a tenant's caps have used in each window, by its entries from the start.
 
     With `shared`, what this tenant took out of the caps it shares instead.
     """
@@ -212,7 +205,9 @@ def rebuild_totals(
 
 
 def rebuild_open_reservations(entries: Iterable[LedgerEntry]) -> dict[str, ReplayedReservation]:
-    """Return the promises whose outcome is not known yet, by key, by the entries from the start."""
+    """Return the reservations whose outcome is not known yet, by key, by the entries from the
+    start.
+    """
     replay = Replay()
     replay.read(entries)
     return replay.open

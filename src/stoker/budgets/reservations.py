@@ -1,24 +1,15 @@
-"""A promise to spend, from the moment it is given to the moment it is known what became of it.
+"""Define the states of a reservation, its effect on totals, and which changes are alerts.
 
-    HELD ──▶ SENT ──▶ SETTLED           it was done, and this is what it cost
+    HELD ──▶ SENT ──▶ SETTLED           done, at this cost
       │        ├────▶ RELEASED          nothing was done
-      │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once somebody found out
+      │        └────▶ UNCERTAIN ──▶ SETTLED | RELEASED   once the outcome is known
       └────▶ SETTLED | RELEASED | UNCERTAIN | EXPIRED
 
     RELEASED | EXPIRED ──▶ SETTLED | UNCERTAIN   its owner came back, and it was done after all
 
-A HELD promise of a dead owner comes back by itself. One that may have been SENT does not: money
-we are unsure about must not be handed out twice. Knows nothing of stores or clocks.
-
-Which promises are news: a cost above what was promised, an outcome that nobody knows.
-
-Turns a hold as it now stands into the event a person should hear of, if it is one. Who tells it,
-and when, is the engine's business.
-
-What changes when promises move on: their totals, summed up in the one order all charge in.
-
-Every verb on money is a few moves made at once: a promise is given, settled, released, kept aside
-or expires. Stores write the moves, the changed totals and the notes together, or nothing.
+A HELD reservation of a dead owner expires and is released. One that may have been SENT is not:
+money that may be spent must not be granted twice. Stores write the changes, the totals and the
+entries together, or nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +29,7 @@ from stoker.ledger.chain import NewEntry
 
 
 class ReservationStatus(StrEnum):
-    """Where a promise stands."""
+    """The status of a reservation."""
 
     RESERVED = "HELD"
     SENT = "SENT"
@@ -57,7 +48,7 @@ RETURNED_STATUSES = frozenset({ReservationStatus.RELEASED, ReservationStatus.EXP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """One promise. While it is open, its charges count as reserved."""
+    """One reservation. While it is open, its charges count as reserved."""
 
     key: str
     connector: str
@@ -78,7 +69,7 @@ class Reservation:
 def build_reservation(
     request: SpendRequest, wanted: tuple[Charge, ...], *, owner: str, until: datetime, now: datetime
 ) -> Reservation:
-    """Return the promise a granted request becomes."""
+    """Return the reservation a granted request becomes."""
     return Reservation(
         key=request.key,
         connector=request.connector,
@@ -95,7 +86,7 @@ def build_reservation(
 
 
 def mark_sent(hold: Reservation) -> Reservation:
-    """Return the promise once the request may be on its way. The second time is the first."""
+    """Return the reservation with status SENT: the vendor may receive the call. Safe to repeat."""
     if hold.status is ReservationStatus.SENT:
         return hold
     if hold.status is not ReservationStatus.RESERVED:
@@ -108,12 +99,11 @@ def mark_sent(hold: Reservation) -> Reservation:
 def settle_reservation(
     hold: Reservation, actual: Mapping[str, int], *, now: datetime
 ) -> Reservation:
-    """Return the promise with what it really cost, be it more than was promised.
+    """Return the reservation with its real cost, even if that is more than was reserved.
 
-    Settling again with the same numbers changes nothing; with others it is a conflict. What was
-    not said to have been used counts as zero. A promise that had been given back, and cost
-    something all the same, is settled late: money that is gone is counted, whoever thought it
-    was not. That it cost nothing is what giving it back had said.
+    Settling again with the same numbers changes nothing; with others it is a conflict. A unit
+    without a number cost zero. A reservation that had been released and still cost something is
+    settled late: the money is gone and is counted. If it cost nothing, it stays released.
     """
     said = {
         validate_unit(name): validate_amount(number, what=f"{hold.key}: {name}")
@@ -134,7 +124,7 @@ def settle_reservation(
 
 
 def release_reservation(hold: Reservation, *, now: datetime, reason: str) -> Reservation:
-    """Return the promise given back whole. The second time is the first."""
+    """Return the reservation released in full. Safe to repeat."""
     if hold.status in RETURNED_STATUSES:
         return hold
     if hold.status is ReservationStatus.SETTLED:
@@ -143,10 +133,9 @@ def release_reservation(hold: Reservation, *, now: datetime, reason: str) -> Res
 
 
 def mark_uncertain(hold: Reservation, *, reason: str) -> Reservation:
-    """Return the promise kept aside until somebody finds out. The second time is the first.
+    """Return the reservation marked uncertain until its outcome is known. Safe to repeat.
 
-    One that had been given back counts as promised again: whoever acted on it is unsure, so the
-    money may be gone.
+    A released one counts as reserved again: the call may have been charged.
     """
     if hold.status is ReservationStatus.UNCERTAIN:
         return hold
@@ -156,10 +145,10 @@ def mark_uncertain(hold: Reservation, *, reason: str) -> Reservation:
 
 
 def expire_reservation(hold: Reservation, *, now: datetime) -> Reservation:
-    """Return what becomes of a promise whose owner has not been heard of since its lease ended.
+    """Return what becomes of a reservation whose lease ended without a heartbeat.
 
-    One that was never acted on expires and comes back; one that may have been acted on is kept
-    aside. One whose lease has not ended, or whose outcome is known, stays as it is.
+    One that was never sent expires and is released; one that may have been sent is marked
+    uncertain. One whose lease has not ended, or whose outcome is known, stays as it is.
     """
     if now < hold.until or hold.status not in (ReservationStatus.RESERVED, ReservationStatus.SENT):
         return hold
@@ -174,7 +163,7 @@ def expire_reservation(hold: Reservation, *, now: datetime) -> Reservation:
 
 
 def compute_totals(hold: Reservation) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return what a promise adds to (settled, reserved), by cap and window."""
+    """Return what a reservation adds to (settled, reserved), by cap and window."""
     added = {}
     for charge in hold.charges:
         used = (
@@ -188,9 +177,9 @@ def compute_totals(hold: Reservation) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def compute_overrun(hold: Reservation) -> dict[str, int]:
-    """Return by how much the real cost was above the promise, by unit; empty when it was not.
+    """Return by how much the real cost was above the reservation, by unit; empty when it was not.
 
-    Of a promise that had been given back nothing was left, so all of its cost is.
+    Of a reservation that had been released nothing was left, so all of its cost is.
     """
     if hold.status is not ReservationStatus.SETTLED:
         return {}
@@ -200,12 +189,12 @@ def compute_overrun(hold: Reservation) -> dict[str, int]:
 
 
 def is_settled_late(hold: Reservation) -> bool:
-    """Say whether a promise had been given back before its cost became known."""
+    """Return whether a reservation had been released before its cost became known."""
     return hold.status is ReservationStatus.SETTLED and hold.reason == Reason.SETTLED_LATE
 
 
 def find_alert(hold: Reservation, *, tenant: TenantId | None, at: datetime) -> Event | None:
-    """Return what there is to tell about a promise that has just come to this, or None."""
+    """Return the event to report about a reservation that just changed, or None."""
     if hold.status is ReservationStatus.UNCERTAIN:
         return OutcomeUncertain(
             at=at,
@@ -222,7 +211,7 @@ def find_alert(hold: Reservation, *, tenant: TenantId | None, at: datetime) -> E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationChange:
-    """One promise before and after, and the note the ledger keeps of it."""
+    """One reservation before and after, and the entry the ledger keeps of it."""
 
     before: Reservation | None  # None: it is being given
     after: Reservation
@@ -245,7 +234,9 @@ class TotalChange:
 
 
 def list_total_changes(moves: Iterable[ReservationChange]) -> list[TotalChange]:
-    """Return what these moves change, each cap and window once, shared caps first, by name."""
+    """Return what these changes add to totals, each cap and window once, shared caps first, by
+    name.
+    """
     added: dict[tuple[bool, str, str], tuple[int, int]] = {}
     limits: dict[tuple[bool, str, str], int] = {}
     for move in moves:
@@ -256,7 +247,7 @@ def list_total_changes(moves: Iterable[ReservationChange]) -> list[TotalChange]:
             was, is_now = before.get(place[1:], (0, 0)), after[place[1:]]
             settled, reserved = added.get(place, (0, 0))
             added[place] = (settled + is_now[0] - was[0], reserved + is_now[1] - was[1])
-            # Only a new promise is held to the limit: what was charged already has happened.
+            # Only a new reservation is held to the limit: what was charged already has happened.
             if move.before is None:
                 limits[place] = charge.limit - charge.overlap_amount
     return [
@@ -274,5 +265,5 @@ def list_total_changes(moves: Iterable[ReservationChange]) -> list[TotalChange]:
 
 
 def list_entries(moves: Sequence[ReservationChange]) -> list[NewEntry]:
-    """Return what the ledger keeps of these moves, in order."""
+    """Return the ledger entries of these changes, in order."""
     return [move.entry for move in moves]

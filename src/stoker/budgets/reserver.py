@@ -1,8 +1,7 @@
-"""One process's open promises: given, kept alive while it works, and ended whatever happens.
+"""Keep one process's open reservations: reserve, send heartbeats, and close each one.
 
-A promise whose end could not be written down stays ours, and is tried again with the next sign of
-life. A cost above its promise, and an outcome nobody knows, are told as events. What each kind of
-failure says about money is `paying`'s business.
+A close that could not be written is retried with the next heartbeat. Overruns and unknown outcomes
+are reported as events. `gate` decides what each failure means for money.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from stoker.budgets.reservations import Reservation, ReservationStatus, find_ale
 from stoker.budgets.windows import ResetRule
 from stoker.context import TenantStores
 
-HEARTBEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
+HEARTBEATS_PER_LEASE = 3  # two may fail before the lease ends
 
 RETRY_DELAYS = tuple(timedelta(seconds=wait) for wait in (0.05, 0.25, 1))
 
@@ -35,11 +34,11 @@ CloseAction = Callable[[], Awaitable[Reservation]]
 
 
 class Reservations:
-    """What one owner has promised of one tenant's money. Open it with `async with`.
+    """The open reservations of one owner for one tenant. Open it with `async with`.
 
-    `owner` must be unlike that of any other process of this tenant, also of those long gone: a
-    promise under our own name that we do not remember would otherwise be acted on twice. Caps that
-    people add later bind it too: the store asks for them with every promise.
+    `owner` must differ from that of any other process of this tenant, ended ones included: a
+    forgotten reservation under our own name would otherwise be used twice. Caps that people add
+    later apply too: the store reads them with every reservation.
     """
 
     def __init__(
@@ -66,10 +65,8 @@ class Reservations:
         self._unwritten_closes: dict[
             str, CloseAction
         ] = {}  # over, but the store has not heard of it
-        self._abandoned: dict[str, timedelta] = {}  # perhaps promised; and when we gave up
-        self._closing_tasks: dict[
-            str, asyncio.Task[Reservation]
-        ] = {}  # being written at this moment
+        self._abandoned: dict[str, timedelta] = {}  # perhaps reserved; and when we gave up
+        self._closing_tasks: dict[str, asyncio.Task[Reservation]] = {}  # being written at this time
         self._alive_at = clock.elapsed()
         self._heartbeat_task: asyncio.Task[None] | None = None
 
@@ -85,18 +82,18 @@ class Reservations:
         self._in_flight.discard(key)
 
     def is_owner(self, hold: Reservation) -> bool:
-        """Say whether we, and nobody else, may act on this promise."""
+        """Return whether we, and no other process, may act on this reservation."""
         return hold.owner == self._owner and hold.status in (
             ReservationStatus.RESERVED,
             ReservationStatus.SENT,
         )
 
     def is_lease_valid(self, *, since: timedelta) -> bool:
-        """Say whether nobody can have taken us for dead; `since` is when the promise was asked."""
+        """Return whether our lease cannot have expired; `since` is when we reserved."""
         return self._clock.elapsed() - max(since, self._alive_at) < self._lease
 
     async def reserve(self, request: SpendRequest) -> Reservation | Refusal:
-        """Return the promise, or the refusal. A budget that cannot be read refuses."""
+        """Return the reservation, or the refusal. A budget that cannot be read refuses."""
         try:
             hold = await self._reserve_with_retry(request)
         except (TransientError, UncertainError) as error:
@@ -113,11 +110,11 @@ class Reservations:
         return hold
 
     async def mark_sent(self, key: str) -> Reservation:
-        """Say that a promise is acted on from now on."""
+        """Say that a reservation is acted on from now on."""
         return await self._money.mark_sent(key, now=self._clock.now())
 
     async def get_reservation(self, key: str) -> Reservation:
-        """Return the promise as it is. Raises ConflictError while it is still being asked for."""
+        """Return the reservation. Raises ConflictError while it is still being made."""
         hold = await self._money.find_reservation(key)
         if hold is None:
             raise ConflictError(f"{key} is being asked for at this moment; read it again later")
@@ -127,7 +124,7 @@ class Reservations:
         """Write down what was spent. If the store will not have it now, it stays owed.
 
         Raises UncertainError when it could not be written; ConfigError or ConflictError, with the
-        promise kept aside, when the cost is nothing that can be settled.
+        reservation marked uncertain, when the cost is nothing that can be settled.
         """
         try:
             return await self._close(
@@ -139,28 +136,28 @@ class Reservations:
                 "it is tried again while this process lives, afterwards see: stoker holds"
             ) from error
         except StokerError as error:
-            with suppress(StokerError):  # its end may be written by somebody else
+            with suppress(StokerError):  # its end may be written by another process
                 await self.mark_uncertain(key, reason=f"its cost cannot be settled: {error}")
             raise
 
     async def release(self, key: str, *, reason: str) -> Reservation:
-        """Give a promise back whole: nothing was done."""
+        """Give a reservation back whole: nothing was done."""
         said = _to_one_line(reason)
         return await self._close(
             key, lambda: self._money.release(key, reason=said, now=self._clock.now())
         )
 
     async def mark_uncertain(self, key: str, *, reason: str) -> Reservation:
-        """Keep a promise whose outcome nobody knows."""
+        """Keep a reservation whose outcome is unknown."""
         said = _to_one_line(reason)
         return await self._close(
             key, lambda: self._money.mark_uncertain(key, reason=said, now=self._clock.now())
         )
 
     async def heartbeat(self) -> list[Reservation]:
-        """Show a sign of life, write what is still owed, and see to promises of silent owners.
+        """Renew leases, write unwritten closes, and expire reservations of dead owners.
 
-        Returns those promises as they now stand. While open, this happens by itself.
+        Returns the expired ones as they now are. While open, this happens periodically.
         """
         now, alive_at = self._clock.now(), self._clock.elapsed()
         if self._in_flight:
@@ -194,7 +191,7 @@ class Reservations:
 
     async def _run_heartbeats(self) -> None:
         while True:
-            # Real seconds, not the injected clock's: a sign of life is for other processes.
+            # Real seconds, not the injected clock's: a heartbeat is for other processes.
             await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS_PER_LEASE)
             with suppress(StokerError):  # the next beat tries again, and silence is safe
                 await self.heartbeat()
@@ -220,7 +217,7 @@ class Reservations:
 
     async def _close(self, key: str, ending: CloseAction) -> Reservation:
         self._unwritten_closes[key] = ending
-        # Shielded: whoever cancels the caller must not also lose what has to be written.
+        # Shielded: cancelling the caller must not lose what has to be written.
         self._closing_tasks[key] = asyncio.create_task(self._close_with_retries(key))
         return await asyncio.shield(self._closing_tasks[key])
 
@@ -248,7 +245,7 @@ class Reservations:
 
     async def _release_abandoned(self, key: str) -> None:
         if not self.claim_key(key):
-            return  # somebody asks for it again, and finds out by that
+            return  # another caller has the key and reads its state
         try:
             hold = await self._money.find_reservation(key)
             if hold is None and self._clock.elapsed() - self._abandoned[key] < self._lease:
@@ -261,7 +258,7 @@ class Reservations:
             self.release_key(key)
 
     def _report_alert(self, hold: Reservation) -> None:
-        """Let the observer know what a person may have to look at."""
+        """Report an overrun or an unknown outcome to the observer."""
         news = find_alert(hold, tenant=self._tenant, at=self._clock.now())
         if self._observer is not None and news is not None:
             self._observer(news)
@@ -274,7 +271,7 @@ class Reservations:
 async def expire_reservations(
     store: TenantStores, *, now: datetime, observer: Observer
 ) -> list[Reservation]:
-    """See to what dead processes had promised, and tell of it; return those promises."""
+    """Expire the reservations of dead processes and report them; return them."""
     lapsed = await store.money.expire_reservations(now=now)
     for hold in lapsed:
         if (news := find_alert(hold, tenant=store.tenant, at=now)) is not None:

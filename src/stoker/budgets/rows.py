@@ -1,8 +1,7 @@
-"""How a promise, a cap's change, a stop and a total stand in the rows of the money tables.
+"""Convert reservations, cap changes, stops and totals to rows and back.
 
-Rows that come out are read as either database's driver gives them: moments and JSON as text or
-decoded. A row that makes no sense is no row of ours: it is named and refused, never made the best
-of, for what cannot be read must not be spent against.
+Rows are read as either database's driver returns them: times and JSON as text or decoded. An
+invalid row is named and refused: money must not be spent against what cannot be read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ RESERVATION_COLUMNS = (
 
 
 def to_reservation_values(hold: Reservation) -> dict[str, Value]:
-    """Return a promise as the values of its row, in the order of `RESERVATION_COLUMNS`."""
+    """Return a reservation as the values of its row, in the order of `RESERVATION_COLUMNS`."""
     return {
         "key": hold.key,
         "connector": hold.connector,
@@ -53,7 +52,7 @@ def to_reservation_values(hold: Reservation) -> dict[str, Value]:
 
 
 def parse_reservation(row: tuple[Any, ...]) -> Reservation:
-    """Return the promise in a row of `RESERVATION_COLUMNS`."""
+    """Return the reservation in a row of `RESERVATION_COLUMNS`."""
     key, connector, fingerprint, phase, owner, until_at, reserved_at, closed_at = row[:8]
     run, account, reason, amounts, charges, actual = row[8:]
     with wrap_row_errors(f"the promise {key}"):
@@ -118,7 +117,7 @@ def parse_usage(rows: Iterable[tuple[Any, ...]]) -> list[CapUsage]:
 
 
 def to_charges_json(hold: Reservation) -> list[Json]:
-    """Return what a promise is charged, as its row says it."""
+    """Return a reservation's charges as its row has them."""
     return [
         [
             charge.cap,

@@ -1,7 +1,7 @@
-"""What all tenants and workers share, in SQL: rates, places, stops, shared caps.
+"""Store what all tenants and workers share in SQL: rates, slots, stops, shared caps.
 
-A row that a decision rests on is written only if it still is as it was seen, or held still by
-being updated to itself; so workers take turns without waiting for each other's whole work.
+A row that a decision depends on is written only if it is unchanged since it was read, or locked by
+updating it to itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INSERT INTO rates (key, next_at) VALUES (:key, :next_at)
 ON CONFLICT (key) DO UPDATE SET next_at = excluded.next_at WHERE rates.next_at < excluded.next_at
 """
 
-# The row without an owner is nobody's place: holding it still is having the name to oneself.
+# Updating the row without an owner locks the name.
 LOCK_SLOTS = """
 INSERT INTO places (name, owner, until_at) VALUES (:name, '', :now)
 ON CONFLICT (name, owner) DO UPDATE SET until_at = places.until_at
@@ -89,8 +89,8 @@ SELECT cap, window_name, settled, reserved FROM shared_budgets ORDER BY cap, win
 class SqlSharedStore:
     """A `SharedStore` in the tables `rates`, `places` and `shared_*`.
 
-    `operators` is the door behind which the ledger of what is done for everybody stands; what
-    tenants share can be reached through it as well.
+    `operators` is the database session with the operators' ledger; shared tables can be reached
+    through it as well.
     """
 
     def __init__(self, database: Database, *, operators: Database) -> None:

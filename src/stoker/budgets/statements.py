@@ -1,13 +1,8 @@
-"""How full each cap is, as people are told: settled, reserved, free, limit, and when it resets.
+"""Compute each cap's balance (settled, reserved, free, limit, reset) and the cost of one run.
 
-The numbers add up: settled + reserved + free = limit, unless more was charged than promised or a
-cap was lowered, and then the statement says by how much it is over. What is reserved must be what
-the open promises add up to, and `find_mismatches` says where it is not.
-
-What was spent under a run, by the entries of a ledger: what was settled, what nobody knows.
-
-Entries are added up as they are read. Which of them are read, and how a promise that is still open
-stands by now, is told by whoever reads them.
+settled + reserved + free = limit, unless more was charged than reserved or a cap was lowered; then
+the balance has the excess in `over`. `find_mismatches` lists where the reserved total differs from
+the open reservations.
 """
 
 from __future__ import annotations
@@ -39,18 +34,18 @@ class CapBalance:
     cap: str
     window: str
     used: Totals
-    limit: int | None  # None: there is no such cap any more, only promises under it
+    limit: int | None  # None: there is no such cap any more, only reservations under it
     resets: str
     raised_until: datetime | None = None  # set while a raise is in force
 
     @property
     def free(self) -> int:
-        """What may still be promised."""
+        """What may still be reserved."""
         return max((self.limit or 0) - self.used.total, 0)
 
     @property
     def over(self) -> int:
-        """By how much more is gone than the cap allows."""
+        """How much more is used than the cap allows."""
         return 0 if self.limit is None else max(self.used.total - self.limit, 0)
 
 
@@ -62,11 +57,12 @@ def list_balances(
     reset: ResetRule,
     now: datetime,
 ) -> list[CapBalance]:
-    """Return the window each cap is in now, and every other that still has something reserved.
+    """Return the current window of each cap, and every other with something reserved, sorted by
+    cap.
 
-    Sorted by cap. What windows that overlap the one of now gave away is in it: they began under
-    another rule for resetting, and it counts against the limit. A cap per run is in many windows
-    at once; one that is in none yet has a line with nothing used.
+    The current window includes what overlapping windows used: they began under another reset rule
+    and count against the limit. A cap per run has many windows at once; without any it has a line
+    with nothing used.
     """
     found: list[CapBalance] = []
     known = set()
@@ -90,9 +86,9 @@ def list_current_balances(
     reset: ResetRule,
     now: datetime,
 ) -> list[tuple[Cap, CapBalance, datetime]]:
-    """Return a tenant's own caps as they stand in the window of now, and when that ends.
+    """Return the balance of a tenant's own caps in the current window, and when it ends.
 
-    Caps per run are left out, as the next run has its own; and those that tenants share.
+    Without caps per run, as the next run has its own, and without shared caps.
     """
     own = {cap.id: cap for cap in caps if cap.window is not WindowKind.RUN and not cap.shared}
     found = []
@@ -113,11 +109,11 @@ def compute_left(
     reset: ResetRule,
     now: datetime,
 ) -> dict[str, dict[str, int]]:
-    """Return how much of each unit each connector may still be asked for by a run that begins now.
+    """Return how much of each unit each connector may still use in a run that begins now.
 
-    What its narrowest cap leaves, whichever scope and window that has: a cap that tenants share
-    counts like one's own, and one per run is unused. A unit that nobody has limited is not there;
-    the empty connector stands for what is spent on nobody in particular.
+    The minimum over all caps of any scope and window; shared caps count, and a cap per run is
+    unused. A unit without a cap is missing; the empty connector stands for spending without a
+    connector.
     """
     found: dict[str, dict[str, int]] = {name: {} for name in connectors}
     for cap in caps:
@@ -135,9 +131,10 @@ def compute_left(
 
 
 def find_mismatches(holds: Iterable[Reservation], used: Mapping[CapWindow, Totals]) -> list[str]:
-    """Return a sentence for each window whose reserved total is not what open promises add up to.
+    """Return a sentence for each window whose reserved total is not what open reservations add up
+    to.
 
-    Caps that tenants share are passed over: one tenant's promises cannot explain them.
+    Caps that tenants share are passed over: one tenant's reservations cannot explain them.
     """
     promised: dict[CapWindow, int] = {}
     for hold in holds:
@@ -205,11 +202,11 @@ class RunCost:
     """What was spent, by connector and unit: tavily/calls."""
 
     settled: Mapping[str, int]
-    unknown: Mapping[str, int]  # promised besides, and nobody knows what became of it
+    unknown: Mapping[str, int]  # reserved besides, and with an unknown outcome
 
 
 class RunCostCounter:
-    """Adds up what a run spent, for one account or for all. Memory is that of open promises."""
+    """Adds up what a run spent, for one account or for all. Memory is that of open reservations."""
 
     def __init__(self, run: str, *, account: str | None = None) -> None:
         self._filter = LedgerFilter(run=run, account=account)
@@ -219,7 +216,7 @@ class RunCostCounter:
 
     @property
     def open_keys(self) -> tuple[str, ...]:
-        """The keys of promises of which the entries so far do not say how they ended."""
+        """The keys of reservations that are still open after the entries so far."""
         return tuple(self._open)
 
     def add(self, entries: Iterable[LedgerEntry]) -> None:
@@ -236,7 +233,7 @@ class RunCostCounter:
                 _add_amounts(self._settled, get_data_text(entry, "connector"), actual)
 
     def add_open_reservation(self, hold: Reservation) -> None:
-        """Count an open promise as it stands by now: one never sent is not spent."""
+        """Count an open reservation by its current status: one never sent is not spent."""
         if hold.key not in self._open:
             return
         del self._open[hold.key]
@@ -246,7 +243,7 @@ class RunCostCounter:
             _add_amounts(self._unknown, hold.connector, hold.amounts)
 
     def get_cost(self) -> RunCost:
-        """Return what it comes to so far; what is still open is not in it."""
+        """Return the cost so far, without what is still open."""
         return RunCost(
             settled=dict(sorted(self._settled.items())), unknown=dict(sorted(self._unknown.items()))
         )

@@ -1,13 +1,9 @@
-"""One tenant's promises, in SQL. What may be spent is the core's to say.
+"""Store one tenant's reservations in SQL.
 
-A verb reads what stands, asks the core, and writes the moves that follow (`sql_moves.py`). Where
-others may have been faster, the writing notices, everything is undone, and the verb begins anew.
-
-How moves of promises are written: promises, totals and ledger entries, together or not at all.
-
-What a move rests on may have changed since it was read; then nothing stands, and the caller reads
-and decides again. Everybody takes their rows in one order, promises by key, totals as the core
-sorts them, the ledger last, so that nobody waits for somebody who waits for them.
+A verb reads the state, decides with `gate` and `reservations`, and writes reservations, totals and
+ledger entries in one transaction. If the state changed since it was read, the write conflicts and
+the verb starts again. All processes lock rows in one order (reservations by key, totals sorted, the
+ledger last), so there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -106,7 +102,7 @@ ChangeWriter = Callable[[Transaction, TenantId, Sequence[ReservationChange]], No
 
 
 def write_changes(tx: Transaction, tenant: TenantId, moves: Sequence[ReservationChange]) -> None:
-    """Write moves, statement by statement. Raises Missed when the transaction must be undone."""
+    """Write the changes, statement by statement. Raises WriteConflict to undo the transaction."""
     for move in sorted(moves, key=lambda move: move.after.key):
         _write_reservation(tx, tenant, move)
     for change in list_total_changes(moves):
@@ -146,7 +142,7 @@ def _add_to_total(tx: Transaction, tenant: TenantId, change: TotalChange) -> Non
         raise WriteConflict(change.cap)
 
 
-MAX_ATTEMPTS = 20  # each miss means that somebody else got something done
+MAX_ATTEMPTS = 20  # each miss means that another process got something done
 
 SELECT_RESERVATION = (
     f"SELECT {RESERVATION_COLUMNS} FROM holds WHERE tenant_id = :tenant AND key = :key"
@@ -175,9 +171,7 @@ WHERE tenant_id = :tenant AND owner = :owner AND closed_at IS NULL AND phase IN 
 
 
 class SqlBudgetStore(SqlLimitStore):
-    """A `MoneyStore` in the tables `list_reservations`, `budgets`, `list_cap_changes` and
-    `list_stops`.
-    """
+    """A `BudgetStore` in the tables `holds`, `budgets`, `cap_changes` and `stops`."""
 
     def __init__(
         self, database: Database, tenant: TenantId, *, write: ChangeWriter = write_changes

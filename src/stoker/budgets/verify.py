@@ -1,12 +1,7 @@
-"""Holds a tenant's ledger against itself and against what the store says it has spent.
+"""Verify a tenant's ledger, and the operators', against itself and against the store.
 
-The chain must be sound, and totals and open promises must be what the entries add up to. Reads
-only; a store that is in use meanwhile is judged at a moment at which it stood still.
-
-Holds the ledger of operators' orders against itself and against what the store enforces.
-
-The chain must be sound, and the stops and shared caps in force must be what was ordered. Reads
-only; a store that is in use meanwhile is judged at a moment at which it stood still.
+The chain must be intact, and totals, open reservations, stops and shared caps must match the
+entries. Reads only; a store in use is compared at a time when no entry is new.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ MAX_READS = 50  # looks at a store that is being written to, before we say that 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a ledger had come, as somebody remembers who does not keep it."""
+    """A ledger's last entry at some time, saved outside the store."""
 
     seq: int
     digest: str
@@ -50,11 +45,10 @@ class LedgerReport:
 
 
 async def verify_ledger(store: TenantStores, *, mark: Checkpoint | None = None) -> LedgerReport:
-    """Read a tenant's whole ledger and compare.
+    """Read a tenant's whole ledger and compare it with the store.
 
-    With a mark, the ledger must have come as far and still say the same there: entries taken off
-    its end leave a chain that is sound. Raises TransientError when the store never stands still
-    for long enough.
+    With a checkpoint, the ledger must reach it and have the same digest there: a chain whose end
+    was cut off is still intact. Raises TransientError when the store never stops changing.
     """
     reader = _TenantReader(mark)
     await reader.read_on(store)
@@ -83,11 +77,10 @@ async def find_shared_mismatches(
     *,
     before: Sequence[CapUsage] | None = None,
 ) -> list[str]:
-    """Return where caps that tenants share say something else than tenants took out of them.
+    """Return where totals of shared caps differ from what tenants took.
 
-    A total may be too low for what these tenants took. With `before`, which is `shared.usage()`
-    as it was before the ledgers were read, and with the verdicts of all tenants there are, it may
-    also be too high.
+    A total may be too low for what these tenants took. With `before`, the totals from before the
+    ledgers were read, and the reports of all tenants, it may also be too high.
     """
     taken: dict[CapWindow, int] = {}
     for verdict in verdicts:
@@ -191,10 +184,10 @@ def _find_reservation_mismatches(
 async def verify_operator_ledger(
     shared: SharedStore, *, mark: Checkpoint | None = None
 ) -> LedgerReport:
-    """Read the whole ledger of what was done for everybody, and compare.
+    """Read the operators' whole ledger and compare it with the store.
 
-    With a mark, the ledger must have come as far and still say the same there. Raises
-    TransientError when the store never stands still for long enough.
+    With a checkpoint, the ledger must reach it and have the same digest there. Raises
+    TransientError when the store never stops changing.
     """
     reader = _LedgerReader(mark)
     await reader.read_new(shared.ledger)

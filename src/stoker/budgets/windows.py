@@ -1,8 +1,8 @@
-"""From when until when a budget counts, in the tenant's own time.
+"""Compute the windows budgets are counted in, in the tenant's time zone.
 
-A window is [start, end) in UTC, worked out from an IANA zone and a reset time. A day is as long
-as the zone makes it: 23, 24 or 25 hours, and under one rule two windows of a kind never overlap or
-leave a gap. Windows of two rules may overlap, so a name tells from when until when its window is.
+A window is [start, end) in UTC, from an IANA zone and a reset time. A day has 23, 24 or 25 hours;
+under one rule windows of a kind never overlap or leave a gap. Windows of two rules may overlap, so
+a name says when its window starts, and ends if that is unusual.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NAME_SEPARATOR = " to "
 
 
 class WindowKind(StrEnum):
-    """How long a cap counts before it starts anew."""
+    """How long a cap counts before it starts again."""
 
     HOUR = "hour"
     DAY = "day"
     WEEK = "week"  # from Monday on
-    RUN = "run"  # from a run's first reservation on; a run's budget does not start anew
+    RUN = "run"  # from a run's first reservation on; a run's budget does not start again
 
 
 _USUAL_LENGTHS = {
@@ -54,7 +54,7 @@ class BudgetWindow:
     end: datetime
 
     def overlaps(self, other: BudgetWindow) -> bool:
-        """Say whether some moment lies in both."""
+        """Return whether some time lies in both."""
         return self.start < other.end and other.start < self.end
 
 
@@ -77,7 +77,7 @@ class ResetRule:
 def compute_window(
     kind: WindowKind, now: datetime, *, reset: ResetRule, run: str | None = None
 ) -> BudgetWindow:
-    """Return the window a moment falls into. A run's window needs the run's name.
+    """Return the window a time falls into. A run's window needs the run's name.
 
     Moments in [start, end) have this window and no others do.
     """
@@ -107,10 +107,10 @@ def parse_window(name: str) -> BudgetWindow:
 
 
 def compute_name_range(kind: WindowKind, now: datetime) -> tuple[str, str]:
-    """Return two names between which, as text, stand all windows that can matter at a moment.
+    """Return two names between which, as text, lie all windows that can matter at a time.
 
-    These are the windows it may fall into, under any rule and for any clock that is believed, and
-    all that overlap one of them. The second name itself is not among them.
+    These are the windows it may fall into, under any rule and any clock within tolerance, and all
+    that overlap one of them. The second name is not among them.
     """
     return _compute_name_range(kind, to_utc(now).replace(microsecond=0))
 
@@ -129,7 +129,7 @@ def format_reset(window: BudgetWindow, *, now: datetime, reset: ResetRule) -> st
 def _compute_timed_window(kind: WindowKind, second: datetime, reset: ResetRule) -> BudgetWindow:
     boundaries = _build_boundaries(kind, reset)
     start, end = get_latest_occurrence(second, boundaries), compute_next_run(second, boundaries)
-    # The end is said only where clocks are set: everywhere else it follows from the start.
+    # The end is in the name only where clocks change: elsewhere it follows from the start.
     odd = "" if end - start == _USUAL_LENGTHS[kind] else f"{_NAME_SEPARATOR}{end.isoformat()}"
     return BudgetWindow(f"{kind} {start.isoformat()}{odd}", start, end)
 

@@ -1,13 +1,7 @@
-"""What the engine needs from the world, and nothing more.
+"""Chain ledger entries by digest, so that none can be removed or changed unnoticed.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-What was decided, in order, so that nothing can be taken out or changed unseen.
-
-Each entry carries the digest of the one before it. Entries are ordered by `seq`, never by time:
-clocks go back, numbers do not. Where entries are kept is the stores' business.
+Each entry has the digest of the one before it. Entries are ordered by `seq`, never by time: clocks
+may go back. `LedgerStore` is what a store of entries does.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ FIRST_DIGEST = "0" * 64  # what the first entry points back to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntry:
-    """Something worth remembering, before it has its place in the ledger."""
+    """An entry to append, before it has its number and digest."""
 
     at: datetime
     kind: str
@@ -38,7 +32,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line of a tenant's ledger."""
+    """One entry of a ledger."""
 
     seq: int
     at: datetime
@@ -61,7 +55,7 @@ class ChainLink(Protocol):
 
 
 def chain_entries(notes: Iterable[NewEntry], *, after: ChainLink | None) -> list[LedgerEntry]:
-    """Return the notes as entries that follow on from the last one."""
+    """Return the entries as entries that follow on from the last one."""
     entries = []
     seq, previous = (after.seq, after.digest) if after else (0, FIRST_DIGEST)
     for note in notes:
@@ -105,12 +99,12 @@ def find_first_break(
 
 
 def to_canonical_text(note: NewEntry) -> str:
-    """Return a note as digests see it, but for its number.
+    """Return an entry's text for its digest, without its number.
 
-    The digest of entry N is the SHA-256 of the digest before it, `[N,` and this text; so whoever
-    numbers entries need not know anything else about them.
+    The digest of entry N is the SHA-256 of the digest before it, `[N,` and this text; so a database
+    function can number entries without knowing anything else about them.
     """
-    # In UTC, as stores give moments back; the same moment must have the same digest everywhere.
+    # In UTC, as stores give times back; the same time must have the same digest everywhere.
     at = to_utc(note.at, what="a note's moment").isoformat()
     line: list[Json] = [at, note.kind, note.subject, note.reason, note.data]
     return compact_json(line)[1:]
@@ -124,9 +118,10 @@ class LedgerStore(Protocol):
     """One tenant's ledger: it grows, and nothing else."""
 
     async def append(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
-        """Add notes in order, each chained to the one before; return them as entries.
+        """Append entries in order, each chained to the one before; return them with number and
+        digest.
 
-        Atomic, and of two callers one comes wholly after the other, so `seq` has no gaps.
+        Atomic; of two callers one appends all its entries after the other's, so `seq` has no gaps.
         """
         ...
 
@@ -136,7 +131,7 @@ class LedgerStore(Protocol):
 
 
 def validate_new_entry(note: NewEntry) -> NewEntry:
-    """Return the note as its entry will have it."""
+    """Return the entry as its entry will have it."""
     for text in (note.kind, note.subject, note.reason):
         validate_text(text, what="a note")
     at = to_utc(note.at, what="a note's moment")

@@ -1,13 +1,6 @@
-"""What the ledger keeps of everything that happens to money, so that totals can be worked out anew.
+"""Filter ledger entries by kind, reason, account, connector, run and time.
 
-Each function turns one event into one note: a kind, the key, cap or connector it is about, a
-sentence, and the numbers as they were. `replaying` reads these notes back; where they are kept is
-the stores' business. Of caps that tenants share, a note tells what was taken, never how full.
-
-Which entries of a ledger somebody asked for.
-
-An entry says what it is about in its subject or in its data, depending on its kind; here one word
-finds it wherever it stands. Reading the ledger is not this module's business.
+An entry names what it is about in its subject or in its data, depending on its kind.
 """
 
 from __future__ import annotations
@@ -22,7 +15,7 @@ ANY_CONNECTOR = "*"  # the subject of a stop that names no connector
 
 
 class EntryKind(StrEnum):
-    """The kinds of entries that speak of money. A hold's later phases are named as they are."""
+    """The kinds of entries about money. Later statuses of a reservation have their own names."""
 
     RESERVED = "RESERVED"
     REFUSED = "REFUSED"
@@ -57,7 +50,7 @@ class LedgerFilter:
     until: datetime | None = None
 
     def matches(self, entry: LedgerEntry) -> bool:
-        """Say whether an entry was asked for. Moments are in [since, until)."""
+        """Return whether an entry was asked for. Moments are in [since, until)."""
         return (
             (self.kind is None or entry.kind == self.kind.upper())
             and (self.since is None or entry.at >= self.since)
@@ -70,7 +63,7 @@ class LedgerFilter:
 
 
 def get_data_text(entry: LedgerEntry, name: str) -> str:
-    """Return what an entry's data says under a name; empty when it says nothing."""
+    """Return the text under a name in an entry's data; empty when there is none."""
     value = entry.data.get(name)
     return "" if value is None else str(value)
 

@@ -1,8 +1,4 @@
-"""Reads ledgers a page at a time, forwards and backwards, in flat memory.
-
-A store pages forward from a seq, and seqs have no gaps; that is enough to find the end quickly and
-to go back from it. Which entries are wanted is decided in `core.selecting`.
-"""
+"""Read ledgers page by page, forwards and backwards, in constant memory."""
 
 from __future__ import annotations
 
@@ -36,10 +32,10 @@ async def find_last_entry(ledger: LedgerStore) -> LedgerEntry | None:
 
 
 async def find_seq_before(ledger: LedgerStore, moment: datetime) -> int:
-    """Return after which seq entries of this moment and later begin, in about as few looks.
+    """Return the last seq before a time, by binary search.
 
-    Entries are taken to be in the order of time. Where a person vouched for a clock that had gone
-    back, they are not, and some from before that may be left out.
+    Assumes that entries are in the order of time. After a person accepted a clock that went back
+    they are not, and some earlier entries may be left out.
     """
     last = await find_last_entry(ledger)
     low, high = 0, last.seq if last else 0

@@ -1,4 +1,4 @@
-"""One tenant's ledger, in SQL. What an entry is, and how it is chained, is `core.ledger`'s."""
+"""Store one tenant's ledger in SQL."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def append_entries(
 def append_checked(
     tx: Transaction, tenant: TenantId, notes: Sequence[NewEntry]
 ) -> list[LedgerEntry]:
-    """As `append_entries`, for notes made of nothing but what was found fit to be kept already."""
+    """Append entries that were validated already, as `append_entries`."""
     if not notes:
         return []
     # Whoever inserts the next seq first has the turn; the others wait for its commit and look

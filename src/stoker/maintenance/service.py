@@ -1,8 +1,4 @@
-"""The built-in work: the store is sound, the schedule was kept, what is dead or old goes.
-
-It decides nothing: what a finding means is `core.audit`'s business, which runs may go is
-`core.retention`'s.
-"""
+"""Check the store and the ledger, close dead runs, expire reservations, audit, apply retention."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ class CachedHealthChecks:
         self._cached: tuple[timedelta, list[Check]] | None = None
 
     async def get_checks(self) -> list[Check]:
-        """Return what the backend says about its health, at most `HEALTH_CHECK_TTL` ago."""
+        """Return the backend's health checks, at most `HEALTH_CHECK_TTL` old."""
         async with self._lock:
             now = self._clock.elapsed()
             if self._cached is None or now - self._cached[0] >= HEALTH_CHECK_TTL:
@@ -67,15 +63,15 @@ class Maintenance:
         return "upkeep"
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Check, close dead runs of every kind, audit, prune.
+        """Check, close dead runs of every kind, audit, delete what is old.
 
-        Something unsound ends the run FAILED; gaps and what was closed are told in reasons.
+        An unsound store ends the run FAILED; gaps and closed runs are listed in its reasons.
         """
         now = run.clock.now()
         with run.time_step("check") as step:
             checks = await self.health_checks.get_checks()
             step.items = len(checks)
-            # The details may be about another tenant, and a run is told to its own.
+            # The details may be about another tenant, so they are not in this run.
             failed = sorted({check.what for check in checks if not check.ok})
             unsound = [f"the store's check of {what} failed; see: stoker doctor" for what in failed]
         with run.time_step("ledger") as step:
@@ -157,7 +153,7 @@ async def read_audit(
     now: datetime,
     rule: RetentionRule,
 ) -> list[AuditLine]:
-    """Return what became of each instant with since <= instant < until."""
+    """Return what became of each occurrence with since <= occurrence < until."""
     slots = await store.schedule.list_results(name, until=until)
     expected = audit.list_expected(schedule, slots, since=since, until=until)
     runs = await store.runs.list_runs(kind=name)

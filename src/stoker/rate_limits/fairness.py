@@ -1,9 +1,9 @@
-"""Whose turn it is, when many tenants wait for one connector.
+"""Choose which tenant's call goes next when many wait for one connector.
 
 Deficit round robin in cost units: each round every waiting tenant may spend its weight times a
-quantum, and what it could not use it keeps while it waits. Nobody who waits is passed over for
-more than a round, however much the others queue, and nobody's share is saved up while idle. A
-piece of work that costs more than a tenant's round waits for as many rounds as it costs.
+quantum, and keeps what it could not use while it waits. No waiting tenant is passed over for more
+than a round, and no share is saved up while idle. Work that costs more than a tenant's round waits
+for as many rounds as it costs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _TenantQueue(Generic[ItemT]):
 
 
 class DeficitRoundRobin(Generic[TenantT, ItemT]):
-    """Waiting work by tenant, given out in turn. Work-conserving: while any waits, some goes."""
+    """A queue per tenant, served in rounds. Work-conserving: while any work waits, some goes."""
 
     def __init__(self, *, quantum: int, weights: Mapping[TenantT, int] | None = None) -> None:
         if quantum < 1:
@@ -44,7 +44,7 @@ class DeficitRoundRobin(Generic[TenantT, ItemT]):
         return sum(len(line.waiting) for line in self._queues.values())
 
     def put(self, who: TenantT, what: ItemT, *, cost: int) -> None:
-        """Let work wait at the end of its tenant's line. What costs nothing counts as one."""
+        """Append work to its tenant's queue. A cost of zero counts as one."""
         if cost < 0:
             raise ConfigError(f"work costs 0 or more, not {cost}")
         if who not in self._queues:
@@ -54,7 +54,7 @@ class DeficitRoundRobin(Generic[TenantT, ItemT]):
         self._queues[who].waiting.append((max(cost, 1), what))
 
     def take(self) -> tuple[TenantT, ItemT] | None:
-        """Return the next piece of work and whose it is; None when nobody waits."""
+        """Return the next work and its tenant; None when the queues are empty."""
         passed = 0
         while self._round:
             who = self._round[0]
@@ -76,7 +76,7 @@ class DeficitRoundRobin(Generic[TenantT, ItemT]):
         return None
 
     def drop(self, who: TenantT, what: ItemT) -> bool:
-        """Take work out of its line, if it still waits there; say whether it did."""
+        """Remove work from its queue; return whether it was there."""
         line = self._queues.get(who)
         for place, (_, waiting) in enumerate(line.waiting if line else ()):
             if line and waiting is what:
@@ -98,10 +98,7 @@ class DeficitRoundRobin(Generic[TenantT, ItemT]):
         self._round.remove(who)
 
     def _skip_idle_rounds(self) -> None:
-        """Give out at once all the rounds in which nobody could afford the work in front.
-
-        As if they had been gone through one by one, however dear the work is.
-        """
+        """Credit at once all the rounds in which no tenant could afford its first work."""
         short = (
             -(-(line.waiting[0][0] - line.deficit) // self._allowance(who))
             for who, line in self._queues.items()

@@ -1,17 +1,8 @@
-"""What a paid call waits for on its way to a vendor: the tenant's turn, a place, the rate.
+"""Make each call to a vendor wait for its tenant's turn, a concurrency slot, and the rate.
 
-In that order, because the first may take longest and the last is used up once given. What a vendor
-says about waiting is taken here too, and only ever slows us down. Money is `paying`'s business.
-
-Tenants wait here for their turn on a connector.
-
-Whose turn it is is decided in `core.fairness`; here is only the waiting, and letting so many in at
-once. One turnstile serves one process; it knows nothing of money or rates.
-
-One process's paces, places and turnstiles: one of each per connector, made when asked for.
-
-Where many processes use a vendor's key they share its pace and places through the store; where one
-does, nobody has to be asked. How fast a connector may go is told by whoever builds this.
+In that order: the first may take longest, and the last is used up once granted. A vendor's
+Retry-After and quota only ever slow calls down. Processes that share a vendor's key share its rate
+and slots through the store.
 """
 
 from __future__ import annotations
@@ -48,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class FairQueue:
-    """Lets tenants in by turns, so much cost each round, and `concurrency` of them at a time.
+    """Admits tenants in rounds by cost, `concurrency` calls at a time, in one process.
 
-    While anybody waits and there is room, somebody goes in. Nobody who waits is passed over for
-    more than a round, however much the others bring.
+    While a call waits and a slot is free, one is admitted. No waiting tenant is passed over for
+    more than a round.
     """
 
     def __init__(
@@ -71,7 +62,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def acquire(self, tenant: TenantId, *, cost: int) -> AsyncIterator[None]:
-        """Wait for the tenant's turn for work of this cost, and keep the room while inside."""
+        """Wait for the tenant's turn for work of this cost; inside, the call has its slot."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(tenant, turn, cost=cost)
         self._admit_next()
@@ -88,7 +79,7 @@ class FairQueue:
     def _admit_next(self) -> None:
         while self._active < self._max_active and (next_in := self._waiting.take()) is not None:
             _, turn = next_in
-            if not turn.cancelled():  # who gave up may still stand in line for a moment
+            if not turn.cancelled():  # who gave up may still stand in line for a time
                 self._active += 1
                 turn.set_result(None)
 
@@ -106,10 +97,11 @@ class VendorLimit:
 
 
 class VendorLimits:
-    """How this process's calls go. `shared` is None when no other process uses the same keys.
+    """The limiters of this process, one per vendor key. `shared` is None if no other process uses
+    them.
 
-    A tenant has to be named where each calls with a key of its own. `own_keys` says whose line,
-    by connector and tenant, those stand in that brought a key to a vendor the others share one at.
+    The tenant is required where each calls with a key of its own. `own_keys` is the key name, by
+    connector and tenant, of tenants that use their own key at a vendor whose key the others share.
     """
 
     def __init__(
@@ -137,7 +129,7 @@ class VendorLimits:
         self._head_locks: dict[str, asyncio.Lock] = {}
 
     def get_limit(self, connector: str) -> VendorLimit:
-        """Return how a connector may be called. Raises ConfigError when nobody has said."""
+        """Return how a connector may be called. Raises ConfigError when settings have none."""
         if connector not in self._limits:
             self._limits[connector] = self._read_limit(connector)
         return self._limits[connector]
@@ -161,7 +153,7 @@ class VendorLimits:
     def find_concurrency_limiter(
         self, connector: str, *, tenant: TenantId | None = None
     ) -> ConcurrencyLimiter | None:
-        """Return the places that processes share; None when the turnstile alone says how many."""
+        """Return the slots that processes share; None when the fair queue is enough."""
         if self._shared is None:
             return None
         name = self._get_key(connector, tenant)
@@ -176,7 +168,7 @@ class VendorLimits:
         return self._concurrency_limiters[name]
 
     def get_fair_queue(self, connector: str, *, tenant: TenantId | None = None) -> FairQueue:
-        """Return where this process's tenants wait for their turn on a connector."""
+        """Return the queue of this process's tenants for a connector."""
         name = self._get_key(connector, tenant)
         if name not in self._fair_queues:
             self._fair_queues[name] = FairQueue(
@@ -187,7 +179,7 @@ class VendorLimits:
         return self._fair_queues[name]
 
     def get_head_lock(self, connector: str, *, tenant: TenantId | None = None) -> asyncio.Lock:
-        """Return what lets one at a time to the front, before the pace; in the order of asking."""
+        """Return the lock that admits one call at a time to the head of the queue."""
         return self._head_locks.setdefault(self._get_key(connector, tenant), asyncio.Lock())
 
     def _get_key(self, connector: str, tenant: TenantId | None) -> str:
@@ -200,10 +192,10 @@ class VendorLimits:
 
 
 class QueueHead:
-    """A place at the very front: the call may go now, and its turn is not used up yet.
+    """The head of the queue: the call may go now, and has not used up the rate yet.
 
-    `proceed` is what is left of the way, once. Whoever goes it lets the next one come to the front;
-    whoever leaves without going has used nothing up.
+    `proceed` uses it up, once, and lets the next waiter become the head. Leaving without it uses
+    nothing up.
     """
 
     def __init__(self, pace: RateLimiter, *, place: AsyncExitStack, line: AsyncExitStack) -> None:
@@ -213,7 +205,7 @@ class QueueHead:
         self._used = False
 
     def proceed(self) -> AbstractAsyncContextManager[None] | None:
-        """Return what is left to go through; None once somebody has gone."""
+        """Return the context in which the call is made; None if it was returned before."""
         return None if self._used else self._proceed()
 
     @asynccontextmanager
@@ -236,11 +228,11 @@ class CallLimiter:
 
     @asynccontextmanager
     async def acquire_slot(self, connector: str, cost: int = 1) -> AsyncIterator[None]:
-        """Wait until a call of this cost may go, and keep its place while inside.
+        """Wait until a call of this cost may go; inside, it has its slot.
 
-        Tenants are let through by turns, in units of cost. A turn under the rate is used up also
-        by a call that fails. Raises ConfigError for a connector without settings, and what the
-        store raises when processes share the rate: without a turn, nothing goes.
+        Tenants are admitted in rounds, by cost. A failed call also uses up the rate. Raises
+        ConfigError for a connector without settings, and the store's errors when processes share
+        the rate.
         """
         turnstile = self._limits.get_fair_queue(connector, tenant=self._tenant)
         places = self._limits.find_concurrency_limiter(connector, tenant=self._tenant)
@@ -255,10 +247,10 @@ class CallLimiter:
 
     @asynccontextmanager
     async def acquire_head(self, connector: str) -> AsyncIterator[QueueHead]:
-        """Wait until a call of cost 1 may go, for whoever says only then what it is.
+        """Wait until a call of cost 1 may go, for callers that choose the call only then.
 
-        One waiter of this process is at the front at a time, and stays there until it goes or
-        leaves. Of several processes, all may be; who is slower goes a turn later. Raises what
+        One waiter of this process is the head at a time, until it proceeds or leaves. Several
+        processes may each have one; the slower one waits for the next free time. Raises what
         `acquire_slot` raises.
         """
         pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
@@ -277,19 +269,18 @@ class CallLimiter:
             yield QueueHead(pace, place=place, line=line)
 
     async def delay_until(self, connector: str, until: datetime) -> None:
-        """Heed a vendor that asked us to wait: nobody with this key calls before then.
+        """Make all calls with this key wait until a vendor's Retry-After.
 
-        An hour at most, however long it wants us gone; then we ask again. Never sooner than what
-        was asked before.
+        At most an hour; never sooner than an earlier delay.
         """
         pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
         await pace.delay_until(until=until)
 
     async def list_cooldowns(self, *, besides: Collection[str] = ()) -> dict[str, datetime]:
-        """Return which vendors want to be left alone that calls wait for, and until when.
+        """Return the vendors with a cooldown that calls wait for, and until when.
 
-        And of those `besides`, whom somebody waits for elsewhere. What our own rate makes calls
-        wait is no rest. Raises what the store raises when processes share the rate.
+        Also those in `besides`. Waiting for our own rate is no cooldown. Raises the store's errors
+        when processes share the rate.
         """
         found = {}
         for connector in sorted({*(+self._waiting), *besides}):
@@ -309,9 +300,9 @@ class CallLimiter:
             self._waiting[connector] -= 1
 
     async def apply_quota(self, connector: str, *, left: int, resets_at: datetime) -> None:
-        """Heed what a vendor says is left of its quota: what is left has to last until its reset.
+        """Slow calls down so that the vendor's remaining quota lasts until its reset.
 
-        Slows us down when our own pace would use it up sooner; otherwise changes nothing.
+        Changes nothing when our own rate is slow enough.
         """
         rate = self._limits.get_limit(connector).rate
         until = compute_quota_delay(rate, left=left, resets_at=resets_at, now=self._clock.now())

@@ -1,13 +1,8 @@
-"""How fast calls go: wait for a turn under a rate, for a place among a few, and heed the vendor.
+"""Limit the rate and the concurrency of calls, in one process or shared by many.
 
-Whether a call may go is decided in `core.limits`; here is the waiting, in the order of asking. A
-turn once given is used up, also by a call that fails. Turns are given by the clock at that moment;
-what a call loses on its way to the vendor is what a rate's `share` leaves room for.
-
-How fast a vendor may be called: one timestamp per key, and when the next call may go.
-
-The generic cell rate algorithm. A refusal here means later, at a known moment; it has nothing to
-do with caps, whose refusals mean not in this window. The timestamp is kept by whoever asks.
+The rate is the generic cell rate algorithm: one timestamp per key. Callers go in the order of
+asking; a granted call is counted even if it fails. Calls are counted when they leave; a rate's
+`share` leaves room for what they lose on the way.
 """
 
 from __future__ import annotations
@@ -28,19 +23,19 @@ from stoker.base.errors import ConfigError, StokerError
 if TYPE_CHECKING:
     from stoker.budgets.model import SharedStore
 
-MAX_DELAY = timedelta(hours=1)  # then we ask again, however long a vendor wants us gone
+MAX_DELAY = timedelta(hours=1)  # then we call again, whatever the vendor asked
 
-_MAX_RECOVERY = timedelta(days=36_500)  # beyond it, moments would leave the calendar
+_MAX_RECOVERY = timedelta(days=36_500)  # beyond it, times would leave the calendar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """So many calls in any stretch of time this long, of which `burst` may come at once.
 
-    The promise holds for every stretch [t, t + per), not only for whole minutes; so a larger burst
-    is paid for with a slower steady pace. `share` below one leaves the rest of a vendor's quota to
-    others. `interval` is the steady pace, the time between calls once the burst is used up;
-    `slack` is how far ahead of that pace a burst may run.
+    The reservation holds for every stretch [t, t + per), not only for whole minutes; so a larger
+    burst is paid for with a slower steady pace. `share` below one leaves the rest of a vendor's
+    quota to others. `interval` is the steady pace, the time between calls once the burst is used
+    up; `slack` is how far ahead of that pace a burst may run.
     """
 
     calls: int
@@ -77,7 +72,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class RateDecision:
-    """Whether a call may go now, and if not, `at` says when; `next_at` is to be remembered."""
+    """Whether a call may go now; if not, `at` is when. The caller stores `next_at`."""
 
     allowed: bool
     at: datetime
@@ -85,12 +80,11 @@ class RateDecision:
 
 
 def check_rate(rate: Rate, next_at: datetime | None, *, now: datetime) -> RateDecision:
-    """Decide about one call, given what was remembered for its key (None: never called).
+    """Decide about one call, given the stored timestamp of its key (None: never called).
 
-    Calling it does not use anything up: the caller does, by keeping `next_at`, also of a call that
-    may not go. What no clock that is about right can have left there is not believed: one that is
-    a day ahead would otherwise make everybody wait for a day. Whoever finds such a moment waits
-    as if the whole burst had gone just now.
+    Pure: the caller uses up the rate by storing `next_at`, also when the call may not go. A
+    timestamp that no correct clock can have written is ignored: one a day ahead would block all
+    calls for a day. The call then waits as if the whole burst had just gone.
     """
     if next_at is not None and next_at > _compute_latest_valid(rate, now=now):
         next_at = compute_postponed_until(rate, until=now + rate.interval)
@@ -102,10 +96,10 @@ def check_rate(rate: Rate, next_at: datetime | None, *, now: datetime) -> RateDe
 
 
 def postpone_next_at(next_at: datetime | None, *, until: datetime) -> datetime:
-    """Return the timestamp after a vendor asked us to wait; it only ever slows us down.
+    """Return the timestamp after a vendor's Retry-After; never earlier than it was.
 
-    For a rate with a burst, `until` is what `compute_postponed_until` says: otherwise the burst
-    would come early.
+    For a rate with a burst, `until` is from `compute_postponed_until`: otherwise the burst would
+    come early.
     """
     return until if next_at is None else max(next_at, until)
 
@@ -113,17 +107,17 @@ def postpone_next_at(next_at: datetime | None, *, until: datetime) -> datetime:
 def compute_postponed_until(rate: Rate, *, until: datetime) -> datetime:
     """Return how far to push a key back so that nothing goes under this rate before `until`.
 
-    The first call may go at that moment, the others at the steady pace after it.
+    The first call may go at that time, the others at the steady pace after it.
     """
     return until + rate.slack
 
 
 def _compute_latest_valid(rate: Rate, *, now: datetime) -> datetime:
-    # A burst that has just gone, or the longest push back, as an honest clock may have told it.
+    # A burst that has just gone, or the longest delay, within clock tolerance.
     return compute_postponed_until(rate, until=now + MAX_DELAY + rate.interval) + CLOCK_TOLERANCE
 
 
-POLL_INTERVAL = timedelta(milliseconds=25)  # nobody tells us when a place becomes free
+POLL_INTERVAL = timedelta(milliseconds=25)  # there is no notification of a free slot
 
 HEARTBEATS_PER_LEASE = 3
 
@@ -134,7 +128,7 @@ class RateLimiter(Protocol):
     """The pace of all calls under one key."""
 
     async def acquire(self) -> None:
-        """Wait until a call may go, in the order of asking, and use the turn up."""
+        """Wait until a call may go, in the order of asking, and count it."""
         ...
 
     async def delay_until(self, *, until: datetime) -> None:
@@ -147,7 +141,7 @@ class RateLimiter(Protocol):
 
 
 class LocalRateLimiter:
-    """A `RateLimiter` for a key that no other process uses; it asks nobody.
+    """A `RateLimiter` for a key that no other process uses, in memory.
 
     `ticks` are nanoseconds on a clock that only goes forward, the same time as `clock.elapsed()`
     but cheaper to read.
@@ -156,7 +150,8 @@ class LocalRateLimiter:
     def __init__(self, rate: Rate, *, clock: Clock, ticks: Callable[[], int] | None = None) -> None:
         self._clock = clock
         self._ticks = ticks or (lambda: clock.elapsed() // _MICROSECOND * 1000)
-        # Whole numbers, because this is asked before every call. The rule is `core.limits.turn`.
+        # Whole numbers, because this is asked before every call. The rule is
+        # `rate_limit.check_rate`.
         self._interval = rate.interval // _MICROSECOND * 1000
         self._slack = rate.slack // _MICROSECOND * 1000
         self._next_at = self._ticks()
@@ -187,7 +182,7 @@ class LocalRateLimiter:
         self._waiting += 1
         try:
             async with self._order_lock:
-                # Asked again after each wait: somebody may have been pushed back meanwhile.
+                # Asked again after each wait: the vendor may have asked for a delay meanwhile.
                 while (wait := self._next_at - self._slack - self._ticks()) > 0:
                     await self._clock.sleep(timedelta(microseconds=wait // 1000 + 1))
                 self._next_at = max(self._next_at, self._ticks()) + self._interval
@@ -196,9 +191,9 @@ class LocalRateLimiter:
 
 
 class SharedRateLimiter:
-    """A `RateLimiter` for a key that many processes use; the store they share gives the turns.
+    """A `RateLimiter` for a key that many processes use; the shared store decides.
 
-    Raises what the store raises: without a turn, nothing goes.
+    Raises the store's errors: without its answer, no call goes.
     """
 
     def __init__(self, key: str, rate: Rate, *, shared: SharedStore, clock: Clock) -> None:
@@ -241,9 +236,10 @@ def compute_quota_delay(
 
 
 class ConcurrencyLimiter:
-    """So many calls at once, across all processes. A place of a process that died comes free.
+    """Limits concurrent calls across all processes. A dead process's slot is freed when its lease
+    ends.
 
-    `owner` must be unlike any other process's.
+    `owner` must differ from any other process's.
     """
 
     def __init__(
@@ -269,7 +265,7 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[None]:
-        """Wait for a place, in the order of asking, and keep it while inside."""
+        """Wait for a slot, in the order of asking; inside, heartbeats keep it."""
         holder = f"{self._owner}/{next(self._numbers)}"
         try:
             async with self._order_lock:
@@ -281,8 +277,8 @@ class ConcurrencyLimiter:
             finally:
                 keeping.cancel()
         finally:
-            # Also when we gave up while asking: the store may have said yes. If it cannot be
-            # told that we left, the lease ends by itself.
+            # Also after a cancelled acquire: the store may have granted it. If it cannot be
+            # released, the lease ends.
             with suppress(StokerError):
                 await asyncio.shield(self._shared.release_slot(self._name, owner=holder))
 
@@ -294,7 +290,7 @@ class ConcurrencyLimiter:
 
     async def _run_heartbeats(self, holder: str) -> None:
         while True:
-            # Real seconds, not the injected clock's: a sign of life is for other processes.
+            # Real seconds, not the injected clock's: a heartbeat is for other processes.
             await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS_PER_LEASE)
             with suppress(StokerError):  # the next beat tries again
                 await self._acquire_slot(holder)
@@ -304,9 +300,9 @@ class ConcurrencyLimiter:
 async def acquire_all(
     *paces: RateLimiter, within: AbstractAsyncContextManager[object] | None = None
 ) -> AsyncIterator[None]:
-    """Wait for all that a call has to wait for; inside, it may go.
+    """Wait for every limiter; inside, the call may go.
 
-    `within` comes first, being what may take longest: a tenant's turn, a place. It is kept.
+    `within` is entered first, as it may take longest (a tenant's turn, a slot), and left last.
     """
     async with within or nullcontext():
         for pace in paces:

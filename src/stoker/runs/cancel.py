@@ -1,12 +1,7 @@
-"""Finds runs that say RUNNING though nobody carries them out, and ends them.
+"""Ask runs to stop, and close runs whose process died.
 
-Whoever holds a lease ends what earlier holders of it left; here are the runs of every kind, for
-whoever only looks. Whether a run is gone on with is `core.going_on`'s business.
-
-Asks a run to stop, wherever it is carried out; ends it at once when nobody is there any more.
-
-The request is in the store before anything else happens, so a process that was only held still
-finds it and stops too. How work heeds a request is known by `cancel_watcher`.
+The request is stored first, so a process that was only suspended finds it and stops too.
+`cancel_watcher` makes the work stop.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from stoker.runs.service import Runner, get_lease_name
 
 
 async def is_dead(store: TenantStores, run: Run, *, now: datetime) -> bool:
-    """Say whether nobody carries a run out: its lease is free, lapsed or somebody else's."""
+    """Return whether no process executes a run: its lease is free, expired or another run's."""
     lease = await store.schedule.find_lease(get_lease_name(run.kind))
     if lease is None or not lease.owner or leases.is_expired(lease, now=now):
         return True
@@ -32,19 +27,18 @@ async def is_dead(store: TenantStores, run: Run, *, now: datetime) -> bool:
 
 
 async def list_dead_runs(store: TenantStores, runs: list[Run], *, now: datetime) -> list[Run]:
-    """Return those of these runs that say RUNNING and whose process is gone."""
+    """Return those of these runs that are RUNNING and whose process died."""
     return [
         run for run in runs if run.state is RunState.RUNNING and await is_dead(store, run, now=now)
     ]
 
 
 async def close_dead_runs(store: TenantStores, *, by: Run, runner: Runner) -> list[Run]:
-    """End every run of a tenant whose process is gone; return them as they ended.
+    """Close every run of a tenant whose process died; return them as they ended.
 
-    The run `by` which this is done is left alone, and so is whatever else its own process carries
-    out: after a machine has slept, leases seem to have lapsed though everybody is there. Nobody
-    else's lease is needed: a process that was only held still finds that its run has ended, and
-    whatever it writes into it is refused.
+    Skips the run `by` that does this and all others of its process: after a machine has slept,
+    leases seem to have expired. No lease is needed: a process that was only suspended finds its run
+    ended, and the store refuses what it writes.
     """
     ours = await store.schedule.find_lease(get_lease_name(by.kind))
     closed = []
@@ -52,17 +46,17 @@ async def close_dead_runs(store: TenantStores, *, by: Run, runner: Runner) -> li
         its = await store.schedule.find_lease(get_lease_name(run.kind))
         if run.at == by.at or (ours and its and ours.owner == its.owner != ""):
             continue
-        with suppress(ConflictError):  # it came to its end this very moment
+        with suppress(ConflictError):  # it came to its end this very time
             closed.append(await runner.close_dead_run(store, run))
     return closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelResult:
-    """What became of asking: the run as it stands, and whose request it was asked by.
+    """The run as it is after the request, and the request in force.
 
-    RUNNING: it will notice. Ended and `list_dead_runs`: its process was, so it was ended now. Ended
-    otherwise: it had been before, and nothing was changed.
+    RUNNING: it will notice. Ended and `process_died`: it was closed now. Ended otherwise: it had
+    ended before, and nothing was changed.
     """
 
     run: Run
@@ -71,7 +65,7 @@ class CancelResult:
 
 
 async def request_cancel(store: TenantStores, run: Run, *, by: str, runner: Runner) -> CancelResult:
-    """Ask a run to stop. Twice is once: whoever asked first is the one who asked."""
+    """Ask a run to stop. Safe to repeat: the first request stays in force."""
     now = runner.clock.now()
     request = await store.runs.request_cancel(run.at, CancelRequest(by=by, at=now))
     if request is None:
@@ -80,7 +74,7 @@ async def request_cancel(store: TenantStores, run: Run, *, by: str, runner: Runn
         return CancelResult(run=run, request=request)
     try:
         ended = await runner.close_cancelled(store, run, request)
-    except ConflictError:  # it came to its end this very moment
+    except ConflictError:  # it came to its end this very time
         return CancelResult(run=await _get_ended_run(store, run), request=request)
     await expire_reservations(store, now=now, observer=runner.observer)
     return CancelResult(run=ended, request=request, process_died=True)

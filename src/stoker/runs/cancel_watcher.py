@@ -1,8 +1,7 @@
-"""Work goes on until it ends, or until somebody asks its run to stop; then it is over before long.
+"""Run work until it ends or its run is cancelled, then drain it.
 
-Looks every few seconds for a request, which any process sharing the store may have written; Ctrl-C
-is one too, made where the work is. What is paid for is given time to be answered. How the run then
-ends is `running`'s business.
+Polls every few seconds for a request, which any process may have stored; Ctrl-C counts as one. Paid
+calls get time to be answered. `service` decides how the run ends.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ GRACE_PERIOD = timedelta(minutes=3)  # longer than any vendor is waited for
 
 CANCELLED_BY_SIGNAL = "Ctrl-C or a signal"
 
-SIGNAL_GRACE_PERIOD = timedelta(seconds=30)  # somebody waits, or a machine that is shut down
+SIGNAL_GRACE_PERIOD = timedelta(seconds=30)  # a person or a shutdown waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelWatcher:
-    """How soon a request is noticed, and how long what is under way may take after it.
+    """How often to poll for a cancel request, and how long the work may take to end after one.
 
-    After Ctrl-C or a signal it may take less long: `signal_grace_period`.
+    After Ctrl-C or a signal it has `signal_grace_period`.
     """
 
     poll_interval: timedelta = POLL_INTERVAL
@@ -45,12 +44,12 @@ class CancelWatcher:
         asked: Callable[[], Awaitable[CancelRequest | None]],
         begin_nothing_new: Callable[[str], bool],
     ) -> CancelRequest | None:
-        """Wait until the work is over; return the request it was ended for, if there was one.
+        """Wait until the work is over; return the cancel request that ended it, if any.
 
-        `stop_accepting_work` tells the work who asked, and says whether it comes to its end by
-        itself; work that does not, or takes too long over it, is cut off. Whoever cancels this
-        asks too, and whoever does so again, or means it at once, cuts it off; that is passed on
-        once the work is over.
+        `stop_accepting_work` passes on who asked, and returns whether the work ends by itself;
+        otherwise, or after the grace period, the work is cancelled. Cancelling this counts as a
+        request; cancelling again, or at once, cancels the work. CancelledError is raised once the
+        work is over.
         """
         request = None
         try:
@@ -69,7 +68,7 @@ class CancelWatcher:
     async def _poll_request(
         self, doing: asyncio.Future[Any], asked: Callable[[], Awaitable[CancelRequest | None]]
     ) -> CancelRequest | None:
-        # Real seconds, not the injected clock's: whoever asks is another process.
+        # Real seconds, not the injected clock's: the request comes from another process.
         pause = self.poll_interval.total_seconds()
         while not (await asyncio.wait({doing}, timeout=pause))[0]:
             with suppress(StokerError):  # a store that is away is asked again

@@ -1,7 +1,7 @@
-"""In what two runs differ, line by line, in words for people.
+"""List the differences of two runs.
 
-Each run is laid out as plain facts under dotted names; what differs is shown from both. When a run
-was and which instant it answered to is what makes it another run, so that is left out.
+Each run is flattened to facts under dotted names. Its time and occurrence are left out: they always
+differ.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Difference:
 
 
 def diff_runs(one: Run, other: Run) -> list[Difference]:
-    """Return what differs, sorted by name; nothing for runs that went the same way.
+    """Return what differs, sorted by name; nothing for equal runs.
 
-    The other way round gives the same differences with their sides changed. Seconds that agree
-    to the millisecond are the same.
+    Swapping the arguments swaps the sides. Seconds that agree to the millisecond are equal.
     """
     left = {**dict(_list_facts(one)), **dict(_list_unique(one, other))}
     right = {**dict(_list_facts(other)), **dict(_list_unique(other, one))}

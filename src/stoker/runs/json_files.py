@@ -1,7 +1,7 @@
-"""What the JSON files of a run and of the index say, to the byte.
+"""Read and write the JSON files of a run and of the index.
 
-Indented, keys sorted, plain ASCII: made to be read and compared by people. A file we cannot
-understand is a ConfigError that names it. Where the files lie is known by `run_folders`.
+Indented, keys sorted, ASCII, so that people can read and compare them. An unreadable file is a
+ConfigError that names it. `json_folders` knows the paths.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def to_artifact_head(lines: ChecksummedLines) -> dict[str, Json]:
 
 
 def check_unchanged(lines: ChecksummedLines, head: Mapping[str, Json] | None) -> None:
-    """Raise ConfigError unless an artifact, all told, goes as far as its ended run says."""
+    """Raise ConfigError unless an artifact is as its ended run recorded it."""
     if head is not None and (lines.partial_bytes or head != to_artifact_head(lines)):
         raise ConfigError(f"{lines.path} is not as its run left it; put it back from a backup")
 
@@ -59,7 +59,7 @@ def to_record_bytes(record: RunRecord) -> bytes:
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """Return what a run's file says; None when there is none."""
+    """Return the run in a file; None when there is none."""
     found = read_object(path)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def to_request_bytes(request: CancelRequest) -> bytes:
 
 
 def read_request(path: Path) -> CancelRequest | None:
-    """Return what a file that asks a run to stop says; None when there is none."""
+    """Return the cancel request in a file; None when there is none."""
     found = read_object(path)
     if found is None:
         return None
@@ -98,7 +98,7 @@ def read_request(path: Path) -> CancelRequest | None:
 
 
 def to_index_entry(run: Run) -> dict[str, Json]:
-    """Return what the index says of a run."""
+    """Return a run's entry in the index."""
     ended = None if run.ended_at is None else run.ended_at.isoformat()
     return {"kind": run.kind, "state": run.state.value, "ended_at": ended, "reason": run.reason}
 
@@ -109,7 +109,7 @@ def to_index_bytes(entries: Mapping[str, Json]) -> bytes:
 
 
 def read_index(path: Path) -> dict[str, Any] | None:
-    """Return what the index says of each run; None when it is missing or damaged."""
+    """Return the index's entries by run; None when it is missing or damaged."""
     try:
         found = read_object(path)
     except ConfigError:
@@ -146,7 +146,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def build_damage_error(path: Path, why: str) -> ConfigError:
-    """Return the error that says so, and what can be done."""
+    """Build the error for a damaged file, with what to do."""
     return ConfigError(f"{path} is damaged ({why}); {_REPAIR_HINT}")
 
 

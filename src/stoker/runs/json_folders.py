@@ -1,11 +1,11 @@
-"""Where one tenant's runs lie on the disk, and how that place is kept in order.
+"""Keep one tenant's runs in folders.
 
     <tenant>/runs/<YYYYMMDD_HHMMSS>/run.json, jobs.jsonl, enriched.jsonl, scores.jsonl
-    <tenant>/runs/<YYYYMMDD_HHMMSS>/cancel.json     who asked it to stop, if anybody did
-    <tenant>/index.json     what there is, for people and for listings; made anew from the folders
-    <tenant>/prune.json     what is being removed right now; gone once it is gone
+    <tenant>/runs/<YYYYMMDD_HHMMSS>/cancel.json     the cancel request, if any
+    <tenant>/index.json     a list for people and for listings; rebuilt from the folders
+    <tenant>/prune.json     what is being deleted; removed afterwards
 
-The folders are the truth. What may be written, and when, is decided by `json_files`.
+The folders are the truth. `json_store` decides what may be written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RECHECK_SECONDS = 0.1  # seconds; far longer than a batch takes to write
 
 
 class RunFolders:
-    """One tenant's folder. Reading needs no lock: every file is whole at every moment."""
+    """One tenant's folder. Reading needs no lock: every file is whole at every time."""
 
     def __init__(self, folder: Path, *, disk: Disk, patience: timedelta) -> None:
         self.folder = folder
@@ -85,7 +85,7 @@ class RunFolders:
             return None
         except OSError as error:
             raise translate_os_error(error, path) from error
-        # A file is only ever replaced by another one, so the same file says the same.
+        # A file is only ever replaced by another one, so an unchanged file has unchanged content.
         stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         known = self._open.get(name)
         if known and known[0] == stamp:
@@ -112,7 +112,7 @@ class RunFolders:
         self._update_index(record.run)
 
     def find_cancel_request(self, name: str) -> CancelRequest | None:
-        """Return who asked a run to stop; None if nobody did, or there is no such run."""
+        """Return a run's cancel request; None if there is none, or no such run."""
         return (
             None
             if name in self._list_deleting()
@@ -126,7 +126,7 @@ class RunFolders:
     def remove_runs(self, names: Sequence[str]) -> None:
         """Let runs go, all of them or, when this fails, none."""
         self.disk.replace(self._prune, to_json_bytes({"runs": sorted(names)}))
-        # From here on they are gone for every reader; the rest is sweeping, and may wait.
+        # From here on they are gone for every reader; deleting the files may wait.
         try:
             self._finish_deletion()
         except (ConfigError, TransientError):
@@ -148,7 +148,7 @@ class RunFolders:
         return {name: entry["kind"] for name, entry in (read_index(self._index) or {}).items()}
 
     def list_problems(self) -> list[str]:
-        """Return a sentence for everything here that a person should look at."""
+        """Return a sentence for each problem that a person should look at."""
         troubles = [
             f"{path} was damaged and is kept aside; look at it, then delete it"
             for pattern in ("index.json.damaged-*", "runs/*/*.torn-*")
@@ -179,7 +179,7 @@ class RunFolders:
         check_unchanged(lines, head)
         seen = lines.partial_bytes
         if seen:
-            time.sleep(_RECHECK_SECONDS)  # it may be a batch that is being written this very moment
+            time.sleep(_RECHECK_SECONDS)  # it may be a batch that is being written this very time
             for _ in lines.read_new():
                 pass
         if not seen or lines.partial_bytes != seen:
@@ -215,7 +215,7 @@ class RunFolders:
             self._is_tidy = False
 
     def _read_index(self) -> dict[str, Any]:
-        """Return what the index says; one that is damaged is set aside first."""
+        """Return the index; a damaged one is moved aside first."""
         known = read_index(self._index)
         if known is None and self._index.exists():
             mark = hashlib.sha256(self._index.read_bytes()).hexdigest()[:8]
@@ -229,7 +229,7 @@ class RunFolders:
             try:
                 record = None if name in known else self.find_record(name)
             except ConfigError:
-                continue  # `list_problems` tells of it
+                continue  # `list_problems` reports it
             if name in known or record:
                 entries[name] = to_index_entry(record.run) if record else known[name]
         self._write_index(entries)

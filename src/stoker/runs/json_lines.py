@@ -1,8 +1,7 @@
-"""JSON lines that grow by whole batches, and tell when they were damaged.
+"""Append batches of JSON lines with checksums, and detect damage.
 
-One record a line, for people and for `jq`; after each batch one line more, which counts its records
-and carries a digest chained to every byte before it. A batch without that line was never finished.
-Who may write, and what the records mean, is known elsewhere.
+One record per line, for people and for `jq`; each batch ends with a line that has the number of
+records and a digest chained to every byte before it. A batch without it was never finished.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class LinePosition:
 
     @property
     def checksum_line(self) -> bytes:
-        """The line that closes the last batch; none in an empty file."""
+        """The line that ends the last batch; empty for an empty file."""
         return _build_checksum_line(self.chain, self.rows) if self.end else b""
 
     def advance(self, lines: Sequence[bytes]) -> LinePosition:
-        """Return the mark once these lines and their seal are there too."""
+        """Return the position after these lines and their checksum line."""
         chain = hashlib.sha256(self.chain.encode() + b"".join(lines)).hexdigest()[:16]
         rows = self.rows + len(lines)
         return LinePosition(
@@ -48,7 +47,7 @@ class LinePosition:
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """One record, and where it stands in its file."""
+    """One record and its offset in the file."""
 
     start: int
     line: bytes
@@ -64,10 +63,10 @@ class ChecksummedLines:
         self.restarts = 0  # how often the file turned out not to be the one we knew
 
     def read_new(self) -> Iterator[StoredLine]:
-        """Yield the records of every whole batch since the last look; a torn end is left out.
+        """Yield the records of every complete batch since the last read; a partial end is left out.
 
-        Raises ConfigError when a batch that others were built upon is damaged. When the file is
-        not the one we knew, `restarts` has risen and everything comes again from the beginning.
+        Raises ConfigError when a batch before the last one is damaged. When the file was replaced,
+        `restarts` increases and everything is yielded again from the beginning.
         """
         self.partial_bytes = 0
         try:
@@ -82,9 +81,9 @@ class ChecksummedLines:
             yield from self._read_batches(file)
 
     def append(self, records: Sequence[Mapping[str, Json]], *, disk: Disk) -> Iterator[StoredLine]:
-        """Add one batch, all of it or nothing, and durable when this returns; yield its rows.
+        """Append one batch, all or nothing, durable when this returns; yield its rows.
 
-        The caller is the only writer and has just heard the news.
+        The caller is the only writer and has just called `read_new`.
         """
         lines = [to_line(record) for record in records]
         after = self.position.advance(lines)
@@ -93,9 +92,10 @@ class ChecksummedLines:
         return _to_rows(start, lines)
 
     def repair_tail(self, *, disk: Disk) -> Path | None:
-        """Cut a torn end off, kept in a file of its own, and return which; None if all is whole.
+        """Move a partial end to a file of its own and return its path; None if the file is
+        complete.
 
-        News it meets on the way is not told again.
+        Rows it reads on the way are not yielded again.
         """
         for _ in self.read_new():
             pass
@@ -147,7 +147,7 @@ class ChecksummedLines:
 
 
 def to_line(record: Mapping[str, Json]) -> bytes:
-    """Return a record as its line; PermanentError when it would be taken for a seal."""
+    """Return a record as its line; PermanentError when it looks like a checksum line."""
     line = compact_json(record).encode() + b"\n"
     if _CHECKSUM_LINE.fullmatch(line):
         raise PermanentError("a record of only `chain` and `rows` cannot be kept; add another key")
@@ -155,7 +155,7 @@ def to_line(record: Mapping[str, Json]) -> bytes:
 
 
 def _build_checksum_line(chain: str, rows: int) -> bytes:
-    # Rows are counted over the whole file, so that a seal says all that a mark needs to know.
+    # Rows are counted over the whole file, so that a checksum line has the whole position.
     return b'{"chain":"%s","rows":%d}\n' % (chain.encode(), rows)
 
 

@@ -1,7 +1,7 @@
-"""Runs as files that people can read, compare and keep in version control.
+"""Store runs as files that people can read, compare and put under version control.
 
-Reading never locks and never writes. Leases, slots and the ledger need transactions that span
-records, which files do not have, so a backend of files is given another backend for those.
+Reading never locks or writes. Leases, occurrences and the ledger need transactions across records,
+so they are in another backend.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOCK_TIMEOUT = timedelta(seconds=30)  # how long a writer waits for another one
 
 _ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
-_MAX_TABLES = 6  # artifacts whose ids are kept at hand: those of two runs
+_MAX_TABLES = 6  # artifacts whose ids are cached: those of two runs
 
 
 class JsonRunStore:
@@ -84,7 +84,7 @@ class JsonRunStore:
         return record.run if record else None
 
     async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
-        """Return runs, newest first; one whose file is damaged is left to `checks` to tell of."""
+        """Return runs, newest first, without damaged ones: `checks` reports those."""
         if kind is not None:
             validate_text(kind, what="a run's kind")
         return await asyncio.to_thread(self._list_runs, kind, limit)
@@ -124,7 +124,7 @@ class JsonRunStore:
         return await asyncio.to_thread(self._delete_runs, ats)
 
     def list_problems(self) -> list[str]:
-        """Return a sentence for everything here that a person should look at."""
+        """Return a sentence for each problem that a person should look at."""
         return self._folders.list_problems()
 
     def _insert_run(self, run: Run) -> None:

@@ -1,12 +1,7 @@
-"""One artifact of one run, found by its postings' ids.
+"""Index one artifact's JSON lines by posting id, and convert postings to records and back.
 
-The file is in the order things were found; an id's place in it is remembered, so that a page in
-id order costs one look at each of its records and adding costs nothing for what is there already.
-
-How postings, what enrichment made of them and their scores are written as JSON records.
-
-Keys are the fields' names. Reading back is strict, so that a record somebody edited by hand is
-either understood or refused.
+The file is in insertion order; offsets are kept in memory, so that a page in id order reads only
+its records. Parsing is strict: an edited record is understood or refused.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordType(Generic[Value]):
-    """One kind of record: where it is kept, what names it, and the way there and back."""
+    """One kind of record: its file, its id, and how to validate, write and parse it."""
 
     artifact: str
     id: str  # the key that holds the posting's id

@@ -1,21 +1,9 @@
-"""What every store can keep, letter for letter; the rest is refused before anything is written.
+"""Give one process at a time the right to act, with heartbeats and a fencing token.
 
-Each function returns a value as a store gives it back: moments in UTC, JSON as JSON has it.
-PermanentError says that a text or a JSON value cannot be kept, ConfigError that a moment has no
-time zone. All stores ask here, so they refuse the same things.
-
-Who may act alone, and how everyone else can tell that they are gone.
-
-A lease is taken over by comparing and swapping, so it has one holder whatever the clocks say.
-`until` ends the waiting of those who only look once; watching the beat ends it sooner, and also
-when clocks do not agree.
-Being wrong about a holder's death is safe: the epoch rises, and the old holder's writes are
-refused. Nothing here reads a clock or a store.
-
-Take a lease, show signs of life while the work goes on, give it back.
-
-What a lease means is decided in `core.leases`; here is only the doing. Losing one stops the
-work at once; whatever slips through is refused by the store, because the epoch has moved on.
+A lease is taken by compare-and-swap, so it has one holder whatever the clocks show. It ends at
+`until`, or sooner for a process that watches its heartbeat stop. Taking a live holder for dead is
+safe: the fencing token rises, and the store refuses the old holder's writes. Losing a lease cancels
+the work.
 """
 
 from __future__ import annotations
@@ -45,11 +33,11 @@ class Lease:
     """The right to do one thing alone. It is never deleted, so its epoch never goes back."""
 
     name: str
-    owner: str  # empty: nobody holds it
+    owner: str  # empty: it is free
     fencing_token: int  # rises with every change of holder
     heartbeat: int  # rises with every change at all
     until: datetime
-    task: str = ""  # what it is held for, so that others can tell overlap from a double start
+    task: str = ""  # what it is held for, to distinguish an overlap from a double start
 
 
 def acquire_lease(
@@ -67,22 +55,22 @@ def acquire_lease(
 
 
 def renew_lease(held: Lease, *, now: datetime, length: timedelta) -> Lease:
-    """Return the lease after one more sign of life."""
+    """Return the lease after one more heartbeat."""
     return replace(held, heartbeat=held.heartbeat + 1, until=now + length)
 
 
 def release_lease(held: Lease, *, now: datetime) -> Lease:
-    """Return the lease given back: free at once, its epoch kept."""
+    """Return the lease released: free at once, with the same fencing token."""
     return replace(held, owner="", heartbeat=held.heartbeat + 1, until=now, task="")
 
 
 def is_free(
     seen: Lease | None, *, now: datetime, unchanged_for: timedelta, length: timedelta
 ) -> bool:
-    """Say whether a lease may be taken.
+    """Return whether a lease may be acquired.
 
-    `unchanged_for` is how long the asker has watched this very beat on a clock that only goes
-    forward; a holder that misses a whole length is gone, whatever the wall clock claims.
+    `unchanged_for` is how long the caller has seen the same heartbeat on a monotonic clock; a
+    holder that misses a whole length is dead, whatever the wall clock shows.
     """
     if seen is None or not seen.owner:
         return True
@@ -90,16 +78,16 @@ def is_free(
 
 
 def is_expired(seen: Lease, *, now: datetime) -> bool:
-    """Say whether a lease has ended by the wall clock, be it another machine's."""
+    """Return whether a lease has ended by the wall clock, be it another machine's."""
     return now >= compute_expiry(seen)
 
 
 def compute_expiry(seen: Lease) -> datetime:
-    """Return when a lease is over by any clock, unless its holder shows another sign of life."""
+    """Return when a lease is over by any clock, unless its holder shows another heartbeat."""
     return seen.until + MAX_CLOCK_SKEW
 
 
-HEARTBEATS_PER_LEASE = 3  # two may go astray before anybody takes us for dead
+HEARTBEATS_PER_LEASE = 3  # two may fail before the lease ends
 
 Result = TypeVar("Result")
 
@@ -115,7 +103,7 @@ class LeaseHolder:
         self._watched: dict[tuple[TenantId, str], tuple[Lease, timedelta]] = {}
 
     async def acquire(self, store: TenantStores, name: str, *, task: str) -> Lease | None:
-        """Return the lease, now ours, or None while somebody else holds it."""
+        """Return the lease, or None while another process holds it."""
         now = self._clock.now()
         seen = await store.schedule.find_lease(name)
         watched_for = self._measure_unchanged(store.tenant, name, seen)
@@ -131,9 +119,9 @@ class LeaseHolder:
         return wanted if won else None
 
     async def release(self, store: TenantStores, held: Lease) -> None:
-        """Make the lease free at once, if it is still ours and the store can be reached."""
+        """Release the lease, if we still hold it and the store can be reached."""
         now = self._clock.now()
-        with suppress(StokerError):  # it lapses by itself; what was done under it must be told
+        with suppress(StokerError):  # it expires; the result of the work matters more
             current = await store.schedule.find_lease(held.name)
             if current is not None and _is_same_holder(current, held):
                 await store.schedule.swap_lease(current, release_lease(current, now=now))
@@ -141,9 +129,10 @@ class LeaseHolder:
     async def run_while_held(
         self, store: TenantStores, held: Lease, work: Coroutine[Any, Any, Result]
     ) -> Result:
-        """Do the work, renewing the lease; raise ConflictError, work stopped, once it is lost.
+        """Do the work while renewing the lease; raise ConflictError, work cancelled, once it is
+        lost.
 
-        Whoever cancels this cancels the work, which keeps its lease until it is over.
+        Cancelling this cancels the work, which keeps its lease until it is over.
         """
         doing = asyncio.ensure_future(work)
         told_to_stop: asyncio.CancelledError | None = None
@@ -165,12 +154,12 @@ class LeaseHolder:
                 await cancel_and_wait(doing, at_once=True)
         if told_to_stop is not None:
             if not doing.cancelled():
-                doing.exception()  # looked at, so that nobody complains that it never was
+                doing.exception()  # retrieved, or asyncio logs a warning
             raise told_to_stop
         return doing.result()
 
     async def _wait_until_done(self, doing: asyncio.Future[Result]) -> bool:
-        # Real seconds, not the injected clock's: a sign of life is for other processes.
+        # Real seconds, not the injected clock's: a heartbeat is for other processes.
         pause = self._length.total_seconds() / HEARTBEATS_PER_LEASE
         done, _ = await asyncio.wait({doing}, timeout=pause)
         return bool(done)
@@ -186,7 +175,7 @@ class LeaseHolder:
         except ConflictError:
             return False
         except StokerError:
-            # Not knowing is not losing. If we really are gone, the store refuses what we write.
+            # An unknown state is not a lost lease: if it is lost, the store refuses our writes.
             return True
 
     def _measure_unchanged(self, tenant: TenantId, name: str, seen: Lease | None) -> timedelta:

@@ -1,19 +1,8 @@
-"""What the engine needs from the world, and nothing more.
+"""Define runs, their manifests, cancel requests, their JSON, and what a run store does.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-What a run is: its one timestamp, how it can end, and the manifest that explains it.
-
-A run belongs to one tenant. One UTC timestamp, whole seconds, names it everywhere: rows, file
-names, manifest, logs. Which runs may be forgotten is `retention`'s business.
-
-How a run and its manifest are written down as JSON, and read back.
-
-Reading is strict: a key we do not know or a value of the wrong kind is refused, because writing
-such a record again would lose what we did not understand. A key that is missing has its default,
-so records written before a key existed still read.
+A run belongs to one tenant. One UTC timestamp in whole seconds names it everywhere: rows, file
+names, manifest, logs. Parsing is strict: an unknown key or a wrong type is refused, because writing
+the record again would lose it. A missing key has its default, so old records can be read.
 """
 
 from __future__ import annotations
@@ -37,7 +26,7 @@ _RUN_NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-
 
 
 class RunState(StrEnum):
-    """Where a run stands. Everything but RUNNING is an end, and an end is final."""
+    """The state of a run. Every state but RUNNING is final."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -48,9 +37,9 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """The right to write into one run: its timestamp, and the epoch of the lease it runs under.
+    """The right to write into one run: its timestamp and the fencing token of its lease.
 
-    A run that was given up for dead has ended, so a key that comes back late opens nothing.
+    A run that was closed as dead has ended, so its old key writes nothing.
     """
 
     at: datetime
@@ -58,7 +47,7 @@ class RunKey:
 
     def __post_init__(self) -> None:
         format_run_name(self.at)
-        # In UTC, or in the hour that a zone repeats the same moment would not equal itself.
+        # In UTC, or in the hour that a zone repeats the same time would not equal itself.
         object.__setattr__(self, "at", to_utc(self.at))
 
 
@@ -99,7 +88,9 @@ class Run:
     key: RunKey
     kind: str
     state: RunState = RunState.RUNNING
-    instant: datetime | None = None  # the schedule's instant it answers to; None if started by hand
+    instant: datetime | None = (
+        None  # the schedule's occurrence it answers to; None if started by hand
+    )
     ended_at: datetime | None = None
     reason: str = ""
     manifest: Manifest = field(default_factory=Manifest)
@@ -111,15 +102,15 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The timestamp as it stands in file names and on the command line."""
+        """The timestamp as in file names and on the command line."""
         return format_run_name(self.at)
 
     def end(
         self, state: RunState, *, at: datetime, reason: str = "", manifest: Manifest | None = None
     ) -> Run:
-        """Return this run at its end, never before its start.
+        """Return this run as ended, never before its start.
 
-        Ending twice is a conflict: the first end stands.
+        Ending twice is a conflict: the first end stays.
         """
         if self.state is not RunState.RUNNING:
             raise ConflictError(f"run {self.name} has already ended as {self.state}")
@@ -137,14 +128,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest:
-    """Somebody's wish that a run come to its end: who asked, and when."""
+    """A request that a run stop: who asked, and when."""
 
     by: str
     at: datetime
 
     @property
     def reason(self) -> str:
-        """Why a run that heeds it ended."""
+        """The reason of a run that ended for it."""
         return f"cancelled by {self.by} with: stoker runs cancel"
 
 
@@ -157,7 +148,7 @@ def format_run_name(at: datetime) -> str:
 
 
 def parse_run_name(name: str) -> datetime:
-    """Return the UTC second a run's name stands for."""
+    """Return the UTC second in a run's name."""
     parts = _RUN_NAME.fullmatch(name)
     try:
         if parts is None:
@@ -184,7 +175,7 @@ def compute_config_hash(config: Mapping[str, Json]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSize:
-    """How much a set of runs takes up. Rows are exact; bytes are what the backend can tell."""
+    """The size of a set of runs. Rows are exact; bytes are what the backend can measure."""
 
     runs: int = 0
     rows: int = 0
@@ -219,15 +210,15 @@ class RunStore(Protocol):
         ...
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        """Ask a run to stop, while it is RUNNING; return the request that stands.
+        """Ask a RUNNING run to stop; return the request in force.
 
-        Twice is once: whoever asked first is the one who asked. None, with nothing written, when
-        the run has ended or is not there. Whoever carries it out reads this every few seconds.
+        Safe to repeat: the first request stays. None, with nothing written, when the run has ended
+        or does not exist. The process that executes it polls for this every few seconds.
         """
         ...
 
     async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
-        """Return who asked this run to stop, if anybody did while it was RUNNING."""
+        """Return this run's cancel request, if there was one while it was RUNNING."""
         ...
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
@@ -239,10 +230,10 @@ class RunStore(Protocol):
         ...
 
     async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
-        """Remember what enrichment made of postings; return how many were new.
+        """Insert enriched postings; return how many were new.
 
-        As `insert_jobs`; and PermanentError, with nothing written, when one of them speaks of a
-        posting that this run does not have.
+        As `insert_jobs`; and PermanentError, with nothing written, when one is about a posting that
+        this run does not have.
         """
         ...
 
@@ -282,7 +273,7 @@ _Value = TypeVar("_Value")
 
 
 def to_manifest_json(manifest: Manifest) -> dict[str, Json]:
-    """Return the manifest as plain JSON values; moments are ISO text in UTC."""
+    """Return the manifest as plain JSON values; times are ISO text in UTC."""
     return {
         "config_hash": manifest.config_hash,
         "config": dict(manifest.config),
@@ -359,7 +350,7 @@ def _parse_text(value: Any) -> str:
 
 
 def _parse_int(value: Any) -> int:
-    # True is an int to Python; to us it is a mistake in somebody's file.
+    # True is an int to Python; in a file it is a mistake.
     if isinstance(value, bool):
         raise TypeError("a whole number is needed")
     return _require_type(int, value)
@@ -446,6 +437,6 @@ def validate_run(run: Run) -> Run:
 
 
 def validate_cancel_request(request: CancelRequest) -> CancelRequest:
-    """Return the wish that a run stop as a store gives it back."""
+    """Return the cancel request as stores return it."""
     validate_text(request.by, what="who asks a run to stop")
     return replace(request, at=to_utc(request.at, what="when a run was asked to stop"))

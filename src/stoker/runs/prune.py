@@ -1,8 +1,4 @@
-"""The built-in work: the store is sound, the schedule was kept, what is dead or old goes.
-
-It decides nothing: what a finding means is `core.audit`'s business, which runs may go is
-`core.retention`'s.
-"""
+"""Delete old runs with their plans."""
 
 from __future__ import annotations
 
@@ -20,9 +16,9 @@ ALL_PLANS = 1_000_000  # more than any retention keeps
 
 
 async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> StorageSize:
-    """Forget these runs, and the plans of runs that are gone; return what went of the runs.
+    """Delete these runs, and the plans of runs that no longer exist; return the size of the runs.
 
-    Stopping half-way leaves a plan without its run, and the next time it goes.
+    After an interruption a plan may be left without its run; the next call deletes it.
     """
     # Read before the runs are: a run is there before its plan, so none of these is a new one's.
     planned = [plan.run for plan in await store.attention.list_plans(limit=ALL_PLANS)]
@@ -36,7 +32,7 @@ async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> Stora
 async def apply_retention(
     run: RunHandle, *, rule: RetentionRule, zone: str, now: datetime
 ) -> StorageSize:
-    """Forget the runs that a rule lets go, never the one under way; return what went."""
+    """Delete the runs that a rule releases, never the current one; return their size."""
     going = retention.list_deletable_runs(
         await run.store.runs.list_runs(),
         rule=rule,

@@ -1,9 +1,7 @@
-"""Which runs may go, and for each one that stays, why it stays.
+"""Decide which runs may be deleted, and why each of the others stays.
 
-A run goes when nothing speaks for it. The reasons that keep it are asked one after the other, and
-the one that answers is also the sentence that is shown, so what is said cannot differ from what is
-done. Runs are counted per kind of work: a busy kind must not push a rare one out. Removing them
-is a store's business.
+The first reason to keep a run is also the sentence that is shown, so the two cannot differ. Runs
+are counted per kind: a frequent kind must not push a rare one out.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionDecision:
-    """Whether a run goes, and the sentence that says why or why not."""
+    """Whether a run is deleted, and the sentence why or why not."""
 
     run: Run
     is_deleted: bool
@@ -81,9 +79,9 @@ def decide_retention(
 
 
 def compute_longest_window_start(now: datetime, zone: str) -> datetime:
-    """Return when the longest budget window now open began: Monday 00:00 local time, in UTC.
+    """Return when the longest open budget window began: Monday 00:00 local time, in UTC.
 
-    Where clocks skip or repeat that midnight, the earliest moment that can stand for it.
+    Where clocks skip or repeat that midnight, the earliest time it can be.
     """
     here = to_utc(now).astimezone(get_zone(zone))
     midnight = datetime.combine(here.date() - timedelta(days=here.weekday()), datetime.min.time())
@@ -109,7 +107,7 @@ def _decide(run: Run, facts: _Facts) -> RetentionDecision:
 
 
 def _list_reasons_to_keep(run: Run, facts: _Facts) -> Iterator[str]:
-    """Yield everything that speaks for a run, the weightiest first."""
+    """Yield every reason to keep a run, the most important first."""
     rule = facts.rule
     if run.state is RunState.RUNNING:
         yield "it is still running"

@@ -1,4 +1,4 @@
-"""Which run of a tenant a name on the command line stands for."""
+"""Resolve a run argument of the command line."""
 
 from __future__ import annotations
 

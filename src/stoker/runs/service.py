@@ -1,7 +1,6 @@
-"""Carry out one run: write down that it began, do the work, write down how it ended.
+"""Execute one run: record its start, do the work, record how it ended.
 
-The one place that turns whatever the work does, crashes included, into an end with a reason.
-What the work is, and whether it is due, is somebody else's business.
+Whatever the work does, crashes included, becomes an end with a reason.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ MAX_DEAD_RUNS = 50  # runs looked at when closing what a dead process left; it l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How the work says it went."""
+    """How the work ended."""
 
     state: RunState = RunState.DONE
     reason: str = ""
@@ -64,7 +63,7 @@ class RunResult:
 
 
 class RunStep:
-    """A step under way; the work counts what passes through it."""
+    """A step being timed; the work counts its items."""
 
     def __init__(self) -> None:
         self.items = 0
@@ -82,13 +81,13 @@ class RunHandle:
     timings: list[StepTiming] = field(default_factory=list)
     partial_counts: dict[str, int] = field(
         default_factory=dict
-    )  # told also of a run that is cut off
-    rule: dict[str, Json] = field(default_factory=dict)  # by which companies are chosen; told too
+    )  # also recorded of a run that is cancelled
+    rule: dict[str, Json] = field(default_factory=dict)  # by which companies are chosen
     stop_accepting_work: Callable[[], None] | None = None  # None: it can only be cut off
 
     @contextmanager
     def on_cancel(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
-        """While inside, whoever asks the run to stop calls this, and lets it come to its end."""
+        """While inside, call this function when the run is cancelled; the work then ends."""
         self.stop_accepting_work = begin_nothing_new
         try:
             yield
@@ -125,7 +124,7 @@ class RunJob(Protocol):
         ...
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Do it. Expected trouble comes back in the ending; what is raised ends the run FAILED."""
+        """Do the work. Expected failures are in the result; an exception ends the run FAILED."""
         ...
 
 
@@ -165,11 +164,11 @@ class Runner:
         raise ConflictError(f"no free timestamp for a {kind} run near {at.isoformat()}; try again")
 
     async def execute(self, store: TenantStores, run: Run, work: RunJob) -> Run:
-        """Do the work of a run that has begun; return the run as it ended.
+        """Do the work of a started run; return the run as it ended.
 
-        Asked to stop, it ends CANCELLED; so it does when it is cancelled, which is passed on: the
-        first time it may still come to its end by itself. Raises ConflictError when the run was
-        closed by somebody else in the meantime.
+        A cancelled run ends CANCELLED; so does one whose task is cancelled, and CancelledError is
+        raised: the first time the work may still end by itself. Raises ConflictError when another
+        process closed the run meanwhile.
         """
         opened = RunHandle(
             key=run.key, kind=run.kind, store=store, clock=self.clock, observer=self.observer
@@ -196,7 +195,7 @@ class Runner:
             else:
                 ending = await self._summarize_partial(store, run, counted=opened.partial_counts)
         except asyncio.CancelledError:
-            with suppress(ConflictError):  # closed by whoever took us for dead: their word stands
+            with suppress(ConflictError):  # another process closed it as dead: that end stays
                 await finish_despite_cancel(self._close_stopped(doing, opened, run))
             raise
         if request is not None:
@@ -204,7 +203,7 @@ class Runner:
         return await self._close_handle(opened, run, ending)
 
     async def close_cancelled(self, store: TenantStores, run: Run, request: CancelRequest) -> Run:
-        """End a run as CANCELLED that was asked to stop and whose process is gone."""
+        """Close a run as CANCELLED that was asked to stop and whose process died."""
         ending = await self._summarize_partial(store, run)
         ending = replace(ending, reason=f"{request.reason}; {PROCESS_DIED}")
         return await self.close_run(store, run, ending, timings=[])
@@ -280,7 +279,7 @@ class Runner:
         return ended
 
     async def _write_end(self, store: TenantStores, ended: Run) -> None:
-        # The work is done and only we know how it went: a store that is away for a moment, or whose
+        # The work is done and only we know how it went: a store that is away for a time, or whose
         # answer was lost, must not make a finished run look dead.
         wait, unsure = FIRST_RETRY_DELAY, False
         for left in reversed(range(MAX_CLOSE_ATTEMPTS)):
@@ -298,9 +297,9 @@ class Runner:
             wait *= 2
 
     async def close_dead_runs(self, store: TenantStores, lease: Lease, *, kind: str) -> list[Run]:
-        """End what an earlier holder of this lease left running; return those runs.
+        """Close what an earlier holder of this lease left running; return those runs.
 
-        CANCELLED those that somebody had asked to stop, FAILED the others.
+        CANCELLED if there was a cancel request, else FAILED.
         """
         return [
             await self.close_dead_run(store, run)
@@ -309,10 +308,10 @@ class Runner:
         ]
 
     async def close_dead_run(self, store: TenantStores, run: Run) -> Run:
-        """End a run whose process is gone: CANCELLED if somebody had asked it to stop, or FAILED.
+        """Close a run whose process died: CANCELLED if there was a cancel request, else FAILED.
 
-        What it had come to is told as far as the store knows it.
-        Raises ConflictError when it has ended in the meantime.
+        Its counts are as far as the store has them. Raises ConflictError when it has ended
+        meanwhile.
         """
         if (request := await store.runs.find_cancel_request(run.at)) is not None:
             return await self.close_cancelled(store, run, request)
@@ -334,7 +333,7 @@ def get_lease_name(kind: str) -> str:
 def _build_ended_run(
     run: Run, ending: RunResult, timings: list[StepTiming], *, now: datetime
 ) -> Run:
-    # Reasons may quote the world, and no text of its may keep an end from being kept.
+    # Reasons may quote foreign text, which must not keep the end from being stored.
     manifest = replace(
         run.manifest,
         counts=dict(ending.counts),
@@ -351,7 +350,7 @@ def _build_ended_run(
 
 
 def _to_cancelled(ending: RunResult, because: str) -> RunResult:
-    """Return how work ended that was asked to stop: what was done or failed by then stands."""
+    """Return the result of cancelled work: DONE and FAILED stay."""
     if ending.state in (RunState.DONE, RunState.FAILED):
         return ending
     return replace(

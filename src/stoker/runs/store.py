@@ -1,12 +1,7 @@
-"""One tenant's runs and what they found, in SQL.
+"""Store one tenant's runs, postings, enriched postings and scores in SQL.
 
-A write into a run first updates the run's row to itself: that asks whether the key still opens
-the run, and holds the answer true until the transaction ends, in either database.
-
-How a run, and what it found, stands in the rows of `runs`, `jobs`, `enriched` and `scores`.
-
-Rows that go in are refused here when a store could not keep them; rows that come out are read
-as either database's driver gives them: moments and JSON as text or decoded, 0 or False.
+A write into a run first updates the run's row to itself: that checks the key and locks the row
+until the transaction ends, in either database. Rows are read as either driver returns them.
 """
 
 from __future__ import annotations
@@ -84,7 +79,7 @@ def parse_run_row(row: tuple[Any, ...]) -> Run:
 
 
 def to_job_rows(jobs: Iterable[Job], *place: str) -> Iterator[RowValues]:
-    """Return postings as rows of `JOB_COLUMNS`, each beginning with its place: tenant and run."""
+    """Return postings as rows of `JOB_COLUMNS`, each beginning with tenant and run."""
     for job in map(validate_job, jobs):
         posted_at = job.posted_at
         yield (
@@ -115,7 +110,7 @@ def parse_job(row: tuple[Any, ...]) -> Job:
 
 
 def to_enriched_rows(enriched: Iterable[EnrichedJob], *place: str) -> Iterator[RowValues]:
-    """Return enriched postings as rows of `ENRICHED_COLUMNS`, each beginning with its place."""
+    """Return enriched postings as rows of `ENRICHED_COLUMNS`, after tenant and run."""
     for item in map(validate_enriched_job, enriched):
         yield (*place, item.job, item.title, item.seniority, format_stack(item.stack), item.remote)
 
@@ -135,7 +130,7 @@ def parse_enriched(row: tuple[Any, ...]) -> EnrichedJob:
 # Many postings name the same technologies, so each stack is written and read once.
 @lru_cache(maxsize=1024)
 def format_stack(stack: tuple[str, ...]) -> str:
-    """Return technologies as they stand in a row."""
+    """Return technologies as the text in a row."""
     return compact_json(list(stack))
 
 
@@ -145,7 +140,7 @@ def _parse_stack(text: str) -> tuple[str, ...]:
 
 
 def to_score_rows(scores: Iterable[JobScore], *place: str) -> Iterator[RowValues]:
-    """Return scores as rows of `SCORE_COLUMNS`, each beginning with its place."""
+    """Return scores as rows of `SCORE_COLUMNS`, each beginning with tenant and run."""
     for item in map(validate_job_score, scores):
         yield (*place, item.job, item.score, item.bucket, compact_json(item.components))
 
@@ -200,8 +195,8 @@ WHERE_RUN = "WHERE tenant_id = :tenant AND run_timestamp_utc = :at"
 
 SELECT_CANCEL_REQUEST = f"SELECT asked_by, asked_at FROM cancel_requests {WHERE_RUN}"
 
-# What a run takes up is told by the texts in its rows; what pages and indexes add, nobody can say
-# of one run. Children come before what they point to, so that this is also the order to delete in.
+# A run's size is that of the texts in its rows, without pages and indexes. Children come before
+# what they point to, so that this is also the order to delete in.
 SIZED_COLUMNS = {
     "scores": ("job_id", "bucket", "components"),
     "enriched": ("job_id", "title", "seniority", "stack"),
@@ -213,7 +208,7 @@ ID_BATCH_SIZE = 500  # fewer than any database's limit on values in one statemen
 
 
 class SqlRunStore:
-    """A `RunStore` in the tables `list_runs`, `list_jobs`, `list_enriched`, `list_scores` and
+    """A `RunStore` in the tables `runs`, `jobs`, `enriched`, `scores` and
     `cancel_requests`.
     """
 

@@ -1,8 +1,6 @@
-"""What should have run against what did, with a name for every gap.
+"""Compare what should have run with what did, with a name for every gap.
 
-The instants a schedule had are `cadence`'s business, what became of them was written down as slots
-and runs. Here the three are laid side by side. What is a matter for a monitor is said here too, so
-that the command line and the nightly upkeep page for the same things.
+The command line and the maintenance run report the same problems.
 """
 
 from __future__ import annotations
@@ -19,21 +17,21 @@ from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 _TICK = timedelta(microseconds=1)
 
-GRACE_PERIOD = timedelta(minutes=15)  # an instant not decided for this long is a gap
+GRACE_PERIOD = timedelta(minutes=15)  # an occurrence not decided for this long is a gap
 
 
 class AuditStatus(StrEnum):
-    """What an audit can say of one instant."""
+    """The result of an audit of one occurrence."""
 
     RAN = "RAN"  # and ended, not FAILED
     RUNNING = "RUNNING"
     FAILED = "FAILED"
     MISSED = "MISSED"
     OVERLAP = "OVERLAP"
-    PENDING = "PENDING"  # to come, or so fresh that nobody can have failed yet
-    GAP = "GAP"  # it passed and nobody wrote down why
+    PENDING = "PENDING"  # to come, or due only moments ago
+    GAP = "GAP"  # it passed without a record
     LOST = "LOST"  # a run was started of which there is no record
-    UNEXPECTED = "UNEXPECTED"  # decided, but the schedule has no such instant
+    UNEXPECTED = "UNEXPECTED"  # decided, but the schedule has no such occurrence
 
 
 PROBLEM_STATUSES = frozenset({AuditStatus.GAP, AuditStatus.LOST, AuditStatus.FAILED})
@@ -41,7 +39,7 @@ PROBLEM_STATUSES = frozenset({AuditStatus.GAP, AuditStatus.LOST, AuditStatus.FAI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """What became of one instant, in a sentence."""
+    """What became of one occurrence, in a sentence."""
 
     due_at: datetime
     status: AuditStatus
@@ -52,10 +50,10 @@ class AuditLine:
 def list_expected(
     schedule: Schedule, slots: Sequence[OccurrenceResult], *, since: datetime, until: datetime
 ) -> list[datetime]:
-    """Return the instants a schedule should have had with since <= instant < until, in order.
+    """Return the occurrences a schedule should have had with since <= occurrence < until, in order.
 
-    Before the first of the slots, which come oldest first, nothing was expected: nobody was
-    there yet. An interval counts on from each decided instant.
+    Nothing is expected before the first result (results come oldest first). An interval counts from
+    each recorded occurrence.
     """
     if not slots:
         return []
@@ -82,13 +80,12 @@ def audit_occurrences(
     kept_for: timedelta | None = None,
     gone: Collection[datetime] = (),
 ) -> list[AuditLine]:
-    """Return one finding for each expected instant and each decided one, oldest first.
+    """Return one line for each expected occurrence and each recorded one, oldest first.
 
-    An instant the schedule does not have is UNEXPECTED, unless its run FAILED or is LOST: that a
-    schedule was changed since must not hide what went wrong. A missing run that is older than
-    `kept_for`, if that is given, is taken to have been pruned; otherwise it is LOST.
-    A run that says RUNNING and is one of `gone`, by its timestamp, has no process any more: it
-    FAILED, though nobody has written that down yet.
+    An occurrence that the schedule does not have is UNEXPECTED, unless its run FAILED or is LOST: a
+    changed schedule must not hide failures. A missing run older than `kept_for`, if given, counts
+    as deleted by retention; otherwise it is LOST. A RUNNING run whose timestamp is in `gone` has no
+    process any more: it FAILED, though this is not recorded yet.
     """
     decided = {to_utc(slot.due_at): slot for slot in slots}
     known = {run.at: run for run in runs}
@@ -108,7 +105,7 @@ def audit_occurrences(
 
 
 def list_problems(findings: Sequence[AuditLine]) -> list[AuditLine]:
-    """Return the findings for which somebody should be woken."""
+    """Return the lines that need a person's attention."""
     return [finding for finding in findings if finding.status in PROBLEM_STATUSES]
 
 
@@ -162,7 +159,7 @@ def _audit_decided(
 
 
 def _format_resumed_by(run: Run, runs: Collection[Run]) -> str:
-    """Say which run went on with one that died, and how that stands; there may be none."""
+    """Return which run resumed a dead one, and its state; empty if there is none."""
     after = (each for each in runs if each.at > run.at)
     later = next((each for each in after if each.manifest.goes_on_with == run.at), None)
     if later is None:

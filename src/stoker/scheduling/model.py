@@ -1,18 +1,7 @@
-"""What the engine needs from the world, and nothing more.
+"""Define the result of each due time of a schedule, which dead run is resumed, and the store.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-What became of each instant of a schedule.
-
-An instant is decided once, by whoever writes its record first; the record carries a sentence
-saying why. Which instants there are is `cadence`'s business.
-
-Whether a run is begun at once for what a dead process left of a scheduled one.
-
-An instant is started once, so what goes on with it is a run without an instant of its own. What
-is left, and that it is not paid for twice, is the work's business.
+An occurrence is recorded once, by the first process that writes it, with a reason. A run that
+resumes a dead one has no occurrence of its own.
 """
 
 from __future__ import annotations
@@ -32,16 +21,16 @@ from stoker.runs.model import PROCESS_DIED, Run, RunState, format_run_name
 
 
 class OccurrenceState(StrEnum):
-    """The three things that can become of an instant."""
+    """The three things that can become of an occurrence."""
 
     STARTED = "STARTED"
-    MISSED = "MISSED"  # nobody was there in time, and a later instant ran instead
+    MISSED = "MISSED"  # no scheduler was running, and a later occurrence ran instead
     OVERLAP = "OVERLAP"  # the run before it was still going
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceResult:
-    """One instant of one schedule, decided."""
+    """One occurrence of one schedule, decided."""
 
     schedule: str
     due_at: datetime
@@ -52,9 +41,9 @@ class OccurrenceResult:
 
 
 def build_occurrence_entry(slot: OccurrenceResult, *, latest: datetime | None = None) -> NewEntry:
-    """Return the line the ledger keeps of a decided instant, never earlier than its last one.
+    """Build the ledger entry of a recorded occurrence, never earlier than the last entry.
 
-    A clock that is a little late would otherwise reopen, for money, a window that is over.
+    A clock that is slightly late would otherwise reopen a budget window that is over.
     """
     return NewEntry(
         at=slot.decided_at if latest is None else max(slot.decided_at, latest),
@@ -73,42 +62,41 @@ class ScheduleStore(Protocol):
         ...
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        """Replace the lease by `needs_verification` if it is still exactly `seen`; say whether it
-        was.
+        """Replace the lease by the new one if it is still exactly `seen`; return whether it was.
 
-        Atomic: of many callers that saw the same lease, one is told yes. `seen` None means that
-        there was none.
+        Atomic: of many callers that saw the same lease, one gets True. `seen` None means that there
+        was none.
         """
         ...
 
     async def record_result(self, slot: OccurrenceResult, *, fence: Lease | None) -> bool:
-        """Write down what became of an instant, and a ledger entry saying so, if nobody has yet.
+        """Record the result of an occurrence with its ledger entry, unless it is recorded already.
 
-        Both are there afterwards, or neither. True to the one whose record stands, False to
-        everybody else. With a fence, raises ConflictError and writes nothing unless the lease of
-        that name still has the fence's owner and epoch.
+        Atomic. True for the caller whose record it is, else False. With a fence, raises
+        ConflictError and writes nothing unless the lease still has the fence's owner and fencing
+        token.
         """
         ...
 
     async def list_results(
         self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> list[OccurrenceResult]:
-        """Return decided instants with since <= instant < until, oldest first."""
+        """Return decided occurrences with since <= occurrence < until, oldest first."""
         ...
 
     async def find_last_result(
         self, schedule: str, *, until: datetime | None = None
     ) -> OccurrenceResult | None:
-        """Return the latest decided instant, at or before `until` if that is given."""
+        """Return the latest decided occurrence, at or before `until` if that is given."""
         ...
 
     async def find_latest_entry_at(self) -> datetime | None:
-        """Return the moment of the newest ledger entry: time has been this late before."""
+        """Return the time of the newest ledger entry: time has been this late before."""
         ...
 
 
 def build_clock_accepted_entry(now: datetime, *, latest: datetime) -> NewEntry:
-    """Return the entry with which a person vouches for the clock; time is counted from it again."""
+    """Build the entry with which a person accepts the clock; time counts from it again."""
     return NewEntry(
         at=now,
         kind="CLOCK_ACCEPTED",
@@ -118,7 +106,7 @@ def build_clock_accepted_entry(now: datetime, *, latest: datetime) -> NewEntry:
 
 
 def validate_occurrence_result(slot: OccurrenceResult) -> OccurrenceResult:
-    """Return the decided instant as a store gives it back."""
+    """Return the decided occurrence as a store gives it back."""
     validate_text(slot.schedule, what="a schedule's name")
     validate_text(slot.reason, what="a slot's reason")
     return replace(
@@ -133,12 +121,12 @@ MAX_DEATHS = 3  # in a row; what killed so many processes would kill the next on
 
 
 def find_run_to_resume(newest_first: Sequence[Run], *, since: datetime) -> Run | None:
-    """Return the latest of these runs of one kind if it is to be gone on with, or None.
+    """Return the latest of these runs of one kind if it is to be resumed, or None.
 
-    It is, when its process died and it, or the dead one it went on with, answered to an instant;
-    what somebody began by hand is left to them. A run that began before `since`, the day's
-    beginning, has left nothing: the next instant is about another day. After `MAX_DEATHS` in a
-    row the next instant is waited for.
+    It is, when its process died and it, or the dead one it resumed, had an occurrence; a run
+    started by hand is not resumed. A run from before `since`, the start of the day, has nothing
+    left: the next occurrence covers another day. After `MAX_DEATHS` in a row the next occurrence is
+    waited for.
     """
     dead = list(takewhile(lambda run: _is_dead(run) and run.at >= since, newest_first))
     if len(dead) >= MAX_DEATHS or all(run.instant is None for run in dead):

@@ -1,9 +1,8 @@
-"""Start what is due, once, and write down why anything was not started.
+"""Start what is due, once, and record why anything was not started.
 
-For each task it asks `core.cadence` what is due, takes the lease of that work, and lets the
-`Runner` carry it out. Any number of schedulers may share a store: the lease keeps them apart,
-and the record of an instant, written once, decides when the lease could not. What a process that
-died left running is closed at the next look, due or not, and gone on with if the task wants that.
+Any number of schedulers may share a store: the lease of each kind of work keeps them apart, and the
+record of an occurrence, written once, decides when the lease could not. What a dead process left
+running is closed at the next check, due or not, and resumed if the task wants that.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MAX_SLEEP = timedelta(seconds=30)  # so that a changed clock is noticed before l
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """Work to be done for one tenant whenever its schedule says so."""
+    """Work to do for one tenant when its schedule is due."""
 
     tenant: TenantId
     job: RunJob
@@ -52,8 +51,8 @@ class Task:
     manifest: Manifest
     catch_up: CatchUp = CatchUp.LATEST
     at_most: int = 1
-    start_delay: timedelta = timedelta(0)  # it is due: so that not everybody begins at once
-    resume_window: ResetRule | None = None  # its day, if a run whose process died is gone on with
+    start_delay: timedelta = timedelta(0)  # after it is due, to spread the load
+    resume_window: ResetRule | None = None  # its day, if a run whose process died is resumed
 
     @property
     def name(self) -> str:
@@ -62,9 +61,9 @@ class Task:
 
 
 class Scheduler:
-    """Attends to tasks, of each kind of work so many at once.
+    """Runs tasks, a limited number of each kind at a time.
 
-    One tenant's trouble is told and does not reach another's.
+    One tenant's failure is reported and does not affect others.
     """
 
     def __init__(
@@ -101,10 +100,10 @@ class Scheduler:
     async def run_forever(
         self, stopping: asyncio.Event, *, giving_way: asyncio.Event | None = None
     ) -> None:
-        """Attend to tasks as they fall due, until told to stop; then end what is going on.
+        """Run tasks as they fall due until `stopping` is set; then end what is running.
 
-        Told to give way, it goes on until nothing is under way, and then returns: another
-        scheduler, with other tasks, takes over, and no run was ended for it.
+        When `giving_way` is set, it continues until nothing is running and returns: another
+        scheduler with other tasks takes over, and no run is ended for it.
         """
         going: dict[Task, asyncio.Task[list[Run]]] = {}
         # Before the first nap, which would otherwise not know what it must end for.
@@ -129,9 +128,9 @@ class Scheduler:
             await asyncio.gather(*going.values(), return_exceptions=True)
 
     async def run_task(self, task: Task) -> list[Run]:
-        """Start what is due for one task and carry it out; return its runs as they ended.
+        """Run what is due for one task; return its runs as they ended.
 
-        Due or not, a run whose process is gone is closed, and gone on with if the task wants it.
+        Due or not, a run whose process died is closed, and resumed if the task wants it.
         """
         store = self._backend.tenant(task.tenant)
         now = self._clock.now()
@@ -199,7 +198,7 @@ class Scheduler:
         return [await self._execute_occurrence(store, task, lease, instant) for instant in due.run]
 
     async def _has_dead_run(self, store: TenantStores, task: Task, now: datetime) -> bool:
-        """Say whether a run may have to be closed or gone on with; the lease will tell."""
+        """Return whether a run may have to be closed or resumed; the lease decides."""
         newest = await store.runs.list_runs(kind=task.name, limit=1)
         going = bool(newest) and newest[0].state is RunState.RUNNING
         return going or await self._find_run_to_resume(store, task, now) is not None
@@ -227,7 +226,7 @@ class Scheduler:
         self, store: TenantStores, task: Task, lease: Lease, instant: datetime
     ) -> Run:
         # The run is written before its slot. Dying in between leaves a run that the next holder
-        # closes and an instant that is still due; the other way round would lose the instant.
+        # closes and an occurrence that is still due; the other way round would lose the occurrence.
         run = await self._runner.start_run(
             store, lease, kind=task.name, manifest=task.manifest, instant=instant
         )
@@ -262,7 +261,7 @@ class Scheduler:
             return slot in await store.schedule.list_results(slot.schedule, since=slot.due_at)
 
     async def _cancel_quietly(self, store: TenantStores, run: Run, reason: str) -> None:
-        with suppress(StokerError):  # if it cannot be said now, the next holder closes the run
+        with suppress(StokerError):  # the next holder of the lease closes the run
             await self._close_cancelled(store, run, reason)
 
     async def _close_cancelled(self, store: TenantStores, run: Run, reason: str) -> Run:
@@ -283,13 +282,13 @@ class Scheduler:
     ) -> None:
         held = await store.schedule.find_lease(get_lease_name(task.name))
         if held is None or not held.owner:
-            return  # given back this moment, or not yet taken; the next look will tell
+            return  # just released, or not yet acquired; the next check decides
         if held.task == _describe_due(due):
             if held.owner != self._leases.owner:
                 self._report_duplicate(task, (due.run or due.missed)[-1])
             return
         if held.owner != self._leases.owner and is_expired(held, now=self._clock.now()):
-            return  # its holder is gone; whoever takes it over decides
+            return  # its holder died; the next holder decides
         newest = await store.runs.list_runs(kind=task.name, limit=1)
         if not newest or newest[0].at >= (due.missed or due.run)[0]:
             # They fell due before that run began, so it is no reason to skip them: either its
@@ -343,7 +342,7 @@ class Scheduler:
         )
 
     async def _read_next(self, task: Task) -> None:
-        with suppress(StokerError):  # whoever attends to it next says what is wrong
+        with suppress(StokerError):  # the next run of the task reports the error
             await self._read_due(self._backend.tenant(task.tenant), task, self._clock.now())
 
     async def _clock_went_back(self, store: TenantStores, now: datetime) -> bool:

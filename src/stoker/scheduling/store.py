@@ -1,7 +1,7 @@
-"""One tenant's leases and decided instants, in SQL.
+"""Store one tenant's leases and recorded occurrences in SQL.
 
-A row that a decision rests on is updated to itself rather than only read: that holds it still
-until the transaction ends, in either database.
+A row that a decision depends on is updated to itself, which locks it until the transaction ends, in
+either database.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SELECT_LATEST_ENTRY = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY 
 
 
 class SqlScheduleStore:
-    """A `ScheduleStore` in the tables `leases` and `list_results`."""
+    """A `ScheduleStore` in the tables `leases` and `slots`."""
 
     def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
