@@ -290,7 +290,7 @@ def test_a_company_that_gives_up_takes_nobody_elses_verdict_along():
                 await everybodys_turn()
                 one.cancel()
                 await everybodys_turn()
-            return await verdicts_of([other]), here.box.batches
+            return await verdicts_of([other]), here.box.read_batches
 
     told, batches = at_office(work)
     assert [type(each) for each in told] == [QueryResult] * 3
