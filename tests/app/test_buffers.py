@@ -7,14 +7,14 @@ import pytest
 
 CHILD = """
 import sys
-from stoker.app import hand_back_large_buffers
+from stoker.app import trim_memory
 
 def resident():
     with open("/proc/self/statm") as told:
         return int(told.read().split()[1]) * 4096
 
 if sys.argv[1] == "told":
-    hand_back_large_buffers()
+    trim_memory()
 bytearray(20_000_000)  # from now on, an untold library keeps whatever is smaller
 before, small, large = resident(), [], []
 for _ in range(50):

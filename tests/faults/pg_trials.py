@@ -39,7 +39,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "holds": "(:tenant, 'k', 'c', '', 'SENT', '', now(), now(), NULL, NULL, NULL, '',"
     " '{}', '{}', '{}')",
     "budgets": "(:tenant, 'cap', 'day', 1, 1)",
-    "list_cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
+    "cap_changes": "(:tenant, 'cap', 1, NULL, NULL)",
     "stops": "(:tenant, 'c', now(), '')",
     "site_pages": "(:tenant, 's', 'u', 200, '', '', '', now(), now())",
     "vendor_answers": "(:tenant, 'k', 'zerobounce', '[1]', '{}', now(), now())",

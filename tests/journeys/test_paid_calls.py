@@ -197,4 +197,4 @@ def test_whoever_asks_the_app_twice_gets_the_same(own):
 
     app = run(own, journey)
     with pytest.raises(StokerError, match="closing"):
-        asyncio.run(app.gate(ACME))
+        asyncio.run(app.get_gate(ACME))
