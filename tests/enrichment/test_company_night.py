@@ -120,7 +120,7 @@ def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
                 raise RecursionError("too deep")
             return build_vendors(house.app.connectors, ACME).extract_facts(pages, told=told)
 
-        desk = Desk(house, plain=brittle, at_once=1)
+        desk = Desk(house, extract_facts=brittle, at_once=1)
         task = house.app.build_nightly_task(ACME, desk.night)
         first = await house.app.build_scheduler(()).run_now(task)
         units = await house.units(first)
@@ -149,7 +149,7 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
             if len(seen) == 1:
                 await asyncio.wait_for(others.wait(), 120)
 
-        return await Desk(house, visits=visits_of(house, first_waits_for_all), at_once=2).go()
+        return await Desk(house, crawler=visits_of(house, first_waits_for_all), at_once=2).go()
 
     _, units = at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
@@ -189,7 +189,7 @@ def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
                 await seen.sent.wait()
 
         visits = visits_of(house, until_something_was_sent)
-        desk = Desk(house, visits=visits, exports=seen, at_once=3, sent_together=2)
+        desk = Desk(house, crawler=visits, exports=seen, at_once=3, sent_together=2)
         return *await desk.go(), seen.first
 
     ending, units, first = at(tmp_path, journey)
@@ -235,7 +235,7 @@ def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_
                 seen.run.stop_accepting_work()
 
         visits = visits_of(house, stopped_once_something_was_sent)
-        desk = Desk(house, visits=visits, exports=seen, at_once=3, sent_together=2)
+        desk = Desk(house, crawler=visits, exports=seen, at_once=3, sent_together=2)
         ending, units = await desk.go()
         rows = await house.store().nights.list_sent_rows(desk.run)
         return ending, units, rows, await settled_under(house.store(), desk.run)
@@ -263,7 +263,7 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
                 await asyncio.Event().wait()
 
         visits = visits_of(house, the_first_never_ends)
-        desk = Desk(house, visits=visits, exports=seen, at_once=2, sent_together=2)
+        desk = Desk(house, crawler=visits, exports=seen, at_once=2, sent_together=2)
         store, app = house.store(), house.app
         lease = Lease(name="run", owner="me", fencing_token=1, heartbeat=1, until=app.clock.now())
         runner = Runner(clock=app.clock, observer=app.observer)
@@ -312,7 +312,7 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
             async def check(self):
                 return await self._real.check()
 
-        return await Desk(house, visits=visits_of(house, noted), verifier=Late(), at_once=1).go()
+        return await Desk(house, crawler=visits_of(house, noted), verifier=Late(), at_once=1).go()
 
     _, units = at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
@@ -337,7 +337,7 @@ def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_mo
     clock = Sleeper()
 
     async def journey(house):
-        desk = Desk(house, at_once=1, visits=visits_of(house, clock.sleep_on))
+        desk = Desk(house, at_once=1, crawler=visits_of(house, clock.sleep_on))
         ending, units = await desk.go()
         return ending, units, house.charged(), await desk.store.accounts.list_company_records()
 
@@ -375,7 +375,7 @@ def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, a
                 finally:
                     here["now"] -= 1
 
-        await Desk(house, visits=Counting(), at_once=at_once).go()
+        await Desk(house, crawler=Counting(), at_once=at_once).go()
         return max(most)
 
     assert at(tmp_path, journey) <= at_once
@@ -426,7 +426,7 @@ def silent_desk(house, **how):
     def nothing(pages, *, told=()):
         return ExtractedFacts(facts=())
 
-    return Desk(house, visits=Silent(house), plain=nothing, model=None, **how)
+    return Desk(house, crawler=Silent(house), extract_facts=nothing, llm=None, **how)
 
 
 def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
@@ -478,6 +478,20 @@ def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
     assert ending.state is RunState.DONE
 
 
+def test_one_failed_reservation_of_a_lookup_does_not_end_the_night(tmp_path):
+    async def journey(house):
+        desk = Desk(house, at_once=1)
+        gate = await house.app.get_gate(ACME)
+        gate._reservations._money = Flaky(gate._reservations._money, "reserve", 1)
+        ending, units = await desk.go()
+        return ending, units
+
+    ending, units = at(tmp_path, journey, companies=2)
+
+    assert {unit.state for unit in units.values()} == {WorkState.DONE}
+    assert ending.state is RunState.DONE
+
+
 def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=2)
@@ -491,7 +505,7 @@ def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next
 
 def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
     async def journey(house):
-        nobody = dict.fromkeys(("search", "model", "people", "reveal", "verifier"))
+        nobody = dict.fromkeys(("search", "llm", "people", "reveal", "verifier"))
         return await Desk(house, **nobody).go(), house.charged()
 
     (ending, units), charged = at(tmp_path, journey, companies=2)
@@ -542,7 +556,7 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
                 await asyncio.sleep(0.05)
 
         visits = visits_of(house, until_the_watch_has_looked)
-        await Desk(house, visits=visits, at_once=1, planning=takes_long).go()
+        await Desk(house, crawler=visits, at_once=1, planning=takes_long).go()
         return told()[0]
 
     progress = at(tmp_path, journey, clock=clock)

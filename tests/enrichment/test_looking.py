@@ -2,6 +2,8 @@ import asyncio
 import contextlib
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
@@ -112,3 +114,44 @@ def test_a_promise_of_another_run_that_came_to_nothing_is_no_look_that_was_paid_
     (look,), used = looks(100, (ONE, Depth.DEEP, 0), before=came_to_nothing)
     assert look == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})
     assert used == 3
+
+
+class AwayOnce:
+    """A money store whose reservation fails once."""
+
+    def __init__(self, money):
+        self._money, self._failed = money, False
+
+    def __getattr__(self, verb):
+        if verb == "reserve" and not self._failed:
+            self._failed = True
+            raise TransientError("the store is away")
+        return getattr(self._money, verb)
+
+
+def test_a_reservation_the_store_cannot_read_is_an_error_to_retry_and_no_refusal():
+    async def journey():
+        clock, store = FakeClock(NOON), MemoryBackend().tenant(TenantId("acme"))
+        cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=3)
+        money = AwayOnce(store.money)
+        reservations = Reservations(
+            money,
+            caps=[cap],
+            reset=RULE,
+            owner="process",
+            clock=clock,
+            lease=timedelta(seconds=60),
+            tenant=store.tenant,
+        )
+        payments = LookupPayments(
+            BudgetService(reservations, clock=clock),
+            store.money,
+            prices={Depth.SHALLOW: 1, Depth.DEEP: 3},
+            reset=RULE,
+            run="20300101_120000",
+        )
+        with pytest.raises(TransientError):
+            await payments.pay(ONE, Depth.DEEP, now=clock.now())
+        return await payments.pay(ONE, Depth.DEEP, now=clock.now())
+
+    assert asyncio.run(journey()) == PaidLookup(depth=Depth.DEEP, cost={"pull_units": 3})

@@ -246,6 +246,12 @@ class AccountStore(Protocol):
         """Return how many companies were looked up at this moment or later."""
         ...
 
+    async def list_visited_since(
+        self, companies: Sequence[CompanyId], since: datetime
+    ) -> set[CompanyId]:
+        """Return those of these companies that were looked up in this moment or later."""
+        ...
+
     async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
         """Return everything known about a company, or None if it is unknown."""
         ...

@@ -164,6 +164,13 @@ SELECT count(*) FROM company_findings WHERE tenant_id = :tenant AND looked_at >=
 """
 
 
+SELECT_VISITED = """
+SELECT f.company_id FROM asked JOIN company_findings f
+    ON f.tenant_id = :tenant AND f.company_id = asked.id
+WHERE f.looked_at >= :since
+"""
+
+
 class SqlTenantDirectory:
     """The tenants in the table `tenants`, which belongs to no tenant."""
 
@@ -320,6 +327,20 @@ class SqlAccounts:
             lambda tx: tx.query(COUNT_VISITED, tenant=self._tenant, since=text)
         )
         return int(rows[0][0])
+
+    async def list_visited_since(
+        self, companies: Sequence[CompanyId], since: datetime
+    ) -> set[CompanyId]:
+        ids, text = sorted({validate_company_id(each) for each in companies}), to_db_time(since)
+
+        def find(tx: Transaction) -> set[CompanyId]:
+            visited: set[CompanyId] = set()
+            for query, some in split_into_batches(SELECT_VISITED, ids):
+                rows = tx.query(query, tenant=self._tenant, since=text, **some)
+                visited.update(CompanyId(row[0]) for row in rows)
+            return visited
+
+        return await self._database.read(find) if ids else set()
 
     async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
         validate_company_id(company)

@@ -152,6 +152,12 @@ class WorkStore(Protocol):
         """Return the newest run that had this company, by the run's name, and its unit."""
         ...
 
+    async def find_last_items(
+        self, companies: Sequence[CompanyId]
+    ) -> dict[CompanyId, tuple[str, WorkItem]]:
+        """Return of each company that ever had an item what `find_last_item` does."""
+        ...
+
     async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         """Return what was last written under these ids, by id: the latest, whichever run's.
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConflictError, PermanentError
+from stoker.base.errors import ConflictError, PermanentError, TransientError
+from stoker.base.reasons import Reason
 from stoker.base.types import Depth, PullJobId
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.gate import AlreadySpent, BudgetService, to_attempt
@@ -109,6 +110,9 @@ class LookupPayments:
                 except ConflictError:
                     break  # another run has paid in this very moment
                 if isinstance(outcome, Refusal):
+                    if outcome.reason == Reason.BUDGET_UNREADABLE:
+                        # No cap said no: the worker pool tries this company again.
+                        raise TransientError(outcome.message)
                     return outcome
                 if not isinstance(outcome, AlreadySpent):
                     return PaidLookup(depth=depth, cost=price)

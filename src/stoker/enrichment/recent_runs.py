@@ -58,13 +58,12 @@ async def add_first_lookup_shares(
 
     By the last look at each company, whichever run made it.
     """
-    looks = []
+    last_items = await store.nights.find_last_items([unit.company for unit in units])
+    lookups = []
     for unit in units:
-        last = await store.nights.find_last_item(unit.company)
-        looks.append(
-            (unit.depth, list_vendors_to_ask(last[1] if last else None, depth=unit.depth, now=now))
-        )
-    shares = compute_first_lookup_shares(looks)
+        _, last = last_items.get(unit.company, ("", None))
+        lookups.append((unit.depth, list_vendors_to_ask(last, depth=unit.depth, now=now)))
+    shares = compute_first_lookup_shares(lookups)
     return {
         name: replace(room, first_lookup_shares=shares.get(name, {}))
         for name, room in rooms.items()

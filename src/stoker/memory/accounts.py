@@ -141,6 +141,16 @@ class MemoryAccounts:
         looked = [dossier.looked_at for dossier in self._dossiers.values()]
         return sum(at is not None and at >= since for at in looked)
 
+    async def list_visited_since(
+        self, companies: Sequence[CompanyId], since: datetime
+    ) -> set[CompanyId]:
+        records = [self._dossiers.get(validate_company_id(company)) for company in companies]
+        return {
+            record.company.id
+            for record in records
+            if record is not None and record.looked_at is not None and record.looked_at >= since
+        }
+
     async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
         return self._dossiers.get(validate_company_id(company))
 

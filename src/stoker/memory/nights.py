@@ -107,6 +107,12 @@ class MemoryNights:
         having = [run for run, units in self._runs.items() if company in units]
         return (max(having), self._runs[max(having)][company]) if having else None
 
+    async def find_last_items(
+        self, companies: Sequence[CompanyId]
+    ) -> dict[CompanyId, tuple[str, WorkItem]]:
+        found = {company: await self.find_last_item(company) for company in companies}
+        return {company: last for company, last in found.items() if last is not None}
+
     async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         asked = {validate_key(name, what="a record's external id") for name in external_ids}
         return choose_latest_sent(row for row in self._sent.values() if row.external_id in asked)

@@ -114,13 +114,11 @@ async def limit_to_daily_cap(
     """
     looked_at = await accounts.count_visited_since(began_at) + chosen
     left = None if limit is None else max(limit - chosen, 0)
-    known: set[CompanyId] = set()
+    visited: set[CompanyId] = set()
     if len(units) > compute_open_capacity(cap, looked_at_today=looked_at):
-        for unit in units:
-            dossier = await accounts.find_company_record(unit.company)
-            if dossier and dossier.looked_at and dossier.looked_at >= began_at:
-                known.add(unit.company)
-    return limit_to_capacity(units, cap=cap, limit=left, looked_at_today=looked_at, again=known)
+        companies = [unit.company for unit in units]
+        visited = await accounts.list_visited_since(companies, began_at)
+    return limit_to_capacity(units, cap=cap, limit=left, looked_at_today=looked_at, again=visited)
 
 
 async def _list_runs_of_day(run: RunHandle, *, kind: str, began_at: datetime) -> list[Run]:

@@ -178,6 +178,13 @@ SELECT run, {ITEM_COLUMNS} FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND company_id = :company ORDER BY run DESC LIMIT 1
 """
 
+SELECT_LAST_ITEMS = f"""
+SELECT u.run, u.{ITEM_COLUMNS.replace(", ", ", u.")} FROM asked JOIN company_enrichment_runs u
+    ON u.tenant_id = :tenant AND u.company_id = asked.id
+WHERE u.run = (SELECT max(latest.run) FROM company_enrichment_runs latest
+    WHERE latest.tenant_id = :tenant AND latest.company_id = asked.id)
+"""
+
 UPSERT_SENT_ROW = f"""
 INSERT INTO crm_sent_rows (tenant_id, {SENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, run, external_id) DO UPDATE SET
@@ -284,6 +291,21 @@ class SqlWorkStore:
             lambda tx: tx.query(SELECT_LAST_ITEM, tenant=self._tenant, company=company)
         )
         return (rows[0][0], parse_item(rows[0][1:])) if rows else None
+
+    async def find_last_items(
+        self, companies: Sequence[CompanyId]
+    ) -> dict[CompanyId, tuple[str, WorkItem]]:
+        ids = sorted({validate_company_id(company) for company in companies})
+
+        def find(tx: Transaction) -> list[tuple[Any, ...]]:
+            rows: list[tuple[Any, ...]] = []
+            for query, some in split_into_batches(SELECT_LAST_ITEMS, ids):
+                rows += tx.query(query, tenant=self._tenant, **some)
+            return rows
+
+        rows = await self._database.read(find) if ids else []
+        items = [(row[0], parse_item(row[1:])) for row in rows]
+        return {item.company: (run, item) for run, item in items}
 
     async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         names = sorted({validate_key(name, what="a record's external id") for name in external_ids})

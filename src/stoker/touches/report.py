@@ -19,7 +19,11 @@ MAX_SHOWN = 200
 
 def print_week(plan: WeeklyPlan, *, touches: bool = False) -> None:
     """Print a week, day by day; its touches too, if asked."""
-    print_text(f"week {plan.week}, {plan.total} touches, seed {plan.seed}, times in {plan.zone}")
+    planned = sum(len(slot.touches) for slot in plan.days)
+    print_text(
+        f"week {plan.week}: {planned} touches planned, budget {plan.total}, seed {plan.seed}, "
+        f"times in {plan.zone}"
+    )
     rows = [
         (
             f"{slot.day:%a %Y-%m-%d}",
