@@ -51,7 +51,7 @@ def test_bad_rows_are_set_aside_with_their_line_and_reason(tmp_path):
     found = read(tmp_path / "jobs.csv", "\n".join(rows))
 
     assert [job.title for job in found.jobs] == ["Cook", "two lines", "Last"]
-    assert [(each.where, each.because) for each in found.rejects] == [
+    assert [(each.where, each.reason) for each in found.rejects] == [
         ("line 3", "it has no web address"),
         ("line 4", "it has no title"),
         ("line 5", "it is no CSV"),
@@ -132,4 +132,4 @@ def test_of_a_very_long_cell_only_so_much_is_looked_at(tmp_path, name):
     found = read(tmp_path / name, text.getvalue())
 
     assert [each.enriched.stack for each in found.listings] == [("python",), ()]
-    assert [each.because for each in found.rejects] == ["it has no web address"]  # cut is not whole
+    assert [each.reason for each in found.rejects] == ["it has no web address"]  # cut is not whole

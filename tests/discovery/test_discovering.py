@@ -477,7 +477,7 @@ def test_each_source_is_charged_the_time_it_took_itself(world):
     here = world(a=None, b=Scripted(listing("Cook")), c=None)
     here.sources["a"] = Slow(here.clock, timedelta(seconds=7), listing("Clerk"))
     here.sources["c"] = Slow(here.clock, timedelta(seconds=20), TransientError("away"))
-    run = here.discover(at_once=1)
+    run = here.discover(concurrency=1)
     took = {each.step: each.seconds for each in run.manifest.sources}
     assert (took["lever:a"], took["lever:b"]) == (7.0, 0.0)
     assert took["lever:c"] >= 60.0  # three times, and the waits between
@@ -497,7 +497,7 @@ def test_only_so_many_sources_are_read_ahead(world):
             yield listing(f"Cook {id(self)}")
 
     here = world(**{f"s{nth}": Slow() for nth in range(9)})
-    run = here.discover(at_once=3)
+    run = here.discover(concurrency=3)
     assert run.manifest.counts["kept"] == 9
     assert most == 3
 

@@ -80,7 +80,7 @@ class Counted:
     def __init__(self, real):
         self._real, self.read = real, 0
 
-    async def entries(self, *, after=0, limit=1000):
+    async def list_entries(self, *, after=0, limit=1000):
         found = await self._real.list_entries(after=after, limit=limit)
         self.read += len(found)
         return found

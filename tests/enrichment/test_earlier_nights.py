@@ -122,6 +122,32 @@ def test_nights_of_one_date_count_as_one_of_the_few(at_store):
     ]
 
 
+class Counted:
+    """A part of a store that counts how often it is called."""
+
+    def __init__(self, part):
+        self._part, self.calls = part, 0
+
+    def __getattr__(self, verb):
+        self.calls += 1
+        return getattr(self._part, verb)
+
+
+def test_the_last_lookups_of_all_companies_are_read_in_one_call(at_store):
+    async def scenario(store):
+        await had(store, 1, looks=5)
+        items = [
+            WorkItem(company=CompanyId(f"c{rank}"), rank=rank, depth=Depth.DEEP)
+            for rank in range(9)
+        ]
+        nights = Counted(store.nights)
+        capacity = {"tavily": VendorCapacity(calls_left=7)}
+        await add_first_lookup_shares(replace(store, nights=nights), items, capacity, now=NOW)
+        return nights.calls
+
+    assert at_store(scenario) == 1
+
+
 def test_who_was_looked_at_lately_does_not_ask_anew_and_who_was_refused_asks_those(at_store):
     refused = "contacts: lusha was not asked: it is full"
 

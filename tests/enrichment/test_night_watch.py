@@ -24,7 +24,7 @@ class Flow:
     """How far a flow has come, as the watch is told."""
 
     def __init__(self, ended, under_way):
-        self.ended, self.under_way = ended, under_way
+        self.ended, self.in_progress = ended, under_way
 
 
 def units(number):
@@ -140,14 +140,14 @@ def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
 
 def test_a_store_that_is_away_for_a_moment_does_not_end_the_watch():
     gone = [TransientError("restarting"), UncertainError("no answer")]
-    _, looks = asyncio.run(watched_to_the_end(count_units=gone))
+    _, looks = asyncio.run(watched_to_the_end(count_items=gone))
     assert looks == [NOON + timedelta(minutes=minute) for minute in range(3, 71)]
 
 
 def test_a_watch_that_can_never_look_again_says_so():
     gone = [PermanentError("the table is gone")]
     with pytest.raises(PermanentError, match="the table is gone"):
-        asyncio.run(watched_to_the_end(count_units=gone))
+        asyncio.run(watched_to_the_end(count_items=gone))
 
 
 def progress(**how):

@@ -58,7 +58,7 @@ def test_whoever_no_pull_units_are_left_for_waits_until_the_tenants_next_day():
     assert (plan.over_budget, plan.cap_resets_at) == (1, TOMORROW_AT_SIX)
 
 
-@pytest.mark.parametrize("order", [{}, {"companies": 2}, {"limit": 1}])
+@pytest.mark.parametrize("order", [{}, {"max_companies": 2}, {"limit": 1}])
 def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing(order):
     plan = planned(known=3, **order)
     assert plan.over_cap == 3 - len(plan.items)

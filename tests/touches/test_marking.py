@@ -27,7 +27,7 @@ def test_however_words_follow_each_other_a_touch_is_made_at_most_once_and_stays_
             assert known is TouchOutcome.DONE
             continue
         assert news == (known is not outcome)
-        made += news and outcome.counts
+        made += news and outcome.is_counted
         known = outcome
     assert made == (TouchOutcome.DONE in words)
 

@@ -166,7 +166,7 @@ STEPS = (
     lambda told: told.save_profiles([profile(1), profile(2)]),
     lambda told: told.save_plan(plan((1, 2)), seen=0),
     lambda told: told.record_outcome(WEEK, marked(1), counters=COUNTERS),
-    lambda told: told.count(COUNTERS, 3),
+    lambda told: told.add_to_counters(COUNTERS, 3),
     lambda told: told.record_outcome(WEEK, marked(2), counters=COUNTERS),
 )
 

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -73,7 +74,7 @@ def all_due(home):
     async def earlier(store):
         now = system_clock().now()
         week = noon_week()
-        kept = await store.touches.plan(week)
+        kept = await store.touches.find_plan(week)
         days = tuple(
             replace(
                 slot,
@@ -282,3 +283,13 @@ def test_a_tenant_that_only_the_store_knows_has_touches_too(stoker, told):
     assert told("touches", "import", "people.csv", "--tenant", "bolt")["new"] == 30
     assert told("touches", "status", "--tenant", "bolt")["tenant"] == "bolt"
     assert stoker("touches", "status", "--tenant", "nobody")[0] == 2
+
+
+def test_a_printed_plan_says_how_many_touches_are_planned_beside_the_budget(told, stoker):
+    plan = told("touches", "plan", "--profiles", "people.csv")
+    planned = sum(len(slot["touches"]) for slot in plan["days"])
+    _, out, _ = stoker("touches", "show")
+    numbers = [int(word) for word in re.findall(r"[0-9]+", out.splitlines()[0])]
+    assert planned < plan["total"]
+    assert planned in numbers
+    assert plan["total"] in numbers

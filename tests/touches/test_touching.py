@@ -157,7 +157,7 @@ def test_marking_twice_is_once(outcome):
         assert not await at.touching.mark_outcome(url, outcome.upper())
         assert await at.touching.status() == told
         used = int(outcome is TouchOutcome.DONE)
-        assert [told.counters.used(kind) for kind in told.limits] == [used] * 3
+        assert [told.counters.get_used(kind) for kind in told.limits] == [used] * 3
 
     running(scenario())
 
@@ -351,7 +351,7 @@ def test_counters_begin_anew_on_crossing_a_boundary_also_when_nothing_ran(step, 
         assert await at.touching.check_limits() == (False, "hourly_limit (5/5)")
         at.clock.advance(step)
         told = await at.touching.status()
-        assert [told.counters.used(kind) for kind in told.limits] == used
+        assert [told.counters.get_used(kind) for kind in told.limits] == used
         assert await at.touching.check_limits() == (True, "ok")
 
     running(scenario())
@@ -375,7 +375,7 @@ class Stopping:
     """A store whose process dies after so many writes: before the next one, or just after it."""
 
     def __init__(self, store, writes, *, after):
-        self._store, self.left, self._find_next_change = store, writes, after
+        self._store, self.left, self._after = store, writes, after
 
     def __getattr__(self, verb):
         real = getattr(self._store, verb)
@@ -390,7 +390,7 @@ class Stopping:
 
         async def write(*given, **named):
             self.left -= 1
-            if self.left < 0 and not self._find_next_change:
+            if self.left < 0 and not self._after:
                 raise TransientError("the process died")
             told = await real(*given, **named)
             if self.left < 0:
@@ -415,10 +415,10 @@ class TwoWrites:
     def __getattr__(self, verb):
         return getattr(self._store, verb)
 
-    async def mark(self, week, marked, *, counters):
-        news = await self._store.mark(week, marked, counters=())
+    async def record_outcome(self, week, marked, *, counters):
+        news = await self._store.record_outcome(week, marked, counters=())
         if news and marked.outcome.is_counted:
-            await self._store.count(counters, 1)
+            await self._store.add_to_counters(counters, 1)
         return news
 
 
@@ -543,7 +543,7 @@ def test_no_day_or_week_has_more_than_its_budget_and_only_what_was_made_is_count
             for slot in plan.days:
                 assert slot.completed == made[slot.day]
             told = await at.touching.status()
-            assert [told.counters.used(kind) for kind in told.limits][1:] == [
+            assert [told.counters.get_used(kind) for kind in told.limits][1:] == [
                 made[at.touching.today()],
                 sum(slot.completed for slot in plan.days),
             ]
