@@ -262,6 +262,11 @@ def test_the_last_look_is_that_of_the_newest_run(on_store):
         await planned(store.nights, 2)
         assert await store.nights.find_last_item("T0") == (LATER_RUN, unit(0))
         assert await store.nights.find_last_item("T1") == (RUN, unit(1))
+        assert await store.nights.find_last_items([]) == {}
+        assert await store.nights.find_last_items(["T0", "T1", "T1", "T9"]) == {
+            "T0": (LATER_RUN, unit(0)),
+            "T1": (RUN, unit(1)),
+        }
 
     on_store(scenario)
 

@@ -278,3 +278,23 @@ def test_whoever_was_looked_at_today_has_its_place_and_the_others_share_what_is_
     kept = asyncio.run(work())
     assert named(kept) == fitting
     assert [each.rank for each in kept] == list(range(len(kept)))
+
+
+def test_who_was_visited_is_read_in_one_call_however_many_companies_wait():
+    class Accounts:
+        def __init__(self, real):
+            self._real, self.calls = real, []
+
+        def __getattr__(self, verb):
+            self.calls.append(verb)
+            return getattr(self._real, verb)
+
+    async def work():
+        day = Day()
+        await looked_at(day, "b", MIDNIGHT)
+        accounts = Accounts(day.store.accounts)
+        waiting = [unit(name, place=place) for place, name in enumerate("abcdefgh")]
+        await limit_to_daily_cap(accounts, waiting, cap=2, limit=None, began_at=MIDNIGHT)
+        return accounts.calls
+
+    assert asyncio.run(work()) == ["count_visited_since", "list_visited_since"]
