@@ -31,6 +31,7 @@ from stoker.heat.beliefs import AccountChangeRate, DataLevel, learn_change_rates
 from stoker.heat.heat import SignalKind, compute_heat, new_account_heat, score_heat
 from stoker.heat.model import AddedSignals
 from stoker.heat.tiers import Tier
+from stoker.ledger.chain import NewEntry
 
 
 async def refused(verb, kind=PermanentError):
@@ -443,6 +444,25 @@ def test_a_plan_is_kept_whole_and_decided_once(on_store):
             await refused(store.attention.insert_plan(another, some), ConflictError)
         assert await store.attention.list_plans() == [plan()]
         assert await store.attention.find_plan_part(RUN, 2) == parts[2]
+
+    on_store(scenario)
+
+
+def test_a_plan_and_its_ledger_entry_are_written_together_or_not_at_all(on_store):
+    entry = NewEntry(at=NOW, kind="PLAN", subject=RUN, reason="", data={"run": RUN})
+
+    async def scenario(store):
+        bad = replace(entry, data={"price": math.nan})
+        await refused(store.attention.insert_plan(plan(), [b"part"], entry=bad))
+        assert await store.attention.find_plan(RUN) is None
+        assert await store.attention.find_plan_part(RUN, 0) is None
+        assert await store.ledger.list_entries() == []
+        assert await store.attention.insert_plan(plan(), [b"part"], entry=entry)
+        assert not await store.attention.insert_plan(plan(), [b"part"], entry=entry)
+        await refused(
+            store.attention.insert_plan(plan(header={}), [b"part"], entry=entry), ConflictError
+        )
+        assert [each.data for each in await store.ledger.list_entries()] == [entry.data]
 
     on_store(scenario)
 

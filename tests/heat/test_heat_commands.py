@@ -18,21 +18,24 @@ ROWS = (
 )
 
 
-@pytest.fixture
-def home(tmp_path):
-    (tmp_path / "stoker.toml").write_text("[tenants.acme]\n")
-    (tmp_path / "rows.csv").write_text(ROWS)
-
+def fill_tenant(directory, tenant):
     async def fill():
-        settings = wiring.read_settings(directory=tmp_path, config=None, flags={})
+        settings = wiring.read_settings(directory=directory, config=None, flags={})
         async with wiring.open_app(settings) as app:
-            accounts = app.backend.tenant("acme").accounts
+            accounts = app.backend.tenant(tenant).accounts
             ids = [CompanyId(f"20000000{n}A") for n in range(1, 4)]
             companies = [Company(id=each, name=f"Company {each}") for each in ids]
             await accounts.upsert_companies(companies, now=app.clock.now())
             await accounts.save_candidates(ids, rule="default")
 
     asyncio.run(fill())
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "stoker.toml").write_text("[tenants.acme]\n")
+    (tmp_path / "rows.csv").write_text(ROWS)
+    fill_tenant(tmp_path, "acme")
     return tmp_path
 
 
@@ -64,6 +67,14 @@ def test_signals_are_read_once_and_move_an_account_to_the_top(stoker):
     code, out, _ = stoker("heat", "show", "acme/200000001A")
     assert "webinar" in out
     assert "IMPORTED" in out
+
+
+def test_the_limit_of_top_counts_accounts_of_all_tenants_together(stoker, home):
+    (home / "stoker.toml").write_text("[tenants.acme]\n[tenants.umbrella]\n")
+    fill_tenant(home, "umbrella")
+    assert stoker("heat", "sweep")[0] == 0
+    assert len(json.loads(stoker("heat", "top", "--json")[1])) == 6
+    assert len(json.loads(stoker("heat", "top", "--limit", "2", "--json")[1])) == 2
 
 
 def test_json_lines_are_read_too_and_a_broken_line_costs_itself(stoker, home):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from stdnum.sg import uen
 
 from stoker.base.errors import ConfigError
-from stoker.sandbox.world.companies import MAX_COMPANIES, World
+from stoker.sandbox.sites.layout import build_layout
+from stoker.sandbox.world.companies import FIRST_NIGHT, MAX_COMPANIES, World
+from stoker.sandbox.world.jobs import list_openings
 from stoker.sandbox.world.site_faults import SiteFault
 
 seeds = st.integers(0, 2**64)
@@ -132,3 +134,17 @@ def test_a_world_that_kept_everything_would_be_noticed():
         ]
     )
     assert more > some * 1.1
+
+
+def test_sites_and_job_boards_have_the_same_first_night():
+    world = World(seed=7, size=200)
+    companies = [world.get_company(index) for index in range(world.size)]
+    pages = [build_layout(world, company).pages.values() for company in companies]
+    first = {page.get_changed_at(0) for some in pages for page in some}
+    posted = {
+        opening.posted_at
+        for company in companies
+        for opening in list_openings(world, company, night=0)
+    }
+    assert first == {FIRST_NIGHT}
+    assert max(posted) == FIRST_NIGHT

@@ -127,7 +127,7 @@ def heat() -> None:
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="Show at most this many of a tenant's.",
+    help="Show at most this many accounts.",
 )
 @json_option
 @pass_context
@@ -173,7 +173,8 @@ async def _list_top(
             )
             now = score_heats(heats, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
             found += [(tenant, each) for each in now]
-    return sorted(found, key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
+    found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
+    return found[:limit]
 
 
 @heat.command()

@@ -20,6 +20,7 @@ from stoker.base.types import Json
 from stoker.heat.beliefs import AccountChangeRate, ChangeRateRule, LookupObservation
 from stoker.heat.heat import AccountHeat, HeatRule, Signal
 from stoker.heat.tiers import Tier, TierRule
+from stoker.ledger.chain import NewEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +153,13 @@ class PullStore(Protocol):
         """
         ...
 
-    async def insert_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
-        """Keep what was decided for a run, with its parts in order; False if it is there already.
+    async def insert_plan(
+        self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
+    ) -> bool:
+        """Insert a run's plan, its parts in order and its ledger entry; False if it exists.
 
-        A run decides once: raises ConflictError, and changes nothing, when another plan of the
-        same run is there. Atomic.
+        Atomic: the plan and the entry are both written or neither is. Raises ConflictError, and
+        changes nothing, when the run has another plan.
         """
         ...
 

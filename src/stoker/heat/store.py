@@ -56,6 +56,8 @@ from stoker.heat.heat import (
 )
 from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
 from stoker.heat.tiers import Tier, TierRule
+from stoker.ledger.chain import NewEntry
+from stoker.ledger.store import append_entries
 
 MAX_PART_BYTES = 64 * 2**20  # bytes
 
@@ -444,29 +446,30 @@ class SqlPullStore:
     async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
         return await self._delete_old(DELETE_OLD_LOOKUPS, before, limit)
 
-    async def insert_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
-        kept, parts = validate_plan(plan, parts), list(map(bytes, parts))
-        header = compact_json(kept.header)
+    async def insert_plan(
+        self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
+    ) -> bool:
+        record, parts = validate_plan(plan, parts), list(map(bytes, parts))
+        header = compact_json(record.header)
 
-        def keep(tx: Transaction) -> bool:
-            place = {"tenant": self._tenant, "run": kept.run}
+        def insert(tx: Transaction) -> bool:
+            key = {"tenant": self._tenant, "run": record.run}
             if tx.execute(
-                INSERT_PLAN, **place, at=to_db_time(kept.at), policy=kept.policy, header=header
+                INSERT_PLAN, **key, at=to_db_time(record.at), policy=record.policy, header=header
             ):
-                numbered = enumerate(parts)
-                tx.execute_many(
-                    INSERT_PLAN_PART, [(*place.values(), n, part) for n, part in numbered]
-                )
+                rows = [
+                    (self._tenant, record.run, number, part) for number, part in enumerate(parts)
+                ]
+                tx.execute_many(INSERT_PLAN_PART, rows)
+                append_entries(tx, self._tenant, [entry] if entry else [])
                 return True
-            known = [parse_plan_row(row) for row in tx.query(SELECT_PLAN, **place)]
-            if (
-                known != [kept]
-                or [part for (part,) in tx.query(SELECT_PLAN_PARTS, **place)] != parts
-            ):
-                raise build_plan_conflict(kept.run)
+            known = [parse_plan_row(row) for row in tx.query(SELECT_PLAN, **key)]
+            known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, **key)]
+            if known != [record] or known_parts != parts:
+                raise build_plan_conflict(record.run)
             return False
 
-        return await self._database.write(keep)
+        return await self._database.write(insert)
 
     async def find_plan(self, run: str) -> PlanRecord | None:
         validate_run_name(run)

@@ -31,12 +31,14 @@ from stoker.heat.store import (
     validate_signals,
 )
 from stoker.heat.tiers import Tier, TierRule
+from stoker.ledger.chain import LedgerStore, NewEntry
 
 
 class MemoryPullStore:
     """An `AttentionStore` in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: LedgerStore | None = None) -> None:
+        self._ledger = ledger
         self._signals: dict[str, Signal] = {}
         self._heats: dict[CompanyId, AccountHeat] = {}
         self._looks: dict[str, datetime] = {}
@@ -165,12 +167,18 @@ class MemoryPullStore:
             del self._looks[key]
         return len(old[:limit])
 
-    async def insert_plan(self, plan: PlanRecord, parts: Sequence[bytes]) -> bool:
-        kept = (validate_plan(plan, parts), list(map(bytes, parts)))
-        known = self._plans.setdefault(plan.run, kept)
-        if known != kept:
+    async def insert_plan(
+        self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
+    ) -> bool:
+        new = (validate_plan(plan, parts), list(map(bytes, parts)))
+        known = self._plans.get(plan.run)
+        if known is not None and known != new:
             raise build_plan_conflict(plan.run)
-        return known is kept
+        if known is None:
+            if entry is not None and self._ledger is not None:
+                await self._ledger.append([entry])
+            self._plans[plan.run] = new
+        return known is None
 
     async def find_plan(self, run: str) -> PlanRecord | None:
         known = self._plans.get(validate_run_name(run))

@@ -262,7 +262,8 @@ class MemoryBackend:
     def tenant(self, tenant: TenantId) -> TenantStores:
         parse_tenant_id(tenant)  # a door that cannot be named plainly is not opened
         if tenant not in self._stores:
-            book, attention = MemoryLedgerStore(), MemoryPullStore()
+            book = MemoryLedgerStore()
+            attention = MemoryPullStore(book)
             accounts = MemoryAccounts(attention)
             self._stores[tenant] = TenantStores(
                 tenant=tenant,

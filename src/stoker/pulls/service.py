@@ -92,7 +92,19 @@ if TYPE_CHECKING:
 
 KIND = "pulls"
 
-PLAN_ENTRY = "PLAN"  # the ledger's kind of lines that tell of one
+PLAN_ENTRY = "PLAN"  # the ledger's kind of entries about plans
+_ENTRY_FIELDS = (  # of a plan's header, repeated in its ledger entry
+    "policy",
+    "budget",
+    "spent",
+    "price",
+    "gap",
+    "accounts",
+    "counts",
+    "unkept",
+    "digest",
+    "inputs_digest",
+)
 
 NO_ACCOUNTS = (
     "no account that fits has a heat yet; find who fits with: stoker nightly --plan, "
@@ -349,9 +361,9 @@ def list_active_constraints(pulls: PlanningResult) -> list[Constraint]:
 
 
 async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> None:
-    """Keep a plan for a run: every decision, all it was made of, and a line in the ledger.
+    """Save a run's plan: every decision, all its inputs, and an entry in the ledger. Atomic.
 
-    The same plan again changes nothing; another one for the same run is a ConflictError.
+    Saving the same plan again changes nothing. Raises ConflictError for another plan of the run.
     """
     inputs, plan = pulls.inputs, pulls.plan
     made_of = to_input_columns(inputs)
@@ -370,38 +382,20 @@ async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> Non
         "rule": to_rule_json(inputs.rule),
         "hindrances": [each.as_json() for each in inputs.constraints],
     }
-    told = list_active_constraints(pulls)
     record = PlanRecord(run=run, at=pulls.at, policy=inputs.rule.policy.value, header=header)
-    if await store.attention.insert_plan(record, [*parts, *columns]):
-        await store.ledger.append(
-            [
-                NewEntry(
-                    at=pulls.at,
-                    kind=PLAN_ENTRY,
-                    subject=run,
-                    reason="",
-                    data={
-                        "run": run,
-                        "hindrances": [each.as_json() for each in told],
-                        **{
-                            name: header[name]
-                            for name in (
-                                "policy",
-                                "budget",
-                                "spent",
-                                "price",
-                                "gap",
-                                "accounts",
-                                "counts",
-                                "unkept",
-                                "digest",
-                                "inputs_digest",
-                            )
-                        },
-                    },
-                )
-            ]
-        )
+    active: list[Json] = [each.as_json() for each in list_active_constraints(pulls)]
+    entry = NewEntry(
+        at=pulls.at,
+        kind=PLAN_ENTRY,
+        subject=run,
+        reason="",
+        data={
+            "run": run,
+            "hindrances": active,
+            **{name: header[name] for name in _ENTRY_FIELDS},
+        },
+    )
+    await store.attention.insert_plan(record, [*parts, *columns], entry=entry)
 
 
 async def _read_all_columns(attention: PullStore) -> AccountColumns:

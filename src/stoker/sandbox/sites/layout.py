@@ -7,15 +7,13 @@ own, from never to every night; a night that brings no change brings the same by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from stoker.sandbox.random import Weighted
-from stoker.sandbox.world.companies import Company, World
+from stoker.sandbox.world.companies import FIRST_NIGHT, Company, World
 from stoker.sandbox.world.site_faults import SiteFault
-
-FIRST_NIGHT = datetime(2026, 1, 1, 17, tzinfo=UTC)
 
 _PATHS: dict[str, tuple[str, ...]] = {
     "about": ("/about", "/about-us", "/company/about.html", "/who-we-are"),

@@ -26,8 +26,8 @@ from stoker.base.types import Json
 from stoker.sandbox.faults import SITES, FaultSettingsTable, wrap_with_faults
 from stoker.sandbox.http import Handler, Request, Response, to_json_response, to_page_response
 from stoker.sandbox.meter import Meter
-from stoker.sandbox.world.companies import Company, World
-from stoker.sandbox.world.jobs import FIRST_JOBS_NIGHT, Opening, list_openings
+from stoker.sandbox.world.companies import FIRST_NIGHT, Company, World
+from stoker.sandbox.world.jobs import Opening, list_openings
 
 _RSS = {"content-type": "application/rss+xml; charset=utf-8"}
 
@@ -95,7 +95,7 @@ def _wrap_rss(title: str, domain: str, items: str) -> str:
 
 
 def _build_atom(company: Company, openings: list[Opening]) -> Response:
-    changed = max((each.changed_at for each in openings), default=FIRST_JOBS_NIGHT)
+    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
     entries = "".join(
         f"<entry><title>{escape(each.title)}</title>"
         f'<link rel="alternate" href="{_build_link(company, each)}"/>'
@@ -164,7 +164,7 @@ def _to_feed_response(headers: dict[str, str], text: str) -> Response:
 
 def _answer_unless_known(asked: Request, told: Response, openings: list[Opening]) -> Response:
     tag = f'"{sha256(told.body).hexdigest()[:32]}"'
-    changed = max((each.changed_at for each in openings), default=FIRST_JOBS_NIGHT)
+    changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
     known = {"etag": tag, "last-modified": format_datetime(changed, usegmt=True)}
     if asked.headers.get("if-none-match") == tag:
         return Response(status=304, headers=known)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -139,7 +139,8 @@ def find_index_by_slug(slug: str) -> int | None:
     return int(match[1], 36) if match else None
 
 
-ZONE = "test"  # the top-level name that is reserved for make-believe
+ZONE = "test"  # the top-level name that is reserved for tests
+FIRST_NIGHT = datetime(2026, 11, 1, 18, tzinfo=UTC)  # of sites, job boards and feeds alike
 
 _MAX_CACHED = 4096
 

@@ -7,11 +7,9 @@ the board's business.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from stoker.sandbox.world.companies import Company, World
-
-FIRST_JOBS_NIGHT = datetime(2026, 11, 1, 18, tzinfo=UTC)
+from stoker.sandbox.world.companies import FIRST_NIGHT, Company, World
 
 _JOBS = (
     ("Software Engineer", "Engineering"),
@@ -72,8 +70,8 @@ def list_openings(world: World, company: Company, *, night: int) -> list[Opening
                 location=place,
                 remote=remote,
                 full_time=full_time,
-                posted_at=FIRST_JOBS_NIGHT + timedelta(days=first),
-                changed_at=FIRST_JOBS_NIGHT + timedelta(days=max(first, changed)),
+                posted_at=FIRST_NIGHT + timedelta(days=first),
+                changed_at=FIRST_NIGHT + timedelta(days=max(first, changed)),
                 lowest_pay=pay,
                 highest_pay=None if pay is None else pay * 3 // 2,
                 words=f"{company.brand} is looking for a {title} in {place}. "
